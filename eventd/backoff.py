@@ -1,0 +1,24 @@
+"""How long to wait after the n-th failure in a row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Exponential with a cap and jitter. Times in seconds."""
+
+    base: float = 0.2
+    cap: float = 30.0
+    jitter: float = 0.2
+
+    def delay(self, attempts: int, chance: float, *, retry_after: float | None = None) -> float:
+        """Seconds to wait after `attempts` (≥ 1) failures in a row.
+
+        `chance` in [0, 1) spreads many peers apart: the result is up to `jitter` below the nominal delay. A
+        destination that named its own time (`retry_after`, seconds) gets at least that, up to an hour.
+        """
+        nominal = min(self.cap, self.base * 2.0 ** min(attempts - 1, 40))
+        spread = nominal * (1.0 - self.jitter * chance)
+        return max(spread, min(retry_after, 3600.0)) if retry_after is not None else spread

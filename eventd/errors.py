@@ -1,0 +1,123 @@
+"""What can go wrong in a node, said so that a person can act on it.
+
+EventdError                     anything this package raises on purpose
+├── Invalid                     the input is wrong: fix it and try again
+├── NotFound                    what was named is not there
+├── Conflict                    it contradicts what is already there
+├── Unauthorized                no key, or one that is not known
+├── Forbidden                   a known key without the right to do this
+├── TooLarge                    over a limit of size
+├── Full                        a ceiling on stored bytes refuses new facts; nothing was dropped
+├── Unavailable                 not now: the same request may succeed later
+│   └── DatabaseUnavailable     the database does not answer, is locked, or its disk is full
+├── DatabaseUnusable            the database is damaged, foreign, or of another schema version
+├── SettingsError               the node's own settings are wrong
+├── MissingExtra                an optional package is needed and not installed
+├── FenceLost                   another consumer moved this cursor; this step was not applied
+└── CheckFailed                 the command worked and found something wrong
+
+Each error carries `message` (one sentence: what and where), `hint` (what to do; may be empty) and `code`, a stable slug.
+Errors never carry a secret or a payload.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class EventdError(Exception):
+    """Base of every error raised on purpose."""
+
+    code: ClassVar[str] = "error"
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class Invalid(EventdError):
+    """The input is wrong; the same input will never be accepted."""
+
+    code = "invalid_request"
+
+
+class NotFound(EventdError):
+    """What was named is not there."""
+
+    code = "not_found"
+
+
+class Conflict(EventdError):
+    """The request contradicts what is already there."""
+
+    code = "conflict"
+
+
+class Unauthorized(EventdError):
+    """No key was given, or one that is not known."""
+
+    code = "unauthorized"
+
+
+class Forbidden(EventdError):
+    """The key is known and may not do this."""
+
+    code = "forbidden"
+
+
+class TooLarge(EventdError):
+    """Over a limit of size; the limit is in the message."""
+
+    code = "too_large"
+
+
+class Full(EventdError):
+    """A ceiling on stored bytes refuses new facts."""
+
+    code = "full"
+
+
+class Unavailable(EventdError):
+    """Not now; the same request may succeed later."""
+
+    code = "unavailable"
+
+
+class DatabaseUnavailable(Unavailable):
+    """The database does not answer, is locked, or its disk is full."""
+
+    code = "database_unavailable"
+
+
+class DatabaseUnusable(EventdError):
+    """The database is damaged, foreign, or of another schema version."""
+
+    code = "database_unusable"
+
+
+class SettingsError(EventdError):
+    """The node's own settings are wrong."""
+
+    code = "settings"
+
+
+class MissingExtra(EventdError):
+    """An optional package is needed and not installed."""
+
+    code = "missing_extra"
+
+
+class FenceLost(EventdError):
+    """Another consumer moved this cursor since it was read; this step was not applied."""
+
+    code = "fence_lost"
+
+
+class CheckFailed(EventdError):
+    """The command worked and found something wrong."""
+
+    code = "check_failed"
