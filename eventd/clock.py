@@ -25,6 +25,10 @@ class Clock(Protocol):
         """Suspend the calling task."""
         ...
 
+    def timer(self, seconds: float) -> asyncio.Future[None]:
+        """A future that is done after that time; to be waited for beside others. Cancel it when it is not needed."""
+        ...
+
 
 class SystemClock:
     """The machine's clock."""
@@ -37,3 +41,10 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+    def timer(self, seconds: float) -> asyncio.Future[None]:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        handle = loop.call_later(seconds, lambda: None if future.done() else future.set_result(None))
+        future.add_done_callback(lambda _: handle.cancel())
+        return future

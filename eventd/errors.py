@@ -16,8 +16,8 @@ EventdError                     anything this package raises on purpose
 ├── FenceLost                   another consumer moved this cursor; this step was not applied
 └── CheckFailed                 the command worked and found something wrong
 
-Each error carries `message` (one sentence: what and where), `hint` (what to do; may be empty) and `code`, a stable slug.
-Errors never carry a secret or a payload.
+Each error carries `message` (one sentence: what and where), `hint` (what to do; may be empty) and `code`, a stable
+slug. Errors never carry a secret or a payload.
 """
 
 from __future__ import annotations

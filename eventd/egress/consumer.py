@@ -1,0 +1,265 @@
+"""THE loop: read a page, hand it to the sink, settle, wait.
+
+One consumer per destination, so a dead one delays nobody. Several parcels may be under way; they are settled in order,
+and when one fails those behind it are given up and sent again from the cursor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from eventd.backoff import Backoff
+from eventd.clock import SECOND
+from eventd.egress.sink import Ack, Blocked, HeldUp, Parcel, Parked, Restored, Rewind, Sink, Unavailable
+from eventd.errors import EventdError, FenceLost, NotFound
+from eventd.log.cursors import Cursor, DeadLetter, LinkState, Postponement, Step, delete_cursors, read_cursor, rewind
+from eventd.log.eventlog import EventLog
+from eventd.log.head import renew_epoch
+from eventd.log.values import Page
+from eventd.log.wakeups import Watch
+
+IDLE_WRITE = 5.0
+"""Seconds after which a cursor that passed records of no concern to it is written down."""
+BROKEN_WAIT = 1.0
+"""Seconds to wait when this node's own database cannot even record a failure."""
+
+AT_CAP = 64
+"""Attempts whose delay is the cap: a link that is refused waits for a change, and is only probed meanwhile."""
+
+logger = logging.getLogger("eventd.egress")
+
+Spawn = Callable[[Coroutine[Any, Any, Any], str], "asyncio.Task[Any]"]
+
+
+@dataclass(slots=True)
+class _Course:
+    """How far one run of the pump is. All are positions; `asleep_since` is monotonic seconds."""
+
+    settled: int  # the cursor, as it is written
+    sent: int  # end of the last acknowledged range, as it is written
+    scanned: int  # read up to here
+    launched: int  # end of the last range that is under way
+    failures: int
+    asleep_since: float
+
+
+class Consumer:
+    """Drives one cursor through one sink, until it is cancelled or the cursor is finished.
+
+    `spawn` starts a task under the node's supervisor; `chance` gives numbers in [0, 1) for the jitter.
+    """
+
+    def __init__(
+        self, log: EventLog, name: str, sink: Sink, *, spawn: Spawn, backoff: Backoff, chance: Callable[[], float]
+    ) -> None:
+        self.name = name
+        self._log = log
+        self._sink = sink
+        self._spawn = spawn
+        self._backoff = backoff
+        self._chance = chance
+        self._signal: asyncio.Future[None] | None = None
+        self._resting = False
+        self._flying: deque[tuple[Parcel, asyncio.Task[Ack]]] = deque()
+        self._launched_upto = 0
+
+    def wake(self) -> None:
+        """The other side showed signs of life: end a back-off."""
+        if self._resting:
+            self.reread()
+
+    def reread(self) -> None:
+        """The cursor was changed from outside (paused, resumed): look at it again, at once."""
+        if self._signal is not None and not self._signal.done():
+            self._signal.set_result(None)
+
+    async def run(self) -> None:
+        """Work until cancelled. Returns when the cursor is gone or finished."""
+        finished = False
+        hurry = False
+        while not finished:
+            self._signal = asyncio.get_running_loop().create_future()
+            try:
+                cursor = await self._log.database.read(read_cursor, self.name)
+                rest = None if hurry and cursor.paused_at is None else self._due(cursor)
+                if rest == 0 or rest is None:
+                    hurry = False
+                    finished = await self._attempt(cursor)
+                else:
+                    hurry = await self._rest(rest)
+            except NotFound:
+                return
+            except EventdError:  # the database itself is in trouble: nothing can be written down about it
+                await self._log.clock.sleep(BROKEN_WAIT)
+
+    def _due(self, cursor: Cursor) -> float:
+        """Seconds until the next try; infinite while paused."""
+        if cursor.paused_at is not None:
+            return float("inf")
+        return max(0.0, ((cursor.retry_at or 0) - self._log.clock.now()) / SECOND)
+
+    async def _rest(self, seconds: float) -> bool:
+        """Wait that long or until a signal; whether there was a signal."""
+        assert self._signal is not None
+        self._resting = True
+        try:
+            await self._first({self._signal}, None if seconds == float("inf") else seconds)
+            return self._signal.done()
+        finally:
+            self._resting = False
+
+    async def _attempt(self, cursor: Cursor) -> bool:
+        """Work until something stands in the way; whether the cursor is finished."""
+        course = _Course(
+            cursor.position, cursor.sent_upto, cursor.position, cursor.sent_upto, cursor.attempts, self._monotonic()
+        )
+        try:
+            with self._log.watch((cursor.topic_id,)) as watch:
+                return await self._pump(cursor, course, watch)
+        except FenceLost:
+            return False
+        except Rewind as back:
+            await self._log.database.write(
+                rewind, self.name, position=course.settled, to=back.to, now=self._log.clock.now()
+            )
+        except Restored:
+            await self._log.database.write(renew_epoch)
+        except HeldUp as held:
+            await self._postpone(course, held)
+        except EventdError as error:
+            await self._postpone(course, HeldUp(error.code, str(error)))
+        except Exception as error:  # a fault of ours in one link must not end the others
+            logger.exception("a consumer failed", extra={"cursor": self.name})
+            await self._postpone(course, HeldUp("internal", f"{type(error).__name__} in this node; see its log"))
+        finally:
+            await self._give_up_flying()
+        return False
+
+    async def _pump(self, cursor: Cursor, course: _Course, watch: Watch) -> bool:
+        assert self._signal is not None
+        opened = False
+        while True:
+            more = True
+            while more and len(self._flying) < self._sink.window and not self._signal.done():
+                page = await self._read(cursor, course.scanned)
+                if not opened:
+                    await self._sink.open(cursor, page)
+                    opened = True
+                self._take(page, course)
+                more = page.full
+            if self._signal.done():
+                return False
+            if not self._flying and not more and cursor.until is not None and course.scanned >= cursor.until:
+                await self._log.database.write(delete_cursors, (self.name,))
+                return True
+            await self._wait(course, watch, more)
+            while self._flying and self._flying[0][1].done():
+                parcel, task = self._flying[0]
+                await self._settle(course, cursor, parcel, task.result())
+                self._flying.popleft()
+
+    async def _read(self, cursor: Cursor, after: int) -> Page:
+        limit, max_bytes = self._sink.page
+        return await self._log.read(cursor.topic_id, after, limit=limit, max_bytes=max_bytes, until=cursor.until)
+
+    def _take(self, page: Page, course: _Course) -> None:
+        parcel = self._sink.select(page, course.launched, course.failures + 1)
+        course.scanned = page.upto
+        if parcel is None:
+            return
+        if parcel.records:
+            course.launched = parcel.upto
+        self._flying.append((parcel, self._spawn(self._sink.deliver(parcel), f"{self.name} {parcel.upto}")))
+        self._launched_upto = parcel.upto
+
+    async def _wait(self, course: _Course, watch: Watch, more: bool) -> None:
+        """Until the first parcel is done, more can be sent, or a signal comes; write an idle cursor down in time."""
+        assert self._signal is not None
+        waits: set[asyncio.Future[Any]] = {self._signal}
+        timeout = None
+        if self._flying:
+            waits.add(self._flying[0][1])
+        elif course.scanned > course.settled:
+            timeout = course.asleep_since + IDLE_WRITE - self._monotonic()
+            if timeout <= 0:
+                await self._settle_idle(course)
+                return
+        if len(self._flying) < self._sink.window and not more:
+            waits.add(watch.beyond(course.scanned))
+        await self._first(waits, timeout)
+
+    async def _first(self, waits: set[asyncio.Future[Any]], seconds: float | None) -> None:
+        """Until one of them is done or the time is up."""
+        timer = None if seconds is None else self._log.clock.timer(seconds)
+        try:
+            await asyncio.wait(waits if timer is None else {*waits, timer}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    async def _settle(self, course: _Course, cursor: Cursor, parcel: Parcel, ack: Ack) -> None:
+        now = self._log.clock.now()
+        sent = max([course.sent, *(batch.upto for batch in ack.batches if batch.status)])
+        letters = [
+            DeadLetter(
+                self.name,
+                p.record.position,
+                cursor.topic_id,
+                p.record.event_id,
+                p.reason,
+                p.detail,
+                parcel.attempts,
+                now,
+            )
+            for p in ack.parked
+        ]
+        if ack.upto > course.settled or ack.batches:
+            step = Step(
+                self.name, course.settled, ack.upto, sent, now, ack.batches, letters, ack.protocol, bool(ack.batches)
+            )
+            await self._log.settle(step)
+            course.settled, course.sent, course.failures = ack.upto, sent, 0
+            course.asleep_since = self._monotonic()
+        if ack.held_up is not None:
+            raise ack.held_up
+
+    def _letter(self, cursor: Cursor, parked: Parked, attempts: int, now: int) -> DeadLetter:
+        record = parked.record
+        return DeadLetter(
+            self.name, record.position, cursor.topic_id, record.event_id, parked.reason, parked.detail, attempts, now
+        )
+
+    async def _settle_idle(self, course: _Course) -> None:
+        now = self._log.clock.now()
+        await self._log.settle(Step(self.name, course.settled, course.scanned, course.sent, now, succeeded=False))
+        course.settled = course.scanned
+        course.asleep_since = self._monotonic()
+
+    async def _postpone(self, course: _Course, held: HeldUp) -> None:
+        now = self._log.clock.now()
+        state = {Unavailable: LinkState.BACKING_OFF, Blocked: LinkState.BLOCKED}.get(type(held), LinkState.FAILED)
+        attempts = (
+            course.failures + 1 if state is LinkState.BACKING_OFF else 64
+        )  # the others wait for a change: the cap
+        delay = self._backoff.delay(attempts, self._chance(), retry_after=held.retry_after)
+        upto = max(self._launched_upto, course.settled)
+        await self._log.postpone(
+            Postponement(
+                self.name, course.settled, state, held.reason, held.detail, upto, now, now + int(delay * SECOND)
+            )
+        )
+
+    async def _give_up_flying(self) -> None:
+        flying = [task for _, task in self._flying]
+        self._flying.clear()
+        for task in flying:
+            task.cancel()
+        await asyncio.gather(*flying, return_exceptions=True)
+
+    def _monotonic(self) -> float:
+        return self._log.clock.monotonic()

@@ -1,0 +1,112 @@
+"""What a consumer asks of whoever takes its records, and the ways in which a delivery can fail.
+
+Down is not wrong. `Unavailable` and `Blocked` are about the link: the cursor stays, and the destination is tried again.
+Only an answer about one record sets that record aside, in `Ack.parked`, and the rest goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from eventd.log.cursors import Batch, Cursor
+from eventd.log.values import Page, Record
+
+
+class HeldUp(Exception):
+    """The link as a whole cannot go on now.
+
+    `reason` is a stable slug, the message says it in words; `retry_after` is what the other side asked for, in seconds.
+    """
+
+    def __init__(self, reason: str, detail: str, *, retry_after: float | None = None) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+        self.retry_after = retry_after
+
+
+class Unavailable(HeldUp):
+    """The other side is down or asks for time: refused connections, time-outs, 429, 5xx."""
+
+
+class Blocked(HeldUp):
+    """The other side answers and refuses the link: a wrong key, a wrong path, a wrong group."""
+
+
+class Rewind(Exception):
+    """The other side has less than the cursor says. `to` is the position to go back to."""
+
+    def __init__(self, to: int, detail: str) -> None:
+        super().__init__(detail)
+        self.to = to
+        self.detail = detail
+
+
+class Restored(Exception):
+    """The other side has more of this log's history than the log itself: the database is an older copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """What a sink takes of one page. Positions are node-wide; ranges are half-open, `(after, upto]`.
+
+    `after` is where the previous range ended; `exceptions` are matching records that are not sent, with the reason;
+    `lost` is the end of what retention took before it could be sent, 0 if nothing.
+    """
+
+    after: int
+    upto: int
+    epoch: str
+    incarnation: int
+    records: Sequence[Record]
+    exceptions: Sequence[tuple[int, str]] = ()
+    lost: int = 0
+    attempts: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """A record that the other side will never take."""
+
+    record: Record
+    reason: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """What became of a parcel. `upto` may lie before the parcel's end; then `held_up` says why."""
+
+    upto: int
+    batches: Sequence[Batch] = ()
+    parked: Sequence[Parked] = ()
+    protocol: str = ""
+    held_up: HeldUp | None = None
+
+
+class Sink(Protocol):
+    """Takes pages of records somewhere."""
+
+    @property
+    def window(self) -> int:
+        """Parcels that may be under way at once."""
+        ...
+
+    @property
+    def page(self) -> tuple[int, int]:
+        """Most records and most bytes of a page."""
+        ...
+
+    async def open(self, cursor: Cursor, page: Page) -> None:
+        """Get ready to deliver. Raises `HeldUp`, `Rewind` or `Restored`."""
+        ...
+
+    def select(self, page: Page, after: int, attempts: int) -> Parcel | None:
+        """What to deliver of the page; None when nothing in it concerns this sink. Pure."""
+        ...
+
+    async def deliver(self, parcel: Parcel) -> Ack:
+        """Deliver. Raises `HeldUp`; then nothing is settled."""
+        ...

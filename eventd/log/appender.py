@@ -1,0 +1,271 @@
+"""The one writer of a process: gathers what its callers want written and commits it as one transaction.
+
+A caller hands over a unit and awaits its own result. Units that arrive while a transaction runs form the next one, so a
+lone unit never lingers and a thousand share one flush to the disk. There is no task in here: the writer thread's
+completion starts the next transaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar, cast
+
+import sqlalchemy as sa
+
+from eventd.clock import Clock
+from eventd.errors import EventdError, Unavailable
+from eventd.log.append import place
+from eventd.log.cursors import Postponement, Step, apply_step, check_fence, lock_positions, postpone
+from eventd.log.head import lock_head, move_head
+from eventd.log.values import Appended, Draft, Head
+from eventd.store.database import Database, notify_head, translate
+
+R_co = TypeVar("R_co", covariant=True)
+R = TypeVar("R")
+
+GROUP_RECORDS = 1000
+"""Records after which a transaction takes no further unit, so that nobody waits long behind it."""
+
+
+class Transaction:
+    """What the units of one transaction share. The head is locked; positions of cursors are read under lock."""
+
+    def __init__(self, conn: sa.Connection, head: Head, positions: dict[str, int], now: int) -> None:
+        self.conn = conn
+        self.head = head
+        self.now = now
+        self.positions = positions
+        self.shared: dict[Any, Any] = {}  # what one kind of unit has to know of its neighbours
+
+
+class Unit(Protocol[R_co]):
+    """Something to be written, all of it or nothing, in a transaction that others share.
+
+    `admit` runs before anything is placed and answers with the drafts to append. Raising an `EventdError` there leaves
+    this unit out, provided that it has written nothing yet. `finish` runs when the drafts have their positions. Any
+    other error undoes the whole transaction, and its units are tried again one by one, each in its own savepoint.
+    """
+
+    @property
+    def topic_id(self) -> int | None: ...
+
+    @property
+    def weight(self) -> int:
+        """Records it may add."""
+        ...
+
+    @property
+    def cursor(self) -> str | None:
+        """The cursor whose position must be locked for it."""
+        ...
+
+    def admit(self, tx: Transaction) -> Sequence[Draft]: ...
+
+    def finish(self, tx: Transaction, appended: Appended) -> R_co: ...
+
+
+class Publish:
+    """Append drafts to a topic. Result: `Appended`."""
+
+    cursor = None
+
+    def __init__(self, topic_id: int, drafts: Sequence[Draft]) -> None:
+        self.topic_id = topic_id
+        self._drafts = drafts
+
+    @property
+    def weight(self) -> int:
+        return len(self._drafts)
+
+    def admit(self, tx: Transaction) -> Sequence[Draft]:
+        return self._drafts
+
+    def finish(self, tx: Transaction, appended: Appended) -> Appended:
+        return appended
+
+
+class Settle:
+    """Move a cursor with all that belongs to the step. Raises `FenceLost` when another moved it."""
+
+    topic_id = None
+    weight = 1
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+        self.cursor = step.name
+
+    def admit(self, tx: Transaction) -> Sequence[Draft]:
+        check_fence(tx.positions, self._step)
+        tx.positions[self._step.name] = self._step.upto
+        return ()
+
+    def finish(self, tx: Transaction, appended: Appended) -> None:
+        apply_step(tx.conn, self._step)
+
+
+class Postpone:
+    """Record a failed try of a consumer."""
+
+    topic_id = None
+    cursor = None
+    weight = 1
+
+    def __init__(self, failure: Postponement) -> None:
+        self._failure = failure
+
+    def admit(self, tx: Transaction) -> Sequence[Draft]:
+        return ()
+
+    def finish(self, tx: Transaction, appended: Appended) -> None:
+        postpone(tx.conn, self._failure)
+
+
+class Appender:
+    """Group commit over one database. `committed(first, last, topics)` is told of every position given."""
+
+    def __init__(self, database: Database, clock: Clock, committed: Callable[[int, int, set[int]], None]) -> None:
+        self._database = database
+        self._clock = clock
+        self._committed = committed
+        self._waiting: deque[tuple[Unit[Any], asyncio.Future[Any]]] = deque()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._closed = False
+
+    def submit(self, unit: Unit[R]) -> asyncio.Future[R]:
+        """Queue a unit; its result, or its error, once the transaction is durable."""
+        if self._closed:
+            raise Unavailable("the node is stopping")
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[R] = loop.create_future()
+        self._waiting.append((unit, future))
+        if self._idle.is_set():
+            self._idle.clear()
+            loop.call_soon(self._start)  # at the end of this tick: whoever else is ready now shares the commit
+        return future
+
+    async def close(self) -> None:
+        """Take nothing more, and wait until all that was taken is durable."""
+        self._closed = True
+        await self._idle.wait()
+
+    def _start(self) -> None:
+        group: list[tuple[Unit[Any], asyncio.Future[Any]]] = []
+        weight = 0
+        while self._waiting and weight < GROUP_RECORDS:
+            unit, future = self._waiting.popleft()
+            if future.cancelled():
+                continue
+            group.append((unit, future))
+            weight += unit.weight
+        if not group:
+            self._idle.set()
+            return
+        units = [unit for unit, _ in group]
+        now = self._clock.now()
+        running = asyncio.wrap_future(self._database.start_write(lambda conn: commit(conn, units, now)))
+        running.add_done_callback(lambda done: self._done(group, done))
+
+    def _done(self, group: list[tuple[Unit[Any], asyncio.Future[Any]]], done: asyncio.Future[Committed]) -> None:
+        error = done.exception()
+        if error is None:
+            committed = done.result()
+            if committed.last >= committed.first:
+                self._committed(committed.first, committed.last, committed.topics)
+            for (_, future), result in zip(group, committed.results, strict=True):
+                _resolve(future, result)
+        else:
+            for _, future in group:
+                _resolve(future, error)
+        self._start()
+
+
+def _resolve(future: asyncio.Future[Any], result: object) -> None:
+    if future.done():  # its caller went away; what was committed stays
+        return
+    if isinstance(result, BaseException):
+        future.set_exception(result)
+    else:
+        future.set_result(result)
+
+
+class Committed:
+    """The results of a transaction's units in order, errors among them, and the positions it gave."""
+
+    def __init__(self, results: list[Any], first: int, last: int, topics: set[int]) -> None:
+        self.results = results
+        self.first = first
+        self.last = last
+        self.topics = topics
+
+
+def commit(conn: sa.Connection, units: Sequence[Unit[Any]], now: int) -> Committed:
+    """Write all units in the open transaction; where one of them fails, all but that one."""
+    head = lock_head(conn)
+    savepoint = conn.begin_nested()
+    try:
+        done = _write(conn, units, head, now)
+        savepoint.commit()
+    except Exception:
+        savepoint.rollback()
+        done = _one_by_one(conn, units, head, now)
+    if done.last >= done.first:
+        move_head(conn, done.last + 1)
+        notify_head(conn)
+    return done
+
+
+def _one_by_one(conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, now: int) -> Committed:
+    """One unit of the group has a fault of its own: find it, and let the others through."""
+    total = Committed([], head.next_position, head.last, set())
+    for unit in units:
+        savepoint = conn.begin_nested()
+        try:
+            current = Head(total.last + 1, head.epoch, head.incarnation)
+            done = _write(conn, [unit], current, now)
+            savepoint.commit()
+        except Exception as error:
+            savepoint.rollback()
+            total.results.append(translate(error))
+            continue
+        total.results += done.results
+        total.last = done.last
+        total.topics |= done.topics
+    return total
+
+
+def _write(conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, now: int) -> Committed:
+    names = [unit.cursor for unit in units if unit.cursor is not None]
+    tx = Transaction(conn, head, lock_positions(conn, names) if names else {}, now)
+    results: list[Any] = [None] * len(units)
+    admitted: dict[int, Sequence[Draft]] = {}
+    for index, unit in enumerate(units):
+        try:
+            admitted[index] = unit.admit(tx)
+        except EventdError as error:
+            results[index] = error
+    appended, last, touched = _place(conn, units, admitted, head, now)
+    for index in admitted:
+        results[index] = units[index].finish(tx, appended.get(index, Appended((), ())))
+    return Committed(results, head.next_position, last, touched)
+
+
+def _place(
+    conn: sa.Connection, units: Sequence[Unit[Any]], admitted: dict[int, Sequence[Draft]], head: Head, now: int
+) -> tuple[dict[int, Appended], int, set[int]]:
+    by_topic: dict[int, list[int]] = {}
+    for index, drafts in admitted.items():
+        if drafts:
+            by_topic.setdefault(cast(int, units[index].topic_id), []).append(index)
+    appended: dict[int, Appended] = {}
+    position = head.next_position
+    touched: set[int] = set()
+    for topic_id, indexes in by_topic.items():
+        fates, after = place(conn, topic_id, [admitted[i] for i in indexes], next_position=position, now=now)
+        appended.update(zip(indexes, fates, strict=True))
+        if after > position:
+            touched.add(topic_id)
+        position = after
+    return appended, position - 1, touched

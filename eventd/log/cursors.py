@@ -1,0 +1,306 @@
+"""Cursors: how far each consumer is, whether it is held up, and what it could not hand on.
+
+A cursor's position is its own fence: a step is applied only where the position still is what the step began with.
+Every function takes the open transaction; the head is locked before any cursor is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import sqlalchemy as sa
+
+from eventd.errors import FenceLost, NotFound
+from eventd.store.database import execute_many, fetch, insert
+from eventd.store.schema import batches, cursors, dead_letters, selectors
+
+
+class LinkState(StrEnum):
+    """The one state machine of a consumer. `PAUSED` is shown for any cursor with `paused_at`."""
+
+    RUNNING = "running"
+    BACKING_OFF = "backing-off"  # the other side is down: it will be tried again
+    BLOCKED = "blocked"  # the other side answers, and refuses the link as a whole
+    PAUSED = "paused"  # an operator said so
+    FAILED = "failed"  # this node itself cannot go on: a secret that cannot be read, a fault
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """A consumer's line in the books. Positions are node-wide; times in microseconds."""
+
+    name: str
+    kind: str
+    topic_id: int
+    position: int
+    until: int | None
+    sent_upto: int
+    selector_version: int
+    selection: Mapping[str, Any]
+    protocol: str
+    state: LinkState
+    reason: str
+    since: int
+    paused_at: int | None
+    paused_by: str
+    attempts: int
+    attempted_upto: int
+    attempted_at: int | None
+    retry_at: int | None
+    last_error: str
+    succeeded_at: int | None
+    created_at: int
+
+    @property
+    def shown_state(self) -> LinkState:
+        """The state an operator sees."""
+        return LinkState.PAUSED if self.paused_at is not None else self.state
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One delivered batch: the proof for every position in `(after, upto]`. Times in microseconds."""
+
+    cursor: str
+    batch_id: str
+    epoch: str
+    incarnation: int
+    after: int
+    upto: int
+    events: int
+    bytes: int
+    selector_version: int
+    exceptions: Sequence[tuple[int, str]]
+    picked: Sequence[int]
+    attempts: int
+    sent_at: int
+    acked_at: int
+    status: int
+    protocol: str
+    key_id: str
+    receipt: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A record that one consumer will never take, and why."""
+
+    cursor: str
+    position: int
+    topic_id: int
+    event_id: str
+    reason: str
+    detail: str
+    attempts: int
+    parked_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One settled step of a cursor: from `position` to `upto`, with what has to be remembered of it."""
+
+    name: str
+    position: int
+    upto: int
+    sent_upto: int
+    now: int
+    batches: Sequence[Batch] = field(default=())
+    parked: Sequence[DeadLetter] = field(default=())
+    protocol: str = ""
+    succeeded: bool = True
+
+
+def read_cursors(conn: sa.Connection, *, kind: str | None = None, name: str | None = None) -> list[Cursor]:
+    """Cursors by name."""
+    query = sa.select(cursors).order_by(cursors.c.name)
+    if kind is not None:
+        query = query.where(cursors.c.kind == kind)
+    if name is not None:
+        query = query.where(cursors.c.name == name)
+    return [_cursor(row) for row in conn.execute(query)]
+
+
+def read_cursor(conn: sa.Connection, name: str) -> Cursor:
+    """One cursor. Raises `NotFound`."""
+    found = read_cursors(conn, name=name)
+    if not found:
+        raise NotFound(f"no cursor {name!r}")
+    return found[0]
+
+
+def _cursor(row: Any) -> Cursor:
+    values = dict(row._mapping)
+    values["selection"] = json.loads(values["selection"])
+    values["state"] = LinkState(values["state"])
+    return Cursor(**values)
+
+
+def create_cursor(
+    conn: sa.Connection,
+    name: str,
+    *,
+    kind: str,
+    topic_id: int,
+    position: int,
+    now: int,
+    until: int | None = None,
+    selection: Mapping[str, Any] | None = None,
+    selector_version: int = 1,
+) -> bool:
+    """Make the cursor unless it exists; whether it was made."""
+    statement = insert(conn, cursors).values(
+        name=name,
+        kind=kind,
+        topic_id=topic_id,
+        position=position,
+        until=until,
+        sent_upto=position,
+        selector_version=selector_version,
+        selection=json.dumps(selection or {}, separators=(",", ":")),
+        protocol="",
+        state=LinkState.RUNNING,
+        reason="",
+        since=now,
+        paused_at=None,
+        paused_by="",
+        attempts=0,
+        attempted_upto=0,
+        attempted_at=None,
+        retry_at=None,
+        last_error="",
+        succeeded_at=None,
+        created_at=now,
+    )
+    made = conn.execute(statement.on_conflict_do_nothing(index_elements=[cursors.c.name]).returning(cursors.c.name))
+    return made.first() is not None
+
+
+def delete_cursors(conn: sa.Connection, names: Iterable[str]) -> None:
+    """Forget cursors and all that hangs on them."""
+    for name in names:
+        conn.execute(cursors.delete().where(cursors.c.name == name))
+        for table in (selectors, batches, dead_letters):
+            conn.execute(table.delete().where(table.c.cursor == name))
+
+
+def lock_positions(conn: sa.Connection, names: Sequence[str]) -> dict[str, int]:
+    """The positions of these cursors, locked until the transaction ends."""
+    ordered = sorted(set(names))  # one order for all, so that two writers never wait for each other
+    query = sa.select(cursors.c.name, cursors.c.position).where(cursors.c.name.in_(ordered)).order_by(cursors.c.name)
+    return {row.name: row.position for row in conn.execute(query.with_for_update())}
+
+
+def check_fence(positions: Mapping[str, int], step: Step) -> None:
+    """Raise `FenceLost` unless the cursor still is where the step began."""
+    found = positions.get(step.name)
+    if found != step.position:
+        where = "is gone" if found is None else f"is at {found}"
+        raise FenceLost(f"cursor {step.name!r} {where}, this step began at {step.position}")
+
+
+def apply_step(conn: sa.Connection, step: Step) -> None:
+    """Move the cursor and keep what belongs to the step. The fence was checked under lock."""
+    values: dict[str, Any] = {"position": step.upto, "sent_upto": step.sent_upto}
+    if step.succeeded:
+        values |= {
+            "state": LinkState.RUNNING,
+            "reason": "",
+            "since": sa.case((cursors.c.state == LinkState.RUNNING, cursors.c.since), else_=step.now),
+            "attempts": 0,
+            "retry_at": None,
+            "last_error": "",
+            "attempted_at": step.now,
+            "attempted_upto": step.upto,
+            "succeeded_at": step.now,
+        }
+    if step.protocol:
+        values["protocol"] = step.protocol
+    conn.execute(cursors.update().where(cursors.c.name == step.name).values(**values))
+    for batch in step.batches:
+        insert_batch(conn, batch)
+    for letter in step.parked:
+        park(conn, letter)
+
+
+def insert_batch(conn: sa.Connection, batch: Batch) -> None:
+    """Keep the proof of one delivered batch."""
+    values = {name: getattr(batch, name) for name in Batch.__slots__}
+    values["exceptions"] = json.dumps(list(batch.exceptions), separators=(",", ":")) if batch.exceptions else ""
+    values["picked"] = json.dumps(list(batch.picked), separators=(",", ":")) if batch.picked else ""
+    conn.execute(batches.insert().values(**values))
+
+
+def park(conn: sa.Connection, letter: DeadLetter) -> None:
+    """Set a record aside; parking it twice keeps the newer reason."""
+    values = {name: getattr(letter, name) for name in DeadLetter.__slots__}
+    statement = insert(conn, dead_letters).values(**values)
+    keep = {name: values[name] for name in ("reason", "detail", "attempts", "parked_at")}
+    key = [dead_letters.c.cursor, dead_letters.c.position]
+    conn.execute(statement.on_conflict_do_update(index_elements=key, set_=keep))
+
+
+@dataclass(frozen=True, slots=True)
+class Postponement:
+    """A failed try: nothing moves, the cursor remembers why and when to try again."""
+
+    name: str
+    position: int
+    state: LinkState
+    reason: str
+    error: str
+    attempted_upto: int
+    now: int
+    retry_at: int | None
+
+
+def postpone(conn: sa.Connection, failure: Postponement) -> None:
+    """Record a failed try, unless the cursor has moved since."""
+    where = sa.and_(cursors.c.name == failure.name, cursors.c.position == failure.position)
+    conn.execute(
+        cursors.update()
+        .where(where)
+        .values(
+            state=failure.state,
+            reason=failure.reason,
+            since=sa.case((cursors.c.state == failure.state, cursors.c.since), else_=failure.now),
+            attempts=cursors.c.attempts + 1,
+            attempted_upto=failure.attempted_upto,
+            attempted_at=failure.now,
+            retry_at=failure.retry_at,
+            last_error=failure.error,
+        )
+    )
+
+
+def clear_failures(conn: sa.Connection, names: Iterable[str], now: int) -> None:
+    """Forget that these cursors were held up: something changed, so the next try may be at once."""
+    rows = [(LinkState.RUNNING.value, now, name) for name in names]
+    sql = (
+        "UPDATE cursors SET state = ?, reason = '', since = ?, attempts = 0, retry_at = NULL"
+        " WHERE name = ? AND state <> 'running'"
+    )
+    execute_many(conn, sql, rows)
+
+
+def set_paused(conn: sa.Connection, name: str, *, at: int | None, by: str) -> None:
+    """Pause the cursor, or resume it with `at` None. Raises `NotFound`."""
+    changed = conn.execute(cursors.update().where(cursors.c.name == name).values(paused_at=at, paused_by=by))
+    if changed.rowcount == 0:
+        raise NotFound(f"no cursor {name!r}")
+
+
+def rewind(conn: sa.Connection, name: str, *, position: int, to: int, now: int) -> None:
+    """Move a cursor back: the other side has less than we thought. Raises `FenceLost` when it moved meanwhile."""
+    where = sa.and_(cursors.c.name == name, cursors.c.position == position)
+    if conn.execute(cursors.update().where(where).values(position=to, sent_upto=to, since=now)).rowcount == 0:
+        raise FenceLost(f"cursor {name!r} moved while it was to be rewound")
+
+
+def lowest_position(conn: sa.Connection, topic_id: int) -> int | None:
+    """The position that every cursor over the topic has passed; None without any cursor."""
+    found = fetch(conn, "SELECT min(position) FROM cursors WHERE topic_id = ?", (topic_id,))[0][0]
+    return None if found is None else int(found)

@@ -1,0 +1,84 @@
+"""The log as its users see it: append, read, wait, settle."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+
+from eventd.clock import Clock
+from eventd.log.appender import Appender, Postpone, Publish, Settle, Unit
+from eventd.log.cursors import Postponement, Step
+from eventd.log.head import ensure_topic, read_head
+from eventd.log.reading import read_page
+from eventd.log.values import Appended, Draft, Head, Page
+from eventd.log.wakeups import Wakeups, Watch
+from eventd.store.database import Database
+
+R = TypeVar("R")
+
+
+class EventLog:
+    """One log over one database. Make it with `EventLog.open`, end it with `close`."""
+
+    def __init__(self, database: Database, clock: Clock, head: Head) -> None:
+        self.database = database
+        self.clock = clock
+        self.wakeups = Wakeups()
+        self.wakeups.head = head.last
+        self._topics: dict[str, int] = {}
+        self._appender = Appender(database, clock, self.wakeups.appended)
+
+    @classmethod
+    async def open(cls, database: Database, clock: Clock) -> EventLog:
+        """The log of a database whose schema is up to date."""
+        return cls(database, clock, await database.read(read_head))
+
+    async def topic(self, name: str) -> int:
+        """The id of a topic, made if it is missing. Ids never change, so they are remembered."""
+        if name not in self._topics:
+            self._topics[name] = await self.database.write(ensure_topic, name, self.clock.now())
+        return self._topics[name]
+
+    async def append(self, topic_id: int, drafts: Sequence[Draft]) -> Appended:
+        """Append; when this returns, the drafts are durable. One unit: all of them or none."""
+        return await self.submit(Publish(topic_id, drafts))
+
+    def submit(self, unit: Unit[R]) -> asyncio.Future[R]:
+        """Hand any unit to the writer."""
+        return self._appender.submit(unit)
+
+    async def settle(self, step: Step) -> None:
+        """Move a cursor. Raises `FenceLost`."""
+        await self.submit(Settle(step))
+
+    async def postpone(self, failure: Postponement) -> None:
+        """Record a failed try."""
+        await self.submit(Postpone(failure))
+
+    async def read(
+        self, topic_id: int, after: int, *, limit: int = 1000, max_bytes: int = 1 << 20, until: int | None = None
+    ) -> Page:
+        """A page of one topic beyond position `after`."""
+        return await self.database.read(read_page, topic_id, after, limit=limit, max_bytes=max_bytes, until=until)
+
+    @contextmanager
+    def watch(self, topics: Collection[int] | None) -> Iterator[Watch]:
+        """An interest in some topics, to be registered before the first read."""
+        watch = self.wakeups.watch(topics)
+        try:
+            yield watch
+        finally:
+            self.wakeups.unwatch(watch)
+
+    async def look_around(self) -> Head:
+        """Read the head another process may have moved, and wake whoever is behind it."""
+        head = await self.database.read(read_head)
+        if head.last > self.wakeups.head:
+            self.wakeups.foreign(head.last)
+        return head
+
+    async def close(self) -> None:
+        """Wait until all that was handed over is durable."""
+        await self._appender.close()

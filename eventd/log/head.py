@@ -1,0 +1,76 @@
+"""The head row and the topics: where the next record goes.
+
+Whoever appends first locks the head row, and holds it until its commit. So positions are given in the order of commits,
+without holes, in one process or several, and a reader that has seen position n has seen everything below it.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from eventd.errors import DatabaseUnusable, NotFound
+from eventd.log.values import Head, Topic
+from eventd.store.database import fetch, insert
+from eventd.store.migrations import new_epoch
+from eventd.store.schema import log_heads, topics
+
+_COLUMNS = "id, name, next_seq, bytes, ids, evicted_seq, evicted_position, lost_position"
+
+
+def lock_head(conn: sa.Connection) -> Head:
+    """Lock the head row until the transaction ends. Must come before any cursor is locked."""
+    sql = "UPDATE log_heads SET next_position = next_position WHERE id = 1 RETURNING next_position, epoch, incarnation"
+    return _head(fetch(conn, sql))
+
+
+def read_head(conn: sa.Connection) -> Head:
+    """The head as this snapshot sees it."""
+    return _head(fetch(conn, "SELECT next_position, epoch, incarnation FROM log_heads WHERE id = 1"))
+
+
+def _head(rows: list[tuple[int, str, int]]) -> Head:
+    if not rows:
+        raise DatabaseUnusable("the database has no log head", hint="run `routerd-eventd migrate`")
+    return Head(*rows[0])
+
+
+def move_head(conn: sa.Connection, next_position: int) -> None:
+    """Record the next free position. The head must be locked."""
+    conn.execute(log_heads.update().values(next_position=next_position))
+
+
+def renew_epoch(conn: sa.Connection) -> str:
+    """Begin a new history: every position given to others before is void. For restored copies."""
+    epoch = new_epoch()
+    conn.execute(log_heads.update().values(epoch=epoch))
+    return epoch
+
+
+def ensure_topic(conn: sa.Connection, name: str, now: int) -> int:
+    """The id of the topic, made if it is missing."""
+    fresh = {
+        "name": name,
+        "next_seq": 1,
+        "bytes": 0,
+        "ids": 0,
+        "largest": 0,
+        "evicted_seq": 0,
+        "evicted_position": 0,
+        "lost_position": 0,
+        "created_at": now,
+    }
+    conn.execute(insert(conn, topics).values(**fresh).on_conflict_do_nothing(index_elements=[topics.c.name]))
+    return read_topic(conn, name).id
+
+
+def read_topic(conn: sa.Connection, name: str) -> Topic:
+    """The topic's line. Raises `NotFound`."""
+    rows = fetch(conn, f"SELECT {_COLUMNS} FROM topics WHERE name = ?", (name,))
+    if not rows:
+        raise NotFound(f"no topic {name!r}")
+    return Topic(*rows[0])
+
+
+def read_topics(conn: sa.Connection) -> list[Topic]:
+    """All topics, by name."""
+    return [Topic(*row) for row in fetch(conn, f"SELECT {_COLUMNS} FROM topics ORDER BY name")]

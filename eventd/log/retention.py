@@ -1,0 +1,127 @@
+"""Removing the oldest records of a topic, and saying so.
+
+Only a prefix of a topic's seq is removed, in small transactions. What an applied peer still has to get is held, unless
+the group says otherwise; what was removed all the same is remembered as a line that every reader behind it is told of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from eventd.log.head import lock_head
+from eventd.store.database import execute, fetch
+from eventd.store.schema import batches, dead_letters, event_ids, inbound_batches, inbound_gaps, nonces
+
+CHUNK = 2000
+"""Records per transaction, so that an append never waits long behind retention."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much of a topic is kept. `None` is without bound; ages in microseconds."""
+
+    max_records: int | None = None
+    max_age: int | None = None
+    keep_undelivered: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Evicted:
+    """What one step removed, and whether more is waiting."""
+
+    records: int
+    upto_seq: int
+    more: bool
+
+
+def evict(conn: sa.Connection, topic_id: int, limits: Limits, *, now: int, chunk: int = CHUNK) -> Evicted:
+    """Remove the next few records over the limits, oldest first, in the open transaction."""
+    lock_head(conn)
+    next_seq, evicted_seq = fetch(conn, "SELECT next_seq, evicted_seq FROM topics WHERE id = ?", (topic_id,))[0]
+    target = max(evicted_seq, _by_count(next_seq, limits), _by_age(conn, topic_id, limits, now))
+    undelivered = _first_undelivered(conn, topic_id, now)
+    if limits.keep_undelivered and undelivered is not None:
+        target = min(target, undelivered - 1)
+    last = min(target, evicted_seq + chunk)
+    if last <= evicted_seq:
+        return Evicted(0, evicted_seq, more=False)
+    lost = undelivered is not None and undelivered <= last
+    removed = _remove(conn, topic_id, last, now=now, lost=lost)
+    return Evicted(removed, last, more=target > last)
+
+
+def _by_count(next_seq: int, limits: Limits) -> int:
+    return 0 if limits.max_records is None else next_seq - 1 - limits.max_records
+
+
+def _by_age(conn: sa.Connection, topic_id: int, limits: Limits, now: int) -> int:
+    """The last seq of the prefix recorded before the age limit; recorded times rise with the seq."""
+    if limits.max_age is None:
+        return 0
+    kept = fetch(
+        conn,
+        "SELECT seq FROM records WHERE topic_id = ? AND recorded_at >= ? ORDER BY seq LIMIT 1",
+        (topic_id, now - limits.max_age),
+    )
+    if kept:
+        return int(kept[0][0]) - 1
+    newest = fetch(conn, "SELECT max(seq) FROM records WHERE topic_id = ?", (topic_id,))[0][0]
+    return int(newest or 0)
+
+
+def _first_undelivered(conn: sa.Connection, topic_id: int, now: int) -> int | None:
+    """The seq of the first live record that entered here and that some cursor has not passed."""
+    found = fetch(
+        conn,
+        "SELECT seq FROM records WHERE topic_id = ? AND path = '' AND (expires_at IS NULL OR expires_at >= ?)"
+        " AND position > (SELECT min(position) FROM cursors WHERE topic_id = ?) ORDER BY position LIMIT 1",
+        (topic_id, now, topic_id),
+    )
+    return int(found[0][0]) if found else None
+
+
+def _remove(conn: sa.Connection, topic_id: int, last: int, *, now: int, lost: bool) -> int:
+    count, size, position = fetch(
+        conn,
+        "SELECT count(*), coalesce(sum(size), 0), max(position) FROM records WHERE topic_id = ? AND seq <= ?",
+        (topic_id, last),
+    )[0]
+    gone = execute(
+        conn,
+        "UPDATE event_ids SET gone_at = ? WHERE topic_id = ? AND position <= ? AND gone_at IS NULL"
+        " AND event_id IN (SELECT event_id FROM records WHERE topic_id = ? AND seq <= ?)",
+        (now, topic_id, position, topic_id, last),
+    )
+    execute(conn, "DELETE FROM records WHERE topic_id = ? AND seq <= ?", (topic_id, last))
+    execute(
+        conn,
+        "UPDATE topics SET bytes = bytes - ?, ids = ids - ?, evicted_seq = ?, evicted_position = ?,"
+        " lost_position = CASE WHEN ? = 1 THEN ? ELSE lost_position END WHERE id = ?",
+        (size, gone, last, position, int(lost), position, topic_id),
+    )
+    return int(count)
+
+
+@dataclass(frozen=True, slots=True)
+class BookLimits:
+    """How long the books beside the log are kept. Ages in microseconds."""
+
+    ids: int
+    batches: int
+    dead_letters: int
+    receipts: int
+
+
+def forget(conn: sa.Connection, limits: BookLimits, *, now: int) -> int:
+    """Trim every book that grows: ids whose record is gone, delivered batches, dead letters, receipts, nonces."""
+    ages = (
+        (event_ids, event_ids.c.gone_at, limits.ids),
+        (batches, batches.c.acked_at, limits.batches),
+        (dead_letters, dead_letters.c.parked_at, limits.dead_letters),
+        (inbound_batches, inbound_batches.c.recorded_at, limits.receipts),
+        (inbound_gaps, inbound_gaps.c.recorded_at, limits.batches),
+        (nonces, nonces.c.keep_until, 0),
+    )
+    return sum(conn.execute(table.delete().where(column < now - age)).rowcount for table, column, age in ages)

@@ -1,0 +1,120 @@
+"""What the log takes and gives: drafts in, records and gaps out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class Draft(NamedTuple):
+    """A fact on its way into the log.
+
+    `body` is the event's canonical form and is stored as it is. `path` names the nodes it came through, encoded; empty
+    means that it enters the log here. `expires_at` None is later than any time.
+    """
+
+    event_id: str
+    node: str
+    tag: str
+    subject: str
+    dedupe_key: str
+    ts: int
+    expires_at: int | None
+    path: str
+    body: str
+    digest: bytes
+
+
+class Record(NamedTuple):
+    """A fact at its place."""
+
+    position: int
+    topic_id: int
+    seq: int
+    node: str
+    tag: str
+    subject: str
+    event_id: str
+    dedupe_key: str
+    ts: int
+    expires_at: int | None
+    recorded_at: int
+    path: str
+    size: int
+    body: str
+
+
+class Outcome(IntEnum):
+    """What became of a draft."""
+
+    NEW = 0
+    REFRESH = 1  # the same fact with a later expiry: a record of its own, sent on as one
+    DUPLICATE = 2  # nothing to do
+    CONFLICT = 3  # the id is taken by another content or another source
+
+
+class Appended(NamedTuple):
+    """The fate of each draft of one unit, in order. `positions` holds the id's latest record, also for a duplicate."""
+
+    outcomes: Sequence[Outcome]
+    positions: Sequence[int]
+
+    def count(self, outcome: Outcome) -> int:
+        return self.outcomes.count(outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Retention removed records of this topic that a reader behind `upto` has not seen."""
+
+    topic_id: int
+    after: int
+    upto: int
+    upto_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where the log ends. `next_position` is the position the next record will get."""
+
+    next_position: int
+    epoch: str
+    incarnation: int
+
+    @property
+    def last(self) -> int:
+        """The last position given; 0 in an empty log."""
+        return self.next_position - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Records in position order, the gaps before them, and how far was looked.
+
+    `upto` is the last position that was scanned, matched or not, so that a narrow reader still advances. `full` says
+    that the page ended at its limit and more may be waiting. `lost` is the last position up to which a record that
+    entered here was removed before all peers had it.
+    """
+
+    records: Sequence[Record]
+    gaps: Sequence[Gap]
+    upto: int
+    full: bool
+    head: Head
+    lost: int
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic's own line in the books. Sizes in bytes."""
+
+    id: int
+    name: str
+    next_seq: int
+    bytes: int
+    ids: int
+    evicted_seq: int
+    evicted_position: int
+    lost_position: int

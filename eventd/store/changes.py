@@ -1,0 +1,114 @@
+"""Signs that another process has written: a counter of the file on SQLite, LISTEN/NOTIFY on Postgres.
+
+A sign says only "look again"; whoever gets it reads the number it cares about. So a sign lost, doubled or late costs at
+most one poll.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+import sqlalchemy as sa
+
+POLL = 0.05
+"""Seconds between two looks at the file's counter; a look costs microseconds."""
+RELISTEN = 1.0
+"""Seconds after which a wait on Postgres ends without a sign, and a lost connection is made anew."""
+
+
+class ChangeSource(Protocol):
+    """Waits for a sign."""
+
+    async def wait(self) -> None:
+        """Return when another connection may have committed."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of what is held."""
+        ...
+
+
+class FileChanges:
+    """SQLite's `data_version`, which differs after any other connection, in any process, has committed."""
+
+    def __init__(
+        self, engine: sa.Engine, readers: ThreadPoolExecutor, sleep: Callable[[float], Awaitable[None]]
+    ) -> None:
+        self._readers = readers
+        self._sleep = sleep
+        self._connection = engine.raw_connection()
+        self._connection.detach()  # its own: the counter compares with what this connection saw last
+        self._seen = self._version()
+
+    def _version(self) -> int:
+        driver: Any = self._connection.driver_connection
+        return int(driver.execute("PRAGMA data_version").fetchone()[0])
+
+    async def wait(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._sleep(POLL)
+            now = await loop.run_in_executor(self._readers, self._version)
+            if now != self._seen:
+                self._seen = now
+                return
+
+    async def close(self) -> None:
+        self._connection.close()
+
+
+class Notifications:
+    """A connection of its own that listens; the loop watches its socket, so no thread waits."""
+
+    def __init__(self, url: sa.URL, channel: str) -> None:
+        self._dsn = url.set(drivername="postgresql").render_as_string(hide_password=False)
+        self._channel = channel
+        self._connection: Any = None
+        self._sign = asyncio.Event()
+
+    async def wait(self) -> None:
+        if self._connection is None:
+            await self._listen()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(RELISTEN):
+                await self._sign.wait()
+        self._sign.clear()
+
+    async def _listen(self) -> None:
+        import psycopg
+
+        def connect() -> Any:
+            connection = psycopg.connect(
+                self._dsn, autocommit=True, connect_timeout=5, application_name="eventd-listen"
+            )
+            connection.execute(f"LISTEN {self._channel}")
+            return connection
+
+        with contextlib.suppress(psycopg.Error):  # the timed wait is the fall-back until the server is back
+            self._connection = await asyncio.to_thread(connect)
+            asyncio.get_running_loop().add_reader(self._connection.fileno(), self._readable)
+            self._sign.set()  # what was committed before we listened was not heard
+
+    def _readable(self) -> None:
+        import psycopg
+
+        self._sign.set()
+        try:
+            for _ in self._connection.notifies(timeout=0):
+                pass
+        except psycopg.Error:
+            self._drop()
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(Exception):  # a broken socket may have no number any more
+                asyncio.get_running_loop().remove_reader(connection.fileno())
+            connection.close()
+
+    async def close(self) -> None:
+        self._drop()

@@ -1,0 +1,306 @@
+"""Opening the database and running plain functions over it. The only file that asks which database it is.
+
+A storage function takes an open `sqlalchemy.Connection` and commits nothing. `Database.write` runs one on the single
+writer thread inside one transaction; `Database.read` runs one on a few reader threads over one snapshot. Durability is
+the database's strictest by default: an answer given after `write` returned survives a power cut.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy import event, exc
+from sqlalchemy.dialects.postgresql import insert as postgres_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+
+from eventd.errors import DatabaseUnavailable, DatabaseUnusable, EventdError, MissingExtra, SettingsError
+from eventd.store.changes import ChangeSource, FileChanges, Notifications
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+READERS = 3
+SQLITE_ROWS = 50
+"""Rows per multi-row INSERT on SQLite: measured best; larger statements bind slower than they save."""
+SQLITE_NAMES = 500
+"""Values per IN list on SQLite, well under its limit on bound parameters."""
+CHANNEL = "eventd_head"
+"""The Postgres channel that says the head moved. It carries no content: the number is read from the head row."""
+
+Kind = Literal["sqlite", "postgresql"]
+_ARRAYS = {"BIGINT": "int8[]", "INTEGER": "int4[]", "SMALLINT": "int2[]", "TEXT": "text[]", "BLOB": "bytea[]"}
+
+
+class Database:
+    """An open database. Close it with `close()`; both thread pools end there.
+
+    Raises `SettingsError` for a URL it cannot use, `MissingExtra` when the Postgres driver is absent,
+    `DatabaseUnavailable` when it does not answer, and `DatabaseUnusable` when the file is no database.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = _parse(url)
+        self.kind: Kind = "sqlite" if self.url.get_backend_name() == "sqlite" else "postgresql"
+        self._writing = _engine(self.url, self.kind, readers=0)
+        self._reading = _engine(self.url, self.kind, readers=READERS)
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="eventd-writer")
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="eventd-reader")
+
+    @property
+    def path(self) -> Path | None:
+        """The file of a SQLite database, None on Postgres."""
+        return Path(self.url.database) if self.kind == "sqlite" and self.url.database else None
+
+    def label(self) -> str:
+        """The database as it may be shown: never with a password."""
+        return self.url.render_as_string(hide_password=True)
+
+    def write_now(self, fn: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `fn` in one writing transaction in this thread, committed when it returns."""
+        with translated(self.label()), self._writing.begin() as conn:
+            return fn(conn, *args, **kwargs)
+
+    def read_now(self, fn: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `fn` over one snapshot in this thread."""
+        with translated(self.label()), self._reading.begin() as conn:
+            return fn(conn, *args, **kwargs)
+
+    def start_write(self, fn: Callable[[sa.Connection], T]) -> Future[T]:
+        """Queue `fn` for the writer thread. Transactions run one after the other, in this order."""
+        return self._writer.submit(self.write_now, fn)
+
+    async def write(self, fn: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """`write_now` on the writer thread."""
+        return await asyncio.wrap_future(self._writer.submit(partial(self.write_now, fn, *args, **kwargs)))
+
+    async def read(self, fn: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """`read_now` on a reader thread."""
+        return await asyncio.wrap_future(self._readers.submit(partial(self.read_now, fn, *args, **kwargs)))
+
+    def change_source(self, sleep: Callable[[float], Awaitable[None]]) -> ChangeSource:
+        """What says that another process has committed. Losing a sign costs a poll, never a record."""
+        if self.kind == "sqlite":
+            return FileChanges(self._reading, self._readers, sleep)
+        return Notifications(self.url, CHANNEL)
+
+    async def checkpoint(self, *, patient_bytes: int = 8 << 20, urgent_bytes: int = 64 << 20) -> None:
+        """SQLite: move the write-ahead log into the file, off the append path. Postgres does this by itself.
+
+        Under constant writing a passive checkpoint never catches the end, and the write-ahead log would grow without
+        bound; past `urgent_bytes` the writer thread itself finishes the little that is left and starts it over.
+        """
+        size = await asyncio.to_thread(self._wal_bytes)
+        if size > patient_bytes:
+            await asyncio.wrap_future(self._readers.submit(self._pragma, self._reading, "wal_checkpoint(PASSIVE)"))
+        if size > urgent_bytes:
+            await asyncio.wrap_future(self._writer.submit(self._pragma, self._writing, "wal_checkpoint(RESTART)"))
+
+    def _wal_bytes(self) -> int:
+        try:
+            return Path(f"{self.path}-wal").stat().st_size if self.path else 0
+        except OSError:
+            return 0
+
+    def _pragma(self, engine: sa.Engine, text: str) -> Any:
+        with translated(self.label()), engine.connect() as conn:  # not begun: a checkpoint cannot run in a transaction
+            return _raw(conn).execute(f"PRAGMA {text}").fetchone()
+
+    def close(self) -> None:
+        """Finish what is queued, then let go of every connection and thread."""
+        self._writer.shutdown(wait=True)
+        self._readers.shutdown(wait=True)
+        self._reading.dispose()
+        self._writing.dispose()
+
+
+def _parse(text: str) -> sa.URL:
+    try:
+        url = sa.make_url(text)
+    except exc.ArgumentError:
+        raise SettingsError(
+            "the database URL cannot be read",
+            hint="write sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME",
+        ) from None
+    if url.drivername in ("postgresql", "postgres"):
+        url = url.set(drivername="postgresql+psycopg")
+    if url.drivername not in ("sqlite", "postgresql+psycopg"):
+        raise SettingsError(
+            f"no support for a database of the kind {url.drivername!r}",
+            hint="use sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME",
+        )
+    if url.drivername == "sqlite" and url.database in (None, "", ":memory:"):
+        raise SettingsError("a node's database must be a file, not memory", hint="write sqlite:///PATH")
+    return url
+
+
+def _engine(url: sa.URL, kind: Kind, *, readers: int) -> sa.Engine:
+    """An engine for the writer (`readers` = 0) or for that many readers."""
+    size = max(1, readers)
+    if kind == "sqlite":
+        engine = sa.create_engine(
+            url, pool_size=size, max_overflow=0, connect_args={"check_same_thread": False, "timeout": 5.0}
+        )
+        event.listen(engine, "connect", _prepare_sqlite)
+        begin = "BEGIN" if readers else "BEGIN IMMEDIATE"
+        event.listen(engine, "begin", lambda conn: conn.exec_driver_sql(begin))
+        return engine
+    try:
+        return sa.create_engine(
+            url,
+            pool_size=size,
+            max_overflow=0,
+            isolation_level="REPEATABLE READ" if readers else "READ COMMITTED",
+            connect_args={
+                "connect_timeout": 5,
+                "application_name": "eventd-reader" if readers else "eventd-writer",
+                "options": "-c synchronous_commit=on",  # whatever the server's or the role's default says
+            },
+        )
+    except ModuleNotFoundError:
+        raise MissingExtra(
+            "the Postgres driver is not installed", hint="install the extra: pip install 'routerd-eventd[postgres]'"
+        ) from None
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    connection.isolation_level = None  # transactions are begun by us: the driver's own are deferred and fail at once
+    for pragma in (
+        "page_size=8192",  # of a new file: bodies of a few hundred bytes in fewer pages, half the frames per commit
+        "journal_mode=WAL",
+        "synchronous=FULL",
+        "busy_timeout=5000",
+        "foreign_keys=ON",
+        "cache_size=-16384",
+        "journal_size_limit=67108864",
+    ):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+@contextmanager
+def translated(label: str) -> Iterator[None]:
+    """Turn a driver's error into one of ours, once, at the border. `label` names the database without a secret."""
+    try:
+        yield
+    except Exception as error:
+        ours = translate(error, label)
+        if ours is error:
+            raise
+        raise ours from error
+
+
+def translate(error: Exception, label: str = "the database") -> Exception:
+    """Our error for a driver's or SQLAlchemy's; any other error as it is."""
+    if isinstance(error, exc.DBAPIError):
+        return _translate(label, str(error.orig))
+    if isinstance(error, exc.TimeoutError):
+        return DatabaseUnavailable(f"no connection to {label} became free in time")
+    if isinstance(error, exc.SQLAlchemyError):
+        return DatabaseUnavailable(f"{label}: {type(error).__name__}")
+    if type(error).__module__.split(".")[0] in ("sqlite3", "psycopg"):  # the hot paths go below SQLAlchemy
+        return _translate(label, str(error))
+    return error
+
+
+def _translate(label: str, text: str) -> EventdError:
+    first = text.strip().splitlines()[0] if text.strip() else "no reason given"
+    damaged = ("malformed", "not a database", "no such table", "no such column", "does not exist", "UndefinedTable")
+    if any(word in first for word in damaged):
+        return DatabaseUnusable(
+            f"{label}: {first}", hint="restore a backup, or run `routerd-eventd migrate` if its schema is older"
+        )
+    hints = {
+        "full": "free some space; nothing that was acknowledged is lost",
+        "locked": "another process holds the database; try again",
+        "unable to open": "check that the directory exists and can be written",
+        "readonly": "check the permissions of the file and its directory",
+    }
+    hint = next((advice for word, advice in hints.items() if word in first), "")
+    return DatabaseUnavailable(f"{label}: {first}", hint=hint)
+
+
+def _raw(conn: sa.Connection) -> Any:
+    return conn.connection.driver_connection
+
+
+def _is_sqlite(conn: sa.Connection) -> bool:
+    return conn.dialect.name == "sqlite"
+
+
+def fetch(conn: sa.Connection, sql: str, params: Sequence[Any] = ()) -> list[Any]:
+    """Rows as tuples, straight from the driver: for the hot paths. Write parameters as `?` on both databases."""
+    raw = _raw(conn)
+    if _is_sqlite(conn):
+        return raw.execute(sql, params).fetchall()  # type: ignore[no-any-return]
+    return raw.execute(sql.replace("?", "%s"), params).fetchall()  # type: ignore[no-any-return]
+
+
+def execute(conn: sa.Connection, sql: str, params: Sequence[Any] = ()) -> int:
+    """Run one statement straight on the driver; the number of rows it touched."""
+    raw = _raw(conn)
+    text = sql if _is_sqlite(conn) else sql.replace("?", "%s")
+    return raw.execute(text, params).rowcount  # type: ignore[no-any-return]
+
+
+def execute_many(conn: sa.Connection, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+    """Run one statement for each of `rows`."""
+    if not rows:
+        return
+    if _is_sqlite(conn):
+        _raw(conn).executemany(sql, rows)
+        return
+    with _raw(conn).cursor() as cursor:
+        cursor.executemany(sql.replace("?", "%s"), rows)
+
+
+def insert(conn: sa.Connection, table: sa.Table) -> Any:
+    """An INSERT that knows `on_conflict_do_nothing` and `on_conflict_do_update`, which both databases share."""
+    return sqlite_insert(table) if _is_sqlite(conn) else postgres_insert(table)
+
+
+def bulk_insert(conn: sa.Connection, table: sa.Table, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Insert many rows of the columns `names` as fast as this database can. A conflict raises."""
+    if not rows:
+        return
+    raw = _raw(conn)
+    if not _is_sqlite(conn):
+        types = ", ".join(f"%s::{_ARRAYS[str(table.c[name].type)]}" for name in names)
+        raw.execute(
+            f"INSERT INTO {table.name} ({', '.join(names)}) SELECT * FROM unnest({types})",
+            [list(column) for column in zip(*rows, strict=True)],
+        )
+        return
+    head = f"INSERT INTO {table.name} ({', '.join(names)}) VALUES "
+    one = f"({', '.join('?' * len(names))})"
+    whole = head + ", ".join([one] * SQLITE_ROWS)
+    for start in range(0, len(rows), SQLITE_ROWS):
+        chunk = rows[start : start + SQLITE_ROWS]
+        sql = whole if len(chunk) == SQLITE_ROWS else head + ", ".join([one] * len(chunk))
+        raw.execute(sql, list(chain.from_iterable(chunk)))
+
+
+def fetch_in(conn: sa.Connection, sql: str, params: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    """`fetch` for a statement with one `{in}`, which stands for membership in `values` (any number of them).
+
+    Example: `fetch_in(conn, "SELECT id FROM t WHERE a = ? AND id {in}", (1,), ids)`.
+    """
+    if not _is_sqlite(conn):
+        return fetch(conn, sql.replace("{in}", "= ANY(?)"), (*params, list(values)))
+    found: list[Any] = []
+    for start in range(0, len(values), SQLITE_NAMES):
+        chunk = values[start : start + SQLITE_NAMES]
+        found += fetch(conn, sql.replace("{in}", f"IN ({', '.join('?' * len(chunk))})"), (*params, *chunk))
+    return found
+
+
+def notify_head(conn: sa.Connection) -> None:
+    """Postgres: tell other processes, at commit, that the head moved. On SQLite they poll a counter of the file."""
+    if not _is_sqlite(conn):
+        _raw(conn).execute(f"NOTIFY {CHANNEL}")

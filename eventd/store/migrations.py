@@ -1,0 +1,84 @@
+"""Bringing a database's schema up to date, the same way on both databases."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+import eventd
+from eventd.errors import DatabaseUnusable
+from eventd.store.database import Database, insert
+from eventd.store.schema import log_heads
+
+
+def _scripts() -> Path:
+    """In a wheel the migrations lie inside the package; in a checkout beside it."""
+    package = Path(eventd.__file__).parent
+    inside = package / "migrations"
+    return inside if inside.is_dir() else package.parent / "migrations"
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(_scripts()).replace("%", "%%"))
+    return config
+
+
+def newest_revision() -> str:
+    """The revision this program was built for."""
+    head = ScriptDirectory.from_config(_config()).get_current_head()
+    assert head is not None, "the package ships at least one migration"
+    return head
+
+
+def read_revision(conn: sa.Connection) -> str | None:
+    """The revision of the open database; None when it was never migrated."""
+    return MigrationContext.configure(conn).get_current_revision()
+
+
+def pending(conn: sa.Connection) -> list[str]:
+    """Revisions that are not applied yet, oldest first.
+
+    Raises `DatabaseUnusable` when the database was written by a newer program.
+    """
+    scripts = ScriptDirectory.from_config(_config())
+    current = read_revision(conn)
+    known = {script.revision for script in scripts.walk_revisions()}
+    if current is not None and current not in known:
+        raise DatabaseUnusable(
+            f"the database has the schema {current!r}, which this version does not know",
+            hint="run a newer routerd-eventd, or restore a backup made by this one",
+        )
+    return [script.revision for script in reversed(list(scripts.iterate_revisions("heads", current)))]
+
+
+def upgrade(conn: sa.Connection, *, now: int) -> list[str]:
+    """Apply every pending migration in the open transaction; what was applied. Makes the head row of a new log."""
+    applied = pending(conn)
+    if applied:
+        config = _config()
+        config.attributes["connection"] = conn
+        command.upgrade(config, "heads")
+    fresh = {"id": 1, "next_position": 1, "epoch": new_epoch(), "incarnation": 1, "registry_version": 1}
+    conn.execute(insert(conn, log_heads).values(**fresh).on_conflict_do_nothing())
+    return applied
+
+
+def new_epoch() -> str:
+    """The name of a history: random, so that a restored copy is never taken for the original."""
+    return secrets.token_hex(8)
+
+
+def require_current(database: Database) -> None:
+    """Raise `DatabaseUnusable` with the command to run when the schema is not this program's."""
+    missing = database.read_now(pending)
+    if missing:
+        raise DatabaseUnusable(
+            f"the database {database.label()} lacks {len(missing)} migration(s)", hint="run `routerd-eventd migrate`"
+        )

@@ -1,0 +1,217 @@
+"""Every table, declared once. Migrations in `migrations/` must lead to exactly this; a test compares the two.
+
+Times are microseconds since 1970, UTC. `position` is the node-wide place of a record in the log, in commit order and
+without holes; `seq` is dense within a topic.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+metadata = sa.MetaData()
+
+Micros = sa.BigInteger
+_gone = sa.text("gone_at IS NOT NULL")
+_serial = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite numbers rows itself only under this name
+
+log_heads = sa.Table(
+    "log_heads",
+    metadata,
+    sa.Column("id", sa.SmallInteger, primary_key=True, autoincrement=False),
+    sa.Column("next_position", sa.BigInteger, nullable=False),
+    sa.Column("epoch", sa.Text, nullable=False),
+    sa.Column("incarnation", sa.BigInteger, nullable=False),
+    sa.Column("registry_version", sa.BigInteger, nullable=False),  # moves with every declared change
+    sa.CheckConstraint("id = 1", name="one_head"),
+)
+
+topics = sa.Table(
+    "topics",
+    metadata,
+    sa.Column("id", _serial, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False, unique=True),
+    sa.Column("next_seq", sa.BigInteger, nullable=False),
+    sa.Column("bytes", sa.BigInteger, nullable=False),  # of the bodies that are stored
+    sa.Column("ids", sa.BigInteger, nullable=False),  # distinct event ids that are stored
+    sa.Column("largest", sa.BigInteger, nullable=False),  # the largest body ever stored: bounds a page's memory
+    sa.Column("evicted_seq", sa.BigInteger, nullable=False),  # retention removed everything up to here
+    sa.Column("evicted_position", sa.BigInteger, nullable=False),
+    sa.Column("lost_position", sa.BigInteger, nullable=False),  # an own live record up to here went undelivered
+    sa.Column("created_at", Micros, nullable=False),
+    sqlite_autoincrement=True,  # an id is never used twice
+)
+
+records = sa.Table(
+    "records",
+    metadata,
+    sa.Column("position", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("topic_id", sa.BigInteger, nullable=False),
+    sa.Column("seq", sa.BigInteger, nullable=False),
+    sa.Column("node", sa.Text, nullable=False),
+    sa.Column("tag", sa.Text, nullable=False),
+    sa.Column("subject", sa.Text, nullable=False),
+    sa.Column("event_id", sa.Text, nullable=False),
+    sa.Column("dedupe_key", sa.Text, nullable=False),
+    sa.Column("ts", Micros, nullable=False),
+    sa.Column("expires_at", Micros),
+    sa.Column("recorded_at", Micros, nullable=False),
+    sa.Column("path", sa.Text, nullable=False),  # the nodes it came through; empty: it entered the log here
+    sa.Column("size", sa.BigInteger, nullable=False),  # of the body, in bytes
+    sa.Column("body", sa.Text, nullable=False),  # the event's canonical form, sent on as it is
+    sa.UniqueConstraint("topic_id", "seq", name="records_topic_seq"),
+    sa.Index("records_topic_position", "topic_id", "position"),
+)
+
+event_ids = sa.Table(
+    "event_ids",
+    metadata,
+    sa.Column("topic_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("event_id", sa.Text, primary_key=True),
+    sa.Column("node", sa.Text, nullable=False),
+    sa.Column("position", sa.BigInteger, nullable=False),  # of the latest record under this id
+    sa.Column("expires_at", Micros),  # the latest expiry; none is later than any
+    sa.Column("digest", sa.LargeBinary, nullable=False),  # of the content without its two times
+    sa.Column("gone_at", Micros),  # when retention removed the record; the id is remembered for a while
+    sa.Index("event_ids_gone", "gone_at", sqlite_where=_gone, postgresql_where=_gone),
+    sqlite_with_rowid=False,
+)
+
+cursors = sa.Table(
+    "cursors",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("kind", sa.Text, nullable=False),  # peer | repair
+    sa.Column("topic_id", sa.BigInteger, nullable=False),
+    sa.Column("position", sa.BigInteger, nullable=False),  # all up to here is done; also the fence
+    sa.Column("until", sa.BigInteger),  # a repair ends here
+    sa.Column("sent_upto", sa.BigInteger, nullable=False),  # end of the last range the other side acknowledged
+    sa.Column("selector_version", sa.BigInteger, nullable=False),
+    sa.Column("selection", sa.Text, nullable=False),  # JSON: what a repair picks out; {} otherwise
+    sa.Column("protocol", sa.Text, nullable=False),  # the protocol that worked; empty until one did
+    sa.Column("state", sa.Text, nullable=False),  # running | backing-off | blocked | failed
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("since", Micros, nullable=False),
+    sa.Column("paused_at", Micros),
+    sa.Column("paused_by", sa.Text, nullable=False),
+    sa.Column("attempts", sa.BigInteger, nullable=False),  # failures in a row
+    sa.Column("attempted_upto", sa.BigInteger, nullable=False),  # end of what the failed attempts carried
+    sa.Column("attempted_at", Micros),
+    sa.Column("retry_at", Micros),
+    sa.Column("last_error", sa.Text, nullable=False),
+    sa.Column("succeeded_at", Micros),
+    sa.Column("created_at", Micros, nullable=False),
+)
+
+selectors = sa.Table(
+    "selectors",
+    metadata,
+    sa.Column("cursor", sa.Text, primary_key=True),
+    sa.Column("version", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("selection", sa.Text, nullable=False),
+    sa.Column("declared_at", Micros, nullable=False),
+)
+
+batches = sa.Table(
+    "batches",
+    metadata,
+    sa.Column("id", _serial, primary_key=True),
+    sa.Column("cursor", sa.Text, nullable=False),  # the peer's, for a repair too
+    sa.Column("batch_id", sa.Text, nullable=False),
+    sa.Column("epoch", sa.Text, nullable=False),
+    sa.Column("incarnation", sa.BigInteger, nullable=False),
+    sa.Column("after", sa.BigInteger, nullable=False),
+    sa.Column("upto", sa.BigInteger, nullable=False),
+    sa.Column("events", sa.BigInteger, nullable=False),
+    sa.Column("bytes", sa.BigInteger, nullable=False),
+    sa.Column("selector_version", sa.BigInteger, nullable=False),
+    sa.Column("exceptions", sa.Text, nullable=False),  # JSON [[position, reason], …]
+    sa.Column("picked", sa.Text, nullable=False),  # JSON [position, …] of a repair; empty: the whole range
+    sa.Column("attempts", sa.BigInteger, nullable=False),
+    sa.Column("sent_at", Micros, nullable=False),
+    sa.Column("acked_at", Micros, nullable=False),
+    sa.Column("status", sa.Integer, nullable=False),  # HTTP; 0: nothing had to be sent
+    sa.Column("protocol", sa.Text, nullable=False),
+    sa.Column("key_id", sa.Text, nullable=False),
+    sa.Column("receipt", sa.Text, nullable=False),  # what the peer signed, with its signature
+    sa.Index("batches_cursor_upto", "cursor", "upto"),
+    sa.Index("batches_acked", "acked_at"),
+    sqlite_autoincrement=True,
+)
+
+dead_letters = sa.Table(
+    "dead_letters",
+    metadata,
+    sa.Column("id", _serial, primary_key=True),
+    sa.Column("cursor", sa.Text, nullable=False),
+    sa.Column("position", sa.BigInteger, nullable=False),
+    sa.Column("topic_id", sa.BigInteger, nullable=False),
+    sa.Column("event_id", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("detail", sa.Text, nullable=False),
+    sa.Column("attempts", sa.BigInteger, nullable=False),
+    sa.Column("parked_at", Micros, nullable=False),
+    sa.UniqueConstraint("cursor", "position", name="dead_letters_cursor_position"),
+    sa.Index("dead_letters_parked", "parked_at"),
+    sqlite_autoincrement=True,
+)
+
+inbound_links = sa.Table(
+    "inbound_links",
+    metadata,
+    sa.Column("group_name", sa.Text, primary_key=True),
+    sa.Column("node", sa.Text, primary_key=True),
+    sa.Column("epoch", sa.Text, nullable=False),
+    sa.Column("incarnation", sa.BigInteger, nullable=False),
+    sa.Column("base", sa.BigInteger, nullable=False),  # the first range began here; what lay before was not seen
+    sa.Column("upto", sa.BigInteger, nullable=False),
+    sa.Column("updated_at", Micros, nullable=False),
+)
+
+inbound_gaps = sa.Table(
+    "inbound_gaps",
+    metadata,
+    sa.Column("id", _serial, primary_key=True),
+    sa.Column("group_name", sa.Text, nullable=False),
+    sa.Column("node", sa.Text, nullable=False),
+    sa.Column("epoch", sa.Text, nullable=False),
+    sa.Column("after", sa.BigInteger, nullable=False),
+    sa.Column("upto", sa.BigInteger, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("recorded_at", Micros, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+inbound_batches = sa.Table(
+    "inbound_batches",
+    metadata,
+    sa.Column("group_name", sa.Text, primary_key=True),
+    sa.Column("node", sa.Text, primary_key=True),
+    sa.Column("batch_id", sa.Text, primary_key=True),
+    sa.Column("key_id", sa.Text, nullable=False),
+    sa.Column("receipt", sa.Text, nullable=False),
+    sa.Column("recorded_at", Micros, nullable=False),
+    sa.Index("inbound_batches_recorded", "recorded_at"),
+)
+
+nonces = sa.Table(
+    "nonces",
+    metadata,
+    sa.Column("group_name", sa.Text, primary_key=True),
+    sa.Column("key_id", sa.Text, primary_key=True),
+    sa.Column("nonce", sa.Text, primary_key=True),
+    sa.Column("keep_until", Micros, nullable=False),
+    sa.Index("nonces_keep_until", "keep_until"),
+)
+
+resources = sa.Table(
+    "resources",
+    metadata,
+    sa.Column("api_version", sa.Text, primary_key=True),
+    sa.Column("kind", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("annotations", sa.Text, nullable=False),
+    sa.Column("spec", sa.Text, nullable=False),
+    sa.Column("generation", sa.BigInteger, nullable=False),
+    sa.Column("created_at", Micros, nullable=False),
+    sa.Column("updated_at", Micros, nullable=False),
+)
