@@ -1,0 +1,95 @@
+# Everything a newcomer and the CI need. Wants Python 3.11 or newer and make, nothing else: `make demo` and
+# `make test` set up what they miss. `make` alone lists the targets.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help venv demo test lint types unit suite bench lock clean force
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check --no-input
+PYTHONS := $(or $(PYTHON),python3.11 python3 python3.12 python3.13 python3.14)
+WORKERS ?= 2
+ARGS ?=
+
+# The stamp holds the directory it was made for: a virtual environment does not survive being moved, and its
+# interpreter may be gone after a system upgrade.
+STALE := $(shell [ -x $(BIN)/python ] && [ "$$(cat $(VENV)/.locked 2>/dev/null)" = "$(CURDIR)" ] || echo force)
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1|/p' Makefile | while IFS='|' read -r name text; do printf '  make %-7s %s\n' "$$name" "$$text"; done
+
+venv: $(VENV)/.ready ## set up .venv from requirements.lock (PYTHON=… names the interpreter)
+
+# Written last and removed first: an interrupted set-up leaves no stamp and starts again from nothing.
+$(VENV)/.locked: requirements.lock $(STALE)
+	@found=; old=; \
+	for candidate in $(PYTHONS); do \
+	  version=$$($$candidate -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])' 2>/dev/null) || continue; \
+	  $$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { old="$$old, $$candidate is $$version"; continue; }; \
+	  $$candidate -c 'import ensurepip, venv' 2>/dev/null || { bare=$$candidate; continue; }; \
+	  found=$$candidate; break; \
+	done; \
+	if [ -z "$$found" ] && [ -n "$$bare" ]; then \
+	  echo "$$bare cannot make virtual environments: install its venv package (Debian, Ubuntu: apt install python3-venv)" >&2; exit 1; \
+	elif [ -z "$$found" ]; then \
+	  echo "Python 3.11 or newer is needed (looked for: $(PYTHONS)$$old): install it, or name it with make PYTHON=/path/to/python3" >&2; exit 1; \
+	fi; \
+	rm -f $@ $(VENV)/.ready; \
+	echo "setting up $(VENV) with Python $$version: about a minute, once"; \
+	$$found -m venv --clear $(VENV)
+	@echo "installing the locked packages"
+	@$(PIP) install --only-binary :all: --require-hashes -r requirements.lock
+	@printf '%s\n' "$(CURDIR)" > $@
+
+$(VENV)/.ready: $(VENV)/.locked pyproject.toml
+	@echo "installing routerd-eventd itself"
+	@rm -f $@
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: venv ## three nodes on this machine: federate, cut one off, prove that nothing is lost
+	@$(BIN)/routerd-eventd demo $(ARGS)
+
+# Fast first: a mistake in a pure function should not have to wait for the processes.
+test: venv ## everything the CI asks: lint, types, all tests, Postgres included
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory types
+	@$(MAKE) --no-print-directory unit
+	@$(MAKE) --no-print-directory suite
+
+lint: venv ## ruff: rules and format
+	@echo "lint"
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check . || { echo "run $(BIN)/ruff format ."; exit 1; }
+
+types: venv ## mypy, strict, over eventd and federation
+	@echo "types"
+	@$(BIN)/mypy --no-error-summary
+
+unit: venv ## the tests without I/O (ARGS="-k name")
+	@echo "unit tests"
+	@$(BIN)/python -m pytest --quiet tests/unit $(ARGS)
+
+suite: venv ## all other tests, on both databases, WORKERS=2 processes
+	@echo "contract, integration and acceptance tests"
+	@$(BIN)/python -m pytest --quiet --numprocesses $(WORKERS) --dist worksteal tests --ignore tests/unit $(ARGS)
+
+bench: venv ## measure: append, catch-up between two nodes, latency, memory
+	@$(BIN)/python -m tests.bench $(ARGS)
+
+# The resolver is no part of the lock. Bring it with: python3 -m venv ../uv && ../uv/bin/pip install uv && make lock UV=../uv/bin/uv
+UV ?= uv
+LOCK = $(UV) pip compile pyproject.toml --quiet --generate-hashes --universal --no-header --no-annotate --extra postgres
+
+lock: ## resolve the lock files anew after a change of pyproject.toml (needs uv; ARGS=--upgrade takes newer versions)
+	@command -v $(UV) >/dev/null || { echo "make lock needs uv: install it in an environment of its own and name it with make lock UV=/path/to/uv" >&2; exit 1; }
+	$(LOCK) --group dev $(ARGS) --output-file requirements.lock
+	$(LOCK) --extra audit $(ARGS) --output-file requirements-audit.lock
+
+clean: ## remove .venv, caches and builds; a node's data stays
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find eventd federation migrations tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+force:

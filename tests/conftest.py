@@ -1,0 +1,90 @@
+"""Fixtures of the whole suite: both databases, child processes, and the checks that nothing is left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from tests.support.leaks import no_leaks, no_task_survives, open_files
+from tests.support.postgres import PostgresMissing, PostgresServer, find_programs
+from tests.support.processes import Processes
+from tests.support.skips import (
+    in_ci,
+    pytest_collection_modifyitems,
+    pytest_make_collect_report,
+    pytest_runtest_makereport,
+)
+from tests.support.waiting import wait_for
+
+__all__ = [
+    "no_leaks",
+    "no_task_survives",
+    "pytest_collection_modifyitems",
+    "pytest_make_collect_report",
+    "pytest_runtest_makereport",
+]
+
+# No deadline per example: a test of this suite waits for facts, and the machine is shared.
+settings.register_profile("ci", derandomize=True, max_examples=100, deadline=None, database=None, print_blob=True)
+settings.register_profile("default", max_examples=50, deadline=None)
+settings.load_profile("ci" if in_ci() else "default")
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """A server for this test process (each worker of pytest-xdist has its own): `create_database`, `drop_database`."""
+    try:
+        server = PostgresServer(find_programs())
+    except PostgresMissing as missing:
+        pytest.skip(str(missing))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> Iterator[str]:
+    """The URL of a SQLite file that does not exist yet. A connection left open on it fails the test."""
+    file = tmp_path / "eventd.db"
+    yield f"sqlite:///{file}"
+    left = open_files(file)
+    assert not left, f"database files left open: {', '.join(left)}"
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """The URL of an empty Postgres database. A session left open on it fails the test."""
+    url = postgres_server.create_database()
+    yield url
+    try:
+        # The server notices a closed or killed client in its own time, not in ours.
+        wait_for(lambda: not postgres_server.sessions(url), "all sessions of the test to be closed", seconds=5)
+    except AssertionError:
+        pytest.fail("Postgres sessions left open:\n" + "\n".join(postgres_server.sessions(url)))
+    finally:
+        postgres_server.drop_database(url)
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def database_url(request: pytest.FixtureRequest) -> str:
+    """An empty database: the test runs once on SQLite and once on Postgres."""
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
+
+
+@pytest.fixture
+def processes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Processes]:
+    """Child processes that end with the test, before the databases they use are looked at."""
+    for name in ("database_url", "sqlite_url", "postgres_url"):
+        if name in request.fixturenames:
+            request.getfixturevalue(name)
+    running = Processes(tmp_path / "processes")
+    try:
+        yield running
+    finally:
+        running.close()

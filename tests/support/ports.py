@@ -1,0 +1,65 @@
+"""Ports that stay ours: for listeners that must come back on the same port after a kill."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import random
+import socket
+import sys
+from pathlib import Path
+
+_RANGE_FILE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_held: list[socket.socket] = []
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A TCP port nobody listens on and no other test of this machine is given while this process lives.
+
+    It lies below the range the kernel takes outgoing ports from: a port of that range, once released by a killed
+    node, may be gone as somebody's client port before the node is back.
+    """
+    choice = random.Random(os.urandom(8))  # the test's own random numbers are seeded alike in every worker
+    for _ in range(1000):
+        port = choice.randrange(15_000, _first_outgoing_port())
+        if _listenable(host, port) and _claim(port):
+            return port
+    raise RuntimeError(f"no free port on {host} below {_first_outgoing_port()} in a thousand tries")
+
+
+def _first_outgoing_port() -> int:
+    try:
+        low = int(_RANGE_FILE.read_text().split()[0])
+    except OSError:
+        low = 49_152
+    return low if low > 16_000 else 65_000
+
+
+def _listenable(host: str, port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+def _claim(port: int) -> bool:
+    """A machine-wide claim that ends with this process, however it ends: a name in Linux's abstract socket space."""
+    if sys.platform != "linux":
+        return True
+    claim = socket.socket(socket.AF_UNIX)
+    try:
+        claim.bind(f"\0eventd-test-port-{port}")
+    except OSError:
+        claim.close()
+        return False
+    _held.append(claim)
+    return True
+
+
+@atexit.register
+def _release() -> None:
+    for claim in _held:
+        claim.close()

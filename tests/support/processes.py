@@ -1,0 +1,234 @@
+"""Child processes under test: started with a port file and a log file, waited for by facts, killed for certain.
+
+Made for acceptance tests, which use only what a user has: the two commands and HTTP. Plain blocking code: a test that
+starts processes has nothing of its own on a loop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.support.tether import tethered
+from tests.support.waiting import wait_for
+
+DAEMON = (sys.executable, "-m", "eventd.cli.daemon")
+CONTROL = (sys.executable, "-m", "eventd.cli.control")
+
+_ENDED_BY_OURSELVES_SECONDS = 10.0
+_NOT_INHERITED = ("EVENTD_", "CREDENTIALS_DIRECTORY", "NOTIFY_SOCKET", "PYTEST_")
+
+
+class Process:
+    """One command that can be started, killed and started again, on the same files."""
+
+    def __init__(self, name: str, command: Sequence[str], *, directory: Path, env: Mapping[str, str]) -> None:
+        self.name = name
+        self.command = list(command)
+        self.log_path = directory / f"{name}.log"
+        self.port_file = directory / f"{name}.port"
+        self.env = {**_clean_environment(), "EVENTD_PORT_FILE": str(self.port_file), **env}
+        self._directory = directory
+        self._child: subprocess.Popen[bytes] | None = None
+        self._end_expected = False
+
+    def start(self) -> Process:
+        """Start the command; its output is appended to `log_path`. Does not wait for anything."""
+        assert not self.running, f"{self.name} runs already"
+        self.port_file.unlink(missing_ok=True)  # the port of the last start would be believed
+        self._end_expected = False
+        with self.log_path.open("ab") as log:
+            self._child = subprocess.Popen(
+                tethered(self.command, farewell=signal.SIGKILL),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self._directory,
+                env=self.env,
+                start_new_session=True,  # so that its own children can be killed with it
+            )
+        return self
+
+    def wait_ready(self, path: str = "/readyz", *, seconds: float = 30.0) -> Process:
+        """Return when `path` is answered with 200. Raises AssertionError with the log when it ends first."""
+        wait_for(lambda: self._answers(path), f"{self.name} to answer {path} with 200", seconds=seconds)
+        return self
+
+    def kill9(self) -> int:
+        """SIGKILL, as a crash or the kernel would. Returns the exit status, -9."""
+        return self._end(signal.SIGKILL, seconds=_ENDED_BY_OURSELVES_SECONDS)
+
+    def terminate(self, *, seconds: float = 20.0) -> int:
+        """SIGTERM, and the exit status. Raises AssertionError when it has not ended after `seconds`."""
+        return self._end(signal.SIGTERM, seconds=seconds)
+
+    def wait_exit(self, *, seconds: float = 30.0) -> int:
+        """The exit status, once the command has ended by itself."""
+        child = self._started()
+        self._end_expected = True
+        wait_for(lambda: child.poll() is not None, f"{self.name} to end", seconds=seconds)
+        return child.returncode
+
+    def send(self, number: signal.Signals) -> None:
+        """Send `number` to the process alone: SIGHUP to re-read, SIGSTOP and SIGCONT for a peer that hangs."""
+        self._started().send_signal(number)
+
+    @property
+    def running(self) -> bool:
+        return self._child is not None and self._child.poll() is None
+
+    @property
+    def pid(self) -> int:
+        return self._started().pid
+
+    @property
+    def port(self) -> int:
+        """The API port of this start. Raises AssertionError as long as it is not known."""
+        assert self.port_file.exists(), f"{self.name} has not written its port file yet:\n{self.log_tail()}"
+        return int(self.port_file.read_text())
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def get(self, path: str, *, headers: Mapping[str, str] | None = None, seconds: float = 10.0) -> tuple[int, bytes]:
+        """GET `path`: (status, body). Raises OSError while nobody listens."""
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=seconds)) as connection:
+            connection.request("GET", path, headers=dict(headers or {}))
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+
+    def log(self) -> str:
+        """All output of every start."""
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+
+    def log_tail(self, lines: int = 40) -> str:
+        return "\n".join(self.log().splitlines()[-lines:])
+
+    def died(self) -> str | None:
+        """What to say of a command that failed while the test was not looking, otherwise None."""
+        if self._child is None or self.running or self._end_expected or self._child.returncode == 0:
+            return None
+        return f"{self.name} ended with {self._child.returncode} during the test:\n{self.log_tail()}"
+
+    def destroy(self) -> None:
+        """Kill the command and all it started. Harmless when repeated."""
+        if self._child is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._child.pid, signal.SIGKILL)  # also where the leader has ended and its children have not
+        self._child.wait(_ENDED_BY_OURSELVES_SECONDS)
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        assert self._child is not None, f"{self.name} has not been started"
+        return self._child
+
+    def _end(self, number: signal.Signals, *, seconds: float) -> int:
+        child = self._started()
+        assert self.running, f"{self.name} had already ended with {child.returncode}:\n{self.log_tail()}"
+        self._end_expected = True
+        child.send_signal(number)
+        wait_for(lambda: child.poll() is not None, f"{self.name} to end on {number.name}", seconds=seconds)
+        return child.returncode
+
+    def _answers(self, path: str) -> bool:
+        assert self.running, f"{self.name} ended with {self._started().returncode} at start:\n{self.log_tail()}"
+        try:
+            return self.get(path, seconds=2.0)[0] == 200
+        except (AssertionError, ValueError, OSError, http.client.HTTPException):
+            return False  # no port yet, or nobody there yet
+
+
+class Processes:
+    """All child processes of one test. `close` leaves none."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.directory = directory
+        self._all: list[Process] = []
+
+    def start(self, name: str, command: Sequence[str], *, env: Mapping[str, str] | None = None) -> Process:
+        """Start any command under `name`; it is not waited for."""
+        process = Process(name, command, directory=self.directory, env=env or {})
+        self._all.append(process)
+        return process.start()
+
+    def serve(
+        self,
+        name: str,
+        *arguments: str,
+        database_url: str | None = None,
+        env: Mapping[str, str] | None = None,
+        ready: bool = True,
+    ) -> Process:
+        """`routerd-eventd serve` with data in a folder of its own, on a free port; returns when it is ready."""
+        settings = {**self.node_environment(name, database_url=database_url), "EVENTD_API_LISTEN": "127.0.0.1:0"}
+        process = self.start(name, [*DAEMON, "serve", *arguments], env={**settings, **(env or {})})
+        return process.wait_ready() if ready else process
+
+    def control(
+        self,
+        *arguments: str,
+        env: Mapping[str, str] | None = None,
+        stdin: str | None = None,
+        seconds: float = 60.0,
+    ) -> subprocess.CompletedProcess[str]:
+        """`routerctl` with `arguments`; the exit status is not judged."""
+        return self.run([*CONTROL, *arguments], env=env, stdin=stdin, seconds=seconds)
+
+    def run(
+        self,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        stdin: str | None = None,
+        seconds: float = 60.0,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end. Raises AssertionError after `seconds`, with what it had printed."""
+        child = subprocess.Popen(
+            tethered(command, farewell=signal.SIGKILL),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=self.directory,
+            env={**_clean_environment(), **(env or {})},
+            start_new_session=True,
+        )
+        with child:
+            try:
+                out, err = child.communicate(stdin or "", timeout=seconds)
+            except BaseException as interruption:  # a time-out of pytest ends here too
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)
+                out, err = child.communicate()
+                if not isinstance(interruption, subprocess.TimeoutExpired):
+                    raise
+                told = f"{' '.join(command)} had not ended after {seconds:g} s; it printed:\n{out}{err}"
+                raise AssertionError(told) from None
+        return subprocess.CompletedProcess(list(command), child.returncode, out, err)
+
+    def node_environment(self, name: str, *, database_url: str | None = None) -> dict[str, str]:
+        """The settings that make a command work on the data of the node `name`, running or not."""
+        settings = {"EVENTD_DATA_DIR": str(self.directory / name)}
+        return {**settings, "EVENTD_DATABASE_URL": database_url} if database_url else settings
+
+    def close(self) -> None:
+        """Kill everything, show the logs (pytest prints them for a failed test), report what had failed unseen."""
+        dead = [told for process in self._all if (told := process.died())]
+        for process in self._all:
+            process.destroy()
+            sys.stdout.write(f"--- log of {process.name}\n{process.log_tail()}\n")
+        self._all.clear()
+        assert not dead, "\n".join(dead)
+
+
+def _clean_environment() -> dict[str, str]:
+    """Ours without what would configure the node behind the test's back."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}

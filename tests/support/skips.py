@@ -1,0 +1,44 @@
+"""In CI nothing is quietly left out: a skip of a test marked `postgres` or `spark` is a failure with its reason."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+
+import pytest
+
+_NEVER_SKIPPED_IN_CI = ("postgres", "spark")
+
+
+def in_ci() -> bool:
+    return os.environ.get("CI", "").lower() not in ("", "0", "false", "no")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    expected_failure = hasattr(report, "wasxfail")  # also reported as skipped
+    if report.skipped and not expected_failure and in_ci() and any(map(item.get_closest_marker, _NEVER_SKIPPED_IN_CI)):
+        _fail(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    if report.skipped and in_ci():  # a file that skips itself hides what its tests are marked with
+        _fail(report)
+    return report
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever uses the server is marked, so that `-m "not postgres"` leaves it out and no skip of it passes in CI."""
+    for item in items:
+        if "postgres_server" in getattr(item, "fixturenames", ()):
+            item.add_marker("postgres")
+
+
+def _fail(report: pytest.TestReport | pytest.CollectReport) -> None:
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    report.outcome = "failed"
+    report.longrepr = f"not allowed to be skipped in CI: {reason.removeprefix('Skipped: ')}"

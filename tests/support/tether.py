@@ -1,0 +1,51 @@
+"""Start a command that cannot outlive the test run, not even when pytest is killed with -9.
+
+`tethered(command)` gives the command line to hand to Popen: this file, run as a script, asks the kernel for a signal
+when the parent dies, gives up root if asked to, and becomes the command.
+
+Linux watches the *thread* that started the child: start children from the main thread only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+
+
+def tethered(
+    command: Sequence[str | Path], *, farewell: signal.Signals, user: tuple[int, int] | None = None
+) -> list[str]:
+    """`command` wrapped so that it gets `farewell` when this process dies; `user` is (uid, gid) to run as."""
+    if threading.current_thread() is not threading.main_thread():
+        raise RuntimeError("start child processes from the main thread: they die with the thread that started them")
+    uid, gid = user or (-1, -1)
+    script = [sys.executable, "-E", "-S", __file__, str(os.getpid()), str(farewell.value), str(uid), str(gid)]
+    return [*script, *(str(part) for part in command)]
+
+
+def _main(arguments: list[str]) -> None:
+    parent, farewell, uid, gid = map(int, arguments[:4])
+    command = arguments[4:]
+    if uid >= 0:
+        os.setgroups([])
+        os.setgid(gid)
+        os.setuid(uid)
+    if sys.platform == "linux":  # after setuid, which clears the request
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, farewell, 0, 0, 0)
+    if os.getppid() != parent:  # it died before we asked
+        sys.exit(1)
+    try:
+        os.execvp(command[0], command)
+    except OSError as problem:
+        sys.exit(f"cannot run {command[0]}: {problem.strerror}")
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1:])
