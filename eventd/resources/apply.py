@@ -1,0 +1,208 @@
+"""From what is wanted to what changes: a plan is pure, and carrying it out is one transaction or nothing."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import sqlalchemy as sa
+
+from eventd.errors import Conflict, Invalid, NotFound
+from eventd.resources.documents import Identity, Loaded
+from eventd.resources.kinds import EVENT_GROUP, EVENT_PEER, KINDS
+from eventd.resources.resource import Resource, document, from_stored, identity_of
+from eventd.resources.validation import check
+from eventd.resources.yaml_text import write_yaml
+from eventd.store.registry import StoredResource, announce, delete_resource, put_resource, read_resources
+
+
+class Action(StrEnum):
+    """What becomes of a resource, in the words people know."""
+
+    CREATED = "created"
+    CONFIGURED = "configured"
+    UNCHANGED = "unchanged"
+    DELETED = "deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One resource before and after; `before` is None when it is created, `after` when it is deleted."""
+
+    action: Action
+    identity: Identity
+    before: StoredResource | None
+    after: Resource | None
+
+    @property
+    def kind(self) -> str:
+        return self.identity.kind
+
+    @property
+    def name(self) -> str:
+        return self.identity.name
+
+    def diff(self) -> str:
+        """A unified diff of the resource as YAML; empty when nothing changes."""
+        if self.action is Action.UNCHANGED:
+            return ""
+        lines = difflib.unified_diff(
+            _yaml_before(self.before),
+            write_yaml(self.after.document()).splitlines(keepends=True) if self.after else [],
+            fromfile=f"stored/{self.identity}",
+            tofile=f"applied/{self.identity}",
+        )
+        return "".join(lines)
+
+
+def _yaml_before(before: StoredResource | None) -> list[str]:
+    if before is None:
+        return []
+    return write_yaml(document(identity_of(before), before.annotations, before.spec)).splitlines(keepends=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What will become of each resource: those of the input in its order, then what is deleted."""
+
+    changes: tuple[Change, ...]
+
+    @property
+    def writes(self) -> bool:
+        """Whether carrying it out changes anything."""
+        return any(change.action is not Action.UNCHANGED for change in self.changes)
+
+    def count(self, action: Action) -> int:
+        """How many resources end so."""
+        return sum(change.action is action for change in self.changes)
+
+    def diff(self) -> str:
+        """Everything that changes as one unified diff; empty when nothing does."""
+        return "".join(change.diff() for change in self.changes)
+
+
+def plan(
+    desired: Sequence[Resource],
+    stored: Sequence[StoredResource],
+    *,
+    prune: bool = False,
+    allow_empty: bool = False,
+) -> Plan:
+    """What applying `desired` does. With `prune`, what is stored and not desired is deleted.
+
+    Raises Conflict when pruning with nothing desired would delete everything, unless `allow_empty`.
+    """
+    rows = {identity_of(row): row for row in stored}
+    changes = [_change(resource, rows.get(resource.identity)) for resource in desired]
+    if prune:
+        wanted = {resource.identity for resource in desired}
+        doomed = [row for row in stored if row.kind in KINDS and identity_of(row) not in wanted]
+        if doomed and not desired and not allow_empty:
+            what = f"the input holds no resources: pruning would delete all {len(doomed)} that are stored"
+            raise Conflict(what, hint="check the input; force it if that is what you want")
+        changes += [_deletion(row) for row in _peers_first(doomed)]
+    return Plan(tuple(changes))
+
+
+def _change(resource: Resource, before: StoredResource | None) -> Change:
+    return Change(_action(resource, before), resource.identity, before, resource)
+
+
+def _action(resource: Resource, before: StoredResource | None) -> Action:
+    if before is None:
+        return Action.CREATED
+    return Action.UNCHANGED if _same(resource, before) else Action.CONFIGURED
+
+
+def _same(resource: Resource, before: StoredResource) -> bool:
+    try:
+        return resource.means(from_stored(before))
+    except Invalid:
+        return False  # a row that cannot be read any more is mended by writing it again
+
+
+def _deletion(row: StoredResource) -> Change:
+    return Change(Action.DELETED, identity_of(row), row, None)
+
+
+def _peers_first(rows: Sequence[StoredResource]) -> list[StoredResource]:
+    """What refers to others goes before them."""
+    order = list(KINDS)
+    return sorted(rows, key=lambda row: (-order.index(row.kind) if row.kind in order else 0, row.name))
+
+
+def plan_delete(doomed: Sequence[Identity], stored: Sequence[StoredResource]) -> Plan:
+    """What deleting these does.
+
+    Raises NotFound for one that is not stored, Conflict when a peer would be left without its group.
+    """
+    rows = {identity_of(row): row for row in stored}
+    for identity in doomed:
+        if identity not in rows:
+            names = [row.name for row in stored if row.kind == identity.kind]
+            close = difflib.get_close_matches(identity.name, names, 1)
+            raise NotFound(f"there is no {identity}", hint=f"did you mean {close[0]}?" if close else "")
+    going = set(doomed)
+    for identity in dict.fromkeys(doomed):
+        left = [row.name for row in stored if _belongs(row, identity) and identity_of(row) not in going]
+        if left:
+            peers = ", ".join(f"EventPeer/{name}" for name in sorted(left))
+            raise Conflict(f"{identity} still has peers: {peers}", hint="delete them first, or together with it")
+    return Plan(tuple(_deletion(row) for row in _peers_first([rows[identity] for identity in going])))
+
+
+def _belongs(row: StoredResource, group: Identity) -> bool:
+    return group.kind == EVENT_GROUP.name and row.kind == EVENT_PEER.name and row.spec.get("groupRef") == group.name
+
+
+def execute(conn: sa.Connection, planned: Plan, *, now: int) -> None:
+    """Carry the plan out in the open transaction and tell running nodes; `now` in microseconds."""
+    for change in planned.changes:
+        version, kind, name = change.identity
+        if change.action is Action.DELETED:
+            delete_resource(conn, api_version=version, kind=kind, name=name)
+        elif change.after is not None and change.action is not Action.UNCHANGED:
+            put_resource(
+                conn,
+                api_version=version,
+                kind=kind,
+                name=name,
+                annotations=change.after.annotations,
+                spec=change.after.canonical(),
+                now=now,
+            )
+    if planned.writes:
+        announce(conn)
+
+
+def apply_loaded(
+    conn: sa.Connection,
+    loaded: Loaded,
+    *,
+    now: int,
+    prune: bool = False,
+    allow_empty: bool = False,
+    dry_run: bool = False,
+) -> Plan:
+    """Check what was read against what is stored, and carry it out unless `dry_run`: one transaction, all or nothing.
+
+    Raises Rejected with every problem, Invalid when there is nothing to apply, and what `plan` raises.
+    """
+    stored = read_resources(conn)
+    desired = check(loaded, stored, prune=prune).accepted()
+    if not desired and not prune:
+        raise Invalid("the input holds no resources", hint="a resource has apiVersion, kind, metadata and spec")
+    planned = plan(desired, stored, prune=prune, allow_empty=allow_empty)
+    if not dry_run:
+        execute(conn, planned, now=now)
+    return planned
+
+
+def delete_resources(conn: sa.Connection, doomed: Sequence[Identity], *, now: int, dry_run: bool = False) -> Plan:
+    """Delete resources in the open transaction unless `dry_run`. Raises what `plan_delete` raises."""
+    planned = plan_delete(doomed, read_resources(conn))
+    if not dry_run:
+        execute(conn, planned, now=now)
+    return planned

@@ -1,0 +1,66 @@
+"""From the files a group names to a ring of keys. The only place that reads a secret; nothing it says contains one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from eventd.errors import SecretUnreadable
+from eventd.resources.effective import GroupConfig, KeyConfig
+from federation.errors import BadKey
+from federation.keys import Algorithm, Key, KeyRing
+from federation.peers import SHARED_KEY_ID
+
+CREDENTIAL = "credential:"
+"""Begins the name of a file in the directory that the service manager keeps credentials in."""
+MAX_BYTES = 64 * 1024
+
+
+def load_ring(group: GroupConfig, credentials: Path | None) -> KeyRing:
+    """Every key of the group, read anew. Raises `SecretUnreadable`, which names the group and the file."""
+    keys = [_key(group.name, key, credentials) for key in group.keys]
+    try:
+        if group.secret_file:
+            secret = _read(group.name, group.secret_file, credentials)
+            if not secret.strip():
+                raise SecretUnreadable(f"EventGroup {group.name!r}: empty secret file {group.secret_file}")
+            keys.append(Key.hmac(SHARED_KEY_ID, secret))
+        return KeyRing(keys)
+    except BadKey as error:
+        raise SecretUnreadable(f"EventGroup {group.name!r}: {error}") from None
+
+
+def _key(group: str, key: KeyConfig, credentials: Path | None) -> Key:
+    secret = _read(group, key.secret_file, credentials) if key.secret_file else None
+    public = _read(group, key.public_key_file, credentials) if key.public_key_file else None
+    speaks_for = "*" if key.speaks_for is None else key.speaks_for
+    try:
+        if key.algorithm == Algorithm.ED25519:
+            return Key.ed25519(
+                key.id, private=secret, public=public, owner=key.owner, state=key.state, speaks_for=speaks_for
+            )
+        return Key.hmac(key.id, secret or b"", owner=key.owner, state=key.state, speaks_for=speaks_for)
+    except BadKey as error:
+        raise SecretUnreadable(f"EventGroup {group!r}: {error}") from None
+
+
+def _read(group: str, name: str, credentials: Path | None) -> bytes:
+    if name.startswith(CREDENTIAL):
+        if credentials is None:
+            raise SecretUnreadable(
+                f"EventGroup {group!r}: {name} needs a credentials directory",
+                hint="set CREDENTIALS_DIRECTORY, as systemd does with LoadCredential=",
+            )
+        path = credentials / name.removeprefix(CREDENTIAL)
+    else:
+        path = Path(name)
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise SecretUnreadable(
+            f"EventGroup {group!r}: cannot read {path}: {error.strerror}",
+            hint="check the path and that the node's user may read it, then send SIGHUP",
+        ) from None
+    if len(content) > MAX_BYTES:
+        raise SecretUnreadable(f"EventGroup {group!r}: {path} is larger than {MAX_BYTES} bytes, so it is no key")
+    return content

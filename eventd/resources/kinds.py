@@ -1,0 +1,48 @@
+"""The kinds this node knows. A new kind is a file with its model, and a line here."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+
+from eventd.errors import NotFound
+from eventd.resources.event_group import EventGroupSpec
+from eventd.resources.event_peer import EventPeerSpec
+from eventd.resources.spec import Spec
+
+FEDERATION = "federation.routerd.net/v1alpha1"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind: how it is written, what its spec holds, and the words that name it on a command line."""
+
+    name: str
+    api_version: str
+    spec: type[Spec]
+    plural: str
+    short: tuple[str, ...] = ()
+
+
+EVENT_GROUP = Kind("EventGroup", FEDERATION, EventGroupSpec, "eventgroups", ("group", "groups", "eg"))
+EVENT_PEER = Kind("EventPeer", FEDERATION, EventPeerSpec, "eventpeers", ("peer", "peers", "ep"))
+
+KINDS: dict[str, Kind] = {kind.name: kind for kind in (EVENT_GROUP, EVENT_PEER)}
+"""By name, groups before what refers to them."""
+
+
+def find_kind(word: str) -> Kind:
+    """The kind a person means by `EventPeer`, `eventpeers`, `peer` …, in any case. Raises NotFound."""
+    wanted = word.lower()
+    for kind in KINDS.values():
+        if wanted in (kind.name.lower(), kind.plural, *kind.short):
+            return kind
+    raise NotFound(f"there is no kind {word}", hint=known_kinds(word))
+
+
+def known_kinds(word: str) -> str:
+    """A hint: the kind that was probably meant, or all of them."""
+    names = {name.lower(): name for name in KINDS}
+    close = difflib.get_close_matches(word.lower(), [*names, *(kind.plural for kind in KINDS.values())], 1)
+    meant = next((kind.name for kind in KINDS.values() if close and close[0] in (kind.name.lower(), kind.plural)), None)
+    return f"did you mean {meant}?" if meant else f"known kinds: {', '.join(KINDS)}"

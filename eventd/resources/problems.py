@@ -1,0 +1,74 @@
+"""What is wrong with declared resources, said with its place: `file:line: Kind/name field.path: message (hint)`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from eventd.errors import Invalid
+
+FieldPath = tuple[str | int, ...]
+"""The way to a field from the top of its resource: `("spec", "auth", "keys", 0, "id")`."""
+
+
+def render_path(path: FieldPath) -> str:
+    """`spec.auth.keys[0].id`; a key that holds a dot or a blank is put in brackets: `metadata.annotations["a.b/c"]`."""
+    text = ""
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        elif step.isidentifier():
+            text += f".{step}" if text else step
+        else:
+            text += f'["{shorten(step)}"]'
+    return text
+
+
+def shorten(text: str, longest: int = 80) -> str:
+    """The text, cut: what others wrote may be longer than any line."""
+    return text if len(text) <= longest else f"{text[:longest]}…"
+
+
+def _one_line(text: str) -> str:
+    """The text on one line, without characters that would steer a terminal."""
+    return "".join(character if character.isprintable() else f"\\u{ord(character):04x}" for character in text)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """One thing that is wrong.
+
+    `line` and `column` count from 1 and are 0 where there is none: the resource is already stored, or the file could
+    not be read. `path` is empty where the problem is the document itself. `resource` is `Kind/name` as far as known.
+    """
+
+    source: str
+    line: int
+    column: int
+    path: str
+    message: str
+    hint: str = ""
+    resource: str = ""
+
+    def __str__(self) -> str:
+        place = self.source
+        if self.line:
+            place += f":{self.line}"
+        if self.column:
+            place += f":{self.column}"
+        what = " ".join(part for part in (self.resource, self.path) if part)
+        text = f"{place}: {what}: {self.message}" if what else f"{place}: {self.message}"
+        return _one_line(f"{text} ({self.hint})" if self.hint else text)
+
+
+class Rejected(Invalid):
+    """Declared resources have problems; nothing was written. `problems` holds all of them, sorted by place."""
+
+    code = "invalid_resources"
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(sorted(problems))
+        count = len(self.problems)
+        lines = "\n".join(f"  {problem}" for problem in self.problems)
+        noun = "1 problem" if count == 1 else f"{count} problems"
+        super().__init__(f"{noun} in the declared resources, nothing was changed:\n{lines}")

@@ -1,0 +1,75 @@
+"""Short ways to write resources in these tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from eventd.resources.documents import load_text
+from eventd.resources.resource import Resource
+from eventd.resources.validation import Checked, check
+from eventd.store.registry import StoredResource
+
+FEDERATION = "federation.routerd.net/v1alpha1"
+
+GROUP = """\
+apiVersion: federation.routerd.net/v1alpha1
+kind: EventGroup
+metadata: {name: edge}
+spec:
+  nodeName: onprem
+  auth: {secretFile: /etc/eventd/edge.key}
+"""
+
+PEER = """\
+apiVersion: federation.routerd.net/v1alpha1
+kind: EventPeer
+metadata: {name: cloud}
+spec:
+  groupRef: edge
+  nodeName: cloud
+  endpoint: http://10.99.0.7:8787
+"""
+
+EVERYTHING = f"{GROUP}---\n{PEER}"
+
+
+def group(more: str = "", *, name: str = "edge", auth: bool = True) -> str:
+    """An EventGroup; `more` are lines of its spec, written from column 1. They begin on line 7, or 6 without auth."""
+    head = GROUP if auth else GROUP.rpartition("  auth")[0]
+    return head.replace("name: edge", f"name: {name}") + _indented(more)
+
+
+def peer(more: str = "", *, name: str = "cloud", node: str = "cloud") -> str:
+    """An EventPeer of group edge; `more` are lines of its spec, written from column 1. They begin on line 8."""
+    text = PEER.replace("name: cloud}", f"name: {name}}}").replace("nodeName: cloud", f"nodeName: {node}")
+    return text + _indented(more)
+
+
+def _indented(more: str) -> str:
+    return "".join(f"  {line}\n" for line in more.splitlines())
+
+
+def checked(text: str, stored: Iterable[StoredResource] = (), *, prune: bool = False) -> Checked:
+    """What is found in one file."""
+    return check(load_text("a.yaml", text), list(stored), prune=prune)
+
+
+def problems(text: str, stored: Iterable[StoredResource] = (), *, prune: bool = False) -> list[str]:
+    """All problems of one file, as a person sees them, without the file's name."""
+    return [str(problem).removeprefix("a.yaml:") for problem in checked(text, stored, prune=prune).problems]
+
+
+def accepted(text: str, stored: Iterable[StoredResource] = ()) -> tuple[Resource, ...]:
+    """The resources of one file that has no problems."""
+    return checked(text, stored).accepted()
+
+
+def rows(text: str) -> list[StoredResource]:
+    """The resources of one file as they are stored."""
+    return [row(resource) for resource in accepted(text)]
+
+
+def row(resource: Resource) -> StoredResource:
+    """A resource as it is stored."""
+    version, kind, name = resource.identity
+    return StoredResource(version, kind, name, dict(resource.annotations), resource.canonical(), 1, 1, 1)

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventd.resources.duration import HOUR, LONGEST, MINUTE, SECOND, BadDuration, format_duration, parse_duration
+
+
+@pytest.mark.parametrize(
+    ("text", "microseconds", "canonical"),
+    [
+        ("5m", 5 * MINUTE, "5m0s"),
+        ("1.5h", 90 * MINUTE, "1h30m0s"),
+        ("1h30m", 90 * MINUTE, "1h30m0s"),
+        ("24h", 24 * HOUR, "24h0m0s"),
+        ("200ms", 200_000, "200ms"),
+        ("1.5ms", 1500, "1.5ms"),
+        ("90s", 90 * SECOND, "1m30s"),
+        ("1m0.25s", 60_250_000, "1m0.25s"),
+        (".5s", 500_000, "500ms"),
+        ("5.s", 5 * SECOND, "5s"),
+        ("7us", 7, "7µs"),
+        ("7µs", 7, "7µs"),
+        ("7μs", 7, "7µs"),
+        ("1500ns", 1, "1µs"),
+        ("0", 0, "0s"),
+        ("0s", 0, "0s"),
+        ("-5m", -5 * MINUTE, "-5m0s"),
+        ("+5m", 5 * MINUTE, "5m0s"),
+        ("1h0m0.000001s", HOUR + 1, "1h0m0.000001s"),
+    ],
+)
+def test_a_duration_is_read_and_written(text: str, microseconds: int, canonical: str) -> None:
+    assert parse_duration(text) == microseconds
+    assert format_duration(microseconds) == canonical
+
+
+RULE = "must be a duration such as 30s, 5m or 1h30m"
+UNITS = "units are ns, us, ms, s, m and h, without blanks"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", f"{RULE} ({UNITS})"),
+        ("300", f"{RULE} (a unit is missing: 300s?)"),
+        ("1d", f"{RULE} (there is no unit for days: 24h)"),
+        ("2w", f"{RULE} (there is no unit for weeks: 336h)"),
+        ("5 m", f"{RULE} ({UNITS})"),
+        ("5M", f"{RULE} ({UNITS})"),
+        ("٣s", f"{RULE} ({UNITS})"),
+        ("100ns", "is finer than a microsecond (the shortest duration is 1us)"),
+        ("2562048h", "is longer than 292 years"),
+        ("9" * 80 + "h", f"{RULE} ({UNITS})"),
+    ],
+)
+def test_what_is_no_duration_is_refused_with_its_reason(text: str, message: str) -> None:
+    with pytest.raises(BadDuration) as refused:
+        parse_duration(text)
+    assert str(refused.value) == message
+
+
+@given(st.integers(-LONGEST, LONGEST))
+def test_the_canonical_text_reads_back_to_the_same_duration(microseconds: int) -> None:
+    assert parse_duration(format_duration(microseconds)) == microseconds
+
+
+@given(st.text(alphabet="0123456789.-+nuµmsh ", max_size=80))
+def test_no_text_does_more_than_be_refused(text: str) -> None:
+    with contextlib.suppress(BadDuration):
+        assert abs(parse_duration(text)) <= LONGEST

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventd.resources.size import KIB, LARGEST, MIB, BadSize, format_size, parse_size
+
+
+@pytest.mark.parametrize(
+    ("text", "size", "canonical"),
+    [
+        ("0", 0, "0"),
+        ("1048576", MIB, "1MiB"),
+        ("1536KiB", 1536 * KIB, "1536KiB"),
+        ("8MiB", 8 * MIB, "8MiB"),
+        ("1GiB", 1024 * MIB, "1GiB"),
+        ("10MB", 10_000_000, "10000000"),
+        ("17B", 17, "17"),
+    ],
+)
+def test_a_size_is_read_and_written(text: str, size: int, canonical: str) -> None:
+    assert parse_size(text) == size
+    assert format_size(size) == canonical
+
+
+RULE = "must be a whole number of bytes or a size such as 512KiB, 8MiB or 1GiB"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", RULE),
+        ("-1", RULE),
+        ("1.5MiB", RULE),
+        ("8 MiB", RULE),
+        ("8M", f"{RULE} (did you mean 8MiB?)"),
+        ("8Mi", f"{RULE} (did you mean 8MiB?)"),
+        ("8mb", f"{RULE} (did you mean 8MB?)"),
+        ("8lines", RULE),
+        ("9000000000GiB", "is larger than any file"),
+    ],
+)
+def test_what_is_no_size_is_refused_with_its_reason(text: str, message: str) -> None:
+    with pytest.raises(BadSize) as refused:
+        parse_size(text)
+    assert str(refused.value) == message
+
+
+@given(st.integers(0, LARGEST))
+def test_the_canonical_text_reads_back_to_the_same_size(size: int) -> None:
+    assert parse_size(format_size(size)) == size
