@@ -13,6 +13,7 @@ EventdError                     anything this package raises on purpose
 ├── DatabaseUnusable            the database is damaged, foreign, or of another schema version
 ├── SettingsError               the node's own settings are wrong
 ├── MissingExtra                an optional package is needed and not installed
+├── SecretUnreadable            a key's file is missing, unreadable, empty or no key
 ├── FenceLost                   another consumer moved this cursor; this step was not applied
 └── CheckFailed                 the command worked and found something wrong
 
@@ -109,6 +110,12 @@ class MissingExtra(EventdError):
     """An optional package is needed and not installed."""
 
     code = "missing_extra"
+
+
+class SecretUnreadable(EventdError):
+    """A key's file is missing, unreadable, empty or no key."""
+
+    code = "secret_unreadable"
 
 
 class FenceLost(EventdError):

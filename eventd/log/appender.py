@@ -15,12 +15,13 @@ from typing import Any, Protocol, TypeVar, cast
 import sqlalchemy as sa
 
 from eventd.clock import Clock
-from eventd.errors import EventdError, Unavailable
+from eventd.errors import EventdError, Full, Unavailable
 from eventd.log.append import place
 from eventd.log.cursors import Postponement, Step, apply_step, check_fence, lock_positions, postpone
-from eventd.log.head import lock_head, move_head
+from eventd.log.head import lock_head, move_head, read_topic_bytes
 from eventd.log.values import Appended, Draft, Head
 from eventd.store.database import Database, notify_head, translate
+from federation.errors import MessageError
 
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
@@ -43,9 +44,10 @@ class Transaction:
 class Unit(Protocol[R_co]):
     """Something to be written, all of it or nothing, in a transaction that others share.
 
-    `admit` runs before anything is placed and answers with the drafts to append. Raising an `EventdError` there leaves
-    this unit out, provided that it has written nothing yet. `finish` runs when the drafts have their positions. Any
-    other error undoes the whole transaction, and its units are tried again one by one, each in its own savepoint.
+    `admit` runs before anything is placed and answers with the drafts to append. Raising an `EventdError` or a
+    `MessageError` there leaves this unit out, provided that it has written nothing yet. `finish` runs when the drafts
+    have their positions. Any other error undoes the whole transaction, and its units are tried again one by one, each
+    in its own savepoint.
     """
 
     @property
@@ -67,23 +69,37 @@ class Unit(Protocol[R_co]):
 
 
 class Publish:
-    """Append drafts to a topic. Result: `Appended`."""
+    """Append drafts to a topic, up to a ceiling of stored bytes. Result: `Appended`. Raises `Full`."""
 
     cursor = None
 
-    def __init__(self, topic_id: int, drafts: Sequence[Draft]) -> None:
+    def __init__(self, topic_id: int, drafts: Sequence[Draft], *, ceiling: int | None = None) -> None:
         self.topic_id = topic_id
         self._drafts = drafts
+        self._ceiling = ceiling
 
     @property
     def weight(self) -> int:
         return len(self._drafts)
 
     def admit(self, tx: Transaction) -> Sequence[Draft]:
+        require_room(tx, self.topic_id, self._drafts, self._ceiling)
         return self._drafts
 
     def finish(self, tx: Transaction, appended: Appended) -> Appended:
         return appended
+
+
+def require_room(tx: Transaction, topic_id: int, drafts: Sequence[Draft], ceiling: int | None) -> None:
+    """Raise `Full` when the drafts would lift the topic over its ceiling of stored bytes."""
+    if ceiling is None:
+        return
+    incoming = sum(len(draft.body) for draft in drafts)
+    if read_topic_bytes(tx.conn, topic_id) + incoming > ceiling:
+        raise Full(
+            f"the topic holds its limit of {ceiling} bytes",
+            hint="raise retention.maxBytes, or let the peers that are behind catch up",
+        )
 
 
 class Settle:
@@ -244,7 +260,7 @@ def _write(conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, now: int
     for index, unit in enumerate(units):
         try:
             admitted[index] = unit.admit(tx)
-        except EventdError as error:
+        except (EventdError, MessageError) as error:
             results[index] = error
     appended, last, touched = _place(conn, units, admitted, head, now)
     for index in admitted:

@@ -187,6 +187,34 @@ def delete_cursors(conn: sa.Connection, names: Iterable[str]) -> None:
             conn.execute(table.delete().where(table.c.cursor == name))
 
 
+def declare_selection(conn: sa.Connection, cursor: str, version: int, selection: Mapping[str, Any], now: int) -> None:
+    """Set what the cursor selects from its present position on, under a version of its own."""
+    conn.execute(
+        selectors.insert().values(
+            cursor=cursor, version=version, selection=json.dumps(selection, separators=(",", ":")), declared_at=now
+        )
+    )
+    conn.execute(cursors.update().where(cursors.c.name == cursor).values(selector_version=version))
+
+
+def read_selection(conn: sa.Connection, cursor: str, version: int | None = None) -> tuple[int, dict[str, Any]]:
+    """The version, or the newest one, and what it selects. Raises `NotFound`."""
+    query = sa.select(selectors).where(selectors.c.cursor == cursor).order_by(selectors.c.version.desc()).limit(1)
+    if version is not None:
+        query = query.where(selectors.c.version == version)
+    row = conn.execute(query).first()
+    if row is None:
+        raise NotFound(f"no selection of the cursor {cursor!r} is known")
+    return row.version, json.loads(row.selection)
+
+
+def next_repair_name(conn: sa.Connection, group: str, node: str) -> str:
+    """A name for one more repair of a peer, not used before while any of its repairs is under way."""
+    prefix = f"repair:{group}/{node}/"
+    taken = [c.name for c in read_cursors(conn, kind="repair") if c.name.startswith(prefix)]
+    return f"{prefix}{max([int(name.rpartition('/')[2]) for name in taken], default=0) + 1}"
+
+
 def lock_positions(conn: sa.Connection, names: Sequence[str]) -> dict[str, int]:
     """The positions of these cursors, locked until the transaction ends."""
     ordered = sorted(set(names))  # one order for all, so that two writers never wait for each other

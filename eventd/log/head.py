@@ -74,3 +74,8 @@ def read_topic(conn: sa.Connection, name: str) -> Topic:
 def read_topics(conn: sa.Connection) -> list[Topic]:
     """All topics, by name."""
     return [Topic(*row) for row in fetch(conn, f"SELECT {_COLUMNS} FROM topics ORDER BY name")]
+
+
+def read_topic_bytes(conn: sa.Connection, topic_id: int) -> int:
+    """Bytes of the bodies a topic stores."""
+    return int(fetch(conn, "SELECT bytes FROM topics WHERE id = ?", (topic_id,))[0][0])

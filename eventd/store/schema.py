@@ -188,6 +188,8 @@ inbound_batches = sa.Table(
     sa.Column("node", sa.Text, primary_key=True),
     sa.Column("batch_id", sa.Text, primary_key=True),
     sa.Column("key_id", sa.Text, nullable=False),
+    sa.Column("covers", sa.Text, nullable=False),  # the range, as the sender wrote it
+    sa.Column("digest", sa.Text, nullable=False),  # of the batch's body
     sa.Column("receipt", sa.Text, nullable=False),
     sa.Column("recorded_at", Micros, nullable=False),
     sa.Index("inbound_batches_recorded", "recorded_at"),

@@ -14,6 +14,7 @@ branch_labels = None
 depends_on = None
 
 _SERIAL = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+_GONE = sa.text("gone_at IS NOT NULL")
 
 
 def _create_log() -> None:
@@ -31,12 +32,7 @@ def _create_log() -> None:
         sqlite_with_rowid=False,
     )
     op.create_index(
-        "event_ids_gone",
-        "event_ids",
-        ["gone_at"],
-        unique=False,
-        sqlite_where=sa.text("gone_at IS NOT NULL"),
-        postgresql_where=sa.text("gone_at IS NOT NULL"),
+        "event_ids_gone", "event_ids", ["gone_at"], unique=False, sqlite_where=_GONE, postgresql_where=_GONE
     )
     op.create_table(
         "log_heads",
@@ -173,6 +169,8 @@ def _create_ingress() -> None:
         sa.Column("node", sa.Text(), nullable=False),
         sa.Column("batch_id", sa.Text(), nullable=False),
         sa.Column("key_id", sa.Text(), nullable=False),
+        sa.Column("covers", sa.Text(), nullable=False),
+        sa.Column("digest", sa.Text(), nullable=False),
         sa.Column("receipt", sa.Text(), nullable=False),
         sa.Column("recorded_at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("group_name", "node", "batch_id"),

@@ -1,0 +1,71 @@
+"""What a peer is to get: the declared selector, and for a repair what is picked out of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from eventd.log.values import Record
+from eventd.resources.effective import PeerConfig
+from federation.selector import Selector
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A selector, and whether records that came from other nodes are passed on.
+
+    `positions`, where given, are the only ones; `without` excludes what an earlier, narrower selection covered.
+    """
+
+    selector: Selector = field(default_factory=Selector)
+    relay: bool = False
+    positions: frozenset[int] = frozenset()
+    without: Selection | None = None
+
+    @classmethod
+    def of(cls, peer: PeerConfig) -> Self:
+        """What the peer's declaration asks for."""
+        return cls(peer.selector, peer.relay)
+
+    def matches(self, record: Record) -> bool:
+        """Whether the record is meant for the peer at all."""
+        return (
+            (self.relay or not record.path)
+            and (
+                self.selector.matches_all
+                or self.selector.matches(type=record.tag, subject=record.subject, source=record.node)
+            )
+            and (not self.positions or record.position in self.positions)
+            and (self.without is None or not self.without.matches(record))
+        )
+
+    def widens(self, earlier: Selection) -> bool:
+        """Whether this may select a record that `earlier` did not."""
+        return self.selector.widens(earlier.selector) or (self.relay and not earlier.relay)
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is stored."""
+        found: dict[str, Any] = {}
+        if self.selector.types:
+            found["types"] = list(self.selector.types)
+        if self.selector.subject_prefixes:
+            found["subjectPrefixes"] = list(self.selector.subject_prefixes)
+        if self.relay:
+            found["relay"] = True
+        if self.positions:
+            found["positions"] = sorted(self.positions)
+        if self.without is not None:
+            found["without"] = self.without.to_json()
+        return found
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Self:
+        """As it was stored."""
+        without = stored.get("without")
+        return cls(
+            Selector.of(types=stored.get("types", ()), subject_prefixes=stored.get("subjectPrefixes", ())),
+            bool(stored.get("relay", False)),
+            frozenset(stored.get("positions", ())),
+            None if without is None else cls.from_json(without),
+        )

@@ -1,0 +1,3 @@
+"""Everything that comes in is admitted, then appended to the log."""
+
+from __future__ import annotations

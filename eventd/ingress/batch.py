@@ -1,0 +1,154 @@
+"""Storing a received batch: events, nonce, mark and receipt, in one transaction or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from eventd.log.appender import Transaction, require_room
+from eventd.log.values import Appended, Draft, Outcome
+from eventd.store.links import (
+    StoredMark,
+    keep_nonce,
+    keep_receipt,
+    nonce_seen,
+    read_mark,
+    read_receipt,
+    record_gap,
+    write_mark,
+)
+from federation.errors import BatchConflict, Conflict
+from federation.event import from_micros
+from federation.ranges import Mark, Step, follow
+from federation.wire import BatchHeader, Receipt, Refusal, encode_json
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A verified batch: its header, and what was made of its lines. `keep_nonce_until` in microseconds."""
+
+    header: BatchHeader
+    digest: str
+    key_id: str
+    nonce: str
+    keep_nonce_until: int
+    positions: Sequence[int]
+    drafts: Sequence[Draft]
+    refused: Sequence[Refusal]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What is durable now. `repeated` says that the receipt was given before and nothing was stored again."""
+
+    receipt: bytes
+    accepted: int
+    duplicates: int
+    refused: Sequence[Refusal]
+    repeated: bool
+
+
+class StoreBatch:
+    """A unit of the writer. Result: `Stored`.
+
+    Raises `Conflict` for a nonce seen before, `BatchConflict` for a batch id used twice, `RangeAhead` where a batch
+    before this one is missing, and `Full` at the ceiling on stored bytes; then nothing is stored, the nonce neither.
+    """
+
+    cursor = None
+
+    def __init__(self, topic_id: int, batch: Received, ceiling: int | None) -> None:
+        self.topic_id = topic_id
+        self._batch = batch
+        self._ceiling = ceiling
+        self._link = (batch.header.group, batch.header.from_node)
+        self._step = Step(None)
+        self._repeated: bytes | None = None
+
+    @property
+    def weight(self) -> int:
+        return len(self._batch.drafts)
+
+    def admit(self, tx: Transaction) -> Sequence[Draft]:
+        batch = self._batch
+        if nonce_seen(tx.conn, batch.header.group, batch.key_id, batch.nonce):
+            raise Conflict("this very request was taken before")
+        self._repeated = self._known_receipt(tx)
+        if self._repeated is None:
+            require_room(tx, self.topic_id, batch.drafts, self._ceiling)
+            self._follow(tx)
+        keep_nonce(tx.conn, batch.header.group, batch.key_id, batch.nonce, batch.keep_nonce_until)
+        return batch.drafts if self._repeated is None else ()
+
+    def _known_receipt(self, tx: Transaction) -> bytes | None:
+        header = self._batch.header
+        stored = read_receipt(tx.conn, *self._link, header.batch_id)
+        if stored is None:
+            return None
+        if stored.digest != self._batch.digest or stored.range != header.range.to_header():
+            raise BatchConflict(f"batch {header.batch_id} was used for another batch before")
+        return stored.receipt.encode()
+
+    def _follow(self, tx: Transaction) -> None:
+        key = ("mark", *self._link)
+        if key not in tx.shared:  # a batch before this one may be in the same transaction
+            stored = read_mark(tx.conn, *self._link)
+            tx.shared[key] = stored and Mark(
+                epoch=stored.epoch, incarnation=stored.incarnation, upto=stored.upto, base=stored.base
+            )
+        self._step = follow(tx.shared[key], self._batch.header.range)
+        tx.shared[key] = self._step.mark
+
+    def finish(self, tx: Transaction, appended: Appended) -> Stored:
+        if self._repeated is not None:
+            return Stored(self._repeated, 0, 0, (), repeated=True)
+        batch, now = self._batch, tx.now
+        refused = sorted([*batch.refused, *self._conflicts(appended)], key=lambda refusal: refusal.position)
+        duplicates = appended.count(Outcome.DUPLICATE)
+        accepted = appended.count(Outcome.NEW) + appended.count(Outcome.REFRESH)
+        receipt = encode_json(self._receipt(accepted, duplicates, refused, now))
+        keep_receipt(
+            tx.conn,
+            group=batch.header.group,
+            node=batch.header.from_node,
+            batch_id=batch.header.batch_id,
+            key_id=batch.key_id,
+            covers=batch.header.range.to_header(),
+            digest=batch.digest,
+            receipt=receipt.decode(),
+            now=now,
+        )
+        self._move_mark(tx)
+        return Stored(receipt, accepted, duplicates, refused, repeated=False)
+
+    def _conflicts(self, appended: Appended) -> list[Refusal]:
+        fates = zip(self._batch.positions, self._batch.drafts, appended.outcomes, strict=True)
+        return [Refusal(at, draft.event_id, "id_conflict") for at, draft, fate in fates if fate is Outcome.CONFLICT]
+
+    def _receipt(self, accepted: int, duplicates: int, refused: Sequence[Refusal], now: int) -> Receipt:
+        header = self._batch.header
+        return Receipt(
+            group=header.group,
+            from_node=header.from_node,
+            to_node=header.to_node,
+            batch=header.batch_id,
+            digest=self._batch.digest,
+            epoch=header.range.epoch,
+            incarnation=header.range.incarnation,
+            upto=self._step.mark.upto if self._step.mark and self._step.mark.epoch == header.range.epoch else None,
+            accepted=accepted,
+            duplicates=duplicates,
+            refused=tuple(refused),
+            recorded_at=from_micros(now),
+        )
+
+    def _move_mark(self, tx: Transaction) -> None:
+        mark, epoch = self._step.mark, self._batch.header.range.epoch
+        if mark is not None and not self._batch.header.range.repair:
+            stored = StoredMark(mark.epoch, mark.incarnation, mark.base, mark.upto)
+            write_mark(tx.conn, *self._link, stored, tx.now)
+        if self._step.gap is not None:
+            record_gap(tx.conn, *self._link, epoch, *self._step.gap, "lost", tx.now)
+        if self._step.taken_back:
+            header = self._batch.header
+            record_gap(tx.conn, *self._link, epoch, header.range.after, header.range.upto, "taken_back", tx.now)

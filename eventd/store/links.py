@@ -1,0 +1,153 @@
+"""What the receiving end of a link keeps: marks, seen nonces, the receipts it gave, the gaps it was told of.
+
+All of it is written in the transaction that stores the events, under the locked head; so reading first and writing
+after is safe here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from eventd.store.database import execute, fetch, insert
+from eventd.store.schema import inbound_batches, inbound_gaps, inbound_links
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMark:
+    """How far a sender's history is covered here: `(base, upto]` of its positions."""
+
+    epoch: str
+    incarnation: int
+    base: int
+    upto: int
+
+
+@dataclass(frozen=True, slots=True)
+class InboundLink:
+    """A link as an operator sees it. `updated_at` in microseconds."""
+
+    group: str
+    node: str
+    mark: StoredMark
+    updated_at: int
+    gaps: int
+
+
+def read_mark(conn: sa.Connection, group: str, node: str) -> StoredMark | None:
+    """The mark of one link; None before the first batch."""
+    rows = fetch(
+        conn,
+        "SELECT epoch, incarnation, base, upto FROM inbound_links WHERE group_name = ? AND node = ?",
+        (group, node),
+    )
+    return StoredMark(*rows[0]) if rows else None
+
+
+def write_mark(conn: sa.Connection, group: str, node: str, mark: StoredMark, now: int) -> None:
+    """Set the mark of one link."""
+    values = {
+        "epoch": mark.epoch,
+        "incarnation": mark.incarnation,
+        "base": mark.base,
+        "upto": mark.upto,
+        "updated_at": now,
+    }
+    statement = insert(conn, inbound_links).values(group_name=group, node=node, **values)
+    key = [inbound_links.c.group_name, inbound_links.c.node]
+    conn.execute(statement.on_conflict_do_update(index_elements=key, set_=values))
+
+
+def record_gap(
+    conn: sa.Connection, group: str, node: str, epoch: str, after: int, upto: int, reason: str, now: int
+) -> None:
+    """Keep a gap that the sender stated, or a step back that it took."""
+    conn.execute(
+        inbound_gaps.insert().values(
+            group_name=group, node=node, epoch=epoch, after=after, upto=upto, reason=reason, recorded_at=now
+        )
+    )
+
+
+def nonce_seen(conn: sa.Connection, group: str, key_id: str, nonce: str) -> bool:
+    """Whether a request with this nonce was taken before."""
+    sql = "SELECT 1 FROM nonces WHERE group_name = ? AND key_id = ? AND nonce = ?"
+    return bool(fetch(conn, sql, (group, key_id, nonce)))
+
+
+def keep_nonce(conn: sa.Connection, group: str, key_id: str, nonce: str, keep_until: int) -> None:
+    """Remember a nonce until the request that carried it can no longer be fresh."""
+    execute(
+        conn,
+        "INSERT INTO nonces (group_name, key_id, nonce, keep_until) VALUES (?, ?, ?, ?)",
+        (group, key_id, nonce, keep_until),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StoredReceipt:
+    """A receipt given before, and the range and the digest of the batch it answers, as the sender wrote them."""
+
+    receipt: str
+    range: str
+    digest: str
+
+
+def read_receipt(conn: sa.Connection, group: str, node: str, batch_id: str) -> StoredReceipt | None:
+    """The receipt given for a batch; None when it is not known (any more)."""
+    rows = fetch(
+        conn,
+        "SELECT receipt, covers, digest FROM inbound_batches WHERE group_name = ? AND node = ? AND batch_id = ?",
+        (group, node, batch_id),
+    )
+    return StoredReceipt(*rows[0]) if rows else None
+
+
+def keep_receipt(
+    conn: sa.Connection,
+    *,
+    group: str,
+    node: str,
+    batch_id: str,
+    key_id: str,
+    covers: str,
+    digest: str,
+    receipt: str,
+    now: int,
+) -> None:
+    """Remember a receipt, so that a repeated batch gets the same one."""
+    conn.execute(
+        inbound_batches.insert().values(
+            group_name=group,
+            node=node,
+            batch_id=batch_id,
+            key_id=key_id,
+            covers=covers,
+            digest=digest,
+            receipt=receipt,
+            recorded_at=now,
+        )
+    )
+
+
+def read_inbound_links(conn: sa.Connection, group: str | None = None) -> list[InboundLink]:
+    """Every node that ever sent us a batch."""
+    gaps = (
+        sa.select(sa.func.count())
+        .where(inbound_gaps.c.group_name == inbound_links.c.group_name, inbound_gaps.c.node == inbound_links.c.node)
+        .scalar_subquery()
+    )
+    query = sa.select(inbound_links, gaps.label("gaps")).order_by(inbound_links.c.group_name, inbound_links.c.node)
+    if group is not None:
+        query = query.where(inbound_links.c.group_name == group)
+    return [
+        InboundLink(
+            row.group_name,
+            row.node,
+            StoredMark(row.epoch, row.incarnation, row.base, row.upto),
+            row.updated_at,
+            row.gaps,
+        )
+        for row in conn.execute(query)
+    ]
