@@ -1,0 +1,19 @@
+"""What two nodes say to each other, as pure values and rules: no clock, no network, no database.
+
+    event       the Event, its canonical bytes, its ids, its expiry
+    lenient     reading an event as tolerantly as v1 senders expect
+    selector    does this event match?
+    loops       may this event go to that node, may it come from there?
+    wire        batches, receipts, error answers: protocol v2 as bytes
+    ranges      what a range claims and how a receiver's mark follows it
+    keys        keys and rings: who may sign, who may speak for whom
+    signing     signing and verifying v2 requests and answers
+    structured  structured field values, the syntax of the v2 headers
+    v1          the older protocol, one event per request
+    peers       paths, header names, limits: what both sides must agree on
+    errors      everything that can be wrong with a message
+
+A program that only sends can import this package alone; it needs msgspec and cryptography.
+"""
+
+from __future__ import annotations

@@ -1,0 +1,184 @@
+"""What can be wrong with a message.
+
+MessageError                anything this package raises on purpose
+├── BadEvent                the bytes are not an event
+│   ├── NotCanonical        they may be one, but not in the one form v2 carries
+│   └── InvalidEvent        an event that breaks a rule every event must keep
+├── BadKey                  key material or a key ring that cannot be used
+├── NoSigningKey            no key of the ring may sign for this node
+├── Malformed               400  a header or the framing of a body cannot be read
+├── Unauthorized            401  not signed by a key of the group, for whichever reason
+│   └── ClockSkew           401  signed, but too long ago or too far ahead
+├── Forbidden               403  signed by a known key for another node, group or sender
+├── NotFound                404  no such path
+├── WrongMethod             405  only POST
+├── Conflict                409  replayed, or a batch id used for two things
+│   └── RangeAhead          409  a batch before this one is missing
+├── TooLarge                413  over a limit
+├── UnsupportedMedia        415  another content type or encoding
+├── BadAnswer               an answer that proves nothing
+└── V1Refused               the refusals of protocol v1, with their own texts
+
+`code` is what the other side is told, `reason` the precise slug for logs, metrics and tests; they differ where an
+outsider must not learn more. The text is one sentence and carries no secret and no payload.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from federation.peers import STATUS
+
+
+class MessageError(Exception):
+    """Base of everything this package raises on purpose."""
+
+    code: ClassVar[str] = "malformed"
+
+    def __init__(self, message: str, *, reason: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.reason = reason or self.code
+
+    @property
+    def status(self) -> int:
+        """The HTTP status this error travels with."""
+        return STATUS[self.code]
+
+
+class BadEvent(MessageError):
+    """The bytes are not an event."""
+
+    refusal: ClassVar[str] = "invalid"
+
+
+class NotCanonical(BadEvent):
+    """Not an event in its one canonical form."""
+
+    refusal = "not_canonical"
+
+
+class InvalidEvent(BadEvent):
+    """An event that breaks a rule every event must keep."""
+
+
+class BadKey(MessageError):
+    """Key material or a key ring that cannot be used."""
+
+
+class NoSigningKey(MessageError):
+    """No key of the ring may sign for this node."""
+
+
+class Malformed(MessageError):
+    """A header or the framing of a body cannot be read."""
+
+
+class Unauthorized(MessageError):
+    """Not signed by a key of the group. `reason` is for our own eyes."""
+
+    code = "unauthorized"
+
+
+class ClockSkew(Unauthorized):
+    """Signed by a key of the group, but outside the replay window or past its own expiry."""
+
+    code = "clock_skew"
+
+    def __init__(self, message: str, *, reason: str = "", server_time: int) -> None:
+        super().__init__(message, reason=reason)
+        self.server_time = server_time
+
+
+class Forbidden(MessageError):
+    """A good signature on a request that is not for us, or not from who it says."""
+
+    code = "wrong_audience"
+
+
+class WrongGroup(Forbidden):
+    """For another group."""
+
+    code = "wrong_group"
+
+
+class WrongSender(Forbidden):
+    """The key does not belong to the node that is said to send."""
+
+    code = "wrong_sender"
+
+
+class NotFound(MessageError):
+    """No such path."""
+
+    code = "not_found"
+
+
+class WrongMethod(MessageError):
+    """Only POST."""
+
+    code = "method_not_allowed"
+
+
+class Conflict(MessageError):
+    """This request, or this batch id, was seen before."""
+
+    code = "replayed"
+
+
+class BatchConflict(Conflict):
+    """A batch id used for two different batches."""
+
+    code = "batch_conflict"
+
+
+class TooLarge(MessageError):
+    """Over a limit; `unit` is "bytes" or "events"."""
+
+    code = "too_large"
+
+    def __init__(self, message: str, *, limit: int, unit: str) -> None:
+        super().__init__(message)
+        self.limit = limit
+        self.unit = unit
+
+
+class UnsupportedMedia(MessageError):
+    """Another content type or encoding."""
+
+    code = "unsupported_media_type"
+
+
+class BadAnswer(MessageError):
+    """An answer that proves nothing: unsigned, wrongly signed, or about something else."""
+
+
+V1_REFUSALS = {
+    "read_body": (400, "read body"),
+    "bad_timestamp": (400, "bad timestamp"),
+    "stale_timestamp": (403, "stale timestamp"),
+    "bad_signature": (401, "bad signature"),
+    "bad_body": (400, "bad event body"),
+    "validation": (400, "invalid event: "),
+    "store_error": (500, "store error"),
+}
+
+
+class V1Refused(MessageError):
+    """A refusal in the words v1 senders know. `reason` is one of the keys of V1_REFUSALS.
+
+    `text` is the answer's first and only line, `body` its bytes, to be sent as `text/plain; charset=utf-8`.
+    """
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        self._status, text = V1_REFUSALS[reason]
+        self.text = text + (detail if reason == "validation" else "")
+        super().__init__(f"{self.text} ({detail})" if detail and reason != "validation" else self.text, reason=reason)
+
+    @property
+    def status(self) -> int:
+        return self._status
+
+    @property
+    def body(self) -> bytes:
+        return f"{self.text}\n".encode("utf-8", "replace")

@@ -1,0 +1,235 @@
+"""Keys and key rings: who may sign, whose signature counts, and who may speak for whom.
+
+The algorithm belongs to the key and is never taken from a message. Rotation is a matter of states: add the new key as
+pending everywhere, make it active and the old one retiring, then revoke the old one. No event is lost on the way,
+because pending, active and retiring keys all verify.
+"""
+
+from __future__ import annotations
+
+import hmac
+from base64 import b64decode
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, Literal
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
+
+from federation.errors import BadKey, NoSigningKey
+from federation.peers import ANY, KEY_ID, NODE_NAME, SHARED_KEY_ID
+
+
+class KeyState(StrEnum):
+    """Where a key stands in its life."""
+
+    PENDING = "pending"
+    ACTIVE = "active"
+    RETIRING = "retiring"
+    REVOKED = "revoked"
+
+
+class Algorithm(StrEnum):
+    """How a key signs."""
+
+    HMAC_SHA256 = "hmac-sha256"
+    ED25519 = "ed25519"
+
+
+Sources = frozenset[str] | Literal["*"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """A key of a group. Make one with `Key.hmac` or `Key.ed25519`; its repr never shows the secret.
+
+    `owner` is the one node that may send with it, or "*". `speaks_for` are the sources whose events it may bring, or
+    "*": any but the receiver's own.
+    """
+
+    id: str
+    algorithm: Algorithm
+    state: KeyState = KeyState.ACTIVE
+    owner: str = ANY
+    speaks_for: Sources = "*"
+    secret: bytes = field(default=b"", repr=False)
+    private: Ed25519PrivateKey | None = field(default=None, repr=False)
+    public: Ed25519PublicKey | None = field(default=None, repr=False)
+
+    @classmethod
+    def hmac(
+        cls,
+        id: str,
+        secret: str | bytes,
+        *,
+        owner: str = ANY,
+        state: str = KeyState.ACTIVE,
+        speaks_for: Iterable[str] | None = None,
+    ) -> Key:
+        """A shared secret. Raises BadKey when it is blank once surrounding white space is gone."""
+        raw = (secret.encode() if isinstance(secret, str) else secret).strip()
+        if not raw:
+            raise BadKey(f"the secret of key {id!r} is empty")
+        sources = _sources(owner, speaks_for)
+        state = _checked(id, owner, state)
+        return cls(id=id, algorithm=Algorithm.HMAC_SHA256, state=state, owner=owner, speaks_for=sources, secret=raw)
+
+    @classmethod
+    def ed25519(
+        cls,
+        id: str,
+        *,
+        private: str | bytes | None = None,
+        public: str | bytes | None = None,
+        owner: str,
+        state: str = KeyState.ACTIVE,
+        speaks_for: Iterable[str] | None = None,
+    ) -> Key:
+        """A key pair, or its public half: PEM (PKCS #8, SPKI) or the 32 bytes in base64. Raises BadKey."""
+        secret = _private_key(id, private) if private is not None else None
+        if secret is None and public is None:
+            raise BadKey(f"key {id!r} has neither a private nor a public part")
+        shared = _public_key(id, public) if public is not None else None
+        derived = secret.public_key() if secret else None
+        if shared and derived and shared != derived:
+            raise BadKey(f"the private and the public part of key {id!r} do not belong together")
+        return cls(
+            id=id,
+            algorithm=Algorithm.ED25519,
+            state=_checked(id, owner, state),
+            owner=owner,
+            speaks_for=_sources(owner, speaks_for),
+            private=secret,
+            public=shared or derived,
+        )
+
+    @property
+    def usable(self) -> bool:
+        """Whether its signatures count."""
+        return self.state is not KeyState.REVOKED
+
+    @property
+    def signs(self) -> bool:
+        """Whether new signatures may be made with it."""
+        return self.state is KeyState.ACTIVE and (bool(self.secret) or self.private is not None)
+
+    def belongs_to(self, node: str) -> bool:
+        """Whether `node` may send with it."""
+        return self.owner in (node, ANY)
+
+    def may_speak_for(self, source: str) -> bool:
+        """Whether it may bring events of `source`. That nobody speaks for the receiver is checked elsewhere."""
+        return self.speaks_for == ANY or source in self.speaks_for
+
+    def sign(self, data: bytes) -> bytes:
+        """The signature over `data`. Raises NoSigningKey for half a key pair."""
+        if self.algorithm is Algorithm.HMAC_SHA256:
+            return hmac.digest(self.secret, data, "sha256")
+        if self.private is None:
+            raise NoSigningKey(f"key {self.id!r} has no private part here, so it cannot sign")
+        return self.private.sign(data)
+
+    def verifies(self, signature: bytes, data: bytes) -> bool:
+        """Whether `signature` was made over `data` with this key, in constant time. The state is not looked at."""
+        if self.algorithm is Algorithm.HMAC_SHA256:
+            return hmac.compare_digest(hmac.digest(self.secret, data, "sha256"), signature)
+        if self.public is None:
+            return False
+        try:
+            self.public.verify(signature, data)
+        except InvalidSignature:
+            return False
+        return True
+
+
+def _checked(id: str, owner: str, state: str) -> KeyState:
+    if not KEY_ID.fullmatch(id):
+        raise BadKey(f"{id!r} is not a key id: 1 to 128 printable ASCII characters without quote and backslash")
+    if owner != ANY and not NODE_NAME.fullmatch(owner):
+        raise BadKey(f"the owner of key {id!r} is neither a node name nor *")
+    try:
+        return KeyState(state)
+    except ValueError:
+        raise BadKey(f"key {id!r}: state is one of {', '.join(KeyState)}") from None
+
+
+def _sources(owner: str, speaks_for: Iterable[str] | None) -> Sources:
+    if speaks_for is None:
+        return ANY if owner == ANY else frozenset({owner})
+    sources = frozenset(speaks_for)
+    return ANY if ANY in sources else sources
+
+
+def _private_key(id: str, material: str | bytes) -> Ed25519PrivateKey:
+    text = material.encode() if isinstance(material, str) else material
+    try:
+        if b"-----BEGIN" not in text:
+            return Ed25519PrivateKey.from_private_bytes(_raw(text))
+        key = load_pem_private_key(text.strip(), None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise BadKey(f"the private part of key {id!r} is not an unencrypted Ed25519 key, PEM or 32 bytes") from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise BadKey(f"the private part of key {id!r} is of another kind than Ed25519")
+    return key
+
+
+def _public_key(id: str, material: str | bytes) -> Ed25519PublicKey:
+    text = material.encode() if isinstance(material, str) else material
+    try:
+        if b"-----BEGIN" not in text:
+            return Ed25519PublicKey.from_public_bytes(_raw(text))
+        key = load_pem_public_key(text.strip())
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise BadKey(f"the public part of key {id!r} is not an Ed25519 key, PEM or 32 bytes") from None
+    if not isinstance(key, Ed25519PublicKey):
+        raise BadKey(f"the public part of key {id!r} is of another kind than Ed25519")
+    return key
+
+
+def _raw(text: bytes) -> bytes:
+    return b64decode(text.strip(), validate=True)
+
+
+DUMMY: Final = Key(id="", algorithm=Algorithm.HMAC_SHA256, secret=b"no key of this id")
+"""Verified against when a key id is unknown, so that the answer takes as long."""
+
+
+class KeyRing:
+    """The keys of one group, in the order they were given. Ids are unique. Raises BadKey."""
+
+    def __init__(self, keys: Iterable[Key]) -> None:
+        self.keys = tuple(keys)
+        self._by_id = {key.id: key for key in self.keys}
+        if len(self._by_id) != len(self.keys):
+            raise BadKey("two keys of the ring have one id")
+
+    @classmethod
+    def shared(cls, secret: str | bytes) -> KeyRing:
+        """The ring of a group with a single secret, under the id every node gives it."""
+        return cls([Key.hmac(SHARED_KEY_ID, secret)])
+
+    def __repr__(self) -> str:
+        return f"KeyRing({list(self.keys)!r})"
+
+    def find(self, id: str) -> Key | None:
+        """The key of this id, whatever its state."""
+        return self._by_id.get(id)
+
+    def signer(self, node: str, algorithm: Algorithm | None = None) -> Key:
+        """The key `node` signs with: its own first active one, else the first active one of everybody.
+
+        Protocol v1 needs `algorithm` HMAC_SHA256. Raises NoSigningKey.
+        """
+        able = [key for key in self.keys if key.signs and algorithm in (None, key.algorithm)]
+        for owner in (node, ANY):
+            for key in able:
+                if key.owner == owner:
+                    return key
+        kind = f"{algorithm} " if algorithm else ""
+        raise NoSigningKey(f"no active {kind}key of the ring lets {node} sign")
+
+    def secrets(self) -> tuple[Key, ...]:
+        """The HMAC keys whose signatures count: protocol v1 names no key, so all are tried."""
+        return tuple(key for key in self.keys if key.usable and key.algorithm is Algorithm.HMAC_SHA256)

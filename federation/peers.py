@@ -1,0 +1,102 @@
+"""What both sides must agree on: paths, header names, limits, and the status code of every error."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+PROTOCOL_V1: Final = "v1"
+PROTOCOL_V2: Final = "v2"
+
+SECOND: Final = 1_000_000
+"""Microseconds in a second. Times are whole microseconds since 1970, UTC, unless a name says otherwise."""
+
+NODE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,252}")
+GROUP_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,126}")
+KEY_ID: Final = re.compile(r"[ !#-\[\]-~]{1,128}")
+
+ANY: Final = "*"
+"""As the owner of a key: every node. As what a key may speak for: every source."""
+SHARED_KEY_ID: Final = "shared"
+"""The key id both sides give to a group's single shared secret."""
+
+DEFAULT_WINDOW: Final = 300 * SECOND
+MAX_TEXT: Final = 512
+"""Characters in an event's id, group, source, type, subject or dedupe key: what fits every database index."""
+
+# --- protocol v2 ------------------------------------------------------------------------------------------------
+
+EVENTS_PATH: Final = "/v2/events"
+LINK_PATH: Final = "/v2/link"
+BATCH_TYPE: Final = "application/vnd.eventd.batch"
+JSON_TYPE: Final = "application/json"
+IDENTITY: Final = "identity"
+
+FROM_HEADER: Final = "Eventd-From"
+TO_HEADER: Final = "Eventd-To"
+GROUP_HEADER: Final = "Eventd-Group"
+BATCH_HEADER: Final = "Eventd-Batch"
+RANGE_HEADER: Final = "Eventd-Range"
+
+LABEL: Final = "eventd"
+REQUEST_TAG: Final = "eventd-v2"
+ANSWER_TAG: Final = "eventd-v2-receipt"
+
+IN_FLIGHT: Final = 4
+RANGE_WAIT: Final = SECOND
+"""How long a receiver holds a batch whose predecessor has not arrived."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one receiver takes. A sender measures itself against the same figures."""
+
+    batch_bytes: int = 4 * 1024 * 1024
+    batch_events: int = 4096
+    event_bytes: int = 1024 * 1024
+    max_hops: int = 16
+
+
+STATUS: Final = {
+    "malformed": 400,
+    "unauthorized": 401,
+    "clock_skew": 401,
+    "wrong_audience": 403,
+    "wrong_group": 403,
+    "wrong_sender": 403,
+    "not_found": 404,
+    "method_not_allowed": 405,
+    "replayed": 409,
+    "range_ahead": 409,
+    "batch_conflict": 409,
+    "too_large": 413,
+    "unsupported_media_type": 415,
+    "too_many_requests": 429,
+    "internal": 500,
+    "unavailable": 503,
+    "full": 507,
+}
+"""The error codes of v2 and the HTTP status each travels with."""
+
+REFUSALS: Final = (
+    "too_large",
+    "not_canonical",
+    "invalid",
+    "wrong_group",
+    "own_source",
+    "source_not_allowed",
+    "loop",
+    "too_many_hops",
+    "id_conflict",
+)
+"""Why one line of a batch is refused while the rest goes on; the first that fits is given."""
+
+# --- protocol v1 ------------------------------------------------------------------------------------------------
+
+V1_EVENTS_PATH: Final = "/v1/events"
+V1_STATUS_PATH: Final = "/v1/status"
+V1_TIMESTAMP_HEADER: Final = "X-Routerd-Timestamp"
+V1_SIGNATURE_HEADER: Final = "X-Routerd-Signature"
+V1_MAX_BODY: Final = 1024 * 1024
+"""Bytes of a v1 body. Beyond it a receiver reads no further, so the signature cannot match."""

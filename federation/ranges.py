@@ -1,0 +1,144 @@
+"""What a batch claims to cover, and what a receiver has seen of a link.
+
+A range is half-open, (after, upto], in the sender's positions, within one history: an epoch and an incarnation of the
+sender's log. Ranges prove that nothing was left out between two batches; whether a record is new is decided by ids.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+import msgspec
+
+from federation.errors import Conflict, Malformed
+from federation.structured import InnerList, Member, Token, Value, parse_dictionary, write_dictionary
+
+EPOCH: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+MAX_POSITION: Final = 10**15 - 1
+"""The largest integer a structured field can hold."""
+
+
+class Range(msgspec.Struct, frozen=True, kw_only=True):
+    """What a batch covers: every record of the link in (after, upto], or, as a repair, only its own lines.
+
+    `lost` is where the sender's own loss begins: it has nothing left of (lost, after] to send.
+    """
+
+    epoch: str
+    incarnation: int = 0
+    after: int = 0
+    upto: int = 0
+    repair: bool = False
+    lost: int | None = None
+
+    def to_header(self) -> str:
+        """The value of the Eventd-Range header."""
+        members: dict[str, Value] = {"epoch": self.epoch, "incarnation": self.incarnation}
+        if self.repair:
+            members["repair"] = True
+        else:
+            members |= {"after": self.after, "upto": self.upto}
+            if self.lost is not None:
+                members["lost"] = self.lost
+        return write_dictionary(members)
+
+    @classmethod
+    def from_header(cls, text: str) -> Range:
+        """Read the value of an Eventd-Range header. Raises Malformed."""
+        values = {name: _bare(name, member) for name, member in parse_dictionary(text).items()}
+        kind = frozenset(values) - {"lost"}
+        if kind == _REPAIR and "lost" not in values and values["repair"] is True:
+            return cls(epoch=_epoch(values), incarnation=_number(values, "incarnation"), repair=True)
+        if kind != _COVERING:
+            raise Malformed("Eventd-Range needs epoch and incarnation, and either after and upto, or repair")
+        found = cls(
+            epoch=_epoch(values),
+            incarnation=_number(values, "incarnation"),
+            after=_number(values, "after"),
+            upto=_number(values, "upto"),
+            lost=_number(values, "lost") if "lost" in values else None,
+        )
+        if found.after > found.upto or (found.lost or 0) > found.after:
+            raise Malformed("Eventd-Range runs backwards")
+        return found
+
+
+_REPAIR: Final = frozenset({"epoch", "incarnation", "repair"})
+_COVERING: Final = frozenset({"epoch", "incarnation", "after", "upto"})
+
+
+def _bare(name: str, member: Member) -> Value:
+    if isinstance(member, InnerList) or member.params:
+        raise Malformed(f"Eventd-Range: {name} is a bare value without parameters")
+    return member.value
+
+
+def _epoch(values: dict[str, Value]) -> str:
+    epoch = values["epoch"]
+    if not isinstance(epoch, str) or isinstance(epoch, Token) or not EPOCH.fullmatch(epoch):
+        raise Malformed("Eventd-Range: epoch is a quoted string of 1 to 64 letters, digits, _ and -")
+    return epoch
+
+
+def _number(values: dict[str, Value], name: str) -> int:
+    value = values[name]
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise Malformed(f"Eventd-Range: {name} is an integer from 0")
+    return value
+
+
+class Mark(msgspec.Struct, frozen=True, kw_only=True):
+    """What a receiver has stored of one link: everything in (base, upto] of this history was covered."""
+
+    epoch: str
+    incarnation: int
+    upto: int
+    base: int
+
+
+class Step(NamedTuple):
+    """What a batch does to a link.
+
+    `mark` is the new mark, `gap` a range (from, to] the sender has lost, `taken_back` says that the sender's log
+    went back to before what it had told.
+    """
+
+    mark: Mark | None
+    gap: tuple[int, int] | None = None
+    taken_back: bool = False
+
+
+class RangeAhead(Conflict):
+    """A batch before this one has not arrived. `mark` is where the link stands."""
+
+    code = "range_ahead"
+
+    def __init__(self, mark: Mark, after: int) -> None:
+        super().__init__(f"this batch begins after position {after}, the link stands at {mark.upto}")
+        self.mark = mark
+
+
+def follow(mark: Mark | None, claim: Range) -> Step:
+    """How a link's mark follows a batch.
+
+    Raises RangeAhead when the batch begins beyond the mark; a receiver may wait for the batch in between first.
+    """
+    if claim.repair:
+        return Step(mark)
+    if mark is None or mark.epoch != claim.epoch:
+        return Step(_mark(claim, upto=claim.upto, base=claim.after))
+    if claim.incarnation < mark.incarnation:
+        return Step(mark)
+    if claim.after > mark.upto:
+        if claim.lost is None or claim.lost > mark.upto:
+            raise RangeAhead(mark, claim.after)
+        return Step(_mark(claim, upto=claim.upto, base=mark.base), gap=(mark.upto, claim.after))
+    if claim.incarnation > mark.incarnation:
+        new = _mark(claim, upto=claim.upto, base=min(mark.base, claim.after))
+        return Step(new, taken_back=claim.after < mark.upto)
+    return Step(_mark(claim, upto=max(mark.upto, claim.upto), base=mark.base))
+
+
+def _mark(claim: Range, *, upto: int, base: int) -> Mark:
+    return Mark(epoch=claim.epoch, incarnation=claim.incarnation, upto=upto, base=base)

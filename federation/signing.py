@@ -1,0 +1,363 @@
+"""Signing and verifying v2: a profile of HTTP Message Signatures (RFC 9421) with Content-Digest (RFC 9530).
+
+A request's signature covers what it is, who sends it to whom, in which group, which batch and which range, so a capture
+is worth nothing at another node, in another group, or later. The answer's signature covers the request's, so an answer
+fits one attempt only. Time and nonces come from the caller; the caller stores nonces.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from federation.errors import (
+    BadAnswer,
+    ClockSkew,
+    Forbidden,
+    Malformed,
+    NotFound,
+    TooLarge,
+    Unauthorized,
+    UnsupportedMedia,
+    WrongGroup,
+    WrongMethod,
+    WrongSender,
+)
+from federation.keys import DUMMY, Algorithm, Key, KeyRing
+from federation.peers import (
+    ANSWER_TAG,
+    BATCH_HEADER,
+    DEFAULT_WINDOW,
+    FROM_HEADER,
+    GROUP_HEADER,
+    IDENTITY,
+    JSON_TYPE,
+    LABEL,
+    RANGE_HEADER,
+    REQUEST_TAG,
+    SECOND,
+    TO_HEADER,
+    Limits,
+)
+from federation.structured import (
+    InnerList,
+    Item,
+    Params,
+    Value,
+    parse_dictionary,
+    write_member,
+    write_value,
+)
+from federation.wire import KINDS, BatchHeader, LinkQuery, read_header
+
+NONCE: Final = re.compile(r"[A-Za-z0-9_-]{16,64}")
+
+_LINK_PARTS: Final = (
+    "@method",
+    "@path",
+    "content-digest",
+    "content-type",
+    "content-encoding",
+    FROM_HEADER.lower(),
+    TO_HEADER.lower(),
+    GROUP_HEADER.lower(),
+)
+_PARTS: Final = {
+    LinkQuery: tuple(Item(name, {}) for name in _LINK_PARTS),
+    BatchHeader: tuple(Item(name, {}) for name in (*_LINK_PARTS, BATCH_HEADER.lower(), RANGE_HEADER.lower())),
+}
+_ANSWER_PARTS: Final = (
+    Item("@status", {}),
+    Item("content-type", {}),
+    Item("content-digest", {}),
+    Item("signature", {"req": True, "key": LABEL}),
+)
+_REQUEST_SIGNATURE: Final = write_member(_ANSWER_PARTS[-1])
+_REQUEST_PARAMS: Final = frozenset({"created", "expires", "nonce", "keyid", "alg", "tag"})
+_ANSWER_PARAMS: Final = frozenset({"created", "keyid", "alg", "tag"})
+
+
+class Request(NamedTuple):
+    """A request as it came. `path` is the whole request target: with a query it is another path, which is not ours.
+
+    `headers` are pairs where a name may come twice, or a mapping.
+    """
+
+    method: str
+    path: str
+    headers: Mapping[str, str] | Iterable[tuple[str, str]]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Receiver:
+    """Who is being spoken to. `window` in microseconds; parts of a second do not count."""
+
+    node: str
+    group: str
+    keys: KeyRing
+    window: int = DEFAULT_WINDOW
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True, slots=True)
+class SignedRequest:
+    """What to send, and what its answer must be bound to. `signature` is the text of the signature, `:…:`."""
+
+    header: LinkQuery
+    headers: dict[str, str]
+    digest: str
+    signature: str
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedRequest:
+    """A request that is proven to come from `header.from_node`.
+
+    `nonce` must be kept, per key id, until `nonce_until` (microseconds), in the transaction that stores the effect.
+    """
+
+    header: LinkQuery
+    key: Key
+    digest: str
+    signature: str
+    nonce: str
+    nonce_until: int
+
+
+def content_digest_header(body: bytes) -> str:
+    """The Content-Digest of a body."""
+    return f"sha-256={write_value(hashlib.sha256(body).digest())}"
+
+
+def sign_request(
+    header: LinkQuery, body: bytes, key: Key, *, now: int, nonce: str, window: int = DEFAULT_WINDOW
+) -> SignedRequest:
+    """All headers of a batch or a link query, good for `window` from `now` (microseconds).
+
+    `nonce` is new for every attempt: 16 to 64 letters, digits, _ and -.
+    """
+    if not NONCE.fullmatch(nonce):
+        raise Malformed("a nonce is 16 to 64 letters, digits, _ and -")
+    headers = {
+        "Content-Type": header.content_type,
+        "Content-Encoding": IDENTITY,
+        "Content-Digest": content_digest_header(body),
+        **header.to_headers(),
+    }
+    created = now // SECOND
+    params: Params = {
+        "created": created,
+        "expires": created + window // SECOND,
+        "nonce": nonce,
+        "keyid": key.id,
+        "alg": key.algorithm.value,
+        "tag": REQUEST_TAG,
+    }
+    values = {"@method": "POST", "@path": header.path} | _lower(headers)
+    signature = _sign(headers, InnerList(_PARTS[type(header)], params), values, key)
+    return SignedRequest(header, headers, headers["Content-Digest"], signature)
+
+
+def verify_request(request: Request, receiver: Receiver, *, now: int) -> VerifiedRequest:
+    """Prove a request, in the order that tells an outsider least.
+
+    Raises NotFound, WrongMethod, TooLarge, UnsupportedMedia, Unauthorized (every reason in `.reason`), Forbidden,
+    ClockSkew, Malformed.
+    """
+    kind = _check_shape(request, receiver.limits)
+    values = {"@method": request.method, "@path": request.path} | _lower(request.headers)
+    if (values.get("content-type"), values.get("content-encoding")) != (kind.content_type, IDENTITY):
+        raise UnsupportedMedia(f"{request.path} takes {kind.content_type} with Content-Encoding: {IDENTITY}")
+    signed = _read_signature(values, _PARTS[kind], _REQUEST_PARAMS, REQUEST_TAG)
+    nonce = signed.text("nonce")
+    if not NONCE.fullmatch(nonce):
+        raise Unauthorized("the nonce is not 16 to 64 letters, digits, _ and -", reason="parameters")
+    key = _check_signature(signed, values, request.body, receiver.keys)
+    _check_audience(values, receiver, key)
+    until = _check_time(signed.parts.params, receiver.window, now)
+    header = read_header(request.path, values)
+    digest = content_digest_header(request.body)
+    return VerifiedRequest(header, key, digest, write_value(signed.signature), nonce, until)
+
+
+def sign_answer(request: VerifiedRequest, status: int, body: bytes, key: Key, *, now: int) -> dict[str, str]:
+    """The headers of an answer to a verified request. Its content type is JSON."""
+    headers = {"Content-Type": JSON_TYPE, "Content-Digest": content_digest_header(body)}
+    params: Params = {"created": now // SECOND, "keyid": key.id, "alg": key.algorithm.value, "tag": ANSWER_TAG}
+    values = {"@status": str(status), _REQUEST_SIGNATURE: request.signature} | _lower(headers)
+    _sign(headers, InnerList(_ANSWER_PARTS, params), values, key)
+    return headers
+
+
+def verify_answer(
+    request: SignedRequest,
+    status: int,
+    headers: Mapping[str, str] | Iterable[tuple[str, str]],
+    body: bytes,
+    keys: KeyRing,
+) -> Key:
+    """Prove that an answer to exactly this request comes from the node it was sent to; the key it used.
+
+    Raises BadAnswer, the precise cause in `.reason`.
+    """
+    values = {"@status": str(status), _REQUEST_SIGNATURE: request.signature} | _lower(headers)
+    peer = request.header.to_node
+    try:
+        signed = _read_signature(values, _ANSWER_PARTS, _ANSWER_PARAMS, ANSWER_TAG)
+        key = _check_signature(signed, values, body, keys)
+    except Unauthorized as error:
+        raise BadAnswer(f"the answer of {peer} proves nothing: {error.message}", reason=error.reason) from None
+    if not key.belongs_to(peer):
+        raise BadAnswer(f"the answer is signed with a key that is not {peer}'s", reason="wrong_sender")
+    return key
+
+
+class _Signed(NamedTuple):
+    """The components with the parameters, and the signature over them."""
+
+    parts: InnerList
+    signature: bytes
+
+    def text(self, parameter: str) -> str:
+        return str(self.parts.params[parameter])
+
+
+def _lower(headers: Mapping[str, str] | Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Values by lower-case name; what came several times is joined, as the signature sees it."""
+    found: dict[str, str] = {}
+    for name, value in headers.items() if isinstance(headers, Mapping) else headers:
+        name, value = name.lower(), value.strip(" \t")
+        found[name] = f"{found[name]}, {value}" if name in found else value
+    return found
+
+
+def _base(parts: InnerList, values: Mapping[str, str]) -> bytes:
+    """What is signed: one line per component, and the list of components with its parameters last."""
+    lines = [f"{write_member(part)}: {_component(part, values)}" for part in parts.items]
+    lines.append(f'"@signature-params": {write_member(parts)}')
+    try:
+        return "\n".join(lines).encode("ascii")
+    except UnicodeEncodeError:
+        raise Unauthorized("a covered header is not ASCII", reason="components") from None
+
+
+def _component(part: Item, values: Mapping[str, str]) -> str:
+    name = write_member(part) if part.params else str(part.value)
+    try:
+        return values[name]
+    except KeyError:
+        raise Unauthorized(f"the header {name} is missing", reason="components") from None
+
+
+def _sign(headers: dict[str, str], parts: InnerList, values: Mapping[str, str], key: Key) -> str:
+    signature = write_value(key.sign(_base(parts, values)))
+    headers["Signature-Input"] = f"{LABEL}={write_member(parts)}"
+    headers["Signature"] = f"{LABEL}={signature}"
+    return signature
+
+
+def _check_shape(request: Request, limits: Limits) -> type[LinkQuery]:
+    kind = KINDS.get(request.path)
+    if kind is None:
+        raise NotFound(f"there is no {request.path[:80]!r} here")
+    if request.method != "POST":
+        raise WrongMethod(f"{request.path} takes POST")
+    if len(request.body) > limits.batch_bytes:
+        raise TooLarge(f"a body has at most {limits.batch_bytes} bytes", limit=limits.batch_bytes, unit="bytes")
+    return kind
+
+
+def _read_signature(values: Mapping[str, str], parts: tuple[Item, ...], params: frozenset[str], tag: str) -> _Signed:
+    if "signature-input" not in values or "signature" not in values:
+        raise Unauthorized("there is no signature", reason="no_signature")
+    try:
+        found = parse_dictionary(values["signature-input"]).get(LABEL)
+        signature = parse_dictionary(values["signature"]).get(LABEL)
+    except Malformed as error:
+        raise Unauthorized(f"the signature cannot be read: {error.message}", reason="signature_syntax") from None
+    if found is None or signature is None:
+        raise Unauthorized(f"there is no signature labelled {LABEL}", reason="no_signature")
+    if not isinstance(found, InnerList) or not isinstance(signature, Item) or not isinstance(signature.value, bytes):
+        raise Unauthorized("the signature is not of the form RFC 9421 gives it", reason="signature_syntax")
+    if sorted(map(write_member, found.items)) != sorted(map(write_member, parts)):
+        raise Unauthorized("the signature does not cover exactly what it must", reason="components")
+    for part in parts:
+        _component(part, values)
+    _check_params(found.params, params, tag)
+    return _Signed(found, signature.value)
+
+
+def _check_params(params: Params, expected: frozenset[str], tag: str) -> None:
+    if params.keys() != expected:
+        raise Unauthorized("the signature has not exactly the parameters it must have", reason="parameters")
+    for name, value in params.items():
+        kind: type = int if name in ("created", "expires") else str
+        if type(value) is not kind:
+            raise Unauthorized(f"the signature's {name} is not of the kind it must be", reason="parameters")
+    if params["tag"] != tag:
+        raise Unauthorized("the signature was made for another protocol", reason="wrong_tag")
+    if params["alg"] not in set(Algorithm):
+        raise Unauthorized("the signature's algorithm is not one of ours", reason="wrong_algorithm")
+
+
+def _check_signature(signed: _Signed, values: Mapping[str, str], body: bytes, keys: KeyRing) -> Key:
+    """The key that made the signature. An unknown key costs the same work as a known one."""
+    found = keys.find(signed.text("keyid"))
+    usable = found is not None and found.usable and found.algorithm == signed.text("alg")
+    key = found if found is not None and usable else DUMMY
+    digest_fits = _digest_fits(values["content-digest"], body)
+    signature_fits = key.verifies(signed.signature, _base(signed.parts, values))
+    if found is None:
+        raise Unauthorized("no key of the ring has this id", reason="unknown_key")
+    if not found.usable:
+        raise Unauthorized(f"key {found.id!r} is revoked", reason="revoked_key")
+    if not usable:
+        raise Unauthorized(f"key {found.id!r} is of another algorithm", reason="wrong_algorithm")
+    if not digest_fits:
+        raise Unauthorized("the body is not the one that was signed", reason="wrong_digest")
+    if not signature_fits:
+        raise Unauthorized("the signature does not fit", reason="bad_signature")
+    return key
+
+
+def _digest_fits(header: str, body: bytes) -> bool:
+    try:
+        member = parse_dictionary(header).get("sha-256")
+    except Malformed:
+        return False
+    if not isinstance(member, Item) or not isinstance(member.value, bytes):
+        return False
+    return hmac.compare_digest(member.value, hashlib.sha256(body).digest())
+
+
+def _check_audience(values: Mapping[str, str], receiver: Receiver, key: Key) -> None:
+    sender, to, group = (values[name.lower()] for name in (FROM_HEADER, TO_HEADER, GROUP_HEADER))
+    if to != receiver.node:
+        raise Forbidden(f"this is {receiver.node}, the request is for another node")
+    if group != receiver.group:
+        raise WrongGroup(f"the group here is {receiver.group}, the request is for another one")
+    if sender == receiver.node:
+        raise WrongSender("a node does not send to itself")
+    if not key.belongs_to(sender):
+        raise WrongSender(f"key {key.id!r} does not belong to {sender[:80]!r}")
+
+
+def _check_time(params: Mapping[str, Value], window: int, now: int) -> int:
+    """When the nonce may be forgotten, in microseconds: a window after the request itself has gone stale."""
+    created, expires = int(params["created"]), int(params["expires"])
+    seconds, reach = now // SECOND, window // SECOND
+    if abs(seconds - created) > reach:
+        raise ClockSkew(
+            f"signed {abs(seconds - created)} s {'ago' if created < seconds else 'ahead'} by this node's clock, more "
+            f"than the {reach} s allowed",
+            reason="stale" if created < seconds else "ahead",
+            server_time=now,
+        )
+    if seconds > expires:
+        raise ClockSkew(f"expired {seconds - expires} s ago by this node's clock", reason="expired", server_time=now)
+    return (min(expires, created + reach) + reach + 1) * SECOND

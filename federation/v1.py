@@ -1,0 +1,112 @@
+"""The older protocol, byte for byte: one event per request, one signature over a time and the body.
+
+    signature = hex(HMAC-SHA256(secret, decimal(unix seconds) LF body))
+
+It names no receiver, no group and no key, and has no memory of what it has seen; v2 exists for that. What is kept here
+is what its nodes need to go on talking to ours.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import re
+from typing import Final
+
+import msgspec
+
+from federation.errors import BadEvent, InvalidEvent, V1Refused
+from federation.event import Event, normalise
+from federation.keys import Key, KeyRing
+from federation.lenient import decode_lenient
+from federation.peers import JSON_TYPE, SECOND, V1_MAX_BODY, V1_SIGNATURE_HEADER, V1_TIMESTAMP_HEADER
+
+# A signed 64-bit number: any leading zeros, then no more digits than such a number can have.
+_DECIMAL: Final = re.compile(r"([+-]?)(?=[0-9])0*([0-9]{0,19})")
+# Go's JSON writer escapes these so that its output can stand inside HTML.
+_HTML: Final = str.maketrans({c: f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"})
+
+
+def sign_v1(secret: bytes, timestamp: int, body: bytes) -> str:
+    """The signature of a body sent at `timestamp` (seconds since 1970), as lower-case hex."""
+    return hmac.new(secret, b"%d\n" % timestamp + body, "sha256").hexdigest()
+
+
+def sign_request_v1(body: bytes, key: Key, *, now: int) -> dict[str, str]:
+    """The headers of one attempt to deliver an event. `key` is an HMAC key, `now` in microseconds."""
+    timestamp = now // SECOND
+    return {
+        "Content-Type": JSON_TYPE,
+        V1_TIMESTAMP_HEADER: str(timestamp),
+        V1_SIGNATURE_HEADER: sign_v1(key.secret, timestamp, body),
+    }
+
+
+def check_v1(timestamp: str | None, signature: str | None, body: bytes, keys: KeyRing, *, now: int, window: int) -> Key:
+    """The key that signed a request, from its two headers and its body as read, at most one byte beyond the limit.
+
+    `now` and `window` in microseconds; parts of a second do not count, the edges do. Raises V1Refused. Which sources
+    the key may speak for is the caller's question.
+    """
+    seconds = _parse_timestamp(timestamp or "")
+    if abs(now // SECOND - seconds) > window // SECOND:
+        raise V1Refused("stale_timestamp")
+    given = (signature or "").encode("utf-8", "surrogateescape")
+    matching = None
+    for key in keys.secrets():
+        # All are tried, so that the time taken tells nothing about which one fits.
+        fits = hmac.compare_digest(sign_v1(key.secret, seconds, body).encode(), given)
+        matching = key if fits and matching is None else matching
+    if matching is None or len(body) > V1_MAX_BODY:
+        raise V1Refused("bad_signature")
+    return matching
+
+
+def _parse_timestamp(text: str) -> int:
+    match = _DECIMAL.fullmatch(text)
+    if not match:
+        raise V1Refused("bad_timestamp")
+    seconds = int(match[1] + (match[2] or "0"))
+    if not -(1 << 63) <= seconds < 1 << 63:
+        raise V1Refused("bad_timestamp")
+    return seconds
+
+
+def decode_v1(body: bytes, *, now: int) -> Event:
+    """The normalised event of a verified body; `now` stands in for a missing time. Raises V1Refused."""
+    try:
+        return normalise(decode_lenient(body), now=now)
+    except InvalidEvent as error:
+        raise V1Refused("validation", error.message) from None
+    except BadEvent as error:
+        raise V1Refused("bad_body", error.message) from None
+
+
+def encode_answer_v1(id: str, *, duplicate: bool) -> bytes:
+    """The body of a 200."""
+    text = json.dumps(id, ensure_ascii=False).translate(_HTML)
+    return f'{{"accepted":true,"duplicate":{str(duplicate).lower()},"id":{text}}}\n'.encode()
+
+
+class AnswerV1(msgspec.Struct, frozen=True):
+    """What a receiver says of an event it took."""
+
+    accepted: bool = False
+    duplicate: bool = False
+    id: str = ""
+
+
+def read_answer_v1(body: bytes) -> AnswerV1:
+    """The body of a 2xx. Any 2xx means delivered, so a body that cannot be read says nothing and is no error."""
+    try:
+        return msgspec.json.decode(body, type=AnswerV1)
+    except (ValueError, RecursionError):
+        return AnswerV1()
+
+
+def refuses_event_v1(status: int, body: bytes) -> bool:
+    """Whether an answer is about this very event, so that sending it again is no use.
+
+    Every other answer that is not a 2xx is about the link: the secret, the clock, the address, the receiver's health.
+    """
+    return status == 400 and body.startswith((b"bad event body", b"invalid event:"))

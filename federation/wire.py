@@ -1,0 +1,194 @@
+"""Protocol v2: who sends what to whom, receipts, the link answer, error answers. Batches are in `batch`."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import ClassVar, Final
+
+import msgspec
+
+from federation.errors import BadAnswer, ClockSkew, Malformed, MessageError, TooLarge
+from federation.event import format_time
+from federation.peers import (
+    BATCH_HEADER,
+    BATCH_TYPE,
+    EVENTS_PATH,
+    FROM_HEADER,
+    GROUP_HEADER,
+    GROUP_NAME,
+    JSON_TYPE,
+    LINK_PATH,
+    NODE_NAME,
+    RANGE_HEADER,
+    TO_HEADER,
+)
+from federation.ranges import Mark, Range, RangeAhead
+
+BATCH_ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+LINK_BODY: Final = b"{}"
+"""The body of a link query."""
+
+
+class LinkQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """The question where a link stands: `from_node` asks `to_node`. Raises Malformed for names that are none."""
+
+    path: ClassVar[str] = LINK_PATH
+    content_type: ClassVar[str] = JSON_TYPE
+
+    from_node: str
+    to_node: str
+    group: str
+
+    def __post_init__(self) -> None:
+        for name in (self.from_node, self.to_node):
+            if not NODE_NAME.fullmatch(name):
+                raise Malformed(f"{name[:80]!r} is not a node name")
+        if not GROUP_NAME.fullmatch(self.group):
+            raise Malformed(f"{self.group[:80]!r} is not a group name")
+
+    def to_headers(self) -> dict[str, str]:
+        """The header fields that are this message's own."""
+        return {FROM_HEADER: self.from_node, TO_HEADER: self.to_node, GROUP_HEADER: self.group}
+
+
+class BatchHeader(LinkQuery, frozen=True, kw_only=True):
+    """A batch on its way. `batch_id` is a UUID version 7, the same over all attempts to deliver the same bytes."""
+
+    path: ClassVar[str] = EVENTS_PATH
+    content_type: ClassVar[str] = BATCH_TYPE
+
+    batch_id: str
+    range: Range
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not BATCH_ID.fullmatch(self.batch_id):
+            raise Malformed(f"{self.batch_id[:80]!r} is not a UUID version 7 in lower case")
+
+    def to_headers(self) -> dict[str, str]:
+        return super().to_headers() | {BATCH_HEADER: self.batch_id, RANGE_HEADER: self.range.to_header()}
+
+
+KINDS: Final[dict[str, type[LinkQuery]]] = {LINK_PATH: LinkQuery, EVENTS_PATH: BatchHeader}
+"""What is sent to which path."""
+
+
+def read_header(path: str, headers: dict[str, str]) -> LinkQuery:
+    """The LinkQuery or BatchHeader in a request's headers (names in lower case). Raises Malformed."""
+    names = {
+        "from_node": headers[FROM_HEADER.lower()],
+        "to_node": headers[TO_HEADER.lower()],
+        "group": headers[GROUP_HEADER.lower()],
+    }
+    if KINDS[path] is LinkQuery:
+        return LinkQuery(**names)
+    claim = Range.from_header(headers[RANGE_HEADER.lower()])
+    return BatchHeader(**names, batch_id=headers[BATCH_HEADER.lower()], range=claim)
+
+
+class Refusal(msgspec.Struct, frozen=True, gc=False):
+    """One line a receiver did not take. `id` is empty where it could not be read; reasons are in `peers.REFUSALS`."""
+
+    position: int
+    id: str
+    reason: str
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What became of a batch: made once, in the transaction that stored it.
+
+    `digest` is the Content-Digest of the batch's body. `upto` is the link's mark after the batch, None without one.
+    `accepted` lines became records, `duplicates` were there already, and `refused` names all others by position.
+    """
+
+    group: str
+    from_node: str = msgspec.field(name="from")
+    to_node: str = msgspec.field(name="to")
+    batch: str
+    digest: str
+    epoch: str
+    incarnation: int
+    upto: int | None
+    accepted: int
+    duplicates: int
+    refused: tuple[Refusal, ...] = ()
+    recorded_at: datetime
+
+
+class LinkAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a receiver stands: its mark of the link from `from_node`, None when it has none."""
+
+    group: str
+    from_node: str = msgspec.field(name="from")
+    to_node: str = msgspec.field(name="to")
+    mark: Mark | None
+
+
+class ErrorAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Why a request was refused as a whole. `code` is one of `peers.STATUS`; the rest depends on it."""
+
+    code: str
+    message: str
+    mark: Mark | None = None
+    server_time: str = ""
+    limit: int = 0
+    unit: str = ""
+
+
+class _ErrorBody(msgspec.Struct, frozen=True):
+    error: ErrorAnswer
+
+
+def encode_json(answer: Receipt | LinkAnswer | ErrorAnswer) -> bytes:
+    """The body of an answer: one JSON object without white space."""
+    return msgspec.json.encode(_ErrorBody(answer) if isinstance(answer, ErrorAnswer) else answer)
+
+
+def read_receipt(body: bytes, header: BatchHeader, digest: str) -> Receipt:
+    """The receipt in the answer to a batch of this header and digest.
+
+    Raises BadAnswer when it is none, or is about something else. Whether it is signed is `signing`'s question.
+    """
+    try:
+        receipt = msgspec.json.decode(body, type=Receipt)
+    except (ValueError, RecursionError):
+        raise BadAnswer("the answer is not a receipt") from None
+    sent = (header.group, header.from_node, header.to_node, header.batch_id, digest, header.range.epoch)
+    told = (receipt.group, receipt.from_node, receipt.to_node, receipt.batch, receipt.digest, receipt.epoch)
+    if sent != told or receipt.incarnation != header.range.incarnation:
+        raise BadAnswer("the receipt is about another batch than the one that was sent")
+    return receipt
+
+
+def read_link_answer(body: bytes, query: LinkQuery) -> Mark | None:
+    """The receiver's mark in the answer to a link query. Raises BadAnswer."""
+    try:
+        answer = msgspec.json.decode(body, type=LinkAnswer)
+    except (ValueError, RecursionError):
+        raise BadAnswer("the answer says nothing about the link") from None
+    if (answer.group, answer.from_node, answer.to_node) != (query.group, query.from_node, query.to_node):
+        raise BadAnswer("the answer is about another link than the one asked about")
+    return answer.mark
+
+
+def answer_to(error: MessageError) -> ErrorAnswer:
+    """What the other side is told about an error. All who are not of the group are told the same."""
+    if error.code == "unauthorized":
+        return ErrorAnswer(code=error.code, message="the request is not signed by a key of this group")
+    return ErrorAnswer(
+        code=error.code,
+        message=error.message,
+        mark=error.mark if isinstance(error, RangeAhead) else None,
+        server_time=format_time(error.server_time) if isinstance(error, ClockSkew) else "",
+        limit=error.limit if isinstance(error, TooLarge) else 0,
+        unit=error.unit if isinstance(error, TooLarge) else "",
+    )
+
+
+def read_error(body: bytes) -> ErrorAnswer | None:
+    """The error in an answer that is not a 200; None when it is not in our form."""
+    try:
+        return msgspec.json.decode(body, type=_ErrorBody).error
+    except (ValueError, RecursionError):
+        return None
