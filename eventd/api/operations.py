@@ -1,0 +1,66 @@
+"""What can be asked of a node, each written once: the HTTP API mounts an operation, `routerctl` calls the same one.
+
+A surface is a file of this package with `OPERATIONS`, a tuple of `Operation`; `surfaces.py` collects them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+from eventd.clock import Clock
+from eventd.log.eventlog import EventLog
+from eventd.store.database import Database
+
+Scope = Literal["read", "write", "delete", "admin"]
+Method = Literal["GET", "POST", "PUT", "DELETE"]
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What an operation works with, in a running node and in a command beside it alike."""
+
+    log: EventLog
+
+    @property
+    def database(self) -> Database:
+        return self.log.database
+
+    @property
+    def clock(self) -> Clock:
+        return self.log.clock
+
+
+class Params(BaseModel):
+    """Base of what an operation takes. In JSON and queries the names are camelCase; unknown names are refused.
+
+    A field called `group` is the name of an EventGroup: keys that are limited to some groups are held to it.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, alias_generator=to_camel, validate_by_name=True, validate_by_alias=True
+    )
+
+
+P = TypeVar("P", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation(Generic[P]):
+    """One thing that can be asked.
+
+    `path` may hold fields of `params` in braces; the others come from the query and, except with GET, from a JSON
+    object as the body. `run` returns plain JSON-able values and raises `EventdError`.
+    """
+
+    name: str
+    method: Method
+    path: str
+    params: type[P]
+    run: Callable[[Services, P], Awaitable[Any]]
+    scope: Scope
+    summary: str

@@ -1,0 +1,83 @@
+"""How a command ends: one exit code for each kind of outcome, and errors as one readable line."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from enum import IntEnum
+from typing import NoReturn
+
+import typer
+
+from eventd.errors import CheckFailed, EventdError, NotFound
+
+
+class ExitCode(IntEnum):
+    """Stable: scripts rely on them."""
+
+    OK = 0
+    ERROR = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    CHECK_FAILED = 4
+
+
+def exit_code(error: EventdError) -> ExitCode:
+    """The code a command ends with because of this error."""
+    match error:
+        case NotFound():
+            return ExitCode.NOT_FOUND
+        case CheckFailed():
+            return ExitCode.CHECK_FAILED
+        case _:
+            return ExitCode.ERROR
+
+
+def render(error: EventdError) -> str:
+    """`error: what and where (what to do)`; the hint gets a line of its own below a message of several."""
+    if not error.hint:
+        return f"error: {error.message}"
+    if "\n" in error.message:
+        return f"error: {error.message}\nhint: {error.hint}"
+    return f"error: {error.message} ({error.hint})"
+
+
+def report(error: EventdError) -> ExitCode:
+    """Say the error on stderr; the code to end with."""
+    print(render(error), file=sys.stderr)
+    return exit_code(error)
+
+
+def system_error(error: OSError) -> EventdError:
+    """What the system refused, in our words: the file or address as far as it is known, and what to do."""
+    what = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
+    return EventdError(what, hint=_SYSTEM_HINTS.get(error.errno or 0, ""))
+
+
+_SYSTEM_HINTS = {
+    errno.EADDRINUSE: "another program listens there: end it, or choose another port",
+    errno.EADDRNOTAVAIL: "no interface of this machine has that address",
+    errno.EACCES: "check who owns it and what its permissions are",
+    errno.EPERM: "check who owns it and what its permissions are",
+    errno.ENOSPC: "free some space; nothing that was acknowledged is lost",
+    errno.EROFS: "it lies on a file system that cannot be written",
+    errno.EMFILE: "raise the limit on open files (ulimit -n)",
+}
+
+
+def run(app: typer.Typer, name: str) -> NoReturn:
+    """Run a command line to its end and exit. Expected errors become one line on stderr, never a traceback."""
+    try:
+        app(prog_name=name)
+    except EventdError as error:
+        code = report(error)
+    except BrokenPipeError:
+        # Whoever read our output has gone, as `head` does. Python flushes stdout once more at exit: give it a place.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = ExitCode.ERROR
+    except OSError as error:
+        code = report(system_error(error))
+    else:
+        code = ExitCode.OK
+    sys.exit(code)
