@@ -23,11 +23,12 @@ _SECONDS_TO_END = 2.0
 def no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
     """No task, no thread and nothing unclosed survives a test."""
     before = set(threading.enumerate())
+    gc.freeze()  # the collection below looks at what this test made, not at the whole suite
     if request.node.get_closest_marker("asyncio") is not None:
         request.getfixturevalue("no_task_survives")
     yield
-    if "unit" not in request.path.parts:  # unit tests open nothing, and there are many of them
-        gc.collect()
+    gc.collect()
+    gc.unfreeze()
     left = [thread.name for thread in set(threading.enumerate()) - before if _still_runs(thread)]
     assert not left, f"threads survive the test, something was not closed: {', '.join(sorted(left))}"
 

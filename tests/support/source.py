@@ -1,0 +1,112 @@
+"""A Python file as the architecture rules see it: what it imports and which outside names it touches."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+_CACHES = {"__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis"}
+_NOT_OURS = _CACHES | {".git", ".venv", "build", "dist", "eventd-data"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file: `path` relative to the project, with slashes."""
+
+    path: str
+    text: str
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text, self.path)
+
+    @property
+    def part(self) -> str:
+        """What the import rules call it: `federation`, `migrations`, or the first name under `eventd`."""
+        top, _, rest = self.path.partition("/")
+        return top if top != "eventd" else rest.split("/")[0].removesuffix(".py")
+
+    @cached_property
+    def imports(self) -> list[tuple[int, str]]:
+        """(line, dotted name) of every import, also those inside functions and by name at run time.
+
+        `from eventd.store import registry` is `eventd.store.registry`: a module and a name in one look alike.
+        """
+        return [found for node in ast.walk(self.tree) for found in self._imports_of(node)]
+
+    @cached_property
+    def uses(self) -> list[tuple[int, str]]:
+        """(line, dotted name) of every outside name that is touched, whatever it was called on import.
+
+        `import time as t; t.sleep` and `from time import sleep` are both `time.sleep`. An attribute of something that
+        was not imported keeps only its own name: `loop.create_task` is `.create_task`.
+        """
+        taken = [(line, name) for line, name in self.imports if "." in name]
+        attributes = (node for node in ast.walk(self.tree) if isinstance(node, ast.Attribute))
+        return taken + [(node.lineno, self.name_of(node)) for node in attributes]
+
+    @cached_property
+    def strings(self) -> list[tuple[int, str]]:
+        """(line, text) of every string that is not a docstring."""
+        docs = {id(node.value) for node in ast.walk(self.tree) if isinstance(node, ast.Expr)}
+        constants = (node for node in ast.walk(self.tree) if isinstance(node, ast.Constant))
+        return [(node.lineno, node.value) for node in constants if isinstance(node.value, str) and id(node) not in docs]
+
+    def name_of(self, node: ast.expr) -> str:
+        """The dotted name behind an expression, as in `uses`; empty for what is neither a name nor an attribute."""
+        if isinstance(node, ast.Attribute):
+            return f"{self.name_of(node.value)}.{node.attr}"
+        return self._names.get(node.id, "") if isinstance(node, ast.Name) else ""
+
+    def _imports_of(self, node: ast.AST) -> Iterator[tuple[int, str]]:
+        match node:
+            case ast.Import(names=names):
+                yield from ((node.lineno, alias.name) for alias in names)
+            case ast.ImportFrom(names=names):
+                yield from ((node.lineno, f"{self._origin(node)}.{alias.name}") for alias in names)
+            case ast.Call(func=ast.Attribute(attr="import_module") | ast.Name(id="import_module" | "__import__")):
+                if node.args and isinstance(node.args[0], ast.Constant):
+                    yield node.lineno, str(node.args[0].value)
+
+    def _origin(self, node: ast.ImportFrom) -> str:
+        if not node.level:
+            return node.module or ""
+        package = self.path.split("/")[: -node.level]
+        return ".".join([*package, node.module] if node.module else package)
+
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        names = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                names.update({alias.asname or alias.name.split(".")[0]: _bound(alias) for alias in node.names})
+            elif isinstance(node, ast.ImportFrom):
+                names.update({alias.asname or alias.name: f"{self._origin(node)}.{alias.name}" for alias in node.names})
+        return names
+
+
+def _bound(alias: ast.alias) -> str:
+    return alias.name if alias.asname else alias.name.split(".")[0]
+
+
+def read_sources() -> list[Source]:
+    """Every Python file of what is shipped, committed or not."""
+    folders = [ROOT / name for name in ("eventd", "federation", "migrations")]
+    files = sorted(file for folder in folders for file in folder.rglob("*.py"))
+    return [Source(file.relative_to(ROOT).as_posix(), file.read_text()) for file in files]
+
+
+def tracked_files() -> list[str]:
+    """What git keeps; where there is no git (an unpacked archive), every file that is not made by a tool."""
+    command = ["git", "-c", f"safe.directory={ROOT}", "ls-files", "-z"]
+    try:
+        listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+    except (OSError, subprocess.CalledProcessError):
+        found = (file.relative_to(ROOT) for file in ROOT.rglob("*") if file.is_file())
+        listed = [file.as_posix() for file in found if not _NOT_OURS.intersection(file.parts)]
+    return [name for name in listed if name and (ROOT / name).is_file()]

@@ -1,0 +1,178 @@
+"""What a user installs: the wheel's content, the locks it is set up from, and the set-up itself where it goes wrong."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import eventd
+from tests.support.source import ROOT, tracked_files
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+LOCKS = {"requirements.lock": ("postgres", "dev"), "requirements-audit.lock": ("postgres", "audit")}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built wheel. The builder comes from the lock, so nothing is fetched."""
+    target = tmp_path_factory.mktemp("dist")
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(target)]
+    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (built,) = target.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def content(wheel: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def test_the_wheel_holds_both_packages_and_the_migrations(content: dict[str, bytes]) -> None:
+    shipped = [path for path in tracked_files() if path.endswith(".py") or path.endswith("py.typed")]
+    expected = {path for path in shipped if path.startswith(("eventd/", "federation/"))}
+    expected |= {f"eventd/{path}" for path in shipped if path.startswith("migrations/")}
+    assert {"eventd/py.typed", "federation/py.typed"} <= expected
+    assert any(path.startswith("eventd/migrations/versions/") for path in expected)
+    assert not expected - set(content)
+
+
+def test_the_wheel_holds_nothing_else(content: dict[str, bytes]) -> None:
+    stray = [name for name in content if not name.startswith(("eventd/", "federation/", "routerd_eventd-"))]
+    assert not stray
+    made = [name for name in content if "__pycache__" in name or name.endswith((".pyc", ".db", ".log"))]
+    assert not made
+    assert not [name for name in content if "test_" in name]
+
+
+def test_the_wheel_installs_both_commands_and_carries_the_licence(content: dict[str, bytes]) -> None:
+    (told,) = [content[name].decode() for name in content if name.endswith(".dist-info/entry_points.txt")]
+    assert "routerd-eventd = eventd.cli.daemon:main" in told
+    assert "routerctl = eventd.cli.control:main" in told
+    assert [name for name in content if name.endswith(".dist-info/licenses/LICENSE")]
+
+
+def test_the_installed_wheel_works_without_the_project(wheel: Path, tmp_path: Path) -> None:
+    install = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
+    target = tmp_path / "installed"
+    subprocess.run([*install, "--no-deps", "--no-index", "--target", target, wheel], check=True, capture_output=True)
+    question = (
+        "import eventd, federation, eventd.cli.daemon, eventd.cli.control, pathlib\n"
+        "home = pathlib.Path(eventd.__file__).parent\n"
+        "print(home, (home / 'migrations' / 'env.py').exists())"
+    )
+    asked = [sys.executable, "-c", question]
+    told = subprocess.run(asked, capture_output=True, text=True, cwd=tmp_path, env={"PYTHONPATH": str(target)})
+    assert told.stdout.split() == [str(target / "eventd"), "True"], told.stderr
+
+
+def test_one_version_is_told_everywhere() -> None:
+    assert PROJECT["project"]["version"] == eventd.__version__
+    assert "## [Unreleased]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_lock_has_hashes_and_no_addresses(name: str) -> None:
+    text = (ROOT / name).read_text()
+    assert "://" not in text
+    assert not re.search(r"^\s*(-|.* @ )", text.replace("    --hash=", ""), re.MULTILINE)
+    assert all(
+        re.search(rf"^{re.escape(pin)}.*\\\n    --hash=sha256:", text, re.MULTILINE) for pin in pins(name).values()
+    )
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_lock_satisfies_the_project(name: str) -> None:
+    locked = pins(name)
+    for requirement in requirements(*LOCKS[name]):
+        version = locked.get(canonicalize_name(requirement.name), "==nothing").split("==")[1]
+        assert requirement.specifier.contains(version), f"{name} has {version}, wanted is {requirement}; run make lock"
+
+
+def test_both_locks_agree() -> None:
+    first, second = map(pins, LOCKS)
+    assert {
+        name: (first[name], second[name]) for name in first.keys() & second.keys() if first[name] != second[name]
+    } == {}
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The files `make venv` reads, beside a pretended Python."""
+    if shutil.which("make") is None:
+        pytest.skip("make is not installed")
+    for name in ("Makefile", "requirements.lock", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    return tmp_path
+
+
+def make_venv(folder: Path, python: str) -> subprocess.CompletedProcess[str]:
+    pretended = folder / "python"
+    pretended.write_text(f"#!/bin/sh\n{python}\n")
+    pretended.chmod(0o755)
+    command = ["make", "--no-print-directory", "venv", f"PYTHON={pretended}"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+
+
+def told_by(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """What stands on stderr beside make's own closing line."""
+    assert done.returncode != 0
+    return [line for line in done.stderr.splitlines() if not line.startswith("make")]
+
+
+def test_an_old_python_is_refused_in_one_line(copy: Path) -> None:
+    done = make_venv(copy, 'case "$2" in *print*) echo 3.9.2;; *) exit 1;; esac')
+    (told,) = told_by(done)
+    assert told.startswith("Python 3.11 or newer is needed")
+    assert f"{copy}/python is 3.9.2" in told
+    assert not (copy / ".venv").exists()
+
+
+def test_a_python_without_venv_is_told_what_to_install(copy: Path) -> None:
+    done = make_venv(copy, 'case "$2" in *print*) echo 3.11.2;; *ensurepip*) exit 1;; esac')
+    (told,) = told_by(done)
+    assert "install its venv package" in told
+
+
+def test_an_interrupted_setup_is_begun_again_from_nothing(copy: Path) -> None:
+    """pip is killed half-way: the next run does not build on what it left."""
+    venv = copy / ".venv"
+    make_environment = (
+        f'mkdir -p {venv}/bin; printf "#!/bin/sh\\nexit 137\\n" >{venv}/bin/python; chmod +x {venv}/bin/python'
+    )
+    python = f'case "$2" in *print*) echo 3.11.2;; venv) echo "$3" >>{copy}/made; {make_environment};; esac'
+    for _ in range(2):
+        assert make_venv(copy, python).returncode != 0
+        assert venv.exists()
+        assert not (venv / ".locked").exists()
+        assert not (venv / ".ready").exists()
+    assert (copy / "made").read_text().splitlines() == ["--clear", "--clear"]
+
+
+def requirements(*groups: str) -> Iterator[Requirement]:
+    project = PROJECT["project"]
+    extras, development = project["optional-dependencies"], PROJECT["dependency-groups"]
+    chosen = [extras.get(group) or development[group] for group in groups]
+    yield from map(Requirement, sum(chosen, project["dependencies"]))
+    if "dev" in groups:  # the project is installed and built without isolation
+        yield from map(Requirement, PROJECT["build-system"]["requires"])
+
+
+def pins(lock: str) -> dict[str, str]:
+    """Canonical name → `name==version`."""
+    found = re.findall(r"^([A-Za-z0-9._-]+)(==[^\s;]+)", (ROOT / lock).read_text(), re.MULTILINE)
+    pinned: dict[str, str] = {}
+    for name, version in found:
+        pinned.setdefault(canonicalize_name(name), name + version)
+    return pinned
