@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ from packaging.utils import canonicalize_name
 
 import eventd
 from tests.support.source import ROOT, tracked_files
+from tests.support.waiting import wait_for
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LOCKS = {"requirements.lock": ("postgres", "dev"), "requirements-audit.lock": ("postgres", "audit")}
@@ -158,6 +160,29 @@ def test_an_interrupted_setup_is_begun_again_from_nothing(copy: Path) -> None:
         assert not (venv / ".locked").exists()
         assert not (venv / ".ready").exists()
     assert (copy / "made").read_text().splitlines() == ["--clear", "--clear"]
+
+
+def run_ci(folder: Path, make: str) -> subprocess.CompletedProcess[str]:
+    """`.ci/run` with a pretended make."""
+    pretended = folder / "make"
+    pretended.write_text(f"#!/bin/sh\n{make}\n")
+    pretended.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "CI": ""}
+    return subprocess.run([ROOT / ".ci" / "run"], env=environment, capture_output=True, text=True)
+
+
+def test_ci_runs_the_tests_as_ci_and_keeps_their_status(tmp_path: Path) -> None:
+    passed = run_ci(tmp_path, 'echo "$@ CI=$CI"')
+    assert (passed.returncode, passed.stdout, passed.stderr) == (0, "test CI=true\n", "")
+    assert run_ci(tmp_path, "exit 7").returncode == 7
+
+
+def test_ci_fails_for_a_process_left_behind_and_ends_it(tmp_path: Path) -> None:
+    done = run_ci(tmp_path, "setsid sleep 600 >/dev/null 2>&1 &")
+    assert done.returncode == 1
+    told = re.fullmatch(r"left behind: pid (\d+): sleep 600 \n", done.stderr)
+    assert told, done.stderr
+    wait_for(lambda: not Path(f"/proc/{told[1]}").exists(), "the process to be gone")
 
 
 def requirements(*groups: str) -> Iterator[Requirement]:

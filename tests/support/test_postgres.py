@@ -73,7 +73,6 @@ def test_it_dies_with_a_killed_test_run(tmp_path: Path) -> None:
     assert not Path(directory).exists()
 
 
-@pytest.mark.postgres
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can hide a folder from the server's user")
 def test_programs_behind_a_closed_door_are_copied(tmp_path: Path) -> None:
     programs = find_programs()
