@@ -1,0 +1,393 @@
+"""The node's own settings: flags before environment before file before defaults. Only this file reads the environment.
+
+What a node takes part in is not here: groups and peers are declared resources, held in its database.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+from urllib.parse import urlsplit
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
+
+from eventd.errors import SettingsError
+
+SECOND = 1_000_000
+DEFAULT = "default"
+_CREDENTIAL = "credential:"
+_UNITS = {"d": 86400 * SECOND, "h": 3600 * SECOND, "m": 60 * SECOND, "s": SECOND, "ms": SECOND // 1000}
+_SIZES = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10, "B": 1, "": 1}
+_DATABASES = ("sqlite:///", "postgresql+psycopg://", "postgresql://", "postgres://")
+_NOT_OURS = ("EVENTD_CONFIG", "EVENTD_SERVER", "EVENTD_API_KEY", "EVENTD_API_KEY_FILE")
+"""Variables that mean something, but not to the node: where its settings file is, and what `routerctl` reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong, and where it was said: a flag, a variable, `file: key`."""
+
+    origin: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.origin}: {self.message}"
+
+
+class BadSettings(SettingsError):
+    """The settings have problems; `problems` holds all of them."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        lines = "".join(f"\n  {problem}" for problem in problems)
+        super().__init__(
+            str(problems[0]) if len(problems) == 1 else f"{len(problems)} problems in the settings:{lines}"
+        )
+
+    @property
+    def only_flags(self) -> bool:
+        """Whether the command line alone is to blame."""
+        return all(problem.origin.startswith("--") for problem in self.problems)
+
+
+class Endpoint(NamedTuple):
+    """Where to listen. Port 0 lets the system choose."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        return self.host in ("localhost", "::1") or re.fullmatch(r"127(\.\d{1,3}){3}", self.host) is not None
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("must be text: put it in quotes")
+    if "\x00" in value:
+        raise ValueError("must not hold the character U+0000")
+    return value.strip()
+
+
+def _lines(value: Any) -> str:
+    if isinstance(value, list):
+        value = "\n".join(_text(entry) for entry in value)
+    return _text(value)
+
+
+def _path(value: Any) -> Path:
+    return Path(_text(value)).expanduser().absolute()
+
+
+def _truth(value: Any) -> bool:
+    word = str(value).strip().lower()
+    if word not in ("1", "true", "yes", "on", "0", "false", "no", "off"):
+        raise ValueError(f"{value!r} is neither true nor false")
+    return word in ("1", "true", "yes", "on")
+
+
+def _endpoint(value: Any) -> Endpoint:
+    match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^:\[\]\s/]+)):(\d{1,5})", _text(value))
+    if match is None or int(match[3]) > 65535:
+        raise ValueError(f"{value!r} is no address: write HOST:PORT, such as 127.0.0.1:8780 or [::1]:8780")
+    return Endpoint(match[1] or match[2], int(match[3]))
+
+
+def _age(value: Any) -> int:
+    text = str(value).strip()
+    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,6})?)\s*(ms|s|m|h|d)", text)
+    if match is None:
+        advice = f"a unit is missing, {text}s?" if text.isdigit() else "write one such as 500ms, 30s, 5m, 12h or 7d"
+        raise ValueError(f"{value!r} is no duration: {advice}")
+    return round(float(match[1]) * _UNITS[match[2]])
+
+
+def _seconds(value: Any) -> float:
+    if not (microseconds := _age(value)):
+        raise ValueError("must be longer than nothing")
+    return microseconds / SECOND
+
+
+def _size(value: Any) -> int:
+    match = re.fullmatch(r"(\d{1,12})\s*(\w*)", str(value).strip())
+    if match is None or match[2] not in _SIZES:
+        raise ValueError(f"{value!r} is no size: write a number of bytes, or one such as 512KiB, 16MiB or 1GiB")
+    size = int(match[1]) * _SIZES[match[2]]
+    if not 1 << 10 <= size <= 1 << 30:
+        raise ValueError(f"{value!r} is not between 1KiB and 1GiB")
+    return size
+
+
+def _database(value: Any) -> str:
+    url = _text(value)
+    if not url.startswith(_DATABASES) or url in ("sqlite:///", "sqlite:///:memory:"):
+        raise ValueError("is no database URL: write sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME")
+    if re.search(r"[?&](ssl)?password=", url):
+        raise ValueError("has its password in the query, where it would be shown: write it before the @")
+    return url
+
+
+def _group(value: Any) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,126}", _text(value)):
+        raise ValueError(f"{value!r} cannot be the name of an EventGroup")
+    return _text(value)
+
+
+def _one_of(*words: str) -> BeforeValidator:
+    def choose(value: Any) -> str:
+        if (word := str(value).strip().lower()) not in words:
+            raise ValueError(f"{value!r} is none of {', '.join(words)}")
+        return word
+
+    return BeforeValidator(choose)
+
+
+_Text = Annotated[str, BeforeValidator(_text)]
+_Path = Annotated[Path, BeforeValidator(_path)]
+_AnyPath = Annotated[Path | None, BeforeValidator(_path)]
+_Seconds = Annotated[float, BeforeValidator(_seconds)]
+_Age = Annotated[int, BeforeValidator(_age)]
+_Format = Annotated[Literal["auto", "json", "text"], _one_of("auto", "json", "text")]
+_Level = Annotated[Literal["debug", "info", "warning", "error"], _one_of("debug", "info", "warning", "error")]
+
+
+class Shown(NamedTuple):
+    """One setting as it may be shown: no key, no password."""
+
+    name: str
+    value: str
+    origin: str
+
+
+class Settings(BaseModel):
+    """Every setting with its default. Make it with `load`. Ages are microseconds, other durations seconds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    data_dir: _Path = Field(Path("eventd-data"), description="Folder of the node's files; made if it is missing.")
+    database_url: Annotated[str, BeforeValidator(_database)] = Field(
+        "", repr=False, description="The database. Default: the SQLite file `eventd.db` in the data folder."
+    )
+    database_url_file: _Text = Field(
+        "", description="File that holds the database URL, for one with a password; or `credential:NAME`."
+    )
+    api_listen: Annotated[Endpoint, BeforeValidator(_endpoint)] = Field(
+        Endpoint("127.0.0.1", 8780), description="`HOST:PORT` of the API, health and metrics; port 0 takes a free one."
+    )
+    port_file: _AnyPath = Field(
+        None, description="File that gets `HOST:PORT` of the API once it listens, and goes when the node stops."
+    )
+    api_keys: Annotated[SecretStr, BeforeValidator(_lines)] = Field(
+        SecretStr(""), description="Keys to the API: `KEY[:SCOPES[:PREFIXES]]`, parted by commas."
+    )
+    api_keys_file: _Text = Field(
+        "", description="File with more keys to the API, or `credential:NAME`; SIGHUP reads it again."
+    )
+    allow_insecure_no_auth: Annotated[bool, BeforeValidator(_truth)] = Field(
+        False, description="Serve the API without keys even where other machines reach it."
+    )
+    group: Annotated[str, BeforeValidator(_group)] = Field(
+        "", description="Run this EventGroup alone; the others of the database rest."
+    )
+    log_format: _Format = Field("auto", description="`json`, `text`, or `auto`: text on a terminal, JSON otherwise.")
+    log_level: _Level = Field("info", description="The least that is logged: `debug`, `info`, `warning` or `error`.")
+    drain_timeout: _Seconds = Field(20.0, description="How long a stop waits for what is under way.")
+    prune_interval: _Seconds = Field(60.0, description="Time between two rounds of retention.")
+    retention_batches: _Age = Field(7 * _UNITS["d"], description="How long the record of a delivered batch is kept.")
+    retention_dead_letters: _Age = Field(30 * _UNITS["d"], description="How long a dead letter is kept.")
+    max_body_bytes: Annotated[int, BeforeValidator(_size)] = Field(
+        16 << 20, description="The largest request body the API takes."
+    )
+    credentials_directory: _AnyPath = Field(None, description="Where `credential:NAME` is looked for; systemd sets it.")
+
+    _origins: dict[str, str] = PrivateAttr(default_factory=dict)
+    _warnings: tuple[str, ...] = PrivateAttr(())
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What looks like a mistake but keeps nothing from running."""
+        return self._warnings
+
+    def origin(self, name: str) -> str:
+        """Where a value was said: a flag, a variable, `file: key`, or `default`."""
+        return self._origins.get(name, DEFAULT)
+
+    def read_secret(self, name: str) -> str:
+        """The text of a file given by path or as `credential:NAME`. Raises ValueError, which names the file."""
+        path = Path(name).expanduser()
+        if name.startswith(_CREDENTIAL):
+            if self.credentials_directory is None:
+                raise ValueError(f"{name}: no credentials directory is set; systemd sets it for LoadCredential=")
+            path = self.credentials_directory / name.removeprefix(_CREDENTIAL)
+        try:
+            return path.read_text(encoding="utf-8").strip()
+        except UnicodeDecodeError:
+            raise ValueError(f"{path} is no text") from None
+        except OSError as error:
+            raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+
+    def describe(self) -> list[Shown]:
+        """Every setting with the value in force and where it comes from."""
+        return [Shown(name, _show(name, getattr(self, name)), self.origin(name)) for name in type(self).model_fields]
+
+
+def _show(name: str, value: Any) -> str:
+    match value:
+        case SecretStr():
+            return "(set, not shown)" if value.get_secret_value() else ""
+        case str() if name == "database_url":
+            return _without_password(value)
+        case bool():
+            return str(value).lower()
+        case float():
+            return _largest(round(value * SECOND), _UNITS)
+        case int():
+            return _largest(value, _SIZES if name.endswith("_bytes") else _UNITS)
+        case None:
+            return ""
+        case _:
+            return str(value)
+
+
+def _largest(value: int, units: Mapping[str, int]) -> str:
+    """In the largest unit that holds it exactly."""
+    unit, size = next((unit, size) for unit, size in units.items() if value % size == 0 or unit in ("ms", "B"))
+    return f"{value / size:g}{unit}" if value % size else f"{value // size}{unit}"
+
+
+def _without_password(url: str) -> str:
+    try:
+        password = urlsplit(url).password
+    except ValueError:
+        return "(set, not shown)"
+    return url.replace(f":{password}@", ":***@") if password else url
+
+
+def flag_of(name: str) -> str:
+    """The flag of a setting; empty where a command line, which everyone on the machine can read, is no place for it."""
+    return "" if name in ("api_keys", "credentials_directory") else f"--{name.replace('_', '-')}"
+
+
+def variable_of(name: str) -> str:
+    """The environment variable of a setting."""
+    return "CREDENTIALS_DIRECTORY" if name == "credentials_directory" else f"EVENTD_{name.upper()}"
+
+
+def load(
+    flags: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None, file: Path | None = None
+) -> Settings:
+    """The settings in force. `flags` are by setting name; None is a flag that was not given.
+
+    Raises `BadSettings` with every problem found, each with its origin.
+    """
+    environ = os.environ if environ is None else environ
+    problems: list[Problem] = []
+    said: dict[str, tuple[Any, str]] = {}  # value and origin, the stronger over the weaker
+    if file is None and environ.get("EVENTD_CONFIG"):
+        file = Path(environ["EVENTD_CONFIG"])
+    if file is not None:
+        said |= _from_file(file, problems)
+    names = Settings.model_fields
+    said |= {name: (environ[key], key) for name in names if (key := variable_of(name)) and environ.get(key, "").strip()}
+    said |= {name: (value, flag_of(name) or name) for name, value in (flags or {}).items() if value is not None}
+    settings = _validate(said, problems)
+    settings._warnings = tuple(_strangers(environ))
+    if problems:
+        raise BadSettings(problems)
+    return settings
+
+
+def surroundings(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What the service manager and the terminal tell a program; none of it is a setting of ours."""
+    environ = os.environ if environ is None else environ
+    names = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "NO_COLOR", "TERM")
+    return {name: environ[name] for name in names if environ.get(name)}
+
+
+def _validate(said: Mapping[str, tuple[Any, str]], problems: list[Problem]) -> Settings:
+    """The settings, without those that have problems."""
+    values = {name: value for name, (value, _) in said.items()}
+    origins = {name: origin for name, (_, origin) in said.items()}
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as error:
+        for detail in error.errors():
+            name = str(detail["loc"][0])
+            reason = detail.get("ctx", {}).get("error", "is not valid")
+            problems.append(Problem(origins[name], str(reason)))
+            values.pop(name, None)
+        settings = Settings.model_validate(values)
+    url = _database_url(settings, origins, problems)
+    settings = settings.model_copy(update={"data_dir": settings.data_dir.absolute(), "database_url": url})
+    settings._origins = origins
+    return settings
+
+
+def _database_url(settings: Settings, origins: dict[str, str], problems: list[Problem]) -> str:
+    if not settings.database_url_file:
+        path = str(settings.data_dir.absolute() / "eventd.db").replace("%", "%25").replace("?", "%3F")
+        return settings.database_url or f"sqlite:///{path}"
+    origin = origins["database_url_file"]
+    try:
+        if settings.database_url:
+            raise ValueError(f"the database is also given by {origins['database_url']}: leave one of them out")
+        url = _database(settings.read_secret(settings.database_url_file))
+    except ValueError as error:
+        problems.append(Problem(origin, str(error)))
+        return ""
+    origins["database_url"] = origin
+    return url
+
+
+def _from_file(path: Path, problems: list[Problem]) -> Iterator[tuple[str, tuple[Any, str]]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        content = tomllib.loads(text) if path.suffix == ".toml" else _yaml(path, text)
+    except OSError as error:
+        problems.append(Problem(str(path), f"cannot be read: {error.strerror}"))
+        return
+    except ValueError as error:  # also what tomllib raises, and text that is no UTF-8
+        problems.append(Problem(str(path), str(error)))
+        return
+    fields = [name for name in Settings.model_fields if name != "credentials_directory"]
+    for key, value in content.items():
+        if key in fields:
+            yield key, (value, f"{path}: {key}")
+        else:
+            problems.append(Problem(f"{path}: {key}", f"there is no such setting{_meant(str(key), fields)}"))
+
+
+def _yaml(path: Path, text: str) -> dict[Any, Any]:
+    if path.suffix not in (".yaml", ".yml"):
+        raise ValueError("must end in .toml, .yaml or .yml, so that its format is known")
+    try:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        raise ValueError(f"is not valid YAML{f' on line {mark.line + 1}' if mark else ''}") from None
+    if content is not None and not isinstance(content, dict):
+        raise ValueError("must hold one setting a line, as `name: value`")
+    return content or {}
+
+
+def _strangers(environ: Mapping[str, str]) -> Iterator[str]:
+    known = [*map(variable_of, Settings.model_fields), *_NOT_OURS]
+    for name in sorted(environ):
+        if name.startswith("EVENTD_") and name not in known:
+            yield f"{name} is no setting{_meant(name, known)}"
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(known), 1, 0.75)
+    return f" (did you mean {close[0]}?)" if close else ""
