@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.resources.samples import EVERYTHING, GROUP, PEER, group, peer, problems, rows
+
+
+def both(*texts: str) -> str:
+    return "---\n".join(texts)
+
+
+def test_a_group_and_its_peers_hold_together_in_any_order_and_in_parts() -> None:
+    assert problems(EVERYTHING) == []
+    assert problems(both(PEER, GROUP)) == []
+    assert problems(PEER, rows(GROUP)) == []
+    assert problems(GROUP, rows(EVERYTHING)) == []
+
+
+def test_a_peer_without_its_group_is_refused() -> None:
+    message = "6: EventPeer/cloud spec.groupRef: there is no EventGroup edge"
+    assert problems(f"\n{PEER}") == [f"{message} (declare it in the same input, or apply it first)"]
+    assert problems(f"\n{PEER}", rows(group(name="edge1"))) == [f"{message} (did you mean edge1?)"]
+
+
+def test_with_pruning_a_stored_group_does_not_count() -> None:
+    assert problems(PEER, rows(GROUP), prune=True) == [
+        "5: EventPeer/cloud spec.groupRef: there is no EventGroup edge "
+        "(declare it in the same input, or apply it first)"
+    ]
+
+
+def test_nothing_is_called_missing_while_something_could_not_be_read() -> None:
+    assert [problem.partition(":")[0] for problem in problems(both(PEER, "kind: [\n"))] == ["10"]
+    found = problems(both(PEER, GROUP.replace("EventGroup", "EventGrop")))
+    assert found == ["10: EventGrop/edge kind: there is no kind EventGrop (did you mean EventGroup?)"]
+
+
+def test_a_group_that_is_wrong_in_itself_is_not_missing() -> None:
+    found = problems(both(GROUP.replace("onprem", "''"), PEER))
+    assert found == ["5: EventGroup/edge spec.nodeName: is required"]
+
+
+def test_a_peer_that_is_wrong_in_itself_is_still_held_against_the_others() -> None:
+    found = problems(both(GROUP, PEER.replace("http:", "ftp:"), peer(name="again")))
+    assert found == [
+        "14: EventPeer/cloud spec.endpoint: must begin with http:// or https:// (for example http://10.99.0.7:8787)",
+        "21: EventPeer/again spec.nodeName: EventPeer/cloud already is node cloud of group edge",
+    ]
+
+
+def test_two_peers_with_one_node_name_are_refused_in_one_group_only() -> None:
+    again = peer(name="again")
+    message = "EventPeer/again spec.nodeName: EventPeer/cloud already is node cloud of group edge"
+    assert problems(both(EVERYTHING, again)) == [f"21: {message}"]
+    assert problems(again, rows(EVERYTHING)) == [f"6: {message}"]
+    assert problems(both(again.replace("groupRef: edge", "groupRef: far"), group(name="far")), rows(EVERYTHING)) == []
+    assert problems(both(peer(name="one", node="a"), peer(name="two", node="b")), rows(GROUP)) == []
+
+
+def test_a_stored_peer_may_take_over_a_name_that_is_given_up() -> None:
+    swapped = both(peer(name="one", node="b"), peer(name="two", node="a"))
+    stored = rows(both(GROUP, peer(name="one", node="a"), peer(name="two", node="b")))
+    assert problems(swapped, stored) == []
+
+
+def test_a_peer_is_another_node() -> None:
+    assert problems(peer(node="onprem"), rows(GROUP)) == [
+        "6: EventPeer/cloud spec.nodeName: onprem is this node itself in group edge (a peer is another node)"
+    ]
+
+
+def test_a_group_cannot_take_the_name_of_a_stored_peer() -> None:
+    assert problems(GROUP.replace("onprem", "cloud"), rows(EVERYTHING)) == [
+        "5: EventGroup/edge spec.nodeName: cloud is also the node of EventPeer/cloud "
+        "(EventPeer/cloud would make the node send to itself)"
+    ]
+
+
+def listening(name: str, address: str, port: int = 8787) -> str:
+    return group(f"listen: {{address: '{address}', port: {port}}}", name=name)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("0.0.0.0", "10.0.0.1"),
+        ("10.0.0.1", "::"),
+        ("::1", "0:0::1"),
+        ("localhost", "127.0.0.1"),
+        ("::1", "LOCALHOST"),
+        ("a.example", "A.example"),
+        ("a.example", "0.0.0.0"),
+    ],
+)
+def test_two_groups_cannot_listen_on_one_address_and_port(one: str, other: str) -> None:
+    hint = "(each group needs an address or a port of its own)"
+    assert problems(both(listening("a", one), listening("b", other))) == [
+        f"15: EventGroup/b spec.listen.port: EventGroup/a already listens on {one} port 8787 {hint}"
+    ]
+    assert problems(listening("b", other), rows(listening("a", one))) == [
+        f"7: EventGroup/b spec.listen.port: EventGroup/a already listens on {one} port 8787 {hint}"
+    ]
+
+
+def test_groups_may_share_an_address_or_a_port() -> None:
+    assert problems(both(listening("a", "10.0.0.1"), listening("b", "10.0.0.1", 8788))) == []
+    assert problems(both(listening("a", "10.0.0.1"), listening("b", "10.0.0.2"))) == []
+    assert problems(both(listening("a", "10.0.0.1"), listening("b", ""))) == [
+        "15: EventGroup/b spec.listen.address: is required when a port is set "
+        "(write 0.0.0.0 to listen on every interface)"
+    ]
+
+
+LISTEN = "listen: {address: '::1', port: 8787}"
+
+
+def test_a_group_that_listens_needs_a_key() -> None:
+    assert problems(group(LISTEN, auth=False)) == [
+        "4: EventGroup/edge spec.auth.secretFile: is required: the group listens (or write auth.keys)"
+    ]
+    assert problems(group(f"{LISTEN}\nauth: {{secretFile: ' '}}", auth=False)) == [
+        "7: EventGroup/edge spec.auth.secretFile: is required: the group listens (or write auth.keys)"
+    ]
+
+
+def test_a_group_with_peers_needs_a_key() -> None:
+    assert problems(both(group(auth=False), PEER)) == [
+        "4: EventGroup/edge spec.auth.secretFile: is required: EventPeer/cloud belongs to the group "
+        "(or write auth.keys)"
+    ]
+    assert problems(group(auth=False), rows(EVERYTHING)) == [
+        "4: EventGroup/edge spec.auth.secretFile: is required: EventPeer/cloud belongs to the group "
+        "(or write auth.keys)"
+    ]
+
+
+def test_a_peer_of_a_stored_group_without_a_key_is_refused_at_the_peer() -> None:
+    assert problems(PEER, rows(group(auth=False))) == [
+        "5: EventPeer/cloud spec.groupRef: EventGroup/edge has neither auth.secretFile nor auth.keys, "
+        "so nothing could be sent (give the group a key first)"
+    ]
+
+
+def keyed(*keys: str, more: str = "") -> str:
+    ring = "".join(f"\n  - {{id: k{at}, {key}}}" for at, key in enumerate(keys))
+    return group(f"{LISTEN}\n{more}\nauth:\n  keys:{ring}", auth=False)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "owner: onprem, secretFile: /a",
+        "owner: '*', secretFile: /a",
+        "node: onprem, secretFile: /a",
+        "owner: onprem, algorithm: ed25519, secretFile: /a",
+    ],
+)
+def test_an_active_key_of_ones_own_is_enough(key: str) -> None:
+    assert problems(both(keyed(key), PEER)) == []
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "owner: cloud, secretFile: /a",
+        "owner: onprem, secretFile: /a, state: pending",
+        "owner: onprem, secretFile: /a, state: revoked",
+    ],
+)
+def test_keys_that_cannot_sign_are_not_enough(key: str) -> None:
+    assert problems(keyed(key)) == [
+        "9: EventGroup/edge spec.auth.keys: hold no active key of this node, onprem, so it could sign nothing: "
+        "the group listens (add one, or write auth.secretFile)"
+    ]
+
+
+def test_a_peer_speaks_what_its_group_speaks() -> None:
+    assert problems(both(peer("protocol: v1"), group("protocols: [v2]"))) == [
+        "8: EventPeer/cloud spec.protocol: group edge does not speak v1"
+    ]
+    assert problems(group("protocols: [v2]"), rows(both(GROUP, peer("protocol: v1")))) == [
+        "7: EventGroup/edge spec.protocols: EventPeer/cloud needs v1"
+    ]
+    assert problems(both(peer("protocol: v2"), group("protocols: [v2]"))) == []
+    assert problems(both(PEER, group("protocols: [v2]"))) == []
+
+
+def test_v1_needs_a_shared_secret() -> None:
+    own = "owner: onprem, algorithm: ed25519, secretFile: /a"
+    assert problems(both(keyed(own), peer("protocol: v1"))) == [
+        "19: EventPeer/cloud spec.protocol: v1 needs a shared secret, and group edge has none "
+        "(write auth.secretFile in the group)"
+    ]
+    assert problems(both(keyed(own, "owner: '*', secretFile: /b"), peer("protocol: v1"))) == []
+    assert problems(both(keyed(own), peer("protocol: v2"))) == []
+
+
+def test_what_is_stored_and_untouched_is_not_judged_again() -> None:
+    stored = [*rows(EVERYTHING), *(row for row in rows(both(GROUP, peer(name="again"))) if row.name == "again")]
+    assert problems(group(name="other"), stored) == []
