@@ -138,7 +138,7 @@ class AuthKey(Spec):
             yield Finding(("publicKeyFile",), "an hmac-sha256 key has no public half", "write secretFile")
         elif self.secret_file and self.public_key_file:
             yield Finding(("publicKeyFile",), "only one of secretFile and publicKeyFile can be given")
-        elif self.algorithm == "hmac-sha256" and not self.secret_file and self.state != "revoked":
+        elif self.algorithm == "hmac-sha256" and not self.secret_file:
             yield Finding(("secretFile",), "is required for an hmac-sha256 key")
         if self.algorithm == "ed25519" and self.owner == ANY:
             yield Finding(("owner",), "an ed25519 key belongs to one node, not to all")
@@ -246,13 +246,13 @@ class EventGroupSpec(Spec):
 
     def _key_findings(self, key: AuthKey) -> Iterator[Finding]:
         own = key.owner in (self.node_name, ANY)
-        if key.algorithm == "ed25519" and own and not key.secret_file and key.state != "revoked":
+        if key.algorithm == "ed25519" and own and not key.secret_file:
             yield Finding(("secretFile",), "is required: this node signs with its own private key")
         if key.algorithm == "ed25519" and not own and key.secret_file:
             yield Finding(
                 ("secretFile",), f"is the private key of {key.owner}: it must not be here", "write publicKeyFile"
             )
-        elif key.algorithm == "ed25519" and not own and not key.public_key_file and key.state != "revoked":
+        elif key.algorithm == "ed25519" and not own and not key.public_key_file:
             yield Finding(("publicKeyFile",), f"is required to verify what {key.owner} signs")
         if not own and self.node_name in (key.speaks_for or ()):
             yield Finding(("speaksFor",), f"no other node's key may speak for this node, {self.node_name}")

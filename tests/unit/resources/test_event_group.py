@@ -261,9 +261,7 @@ def test_a_key_has_every_default() -> None:
         ("id: k, owner: cloud, secretFile: /a, speaksFor: [cloud, far]", "speaksFor", ["cloud", "far"]),
         ("id: k, owner: cloud, algorithm: ed25519, publicKeyFile: /a", "publicKeyFile", "/a"),
         ("id: k, owner: onprem, algorithm: ed25519, secretFile: /a", "secretFile", "/a"),
-        ("id: k, owner: cloud, state: revoked", "state", "revoked"),
-        ("id: k, owner: cloud, state: revoked, algorithm: ed25519", "secretFile", ""),
-        ("id: k, owner: onprem, state: revoked, algorithm: ed25519", "publicKeyFile", ""),
+        ("id: k, owner: cloud, state: revoked, secretFile: /a", "state", "revoked"),
     ],
 )
 def test_a_key_is_read(key: str, field: str, value: object) -> None:
@@ -281,6 +279,7 @@ def test_a_key_is_read(key: str, field: str, value: object) -> None:
         ("id: k, owner: a, node: a, secretFile: /a", ": owner and node are two names of one field (leave node out)"),
         ("id: shared, owner: cloud, secretFile: /a", ".id: the key id shared belongs to auth.secretFile"),
         ("id: k, owner: cloud", ".secretFile: is required for an hmac-sha256 key"),
+        ("id: k, owner: cloud, state: revoked", ".secretFile: is required for an hmac-sha256 key"),
         ("id: k, owner: cloud, secretFile: a", f".secretFile: {SECRET_RULE}"),
         (
             "id: k, owner: cloud, publicKeyFile: /a",
