@@ -1,0 +1,297 @@
+"""What a node says about itself: log lines and metrics. Never a payload, never a secret."""
+
+from __future__ import annotations
+
+import json
+import logging
+import traceback
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+
+from eventd.errors import EventdError
+
+METRICS_CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+LINK_STATES = ("running", "backing-off", "blocked", "paused", "failed")
+LABELS = ("group", "peer", "event_type", "status", "reason", "state")
+"""All label names a metric may have. Ids, subjects, addresses and texts of errors would make series without bound."""
+
+_WITHHELD = frozenset(
+    (
+        *("secret", "secrets", "payload", "payloads", "body", "bodies", "signature", "signatures", "authorization"),
+        *("password", "passwords", "passphrase", "token", "tokens", "nonce", "nonces", "cookie", "cookies"),
+        *("credential", "credentials"),
+    )
+)
+_ABOUT = frozenset(("file", "path", "id", "bytes", "size", "count", "length", "reason"))
+_PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
+_TELLING = (EventdError, OSError, AttributeError, TypeError, NameError, ImportError, RuntimeError)
+"""Errors whose text is about the program. The text of others may quote the value they stumbled over."""
+_LONGEST = 2000
+_FRAMES = 12
+_DIM = "\x1b[2m"
+_COLOURS = {"DEBUG": _DIM, "INFO": "\x1b[32m", "WARNING": "\x1b[33m", "ERROR": "\x1b[31m", "CRITICAL": "\x1b[31;1m"}
+_RESET = "\x1b[0m"
+
+
+def configure_logging(stream: TextIO, *, format: str = "auto", level: str = "info", colour: bool = True) -> None:
+    """Send every log line of this process to `stream`: `format` is json, text, or auto (text on a terminal)."""
+    terminal = stream.isatty()
+    handler = logging.StreamHandler(stream)
+    as_text = format == "text" or (format == "auto" and terminal)
+    handler.setFormatter(TextLines(colour=colour and terminal) if as_text else JsonLines())
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    logging.getLogger("eventd").setLevel(level.upper())
+    # A client that sends half a request is no fault of the node: aiohttp would log each with a traceback. What fails
+    # inside the node is logged by the node itself.
+    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
+    logging.getLogger("aiohttp.access").setLevel(logging.CRITICAL)
+
+
+def fields_of(record: logging.LogRecord) -> dict[str, Any]:
+    """What was given as `extra`, without what must not be written down."""
+    extra = {name: value for name, value in vars(record).items() if name not in _PLAIN}
+    return _cleared(extra) | _failure(record)
+
+
+def _cleared(values: Mapping[Any, Any]) -> dict[str, Any]:
+    return {str(name): _presentable(value) for name, value in values.items() if not _is_withheld(str(name))}
+
+
+def _is_withheld(name: str) -> bool:
+    """Whether a name stands for a secret or a payload itself, not for something about it as `secret_file` does."""
+    words = "".join(f"_{c.lower()}" if c.isupper() else c for c in name).replace("-", "_").split("_")
+    return not _WITHHELD.isdisjoint(words) and words[-1] not in _ABOUT
+
+
+def _presentable(value: Any) -> Any:
+    match value:
+        case None | bool() | int() | float():
+            return value
+        case str():
+            return value if len(value) <= _LONGEST else f"{value[:_LONGEST]}…"
+        case bytes() | bytearray() | memoryview():
+            return f"<{len(value)} bytes>"
+        case Mapping():
+            return _cleared(value)
+        case list() | tuple() | set() | frozenset():
+            return [_presentable(item) for item in value]
+        case BaseException():
+            return describe_error(value)
+        case _:
+            return _presentable(str(value))
+
+
+def describe_error(error: BaseException) -> str:
+    """An error's kind, with its text where that cannot quote a payload."""
+    kind = type(error).__name__
+    return f"{kind}: {str(error)[:_LONGEST]}" if isinstance(error, _TELLING) and str(error) else kind
+
+
+def _failure(record: logging.LogRecord) -> dict[str, Any]:
+    """The error a line is about, its causes, and where it was raised; lines of code, never their values."""
+    error = record.exc_info[1] if record.exc_info else None
+    if error is None:
+        return {}
+    frames = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in traceback.extract_tb(error.__traceback__)]
+    causes = [describe_error(cause) for cause in _causes(error)]
+    found: dict[str, Any] = {"error": describe_error(error), "trace": frames[-_FRAMES:]}
+    return found | ({"causes": causes} if causes else {})
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    seen = {id(error)}
+    while (error_before := error.__cause__ or error.__context__) is not None and id(error_before) not in seen:
+        yield error_before
+        seen.add(id(error_before))
+        error = error_before
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line: ts (RFC 3339, microseconds), level, logger, msg, and the extra fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "ts": _instant(record).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "msg": record.getMessage(),
+        }
+        extra = {(f"{name}_" if name in line else name): value for name, value in fields_of(record).items()}
+        return json.dumps(line | extra, ensure_ascii=False, separators=(",", ":"))
+
+
+class TextLines(logging.Formatter):
+    """Aligned lines for people: time, level, what happened, `name=value` for the extra fields."""
+
+    def __init__(self, *, colour: bool) -> None:
+        super().__init__()
+        self._colour = colour
+
+    def format(self, record: logging.LogRecord) -> str:
+        time = _instant(record).strftime("%H:%M:%S.%f")[:-3]
+        level = f"{record.levelname:<7}"
+        fields = fields_of(record)
+        frames = fields.pop("trace", [])
+        extra = " ".join(f"{name}={_bare(value)}" for name, value in fields.items())
+        if self._colour:
+            level = f"{_COLOURS.get(record.levelname, '')}{level}{_RESET}"
+            extra = f"{_DIM}{extra}{_RESET}" if extra else ""
+        first = f"{time} {level} {_one_line(record.getMessage())}"
+        return "\n".join([f"{first}  {extra}" if extra else first, *(f"    {frame}" for frame in frames)])
+
+
+def _instant(record: logging.LogRecord) -> datetime:
+    return datetime.fromtimestamp(record.created, UTC)
+
+
+def _bare(value: Any) -> str:
+    """A value as it is where it cannot be mistaken, otherwise as JSON."""
+    if isinstance(value, str) and value.isprintable() and not set(value) & set(' "=') and value:
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _one_line(text: str) -> str:
+    """Text from outside must not be able to start a line of its own, or to steer the terminal."""
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
+
+
+_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
+_LAGS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200, 86400)
+_COUNTS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
+
+
+class Metrics:
+    """The node's counters, told of facts: one call for a batch, not for an event. Each has a registry of its own."""
+
+    def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series beside every counter
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self._receiving()
+        self._sending()
+        self._storing()
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"routerd_eventd_{name}", text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"routerd_eventd_{name}", text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+        return Histogram(f"routerd_eventd_{name}", text, labels, buckets=buckets, registry=self.registry)
+
+    def _receiving(self) -> None:
+        self._accepted = self._counter("receiver_accepted_total", "Events from peers that became records.", "group")
+        self._duplicate = self._counter("receiver_duplicate_total", "Events from peers already here.", "group")
+        self._reject = self._counter(
+            "receiver_reject_total", "Requests and events from peers that were refused.", "group", "reason"
+        )
+        self._batches = self._counter("receiver_batches_total", "Batches and single events stored.", "group")
+        self._v1 = self._counter("receiver_v1_requests_total", "Requests in protocol v1, verified.", "group")
+        self._v2 = self._counter("receiver_v2_requests_total", "Requests in protocol v2, verified.", "group")
+
+    def _sending(self) -> None:
+        self._delivery = self._counter(
+            "outbox_delivery_total", "Events a peer has answered for: delivered or refused.", "group", "peer", "status"
+        )
+        self._attempts = self._counter("outbox_delivery_attempts_total", "Tries to deliver.", "group", "peer")
+        self._failures = self._counter("outbox_failures_total", "Tries that failed.", "group", "peer", "reason")
+        self._lag = self._histogram(
+            "outbox_delivery_lag_seconds", "From recorded here to acknowledged by the peer.", _LAGS, "group", "peer"
+        )
+        self._state = self._gauge("link_state", "1 for the state a link is in.", "group", "peer", "state")
+        self._lag_events = self._gauge("link_lag_events", "Records a peer has yet to get.", "group", "peer")
+        self._lag_seconds = self._gauge("link_lag_seconds", "Age of the oldest of them.", "group", "peer")
+        self._skew = self._gauge("peer_clock_skew_seconds", "The peer's clock less ours.", "group", "peer")
+
+    def _storing(self) -> None:
+        self._head = self._gauge("log_head_position", "The last position given.")
+        self._records = self._gauge("topic_records", "Records stored.", "group")
+        self._bytes = self._gauge("topic_bytes", "Bytes of the events stored.", "group")
+        self._pruned = self._counter("pruner_pruned_total", "Records removed by retention.", "group")
+        self._commit = self._histogram("commit_duration_seconds", "Time of one writing transaction.", _SECONDS)
+        self._grouped = self._histogram("commit_records", "Records of one writing transaction.", _COUNTS)
+        self._wal = self._gauge("sqlite_wal_bytes", "Size of SQLite's write-ahead log.")
+
+    def accepted(self, group: str, new: int, duplicates: int) -> None:
+        """A batch, or a single event of v1, was stored."""
+        self._batches.labels(group).inc()
+        self._accepted.labels(group).inc(new)
+        self._duplicate.labels(group).inc(duplicates)
+
+    def refused(self, group: str, reason: str, count: int = 1) -> None:
+        """A request, or so many of its events, were refused."""
+        self._reject.labels(group, reason).inc(count)
+
+    def verified(self, group: str, node: str, protocol: str) -> None:
+        """A peer has proven who it is; `protocol` is v1 or v2."""
+        (self._v1 if protocol == "v1" else self._v2).labels(group).inc()
+
+    def delivered(self, group: str, peer: str, count: int, lag: float) -> None:
+        """A peer acknowledged a batch; `lag` in seconds since its oldest event was recorded here."""
+        self._attempts.labels(group, peer).inc()
+        self._delivery.labels(group, peer, "delivered").inc(count)
+        self._lag.labels(group, peer).observe(lag)
+
+    def parked(self, group: str, peer: str, count: int) -> None:
+        """A peer refused so many events for good."""
+        self._delivery.labels(group, peer, "refused").inc(count)
+
+    def failed(self, group: str, peer: str, reason: str) -> None:
+        """A try to deliver failed; `reason` is a slug."""
+        self._attempts.labels(group, peer).inc()
+        self._failures.labels(group, peer, reason).inc()
+
+    def skewed(self, group: str, peer: str, seconds: float) -> None:
+        """How far a peer's clock is ahead of ours."""
+        self._skew.labels(group, peer).set(seconds)
+
+    def link(self, group: str, peer: str, *, state: str, lag_events: int, lag_seconds: float) -> None:
+        """Where a link stands."""
+        for known in LINK_STATES:
+            self._state.labels(group, peer, known).set(known == state)
+        self._lag_events.labels(group, peer).set(lag_events)
+        self._lag_seconds.labels(group, peer).set(lag_seconds)
+
+    def forget_link(self, group: str, peer: str) -> None:
+        """The peer is no longer declared: an alert on its last state would never end."""
+        for known in LINK_STATES:
+            self._state.remove(group, peer, known)
+        for gauge in (self._lag_events, self._lag_seconds, self._skew):
+            gauge.remove(group, peer)
+
+    def head(self, position: int) -> None:
+        """The last position given."""
+        self._head.set(position)
+
+    def topic(self, group: str, *, records: int, size: int) -> None:
+        """What is stored of a group; `size` in bytes."""
+        self._records.labels(group).set(records)
+        self._bytes.labels(group).set(size)
+
+    def forget_topic(self, group: str) -> None:
+        """The group is no longer declared."""
+        self._records.remove(group)
+        self._bytes.remove(group)
+
+    def pruned(self, group: str, records: int) -> None:
+        """Retention removed so many records."""
+        self._pruned.labels(group).inc(records)
+
+    def committed(self, seconds: float, records: int) -> None:
+        """A writing transaction took so long and added so many records."""
+        self._commit.observe(seconds)
+        self._grouped.observe(records)
+
+    def wal(self, size: int) -> None:
+        """Size of SQLite's write-ahead log in bytes."""
+        self._wal.set(size)
+
+    def render(self) -> bytes:
+        """All of it in Prometheus' text format, `METRICS_CONTENT_TYPE`."""
+        return generate_latest(self.registry)
