@@ -65,6 +65,7 @@ class Consumer:
         self._chance = chance
         self._signal: asyncio.Future[None] | None = None
         self._resting = False
+        self._finishing = False
         self._flying: deque[tuple[Parcel, asyncio.Task[Ack]]] = deque()
         self._launched_upto = 0
 
@@ -78,11 +79,16 @@ class Consumer:
         if self._signal is not None and not self._signal.done():
             self._signal.set_result(None)
 
+    def finish(self) -> None:
+        """Launch nothing more, settle what is under way, then return from `run`."""
+        self._finishing = True
+        self.reread()
+
     async def run(self) -> None:
-        """Work until cancelled. Returns when the cursor is gone or finished."""
+        """Work until told to finish or cancelled. Returns as well when the cursor is gone or has reached its end."""
         finished = False
         hurry = False
-        while not finished:
+        while not (finished or self._finishing):
             self._signal = asyncio.get_running_loop().create_future()
             try:
                 cursor = await self._log.database.read(read_cursor, self.name)
@@ -152,6 +158,8 @@ class Consumer:
                     opened = True
                 self._take(page, course)
                 more = page.full
+            if self._finishing:
+                await self._land(course, cursor)
             if self._signal.done():
                 return False
             if not self._flying and not more and cursor.until is not None and course.scanned >= cursor.until:
@@ -159,9 +167,17 @@ class Consumer:
                 return True
             await self._wait(course, watch, more)
             while self._flying and self._flying[0][1].done():
-                parcel, task = self._flying[0]
-                await self._settle(course, cursor, parcel, task.result())
-                self._flying.popleft()
+                await self._settle_first(course, cursor)
+
+    async def _land(self, course: _Course, cursor: Cursor) -> None:
+        """Wait for all that is under way, and settle it."""
+        while self._flying:
+            await self._settle_first(course, cursor)
+
+    async def _settle_first(self, course: _Course, cursor: Cursor) -> None:
+        parcel, task = self._flying[0]
+        await self._settle(course, cursor, parcel, await task)
+        self._flying.popleft()
 
     async def _read(self, cursor: Cursor, after: int) -> Page:
         limit, max_bytes = self._sink.page

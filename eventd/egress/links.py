@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import sqlalchemy as sa
-
 from eventd.egress.selection import Selection
 from eventd.log.cursors import (
     Cursor,
@@ -19,15 +17,11 @@ from eventd.log.cursors import (
 )
 from eventd.log.head import ensure_topic, read_topic
 from eventd.log.values import Topic
-from eventd.resources.effective import GroupConfig, PeerConfig
+from eventd.resources.effective import GroupConfig, PeerConfig, topic_of
+from eventd.store.database import Connection
 
 PEER = "peer"
 REPAIR = "repair"
-
-
-def topic_of(group: str) -> str:
-    """The name of the topic a group owns."""
-    return f"group:{group}"
 
 
 def link_name(group: str, node: str) -> str:
@@ -41,7 +35,7 @@ def peer_of(cursor: str) -> tuple[str, str]:
     return group, rest.partition("/")[0]
 
 
-def reconcile(conn: sa.Connection, groups: Mapping[str, GroupConfig], now: int) -> list[Cursor]:
+def reconcile(conn: Connection, groups: Mapping[str, GroupConfig], now: int) -> list[Cursor]:
     """Make, adjust and remove cursors so that they fit what is declared; all that exist afterwards.
 
     A new peer begins at the oldest record there is. A wider selector gets a repair for what the old one left out.
@@ -58,7 +52,7 @@ def reconcile(conn: sa.Connection, groups: Mapping[str, GroupConfig], now: int) 
     return read_cursors(conn)
 
 
-def _declare(conn: sa.Connection, topic: Topic, peer: PeerConfig, now: int) -> None:
+def _declare(conn: Connection, topic: Topic, peer: PeerConfig, now: int) -> None:
     name = link_name(peer.group, peer.node_name)
     wanted = Selection.of(peer)
     begin = topic.evicted_position
@@ -84,6 +78,6 @@ def _declare(conn: sa.Connection, topic: Topic, peer: PeerConfig, now: int) -> N
         )
 
 
-def forgive(conn: sa.Connection, names: list[str], now: int) -> None:
+def forgive(conn: Connection, names: list[str], now: int) -> None:
     """These links were changed, or this node was started anew: whatever held them up may be gone."""
     clear_failures(conn, names, now)

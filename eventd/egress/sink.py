@@ -53,7 +53,7 @@ class Parcel:
     """What a sink takes of one page. Positions are node-wide; ranges are half-open, `(after, upto]`.
 
     `after` is where the previous range ended; `exceptions` are matching records that are not sent, with the reason;
-    `lost` is the end of what retention took before it could be sent, 0 if nothing.
+    `lost` is where a loss begins: retention took (lost, after] before it could be sent; None when nothing was lost.
     """
 
     after: int
@@ -62,7 +62,7 @@ class Parcel:
     incarnation: int
     records: Sequence[Record]
     exceptions: Sequence[tuple[int, str]] = ()
-    lost: int = 0
+    lost: int | None = None
     attempts: int = 1
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar, cast
 
 import sqlalchemy as sa
@@ -239,7 +240,7 @@ def _one_by_one(conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, now
     for unit in units:
         savepoint = conn.begin_nested()
         try:
-            current = Head(total.last + 1, head.epoch, head.incarnation)
+            current = replace(head, next_position=total.last + 1)
             done = _write(conn, [unit], current, now)
             savepoint.commit()
         except Exception as error:

@@ -39,6 +39,8 @@ class Cursor:
     position: int
     until: int | None
     sent_upto: int
+    sent_epoch: str
+    rewound_from: int | None
     selector_version: int
     selection: Mapping[str, Any]
     protocol: str
@@ -159,6 +161,8 @@ def create_cursor(
         position=position,
         until=until,
         sent_upto=position,
+        sent_epoch="",
+        rewound_from=None,
         selector_version=selector_version,
         selection=json.dumps(selection or {}, separators=(",", ":")),
         protocol="",
@@ -247,6 +251,9 @@ def apply_step(conn: sa.Connection, step: Step) -> None:
         }
     if step.protocol:
         values["protocol"] = step.protocol
+    ranges = [batch for batch in step.batches if batch.status and not batch.picked]
+    if ranges:
+        values["sent_epoch"] = ranges[-1].epoch
     conn.execute(cursors.update().where(cursors.c.name == step.name).values(**values))
     for batch in step.batches:
         insert_batch(conn, batch)
@@ -324,7 +331,8 @@ def set_paused(conn: sa.Connection, name: str, *, at: int | None, by: str) -> No
 def rewind(conn: sa.Connection, name: str, *, position: int, to: int, now: int) -> None:
     """Move a cursor back: the other side has less than we thought. Raises `FenceLost` when it moved meanwhile."""
     where = sa.and_(cursors.c.name == name, cursors.c.position == position)
-    if conn.execute(cursors.update().where(where).values(position=to, sent_upto=to, since=now)).rowcount == 0:
+    back = {"position": to, "sent_upto": to, "sent_epoch": "", "rewound_from": position, "since": now}
+    if conn.execute(cursors.update().where(where).values(**back)).rowcount == 0:
         raise FenceLost(f"cursor {name!r} moved while it was to be rewound")
 
 

@@ -14,21 +14,22 @@ from eventd.store.database import fetch, insert
 from eventd.store.migrations import new_epoch
 from eventd.store.schema import log_heads, topics
 
+_HEAD = "next_position, epoch, incarnation, registry_version"
 _COLUMNS = "id, name, next_seq, bytes, ids, evicted_seq, evicted_position, lost_position"
 
 
 def lock_head(conn: sa.Connection) -> Head:
     """Lock the head row until the transaction ends. Must come before any cursor is locked."""
-    sql = "UPDATE log_heads SET next_position = next_position WHERE id = 1 RETURNING next_position, epoch, incarnation"
+    sql = "UPDATE log_heads SET next_position = next_position WHERE id = 1 RETURNING " + _HEAD
     return _head(fetch(conn, sql))
 
 
 def read_head(conn: sa.Connection) -> Head:
     """The head as this snapshot sees it."""
-    return _head(fetch(conn, "SELECT next_position, epoch, incarnation FROM log_heads WHERE id = 1"))
+    return _head(fetch(conn, f"SELECT {_HEAD} FROM log_heads WHERE id = 1"))
 
 
-def _head(rows: list[tuple[int, str, int]]) -> Head:
+def _head(rows: list[tuple[int, str, int, int]]) -> Head:
     if not rows:
         raise DatabaseUnusable("the database has no log head", hint="run `routerd-eventd migrate`")
     return Head(*rows[0])

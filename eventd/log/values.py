@@ -77,11 +77,15 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Where the log ends. `next_position` is the position the next record will get."""
+    """Where the log ends. `next_position` is the position the next record will get.
+
+    `registry_version` moves with every declared change: whoever looks at the head sees that, too.
+    """
 
     next_position: int
     epoch: str
     incarnation: int
+    registry_version: int
 
     @property
     def last(self) -> int:

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-import sqlalchemy as sa
-
 from eventd.errors import Conflict, Invalid, NotFound
 from eventd.resources.documents import Identity, Loaded
 from eventd.resources.kinds import EVENT_GROUP, EVENT_PEER, KINDS
 from eventd.resources.resource import Resource, document, from_stored, identity_of
 from eventd.resources.validation import check
 from eventd.resources.yaml_text import write_yaml
+from eventd.store.database import Connection
 from eventd.store.registry import StoredResource, announce, delete_resource, put_resource, read_resources
 
 
@@ -157,7 +156,7 @@ def _belongs(row: StoredResource, group: Identity) -> bool:
     return group.kind == EVENT_GROUP.name and row.kind == EVENT_PEER.name and row.spec.get("groupRef") == group.name
 
 
-def execute(conn: sa.Connection, planned: Plan, *, now: int) -> None:
+def execute(conn: Connection, planned: Plan, *, now: int) -> None:
     """Carry the plan out in the open transaction and tell running nodes; `now` in microseconds."""
     for change in planned.changes:
         version, kind, name = change.identity
@@ -178,7 +177,7 @@ def execute(conn: sa.Connection, planned: Plan, *, now: int) -> None:
 
 
 def apply_loaded(
-    conn: sa.Connection,
+    conn: Connection,
     loaded: Loaded,
     *,
     now: int,
@@ -200,7 +199,7 @@ def apply_loaded(
     return planned
 
 
-def delete_resources(conn: sa.Connection, doomed: Sequence[Identity], *, now: int, dry_run: bool = False) -> Plan:
+def delete_resources(conn: Connection, doomed: Sequence[Identity], *, now: int, dry_run: bool = False) -> Plan:
     """Delete resources in the open transaction unless `dry_run`. Raises what `plan_delete` raises."""
     planned = plan_delete(doomed, read_resources(conn))
     if not dry_run:

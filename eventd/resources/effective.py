@@ -104,6 +104,11 @@ class GroupConfig:
         return replace(self, peers={}) == replace(other, peers={})
 
 
+def topic_of(group: str) -> str:
+    """The name of the topic a group owns."""
+    return f"group:{group}"
+
+
 def effective(stored: Iterable[StoredResource]) -> dict[str, GroupConfig]:
     """The groups by name, each with its peers by resource name.
 

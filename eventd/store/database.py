@@ -24,6 +24,9 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from eventd.errors import DatabaseUnavailable, DatabaseUnusable, EventdError, MissingExtra, SettingsError
 from eventd.store.changes import ChangeSource, FileChanges, Notifications
 
+Connection = sa.Connection
+"""An open transaction, for those who hand it on and know nothing of SQL."""
+
 P = ParamSpec("P")
 T = TypeVar("T")
 

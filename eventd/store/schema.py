@@ -85,6 +85,8 @@ cursors = sa.Table(
     sa.Column("position", sa.BigInteger, nullable=False),  # all up to here is done; also the fence
     sa.Column("until", sa.BigInteger),  # a repair ends here
     sa.Column("sent_upto", sa.BigInteger, nullable=False),  # end of the last range the other side acknowledged
+    sa.Column("sent_epoch", sa.Text, nullable=False),  # in which history; empty before the first
+    sa.Column("rewound_from", sa.BigInteger),  # where it stood before the other side turned out to have less
     sa.Column("selector_version", sa.BigInteger, nullable=False),
     sa.Column("selection", sa.Text, nullable=False),  # JSON: what a repair picks out; {} otherwise
     sa.Column("protocol", sa.Text, nullable=False),  # the protocol that worked; empty until one did

@@ -17,8 +17,38 @@ _SERIAL = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 _GONE = sa.text("gone_at IS NOT NULL")
 
 
-def _create_log() -> None:
-    """The head, the topics and what is recorded."""
+def _create_heads() -> None:
+    """Where the log ends, and each topic's own line."""
+    op.create_table(
+        "log_heads",
+        sa.Column("id", sa.SmallInteger(), autoincrement=False, nullable=False),
+        sa.Column("next_position", sa.BigInteger(), nullable=False),
+        sa.Column("epoch", sa.Text(), nullable=False),
+        sa.Column("incarnation", sa.BigInteger(), nullable=False),
+        sa.Column("registry_version", sa.BigInteger(), nullable=False),
+        sa.CheckConstraint("id = 1", name="one_head"),
+        sa.PrimaryKeyConstraint("id"),
+    )
+    op.create_table(
+        "topics",
+        sa.Column("id", _SERIAL, nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("next_seq", sa.BigInteger(), nullable=False),
+        sa.Column("bytes", sa.BigInteger(), nullable=False),
+        sa.Column("ids", sa.BigInteger(), nullable=False),
+        sa.Column("largest", sa.BigInteger(), nullable=False),
+        sa.Column("evicted_seq", sa.BigInteger(), nullable=False),
+        sa.Column("evicted_position", sa.BigInteger(), nullable=False),
+        sa.Column("lost_position", sa.BigInteger(), nullable=False),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("name"),
+        sqlite_autoincrement=True,
+    )
+
+
+def _create_records() -> None:
+    """What is recorded, and the ids it is known by."""
     op.create_table(
         "event_ids",
         sa.Column("topic_id", sa.BigInteger(), autoincrement=False, nullable=False),
@@ -31,19 +61,7 @@ def _create_log() -> None:
         sa.PrimaryKeyConstraint("topic_id", "event_id"),
         sqlite_with_rowid=False,
     )
-    op.create_index(
-        "event_ids_gone", "event_ids", ["gone_at"], unique=False, sqlite_where=_GONE, postgresql_where=_GONE
-    )
-    op.create_table(
-        "log_heads",
-        sa.Column("id", sa.SmallInteger(), autoincrement=False, nullable=False),
-        sa.Column("next_position", sa.BigInteger(), nullable=False),
-        sa.Column("epoch", sa.Text(), nullable=False),
-        sa.Column("incarnation", sa.BigInteger(), nullable=False),
-        sa.Column("registry_version", sa.BigInteger(), nullable=False),
-        sa.CheckConstraint("id = 1", name="one_head"),
-        sa.PrimaryKeyConstraint("id"),
-    )
+    op.create_index("event_ids_gone", "event_ids", ["gone_at"], sqlite_where=_GONE, postgresql_where=_GONE)
     op.create_table(
         "records",
         sa.Column("position", sa.BigInteger(), autoincrement=False, nullable=False),
@@ -64,26 +82,49 @@ def _create_log() -> None:
         sa.UniqueConstraint("topic_id", "seq", name="records_topic_seq"),
     )
     op.create_index("records_topic_position", "records", ["topic_id", "position"], unique=False)
+
+
+def _create_cursors() -> None:
+    """How far each consumer is, and what it selects."""
     op.create_table(
-        "topics",
-        sa.Column("id", _SERIAL, nullable=False),
+        "cursors",
         sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("next_seq", sa.BigInteger(), nullable=False),
-        sa.Column("bytes", sa.BigInteger(), nullable=False),
-        sa.Column("ids", sa.BigInteger(), nullable=False),
-        sa.Column("largest", sa.BigInteger(), nullable=False),
-        sa.Column("evicted_seq", sa.BigInteger(), nullable=False),
-        sa.Column("evicted_position", sa.BigInteger(), nullable=False),
-        sa.Column("lost_position", sa.BigInteger(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("topic_id", sa.BigInteger(), nullable=False),
+        sa.Column("position", sa.BigInteger(), nullable=False),
+        sa.Column("until", sa.BigInteger(), nullable=True),
+        sa.Column("sent_upto", sa.BigInteger(), nullable=False),
+        sa.Column("sent_epoch", sa.Text(), nullable=False),
+        sa.Column("rewound_from", sa.BigInteger(), nullable=True),
+        sa.Column("selector_version", sa.BigInteger(), nullable=False),
+        sa.Column("selection", sa.Text(), nullable=False),
+        sa.Column("protocol", sa.Text(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("since", sa.BigInteger(), nullable=False),
+        sa.Column("paused_at", sa.BigInteger(), nullable=True),
+        sa.Column("paused_by", sa.Text(), nullable=False),
+        sa.Column("attempts", sa.BigInteger(), nullable=False),
+        sa.Column("attempted_upto", sa.BigInteger(), nullable=False),
+        sa.Column("attempted_at", sa.BigInteger(), nullable=True),
+        sa.Column("retry_at", sa.BigInteger(), nullable=True),
+        sa.Column("last_error", sa.Text(), nullable=False),
+        sa.Column("succeeded_at", sa.BigInteger(), nullable=True),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
-        sa.PrimaryKeyConstraint("id"),
-        sa.UniqueConstraint("name"),
-        sqlite_autoincrement=True,
+        sa.PrimaryKeyConstraint("name"),
+    )
+    op.create_table(
+        "selectors",
+        sa.Column("cursor", sa.Text(), nullable=False),
+        sa.Column("version", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("selection", sa.Text(), nullable=False),
+        sa.Column("declared_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("cursor", "version"),
     )
 
 
-def _create_egress() -> None:
-    """What was handed on, up to where, and what was set aside."""
+def _create_books() -> None:
+    """What was handed on, and what was set aside."""
     op.create_table(
         "batches",
         sa.Column("id", _SERIAL, nullable=False),
@@ -111,31 +152,6 @@ def _create_egress() -> None:
     op.create_index("batches_acked", "batches", ["acked_at"], unique=False)
     op.create_index("batches_cursor_upto", "batches", ["cursor", "upto"], unique=False)
     op.create_table(
-        "cursors",
-        sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("kind", sa.Text(), nullable=False),
-        sa.Column("topic_id", sa.BigInteger(), nullable=False),
-        sa.Column("position", sa.BigInteger(), nullable=False),
-        sa.Column("until", sa.BigInteger(), nullable=True),
-        sa.Column("sent_upto", sa.BigInteger(), nullable=False),
-        sa.Column("selector_version", sa.BigInteger(), nullable=False),
-        sa.Column("selection", sa.Text(), nullable=False),
-        sa.Column("protocol", sa.Text(), nullable=False),
-        sa.Column("state", sa.Text(), nullable=False),
-        sa.Column("reason", sa.Text(), nullable=False),
-        sa.Column("since", sa.BigInteger(), nullable=False),
-        sa.Column("paused_at", sa.BigInteger(), nullable=True),
-        sa.Column("paused_by", sa.Text(), nullable=False),
-        sa.Column("attempts", sa.BigInteger(), nullable=False),
-        sa.Column("attempted_upto", sa.BigInteger(), nullable=False),
-        sa.Column("attempted_at", sa.BigInteger(), nullable=True),
-        sa.Column("retry_at", sa.BigInteger(), nullable=True),
-        sa.Column("last_error", sa.Text(), nullable=False),
-        sa.Column("succeeded_at", sa.BigInteger(), nullable=True),
-        sa.Column("created_at", sa.BigInteger(), nullable=False),
-        sa.PrimaryKeyConstraint("name"),
-    )
-    op.create_table(
         "dead_letters",
         sa.Column("id", _SERIAL, nullable=False),
         sa.Column("cursor", sa.Text(), nullable=False),
@@ -151,14 +167,6 @@ def _create_egress() -> None:
         sqlite_autoincrement=True,
     )
     op.create_index("dead_letters_parked", "dead_letters", ["parked_at"], unique=False)
-    op.create_table(
-        "selectors",
-        sa.Column("cursor", sa.Text(), nullable=False),
-        sa.Column("version", sa.BigInteger(), autoincrement=False, nullable=False),
-        sa.Column("selection", sa.Text(), nullable=False),
-        sa.Column("declared_at", sa.BigInteger(), nullable=False),
-        sa.PrimaryKeyConstraint("cursor", "version"),
-    )
 
 
 def _create_ingress() -> None:
@@ -228,7 +236,9 @@ def _create_registry() -> None:
 
 
 def upgrade() -> None:
-    _create_log()
-    _create_egress()
+    _create_heads()
+    _create_records()
+    _create_cursors()
+    _create_books()
     _create_ingress()
     _create_registry()

@@ -1,0 +1,117 @@
+"""The listener of a group: what peers may ask, as HTTP. Turns what `ingress` says into v1 text and v2 answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from eventd.ingress.peers import PeerIngress
+from federation.errors import MessageError, TooLarge, V1Refused
+from federation.peers import (
+    EVENTS_PATH,
+    JSON_TYPE,
+    LINK_PATH,
+    PROTOCOL_V1,
+    PROTOCOL_V2,
+    V1_EVENTS_PATH,
+    V1_MAX_BODY,
+    V1_SIGNATURE_HEADER,
+    V1_STATUS_PATH,
+    V1_TIMESTAMP_HEADER,
+)
+from federation.signing import Request
+from federation.wire import answer_to, encode_json
+
+BODY_SECONDS = 30.0
+"""A body has to arrive within this time, so that slow senders cannot pile up."""
+_TEXT = {"Content-Type": "text/plain; charset=utf-8"}
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def build_listener(ingress: Callable[[], PeerIngress]) -> web.Application:
+    """The application of one group. `ingress` gives the receiving side of the moment: it changes with the group."""
+    routes: dict[str, tuple[str, Handler]] = {
+        V1_EVENTS_PATH: (PROTOCOL_V1, lambda request: _events_v1(request, ingress())),
+        V1_STATUS_PATH: (PROTOCOL_V1, lambda request: _status_v1(ingress())),
+        EVENTS_PATH: (PROTOCOL_V2, lambda request: _v2(request, ingress())),
+        LINK_PATH: (PROTOCOL_V2, lambda request: _v2(request, ingress())),
+    }
+
+    async def dispatch(request: web.Request) -> web.StreamResponse:
+        protocol, handler = routes.get(request.path, ("", _not_found))
+        if protocol and protocol not in ingress().config.protocols:
+            handler = _not_found
+        try:
+            async with asyncio.timeout(BODY_SECONDS + 30):
+                return await handler(request)
+        except TimeoutError:
+            return web.Response(status=408, body=b"", headers={"Connection": "close"})
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", dispatch)
+    return app
+
+
+async def _not_found(_request: web.Request) -> web.Response:
+    return web.Response(status=404, body=b"404 page not found\n", headers=_TEXT)
+
+
+async def _events_v1(request: web.Request, ingress: PeerIngress) -> web.Response:
+    if request.method != "POST":
+        return web.Response(status=405)
+    try:
+        body = await _body(request, V1_MAX_BODY)
+        headers = request.headers
+        answer = await ingress.push_v1(headers.get(V1_TIMESTAMP_HEADER), headers.get(V1_SIGNATURE_HEADER), body)
+    except TooLarge as error:
+        ingress.reject("too_large")
+        return _closing(error.status, f"{error.message}\n".encode(), _TEXT)
+    except V1Refused as error:
+        return web.Response(status=error.status, body=error.body, headers=_TEXT)
+    return web.Response(body=answer, headers={"Content-Type": JSON_TYPE})
+
+
+async def _status_v1(ingress: PeerIngress) -> web.Response:
+    return web.Response(body=await ingress.status_v1(), headers={"Content-Type": JSON_TYPE})
+
+
+async def _v2(request: web.Request, ingress: PeerIngress) -> web.Response:
+    try:
+        body = b"" if request.method != "POST" else await _body(request, ingress.config.limits.max_batch_bytes)
+    except TooLarge as error:
+        ingress.reject("too_large")
+        return _closing(error.status, encode_json(answer_to(error)), {"Content-Type": JSON_TYPE})
+    except MessageError as error:
+        return _closing(error.status, encode_json(answer_to(error)), {"Content-Type": JSON_TYPE})
+    answer = await ingress.push_v2(Request(request.method, request.raw_path, request.headers.items(), body))
+    headers = answer.headers | ({"Retry-After": "1"} if answer.status in (429, 503) else {})
+    return web.Response(status=answer.status, body=answer.body, headers=headers)
+
+
+def _closing(status: int, body: bytes, headers: dict[str, str]) -> web.Response:
+    """An answer given before the body was read: what is left of it must not be taken for the next request."""
+    response = web.Response(status=status, body=body, headers=headers)
+    response.force_close()
+    return response
+
+
+async def _body(request: web.Request, limit: int) -> bytes:
+    """The raw body. Raises `TooLarge` before anything of it is looked at."""
+    error = TooLarge(f"a body has at most {limit} bytes", limit=limit, unit="bytes")
+    if request.content_length is not None and request.content_length > limit:
+        raise error
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for chunk in request.content.iter_any():
+                size += len(chunk)
+                if size > limit:
+                    raise error
+                chunks.append(chunk)
+    except (TimeoutError, ConnectionError, web.HTTPException, ValueError):
+        raise V1Refused("read_body") from None
+    return b"".join(chunks)

@@ -1,0 +1,170 @@
+"""A peer as a sink: what it gets, by which protocol, and where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from eventd.clock import SECOND, Clock
+from eventd.egress.push_v1 import PAGE, V1, PushV1
+from eventd.egress.push_v2 import V2, Link, NotSpoken, PushV2
+from eventd.egress.selection import Selection
+from eventd.egress.sink import Ack, Blocked, HeldUp, Parcel, Restored, Rewind
+from eventd.egress.transport import Transport
+from eventd.log.cursors import Batch, Cursor
+from eventd.log.values import Page, Record
+from eventd.resources.effective import GroupConfig, PeerConfig
+from federation.event import is_alive
+from federation.keys import KeyRing
+from federation.loops import decode_path, may_send
+
+
+class Watcher(Protocol):
+    """Who is told what went out, for metrics. Seconds are seconds."""
+
+    def delivered(self, group: str, peer: str, count: int, lag: float) -> None: ...
+
+    def parked(self, group: str, peer: str, count: int) -> None: ...
+
+    def failed(self, group: str, peer: str, reason: str) -> None: ...
+
+    def skewed(self, group: str, peer: str, seconds: float) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Outfit:
+    """What the sinks of a group share. `random` gives so many random bytes, `ring` the group's keys of the moment."""
+
+    transport: Transport
+    ring: Callable[[], KeyRing]
+    clock: Clock
+    random: Callable[[int], bytes]
+    watcher: Watcher
+
+
+class PeerSink:
+    """Delivers to one peer for one cursor: its own, or a repair's.
+
+    `link` is the name of the peer's own cursor, under which the books are kept.
+    """
+
+    def __init__(self, group: GroupConfig, peer: PeerConfig, link: str, cursor: Cursor, outfit: Outfit) -> None:
+        self._group = group
+        self._peer = peer
+        self._outfit = outfit
+        self._repair = cursor.kind == "repair"
+        self._selection = Selection.from_json(cursor.selection) if self._repair else Selection.of(peer)
+        on = Link(
+            cursor=link,
+            group=group.name,
+            node=group.node_name,
+            peer=peer.node_name,
+            endpoint=peer.endpoint,
+            seconds=peer.timeout,
+            window=group.replay_window,
+            selector_version=cursor.selector_version,
+            repair=self._repair,
+        )
+        self._v1 = PushV1(on, outfit.transport, outfit.ring, outfit.clock)
+        self._v2 = PushV2(on, outfit.transport, outfit.ring, outfit.clock, outfit.random, self._skewed)
+        self._protocol = "" if peer.protocol == "auto" else peer.protocol
+        self._primed = False
+        self._fresh = False
+        self._gone_until = 0
+
+    @property
+    def window(self) -> int:
+        """One at a time for v1 and for repairs, and until the first receipt gave both sides a mark."""
+        return self._peer.in_flight if self._protocol == V2 and self._primed and not self._repair else 1
+
+    @property
+    def page(self) -> tuple[int, int]:
+        """Most records and bytes of a page."""
+        return (PAGE if self._protocol == V1 else self._peer.batch_events), self._peer.batch_bytes
+
+    async def open(self, cursor: Cursor, page: Page) -> None:
+        """Find out the protocol, and compare what the peer has with what the books say it has."""
+        self._primed = False
+        if self._peer.protocol == "auto":
+            self._protocol = cursor.protocol if cursor.protocol == V2 else ""
+        if self._protocol == V1:
+            return
+        try:
+            mark = await self._v2.mark()
+        except NotSpoken as answer:
+            if self._protocol == V2:
+                raise Blocked("no_v2", f"{answer}, and this link speaks v2 only") from None
+            self._protocol = V1
+            return
+        self._protocol = V2
+        if self._repair:
+            return
+        here = mark if mark is not None and mark.epoch == page.head.epoch else None
+        if here is not None and here.upto > page.head.last:
+            raise Restored
+        if cursor.sent_epoch == page.head.epoch and (here is None or here.upto < cursor.sent_upto):
+            upto = here.upto if here is not None else 0
+            raise Rewind(upto, f"{self._peer.node_name} stands at {upto}, and had confirmed {cursor.sent_upto}")
+        self._fresh = here is None
+        self._gone_until = page.gaps[-1].upto if page.gaps and cursor.rewound_from is not None else 0
+
+    def select(self, page: Page, after: int, attempts: int) -> Parcel | None:
+        """The records of the page that are for this peer, and those that would be but must not be sent."""
+        now = self._outfit.clock.now()
+        records: list[Record] = []
+        exceptions: list[tuple[int, str]] = []
+        for record in page.records:
+            if not self._selection.matches(record):
+                continue
+            reason = self._exception(record, now)
+            if reason is None:
+                records.append(record)
+            else:
+                exceptions.append((record.position, reason))
+        if not records and not exceptions:
+            return None
+        after, lost = self._begin(page, after)
+        return Parcel(after, page.upto, page.head.epoch, page.head.incarnation, records, exceptions, lost, attempts)
+
+    def _exception(self, record: Record, now: int) -> str | None:
+        if not is_alive(record.expires_at, now):
+            return "expired"
+        path = decode_path(record.path)
+        return may_send(path, record.node, self._peer.node_name, relay=self._selection.relay)
+
+    def _begin(self, page: Page, after: int) -> tuple[int, int | None]:
+        """Where the range begins, and where a loss does. What retention took and the peer lacks is said, not hidden."""
+        if self._fresh:
+            return max([after, *(gap.upto for gap in page.gaps)]), None
+        edge = max(page.lost, self._gone_until)
+        return (edge, after) if edge > after else (after, None)
+
+    async def deliver(self, parcel: Parcel) -> Ack:
+        """Deliver by the protocol that was found."""
+        if not parcel.records:
+            return Ack(parcel.upto, (self._unsent(parcel),))
+        try:
+            ack = await (self._v1 if self._protocol == V1 else self._v2).push(parcel)
+        except HeldUp as held:
+            self._outfit.watcher.failed(self._group.name, self._peer.node_name, held.reason)
+            raise
+        self._primed, self._fresh = True, False
+        self._tell(parcel, ack)
+        return ack
+
+    def _tell(self, parcel: Parcel, ack: Ack) -> None:
+        where = (self._group.name, self._peer.node_name)
+        lag = (self._outfit.clock.now() - parcel.records[0].recorded_at) / SECOND
+        self._outfit.watcher.delivered(*where, sum(batch.events for batch in ack.batches), max(0.0, lag))
+        if ack.parked:
+            self._outfit.watcher.parked(*where, len(ack.parked))
+        if ack.held_up is not None:
+            self._outfit.watcher.failed(*where, ack.held_up.reason)
+
+    def _unsent(self, parcel: Parcel) -> Batch:
+        """A line in the books for records that were passed over, so that their fate is known later."""
+        return self._v2.row(parcel, (), status=0)
+
+    def _skewed(self, seconds: float) -> None:
+        self._outfit.watcher.skewed(self._group.name, self._peer.node_name, seconds)

@@ -1,0 +1,246 @@
+"""Delivering a parcel by v2: one signed batch, one signed receipt. Nothing else moves the cursor."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from eventd.clock import Clock
+from eventd.egress.sink import Ack, Blocked, HeldUp, Parcel, Parked, Rewind, Unavailable
+from eventd.egress.transport import Answer, Transport
+from eventd.log.cursors import Batch
+from eventd.log.values import Record
+from federation.batch import encode_batch
+from federation.errors import BadAnswer, NoSigningKey
+from federation.event import micros, new_event_id
+from federation.keys import KeyRing
+from federation.ranges import Mark, Range
+from federation.signing import SignedRequest, sign_request, verify_answer
+from federation.wire import BatchHeader, LinkQuery, Receipt, read_error, read_link_answer, read_receipt
+
+V2 = "v2"
+
+
+class NotSpoken(Exception):
+    """The other side does not know v2."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One direction between two nodes. `endpoint` is a base URL; `seconds` the time an answer may take."""
+
+    cursor: str
+    group: str
+    node: str
+    peer: str
+    endpoint: str
+    seconds: float
+    window: int
+    selector_version: int
+    repair: bool
+
+
+class PushV2:
+    """The v2 side of one link. `ring` gives the keys of the moment, `random` that many random bytes."""
+
+    def __init__(
+        self,
+        link: Link,
+        transport: Transport,
+        ring: Callable[[], KeyRing],
+        clock: Clock,
+        random: Callable[[int], bytes],
+        skewed: Callable[[float], None],
+    ) -> None:
+        self._link = link
+        self._transport = transport
+        self._ring = ring
+        self._clock = clock
+        self._random = random
+        self._skewed = skewed
+        self._batch_ids: dict[tuple[str, str], str] = {}
+
+    async def mark(self) -> Mark | None:
+        """Where the peer stands. Raises `NotSpoken`, `HeldUp`."""
+        query = LinkQuery(from_node=self._link.node, to_node=self._link.peer, group=self._link.group)
+        signed, answer, _ = await self._send(query, b"{}")
+        if answer.status in (404, 405):
+            raise NotSpoken(f"the peer answered {answer.status} to {query.path}")
+        if answer.status != 200:
+            raise self._hold_up(answer)
+        try:
+            verify_answer(signed, answer.status, answer.headers, answer.body, self._ring())
+            return read_link_answer(answer.body, query)
+        except BadAnswer as error:
+            raise Blocked("unproven_answer", error.message) from None
+
+    async def push(self, parcel: Parcel) -> Ack:
+        """Deliver the parcel, in halves where it is too large. Raises `HeldUp`, `Rewind`."""
+        body = encode_batch((r.position, r.path, r.body) for r in parcel.records)
+        header = BatchHeader(
+            from_node=self._link.node,
+            to_node=self._link.peer,
+            group=self._link.group,
+            batch_id=self._batch_id(parcel, body),
+            range=self._range(parcel),
+        )
+        sent_at = self._clock.now()
+        signed, answer, key_id = await self._send(header, body)
+        if answer.status == 413:
+            return await self._halve(parcel)
+        if answer.status != 200:
+            raise self._refused(signed, answer)
+        try:
+            verify_answer(signed, answer.status, answer.headers, answer.body, self._ring())
+            receipt = read_receipt(answer.body, header, signed.digest)
+        except BadAnswer as error:
+            raise Blocked("unproven_answer", error.message) from None
+        self._batch_ids.clear()
+        self._skewed(self._skew(receipt, sent_at))
+        parked = self._parked(parcel, receipt)
+        row = replace(
+            self.row(parcel, [p.record for p in parked], status=200),
+            batch_id=header.batch_id,
+            bytes=len(body),
+            sent_at=sent_at,
+            key_id=key_id,
+            receipt=_evidence(signed, answer),
+        )
+        return Ack(parcel.upto, (row,), parked, V2)
+
+    # --- sending ----------------------------------------------------------------------------------------------
+
+    async def _send(self, header: LinkQuery, body: bytes) -> tuple[SignedRequest, Answer, str]:
+        try:
+            key = self._ring().signer(self._link.node)
+        except NoSigningKey as error:
+            raise HeldUp("no_signing_key", error.message) from None
+        nonce = self._random(16).hex()
+        signed = sign_request(header, body, key, now=self._clock.now(), nonce=nonce, window=self._link.window)
+        headers = signed.headers | {"Accept-Encoding": "identity"}
+        url = self._link.endpoint + header.path
+        return signed, await self._transport.post(url, body, headers, seconds=self._link.seconds), key.id
+
+    def _range(self, parcel: Parcel) -> Range:
+        if self._link.repair:
+            return Range(epoch=parcel.epoch, incarnation=parcel.incarnation, repair=True)
+        return Range(
+            epoch=parcel.epoch,
+            incarnation=parcel.incarnation,
+            after=parcel.after,
+            upto=parcel.upto,
+            lost=parcel.lost,
+        )
+
+    def _batch_id(self, parcel: Parcel, body: bytes) -> str:
+        """The same bytes over the same range keep their id over all attempts, so a lost receipt is given again."""
+        key = (self._range(parcel).to_header(), str(hash(body)))
+        if key not in self._batch_ids:
+            self._batch_ids[key] = new_event_id(self._clock.now(), self._random(10))
+        return self._batch_ids[key]
+
+    async def _halve(self, parcel: Parcel) -> Ack:
+        if len(parcel.records) == 1:
+            parked = Parked(parcel.records[0], "too_large", "the peer takes no batch of this size")
+            return Ack(parcel.upto, (self.row(parcel, parcel.records[:1], status=413),), (parked,), V2)
+        middle = len(parcel.records) // 2
+        edge = parcel.records[middle - 1].position
+        first = replace(
+            parcel,
+            upto=edge,
+            records=parcel.records[:middle],
+            exceptions=[(at, why) for at, why in parcel.exceptions if at <= edge],
+        )
+        second = replace(
+            parcel,
+            after=edge,
+            lost=None,
+            records=parcel.records[middle:],
+            exceptions=[(at, why) for at, why in parcel.exceptions if at > edge],
+        )
+        done = await self.push(first)
+        try:
+            rest = await self.push(second)
+        except HeldUp as held:
+            return replace(done, held_up=held)
+        return Ack(rest.upto, (*done.batches, *rest.batches), (*done.parked, *rest.parked), V2, rest.held_up)
+
+    # --- answers ----------------------------------------------------------------------------------------------
+
+    def _proven(self, signed: SignedRequest, answer: Answer) -> bool:
+        try:
+            verify_answer(signed, answer.status, answer.headers, answer.body, self._ring())
+        except BadAnswer:
+            return False
+        return True
+
+    def _refused(self, signed: SignedRequest, answer: Answer) -> HeldUp | Rewind:
+        error = read_error(answer.body)
+        if error is not None and error.code == "range_ahead":
+            if error.mark is not None and self._proven(signed, answer):
+                return Rewind(error.mark.upto, f"the peer stands at {error.mark.upto}")
+            return Unavailable("range_ahead", "the peer misses a batch before this one")
+        if error is not None and error.code == "replayed":
+            return Unavailable("replayed", "the peer saw this very request before")
+        return self._hold_up(answer)
+
+    def _hold_up(self, answer: Answer) -> HeldUp:
+        error = read_error(answer.body)
+        if error is None:
+            return self._transport.hold_up(answer)
+        detail = error.message + (f"; its clock says {error.server_time}" if error.server_time else "")
+        return self._transport.hold_up(answer, code=error.code, detail=detail)
+
+    def _parked(self, parcel: Parcel, receipt: Receipt) -> list[Parked]:
+        """The records the receipt refuses. Raises `Blocked` when it does not add up to what was sent."""
+        by_position = {record.position: record for record in parcel.records}
+        refused = {refusal.position: refusal.reason for refusal in receipt.refused}
+        told = receipt.accepted + receipt.duplicates + len(receipt.refused)
+        if told != len(by_position) or not refused.keys() <= by_position.keys():
+            raise Blocked("unproven_answer", "the receipt does not add up to what was sent")
+        words = f"refused by {self._link.peer}"
+        return [Parked(by_position[position], reason, words) for position, reason in refused.items()]
+
+    def row(self, parcel: Parcel, refused: Sequence[Record], *, status: int) -> Batch:
+        """The line in the books for a parcel."""
+        now = self._clock.now()
+        exceptions = [*parcel.exceptions, *((record.position, "refused") for record in refused)]
+        return Batch(
+            cursor=self._link.cursor,
+            batch_id="",
+            epoch=parcel.epoch,
+            incarnation=parcel.incarnation,
+            after=parcel.after,
+            upto=parcel.upto,
+            events=len(parcel.records) - len(refused),
+            bytes=0,
+            selector_version=self._link.selector_version,
+            exceptions=sorted(exceptions),
+            picked=[record.position for record in parcel.records] if self._link.repair else (),
+            attempts=parcel.attempts,
+            sent_at=now,
+            acked_at=now,
+            status=status,
+            protocol=V2,
+            key_id="",
+            receipt="",
+        )
+
+    def _skew(self, receipt: Receipt, sent_at: int) -> float:
+        """Seconds by which the peer's clock is ahead: its time of recording against the middle of our waiting."""
+        return (micros(receipt.recorded_at) - (sent_at + self._clock.now()) / 2) / 1e6
+
+
+def _evidence(signed: SignedRequest, answer: Answer) -> str:
+    """All that is needed to check the receipt's signature again, later and elsewhere."""
+    names = ("content-type", "content-digest", "signature-input", "signature")
+    return json.dumps(
+        {
+            "status": answer.status,
+            "headers": {name: answer.headers[name] for name in names if name in answer.headers},
+            "body": answer.body.decode(),
+            "request": signed.signature,
+        },
+        separators=(",", ":"),
+    )

@@ -1,0 +1,58 @@
+"""Admitting an event into a group's topic, and the draft it becomes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from eventd.log.values import Draft
+from eventd.resources.effective import GroupConfig
+from federation.batch import Line
+from federation.errors import V1Refused
+from federation.event import Event, content_digest, encode, expiry_micros, micros
+from federation.keys import Key
+from federation.loops import encode_path, extend_path
+
+
+def drafts_of(lines: Iterable[Line], sender: str) -> list[Draft]:
+    """What a batch's lines become here: their path now leads through the sender. The bodies stay as they are."""
+    paths: dict[str, str] = {}
+    drafts: list[Draft] = []
+    for line in lines:
+        path = paths.get(line.path)
+        if path is None:
+            path = paths[line.path] = extend_path(line.path, sender)
+        drafts.append(draft_of(line.event, line.body, path))
+    return drafts
+
+
+def draft_of(event: Event, body: str, path: str) -> Draft:
+    """The draft of a normalised event whose canonical form is `body`."""
+    return Draft(
+        event.id,
+        event.source_node,
+        event.type,
+        event.subject,
+        "" if event.dedupe_key == event.id else event.dedupe_key,
+        micros(event.observed_at),
+        expiry_micros(event),
+        path,
+        body,
+        content_digest(body),
+    )
+
+
+def admit_v1(event: Event, group: GroupConfig, key: Key) -> Draft:
+    """The draft of an event that came by v1. Raises `V1Refused` in the words a v1 sender knows.
+
+    The older protocol names no sender, so the source stands for the path: a record with an empty path is our own.
+    """
+    if event.group != group.name:
+        raise V1Refused("validation", f"federation event group is not {group.name}")
+    if event.source_node == group.node_name:
+        raise V1Refused("validation", "federation event sourceNode is the receiver itself")
+    if not key.may_speak_for(event.source_node):
+        raise V1Refused("validation", "federation event sourceNode may not be spoken for with this key")
+    body = encode(event)
+    if len(body) > group.limits.max_event_bytes:
+        raise V1Refused("validation", f"federation event is larger than {group.limits.max_event_bytes} bytes")
+    return draft_of(event, body.decode(), encode_path((event.source_node,)))

@@ -1,0 +1,215 @@
+"""Receiving a push from a peer: prove it, admit its events, store them, answer with what is durable."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from eventd.clock import SECOND
+from eventd.errors import EventdError, Full
+from eventd.ingress.admission import admit_v1, drafts_of
+from eventd.ingress.batch import Received, StoreBatch, Stored
+from eventd.ingress.gate import Gate, LinkLife
+from eventd.log.appender import Publish
+from eventd.log.eventlog import EventLog
+from eventd.log.head import read_topic
+from eventd.log.values import Outcome
+from eventd.resources.effective import GroupConfig, topic_of
+from eventd.store.links import StoredMark, read_mark
+from federation.batch import read_batch
+from federation.errors import MessageError, V1Refused
+from federation.keys import KeyRing
+from federation.peers import JSON_TYPE, STATUS, Limits
+from federation.ranges import Mark
+from federation.signing import Receiver, Request, VerifiedRequest, sign_answer, verify_request
+from federation.v1 import check_v1, decode_v1, encode_answer_v1
+from federation.wire import BatchHeader, ErrorAnswer, LinkAnswer, answer_to, encode_json
+
+
+class Watcher(Protocol):
+    """Who is told what came in: for metrics, and to end back-offs. Counts are per call."""
+
+    def accepted(self, group: str, new: int, duplicates: int) -> None: ...
+
+    def refused(self, group: str, reason: str, count: int = 1) -> None: ...
+
+    def verified(self, group: str, node: str, protocol: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What goes back: a status, the headers, and the body."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What was received since the start."""
+
+    received: int = 0
+    duplicate: int = 0
+    rejected: int = 0
+
+
+class PeerIngress:
+    """The receiving side of one group. `ring` gives the keys of the moment; it may raise an `EventdError`."""
+
+    def __init__(
+        self, config: GroupConfig, topic_id: int, log: EventLog, ring: Callable[[], KeyRing], watcher: Watcher
+    ) -> None:
+        self.config = config
+        self.counts = Counts()
+        self._topic_id = topic_id
+        self._log = log
+        self._ring = ring
+        self._watcher = watcher
+        self._gate = Gate(log.clock, config.limits.max_waiting_bytes)
+
+    # --- v1 ---------------------------------------------------------------------------------------------------
+
+    async def push_v1(self, timestamp: str | None, signature: str | None, body: bytes) -> bytes:
+        """Store one event of a v1 sender; the body of the 200. Raises `V1Refused` with everything else."""
+        try:
+            return await self._push_v1(timestamp, signature, body)
+        except V1Refused as refusal:
+            self.reject(refusal.reason)
+            raise
+        except EventdError as error:
+            self.reject("store_error")
+            raise V1Refused("store_error", error.message) from error
+
+    async def _push_v1(self, timestamp: str | None, signature: str | None, body: bytes) -> bytes:
+        now = self._log.clock.now()
+        key = check_v1(timestamp, signature, body, self._ring(), now=now, window=self.config.replay_window)
+        event = decode_v1(body, now=now)
+        draft = admit_v1(event, self.config, key)
+        self._watcher.verified(self.config.name, event.source_node, "v1")
+        appended = await self._log.submit(Publish(self._topic_id, [draft], ceiling=self.config.retention.max_bytes))
+        outcome = appended.outcomes[0]
+        if outcome is Outcome.CONFLICT:
+            self._watcher.refused(self.config.name, "id_conflict")
+        new = outcome is Outcome.NEW
+        self._count(int(new), int(not new))
+        return encode_answer_v1(event.id, duplicate=not new)
+
+    async def status_v1(self) -> bytes:
+        """The answer to a v1 status request. Counting is a look at one row."""
+        topic = await self._log.database.read(read_topic, topic_of(self.config.name))
+        status = {
+            "node": self.config.node_name,
+            "group": self.config.name,
+            "received": self.counts.received,
+            "duplicate": self.counts.duplicate,
+            "rejected": self.counts.rejected,
+            "storedEvents": topic.ids,
+            "replayWindowSeconds": self.config.replay_window // SECOND,
+        }
+        return json.dumps(status, separators=(",", ":")).encode() + b"\n"
+
+    # --- v2 ---------------------------------------------------------------------------------------------------
+
+    async def push_v2(self, request: Request) -> Answer:
+        """Answer a batch, or a link query. Every answer to a request that was proven is signed."""
+        now = self._log.clock.now()
+        try:
+            ring = self._ring()
+            verified = verify_request(request, self._receiver(ring), now=now)
+        except MessageError as error:
+            self.reject(error.reason)
+            return Answer(error.status, {"Content-Type": JSON_TYPE}, encode_json(answer_to(error)))
+        except EventdError as error:
+            status, body = _own_trouble(error)
+            return Answer(status, {"Content-Type": JSON_TYPE}, body)
+        self._watcher.verified(self.config.name, verified.header.from_node, "v2")
+        status, body = await self._effect(verified, request.body)
+        key = ring.signer(self.config.node_name)
+        return Answer(status, sign_answer(verified, status, body, key, now=self._log.clock.now()), body)
+
+    async def _effect(self, verified: VerifiedRequest, body: bytes) -> tuple[int, bytes]:
+        try:
+            if isinstance(verified.header, BatchHeader):
+                return 200, await self._store(verified, verified.header, body)
+            return 200, encode_json(await self._link(verified))
+        except MessageError as error:
+            self.reject(error.reason)
+            return error.status, encode_json(answer_to(error))
+        except EventdError as error:
+            self.reject(error.code)
+            return _own_trouble(error)
+
+    async def _store(self, verified: VerifiedRequest, header: BatchHeader, body: bytes) -> bytes:
+        lines, refused = read_batch(body, header, verified.key, self._limits())
+        batch = Received(
+            header,
+            verified.digest,
+            verified.key.id,
+            verified.nonce,
+            verified.nonce_until,
+            [line.position for line in lines],
+            drafts_of(lines, header.from_node),
+            refused,
+        )
+        stored = await self._in_order(batch, len(body))
+        self._count(stored.accepted, stored.duplicates)
+        for refusal in stored.refused:
+            self._watcher.refused(self.config.name, refusal.reason)
+        return stored.receipt
+
+    async def _in_order(self, batch: Received, size: int) -> Stored:
+        claim = batch.header.range
+        life: LinkLife = (batch.header.from_node, claim.epoch, claim.incarnation)
+        if not claim.repair:
+            if not self._gate.knows(life):
+                self._gate.learn(life, await self._mark(batch.header.from_node))
+            await self._gate.enter(life, claim, size)
+        try:
+            return await self._log.submit(StoreBatch(self._topic_id, batch, self.config.retention.max_bytes))
+        except BaseException:
+            self._gate.forget(life)
+            raise
+
+    async def _link(self, verified: VerifiedRequest) -> LinkAnswer:
+        header = verified.header
+        mark = await self._mark(header.from_node)
+        return LinkAnswer(group=header.group, from_node=header.from_node, to_node=header.to_node, mark=mark)
+
+    async def _mark(self, node: str) -> Mark | None:
+        stored: StoredMark | None = await self._log.database.read(read_mark, self.config.name, node)
+        if stored is None:
+            return None
+        return Mark(epoch=stored.epoch, incarnation=stored.incarnation, upto=stored.upto, base=stored.base)
+
+    def _receiver(self, ring: KeyRing) -> Receiver:
+        return Receiver(self.config.node_name, self.config.name, ring, self.config.replay_window, self._limits())
+
+    def _limits(self) -> Limits:
+        limits = self.config.limits
+        return Limits(
+            batch_bytes=limits.max_batch_bytes,
+            batch_events=limits.max_batch_events,
+            event_bytes=limits.max_event_bytes,
+            max_hops=limits.max_hops,
+        )
+
+    def _count(self, new: int, duplicates: int) -> None:
+        counts = self.counts
+        self.counts = Counts(counts.received + new, counts.duplicate + duplicates, counts.rejected)
+        self._watcher.accepted(self.config.name, new, duplicates)
+
+    def reject(self, reason: str) -> None:
+        """Count a request that was refused as a whole."""
+        counts = self.counts
+        self.counts = Counts(counts.received, counts.duplicate, counts.rejected + 1)
+        self._watcher.refused(self.config.name, reason)
+
+
+def _own_trouble(error: EventdError) -> tuple[int, bytes]:
+    """This node cannot take the request now. What exactly is wrong stays in its own log."""
+    code = "full" if isinstance(error, Full) else "unavailable"
+    words = error.message if isinstance(error, Full) else "this node cannot store events now"
+    return STATUS[code], encode_json(ErrorAnswer(code=code, message=words))

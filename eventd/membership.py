@@ -1,0 +1,238 @@
+"""This node's part in one group: its keys, its listener, and one consumer for each link.
+
+A change of the group swaps what it concerns and nothing else; a change of one peer restarts that peer's consumer alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from aiohttp import web
+
+from eventd.api.federation import build_listener
+from eventd.egress.consumer import Consumer, Spawn
+from eventd.egress.links import link_name, peer_of
+from eventd.egress.peer import Outfit, PeerSink
+from eventd.egress.peer import Watcher as EgressWatcher
+from eventd.egress.transport import Transport
+from eventd.errors import EventdError, Unavailable
+from eventd.ingress.peers import PeerIngress
+from eventd.ingress.peers import Watcher as IngressWatcher
+from eventd.log.cursors import Cursor
+from eventd.log.eventlog import EventLog
+from eventd.resources.effective import GroupConfig, ListenConfig, PeerConfig
+from eventd.resources.keyring import load_ring
+from federation.keys import KeyRing
+
+logger = logging.getLogger("eventd.group")
+
+
+class Watcher(IngressWatcher, EgressWatcher):
+    """Who is told what comes in and goes out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all groups of a node share. `credentials` is where the service manager keeps secrets."""
+
+    log: EventLog
+    transport: Transport
+    watcher: Watcher
+    spawn: Spawn
+    credentials: Path | None
+    random: Callable[[int], bytes]
+    jitter: Random
+
+
+@dataclass(slots=True)
+class _Running:
+    """A consumer at work, and what it was started for."""
+
+    consumer: Consumer
+    task: asyncio.Task[None]
+    peer: PeerConfig
+    paused: bool
+
+
+class Membership:
+    """One group on this node. `trouble` names what is not as declared, and why; empty when all is well."""
+
+    def __init__(self, config: GroupConfig, topic_id: int, around: Surroundings) -> None:
+        self.config = config
+        self.trouble: dict[str, str] = {}
+        self._topic_id = topic_id
+        self._around = around
+        self._ring: KeyRing | EventdError = KeyRing([])
+        self._runner: web.AppRunner | None = None
+        self._listening: ListenConfig | None = None
+        self._running: dict[str, _Running] = {}
+        self.address: tuple[str, int] | None = None
+        self.ingress = self._make_ingress()
+
+    def _make_ingress(self) -> PeerIngress:
+        return PeerIngress(self.config, self._topic_id, self._around.log, self.ring, self._around.watcher)
+
+    # --- keys -------------------------------------------------------------------------------------------------
+
+    def ring(self) -> KeyRing:
+        """The keys of the moment. Raises `SecretUnreadable` while they cannot be read."""
+        if isinstance(self._ring, EventdError):
+            raise self._ring
+        return self._ring
+
+    async def load_keys(self) -> None:
+        """Read the key files again. A file that cannot be read keeps the links where they are, and is shown."""
+        try:
+            self._ring = await asyncio.to_thread(load_ring, self.config, self._around.credentials)
+            self.trouble.pop("keys", None)
+        except EventdError as error:
+            if self.trouble.get("keys") != str(error):
+                logger.error("%s", error, extra={"group": self.config.name})
+            self._ring = error
+            self.trouble["keys"] = str(error)
+
+    # --- life -------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Read the keys and open the listener. Raises `Unavailable` when the address cannot be had."""
+        await self.load_keys()
+        await self._listen()
+
+    async def update(self, config: GroupConfig) -> None:
+        """Take over another declaration of the group."""
+        before, self.config = self.config, config
+        if before.same_but_peers(config):
+            return
+        await self.load_keys()
+        counts = self.ingress.counts
+        self.ingress = self._make_ingress()
+        self.ingress.counts = counts
+        if before.listen != config.listen:
+            await self.stop_listening()
+        await self.mend()
+
+    async def mend(self) -> None:
+        """Try again what did not work: a key file that was not there, an address that was taken."""
+        if "keys" in self.trouble:
+            await self.load_keys()
+        if self._listening != self.config.listen:
+            try:
+                await self._listen()
+            except EventdError as error:
+                if self.trouble.get("listen") != str(error):
+                    logger.error("%s", error, extra={"group": self.config.name})
+                self.trouble["listen"] = str(error)
+
+    async def _listen(self) -> None:
+        where = self.config.listen
+        if where is None:
+            return
+        runner = web.AppRunner(
+            build_listener(lambda: self.ingress), access_log=None, handle_signals=False, auto_decompress=False
+        )
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, where.address, where.port, backlog=512, shutdown_timeout=5.0).start()
+        except OSError as error:
+            await runner.cleanup()
+            raise Unavailable(
+                f"EventGroup {self.config.name!r}: cannot listen on {where.address} port {where.port}: "
+                f"{error.strerror or error}",
+                hint="stop what holds the address, or change spec.listen",
+            ) from None
+        self._runner, self._listening = runner, where
+        self.address = runner.addresses[0][:2]
+        self.trouble.pop("listen", None)
+        logger.info(
+            "listening for peers", extra={"group": self.config.name, "address": where.address, "port": where.port}
+        )
+
+    async def stop_listening(self) -> None:
+        """Take no further request; let those under way end."""
+        runner, self._runner, self._listening, self.address = self._runner, None, None, None
+        if runner is not None:
+            await runner.cleanup()
+
+    async def stop(self, seconds: float) -> None:
+        """Stop listening, let every consumer settle what is under way for that long, then end them."""
+        await self.stop_listening()
+        await self._end(list(self._running), seconds)
+
+    # --- links ------------------------------------------------------------------------------------------------
+
+    async def retire(self, config: GroupConfig) -> list[str]:
+        """End the consumers that another declaration of the group changes, and only those; their names.
+
+        They must stand still before their cursors are adjusted: what one of them would still hand on by its old
+        selection, the new one could take for done.
+        """
+        peers = {peer.node_name: peer for peer in config.peers.values()}
+        moved = (config.node_name, config.replay_window) != (self.config.node_name, self.config.replay_window)
+        stale = [name for name, one in self._running.items() if moved or one.peer != peers.get(peer_of(name)[1])]
+        await self._end(stale, 0.0)
+        return stale
+
+    async def adjust(self, cursors: Iterable[Cursor]) -> None:
+        """Run a consumer for each cursor of the group, and none besides; those that run already are left alone."""
+        wanted = {cursor.name: cursor for cursor in cursors if peer_of(cursor.name)[0] == self.config.name}
+        peers = {peer.node_name: peer for peer in self.config.peers.values()}
+        done = [name for name, running in self._running.items() if name not in wanted or running.task.done()]
+        await self._end(done, 0.0)
+        for name, cursor in wanted.items():
+            peer = peers.get(peer_of(name)[1])
+            running = self._running.get(name)
+            if running is None and peer is not None:
+                self._run(cursor, peer)
+            elif running is not None and running.paused != (cursor.paused_at is not None):
+                running.paused = cursor.paused_at is not None
+                running.consumer.reread()
+
+    def _run(self, cursor: Cursor, peer: PeerConfig) -> None:
+        around = self._around
+        outfit = Outfit(around.transport, self.ring, around.log.clock, around.random, around.watcher)
+        link = link_name(self.config.name, peer.node_name)
+        consumer = Consumer(
+            around.log,
+            cursor.name,
+            PeerSink(self.config, peer, link, cursor, outfit),
+            spawn=around.spawn,
+            backoff=peer.backoff,
+            chance=around.jitter.random,
+        )
+        task = around.spawn(consumer.run(), cursor.name)
+        self._running[cursor.name] = _Running(consumer, task, peer, cursor.paused_at is not None)
+
+    async def _end(self, names: list[str], seconds: float) -> None:
+        ending = [self._running.pop(name) for name in names]
+        if not ending:
+            return
+        for running in ending:
+            running.consumer.finish()
+        tasks = [running.task for running in ending]
+        if seconds > 0:
+            await asyncio.wait(tasks, timeout=seconds)
+        for task in tasks:
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def wake(self, node: str) -> None:
+        """That node called us, so it is up: do not wait for the end of a back-off."""
+        for name, running in self._running.items():
+            if peer_of(name)[1] == node:
+                running.consumer.wake()
+
+    def wake_all(self) -> None:
+        """Whatever held the links up may be gone: look at every cursor again."""
+        for running in self._running.values():
+            running.consumer.reread()
+
+    def link_names(self) -> list[str]:
+        """The cursors that are being worked on."""
+        return list(self._running)
