@@ -197,15 +197,15 @@ class Settings(BaseModel):
     allow_insecure_no_auth: Annotated[bool, BeforeValidator(_truth)] = Field(
         False, description="Serve the API without keys even where other machines reach it."
     )
-    group: Annotated[str, BeforeValidator(_group)] = Field(
-        "", description="Run this EventGroup alone; the others of the database rest."
+    group: Annotated[str | None, BeforeValidator(_group)] = Field(
+        None, description="Run this EventGroup alone; the others of the database rest."
     )
     log_format: _Format = Field("auto", description="`json`, `text`, or `auto`: text on a terminal, JSON otherwise.")
     log_level: _Level = Field("info", description="The least that is logged: `debug`, `info`, `warning` or `error`.")
     drain_timeout: _Seconds = Field(20.0, description="How long a stop waits for what is under way.")
     prune_interval: _Seconds = Field(60.0, description="Time between two rounds of retention.")
-    retention_batches: _Age = Field(7 * _UNITS["d"], description="How long the record of a delivered batch is kept.")
-    retention_dead_letters: _Age = Field(30 * _UNITS["d"], description="How long a dead letter is kept.")
+    batch_retention: _Age = Field(7 * _UNITS["d"], description="How long the record of a delivered batch is kept.")
+    dead_letter_retention: _Age = Field(30 * _UNITS["d"], description="How long a dead letter is kept.")
     max_body_bytes: Annotated[int, BeforeValidator(_size)] = Field(
         16 << 20, description="The largest request body the API takes."
     )

@@ -1,0 +1,150 @@
+"""The API as one application: every operation mounted, every error in one shape, every caller identified."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import msgspec
+from aiohttp import web
+from pydantic import BaseModel
+
+from eventd.api import problems
+from eventd.api.auth import ApiKey, Keys, require_local_name
+from eventd.api.health import OPEN_PATHS, Readiness, add_health
+from eventd.api.operations import Operation, Services
+from eventd.api.params import from_query, merge, read_params
+from eventd.api.problems import Internal, SlowBody, WrongMediaType
+from eventd.api.surfaces import OPERATIONS
+from eventd.errors import EventdError, Invalid
+from eventd.observe import Metrics
+from eventd.settings import Endpoint
+
+MAX_BODY_BYTES = 16 << 20
+BODY_SECONDS = 30.0
+"""A body has to arrive within this time, so that slow senders cannot pile up."""
+KEEPALIVE_SECONDS = 75.0
+"""How long the runner of the application should keep an idle connection: longer than proxies do."""
+
+_KEY: web.RequestKey[ApiKey] = web.RequestKey("api_key", ApiKey)
+_HEADERS = {"Server": "routerd-eventd", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+logger = logging.getLogger("eventd.api")
+
+
+def build_app(
+    services: Services,
+    *,
+    keys: Keys,
+    readiness: Readiness,
+    metrics: Metrics,
+    version: str,
+    max_body_bytes: int = MAX_BODY_BYTES,
+    operations: Iterable[Operation[Any]] = OPERATIONS,
+) -> web.Application:
+    """The application; whoever runs it does so with `access_log=None` and `KEEPALIVE_SECONDS`."""
+    app = web.Application(middlewares=[_answer_errors, _identify(keys)], client_max_size=max_body_bytes)
+    app.on_response_prepare.append(_add_headers)
+    add_health(app, clock=services.clock, readiness=readiness, metrics=metrics, version=version, key=_KEY)
+    for operation in operations:
+        app.router.add_route(operation.method, operation.path, _mount(operation, services))
+    return app
+
+
+async def _add_headers(_request: web.Request, response: web.StreamResponse) -> None:
+    response.headers.update(_HEADERS)
+
+
+@web.middleware
+async def _answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except EventdError as error:
+        if problems.status_of(error) >= 500:
+            logger.warning("a request failed", extra={"route": _route(request), "code": error.code, "why": str(error)})
+        return problems.answer(error)
+    except web.HTTPException as problem:
+        refusal, allow = problems.of_framework(problem, request.path, request.method)
+        return problems.answer(refusal, allow=allow)
+    except (ConnectionError, asyncio.CancelledError):
+        raise  # the client has gone, or the node is stopping: there is nobody to answer
+    except Exception:
+        incident = secrets.token_hex(4)
+        logger.exception("a request failed", extra={"route": _route(request), "incident": incident})
+        told = Internal(f"a fault in the node; its log has it as incident {incident}", hint="please report it")
+        return problems.answer(told)
+
+
+def _route(request: web.Request) -> str:
+    """The pattern, not the path: what stands in its place may be anything."""
+    resource = request.match_info.route.resource
+    return f"{request.method} {resource.canonical if resource else '?'}"
+
+
+def _identify(keys: Keys) -> Any:
+    @web.middleware
+    async def identify(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.path not in OPEN_PATHS:
+            if not keys and _is_local(request):
+                require_local_name(request.host)
+            request[_KEY] = keys.identify(request.headers.get("Authorization", ""))
+        return await handler(request)
+
+    return identify
+
+
+def _is_local(request: web.Request) -> bool:
+    """Whether the request came in on a loopback address of ours."""
+    name = request.transport.get_extra_info("sockname") if request.transport else None
+    return isinstance(name, tuple) and Endpoint(name[0], name[1]).is_loopback
+
+
+def _mount(operation: Operation[Any], services: Services) -> Handler:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        key = request[_KEY]
+        key.require_scope(operation.scope)
+        params = await _read(request, operation)
+        key.require_group(getattr(params, "group", None) or None)
+        return problems.success(await operation.run(services, params))
+
+    return handle
+
+
+async def _read(request: web.Request, operation: Operation[Any]) -> BaseModel:
+    query = from_query(operation.params, list(request.query.items()))
+    body = {} if operation.method == "GET" else await _read_body(request)
+    params: BaseModel = read_params(operation.params, merge(request.match_info, query, body))
+    return params
+
+
+async def _read_body(request: web.Request) -> dict[str, Any]:
+    """The JSON object of the body; no body at all is an empty one."""
+    if not request.body_exists:
+        return {}
+    if request.content_type != "application/json" or (request.charset or "utf-8").lower() not in ("utf-8", "utf8"):
+        raise WrongMediaType("the body must be JSON in UTF-8", hint="send it with Content-Type: application/json")
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            body = await request.read()
+    except TimeoutError:
+        raise SlowBody(f"the body did not arrive within {BODY_SECONDS:g} s") from None
+    except web.RequestPayloadError:
+        raise Invalid("the body is broken: it does not follow its own length or encoding") from None
+    return _decode(body) if body else {}
+
+
+def _decode(body: bytes) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        why = str(error).removeprefix("JSON is malformed: ")
+        raise Invalid(f"the body is not valid JSON: {why}") from None
+    except RecursionError:
+        raise Invalid("the body is not valid JSON: it is nested too deep") from None
+    if not isinstance(value, dict):
+        raise Invalid("the body must be a JSON object", hint='write {"field": value, …}')
+    return value
