@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Protocol
 
 from aiohttp import web
 
@@ -33,7 +34,7 @@ from federation.keys import KeyRing
 logger = logging.getLogger("eventd.group")
 
 
-class Watcher(IngressWatcher, EgressWatcher):
+class Watcher(IngressWatcher, EgressWatcher, Protocol):
     """Who is told what comes in and goes out."""
 
 

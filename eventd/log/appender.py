@@ -139,13 +139,27 @@ class Postpone:
         postpone(tx.conn, self._failure)
 
 
-class Appender:
-    """Group commit over one database. `committed(first, last, topics)` is told of every position given."""
+Group = list[tuple[Unit[Any], asyncio.Future[Any]]]
+"""The units of one transaction, each with what its caller awaits."""
 
-    def __init__(self, database: Database, clock: Clock, committed: Callable[[int, int, set[int]], None]) -> None:
+
+class Appender:
+    """Group commit over one database.
+
+    `committed(first, last, topics)` is told of every position given, `timed(seconds, records)` of every transaction.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        committed: Callable[[int, int, set[int]], None],
+        timed: Callable[[float, int], None],
+    ) -> None:
         self._database = database
         self._clock = clock
         self._committed = committed
+        self._timed = timed
         self._waiting: deque[tuple[Unit[Any], asyncio.Future[Any]]] = deque()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -169,7 +183,7 @@ class Appender:
         await self._idle.wait()
 
     def _start(self) -> None:
-        group: list[tuple[Unit[Any], asyncio.Future[Any]]] = []
+        group: Group = []
         weight = 0
         while self._waiting and weight < GROUP_RECORDS:
             unit, future = self._waiting.popleft()
@@ -181,14 +195,15 @@ class Appender:
             self._idle.set()
             return
         units = [unit for unit, _ in group]
-        now = self._clock.now()
+        now, begun = self._clock.now(), self._clock.monotonic()
         running = asyncio.wrap_future(self._database.start_write(lambda conn: commit(conn, units, now)))
-        running.add_done_callback(lambda done: self._done(group, done))
+        running.add_done_callback(lambda done: self._done(group, done, begun))
 
-    def _done(self, group: list[tuple[Unit[Any], asyncio.Future[Any]]], done: asyncio.Future[Committed]) -> None:
+    def _done(self, group: Group, done: asyncio.Future[Committed], begun: float) -> None:
         error = done.exception()
         if error is None:
             committed = done.result()
+            self._timed(self._clock.monotonic() - begun, committed.last - committed.first + 1)
             if committed.last >= committed.first:
                 self._committed(committed.first, committed.last, committed.topics)
             for (_, future), result in zip(group, committed.results, strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -19,21 +19,29 @@ from eventd.store.database import Database
 R = TypeVar("R")
 
 
+def _untimed(_seconds: float, _records: int) -> None:
+    """Nobody wants to know."""
+
+
 class EventLog:
     """One log over one database. Make it with `EventLog.open`, end it with `close`."""
 
-    def __init__(self, database: Database, clock: Clock, head: Head) -> None:
+    def __init__(
+        self, database: Database, clock: Clock, head: Head, timed: Callable[[float, int], None] = _untimed
+    ) -> None:
         self.database = database
         self.clock = clock
         self.wakeups = Wakeups()
         self.wakeups.head = head.last
         self._topics: dict[str, int] = {}
-        self._appender = Appender(database, clock, self.wakeups.appended)
+        self._appender = Appender(database, clock, self.wakeups.appended, timed)
 
     @classmethod
-    async def open(cls, database: Database, clock: Clock) -> EventLog:
-        """The log of a database whose schema is up to date."""
-        return cls(database, clock, await database.read(read_head))
+    async def open(
+        cls, database: Database, clock: Clock, *, timed: Callable[[float, int], None] = _untimed
+    ) -> EventLog:
+        """The log of a database whose schema is up to date. `timed(seconds, records)` hears of each transaction."""
+        return cls(database, clock, await database.read(read_head), timed)
 
     async def topic(self, name: str) -> int:
         """The id of a topic, made if it is missing. Ids never change, so they are remembered."""

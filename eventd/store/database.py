@@ -100,13 +100,14 @@ class Database:
         Under constant writing a passive checkpoint never catches the end, and the write-ahead log would grow without
         bound; past `urgent_bytes` the writer thread itself finishes the little that is left and starts it over.
         """
-        size = await asyncio.to_thread(self._wal_bytes)
+        size = await asyncio.to_thread(self.wal_bytes)
         if size > patient_bytes:
             await asyncio.wrap_future(self._readers.submit(self._pragma, self._reading, "wal_checkpoint(PASSIVE)"))
         if size > urgent_bytes:
             await asyncio.wrap_future(self._writer.submit(self._pragma, self._writing, "wal_checkpoint(RESTART)"))
 
-    def _wal_bytes(self) -> int:
+    def wal_bytes(self) -> int:
+        """Size of SQLite's write-ahead log; 0 on Postgres."""
         try:
             return Path(f"{self.path}-wal").stat().st_size if self.path else 0
         except OSError:

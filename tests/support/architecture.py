@@ -30,7 +30,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("plugins",),
     ("ingress", "egress"),
     ("api",),
-    ("membership", "housekeeping", "watching"),  # what the node is composed of
+    ("membership", "housekeeping"),  # what the node is composed of
     ("node",),
     ("cli",),
 )
@@ -216,7 +216,7 @@ RULES = [
     Rule(
         "imports point left",
         "federation ← errors clock backoff settings ← store ← log ← resources dynamic plugins ← ingress │ egress ← api"
-        " ← membership housekeeping watching ← node ← cli. What lies left can be read, tested and reused without what"
+        " ← membership housekeeping ← node ← cli. What lies left can be read, tested and reused without what"
         " lies right. observe serves everyone from log up, client sits beside federation, testing may see all and is"
         " seen by none, and the daemon never loads audit.",
         import_direction,

@@ -1,0 +1,113 @@
+"""What a node does beside its work: retention, the write-ahead log, the figures of its metrics."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
+
+from eventd.api.links import read_links
+from eventd.clock import SECOND
+from eventd.errors import EventdError
+from eventd.log.eventlog import EventLog
+from eventd.log.head import read_topic
+from eventd.log.retention import BookLimits, Limits, evict, forget
+from eventd.log.values import Topic
+from eventd.observe import Metrics
+from eventd.resources.effective import GroupConfig, topic_of
+from eventd.settings import Settings
+from eventd.store.database import Connection
+
+CHECKPOINT_SECONDS = 0.5
+MEASURE_SECONDS = 10.0
+
+logger = logging.getLogger("eventd.housekeeping")
+
+
+class Housekeeping:
+    """The chores of one node. None of them may fail the node: what goes wrong is logged and tried again."""
+
+    def __init__(self, log: EventLog, settings: Settings, metrics: Metrics) -> None:
+        self._log = log
+        self._settings = settings
+        self._metrics = metrics
+        self._links: set[tuple[str, str]] = set()
+
+    async def prune_for_ever(self, groups: Callable[[], Iterable[GroupConfig]]) -> None:
+        """Apply every group's retention, at the start and then at its interval."""
+        while True:
+            await self._try("retention", self._prune(groups()))
+            await self._log.clock.sleep(self._settings.prune_interval)
+
+    async def _prune(self, groups: Iterable[GroupConfig]) -> None:
+        ids = 0
+        for group in groups:
+            ids = max(ids, group.retention.ids, group.replay_window)
+            self._metrics.pruned(group.name, await prune(self._log, group))
+        day = 24 * 3600 * SECOND
+        limits = BookLimits(
+            ids=ids or day,
+            batches=self._settings.batch_retention,
+            dead_letters=self._settings.dead_letter_retention,
+            receipts=max(day, ids),
+        )
+        await self._log.database.write(forget, limits, now=self._log.clock.now())
+
+    async def checkpoint_for_ever(self) -> None:
+        """Keep SQLite's write-ahead log short, beside the appends and not among them."""
+        while True:
+            await self._log.clock.sleep(CHECKPOINT_SECONDS)
+            await self._try("checkpoint", self._log.database.checkpoint())
+
+    async def measure_for_ever(self, groups: Callable[[], Iterable[GroupConfig]]) -> None:
+        """Keep the gauges fresh."""
+        while True:
+            await self._try("metrics", self._measure(groups()))
+            await self._log.clock.sleep(MEASURE_SECONDS)
+
+    async def _measure(self, groups: Iterable[GroupConfig]) -> None:
+        self._metrics.head(self._log.wakeups.head)
+        self._metrics.wal(self._log.database.wal_bytes())
+        seen: set[tuple[str, str]] = set()
+        for group in groups:
+            topic, links = await self._log.database.read(_read_group, group.name, self._log.clock.now())
+            self._metrics.topic(group.name, records=topic.next_seq - 1 - topic.evicted_seq, size=topic.bytes)
+            for link in links:
+                seen.add((group.name, link["peer"]))
+                self._metrics.link(
+                    group.name,
+                    link["peer"],
+                    state=link["state"],
+                    lag_events=link["lagEvents"],
+                    lag_seconds=link["lagSeconds"],
+                )
+        for group_name, peer in self._links - seen:
+            self._metrics.forget_link(group_name, peer)
+        for name in {group_name for group_name, _ in self._links} - {group_name for group_name, _ in seen}:
+            self._metrics.forget_topic(name)
+        self._links = seen
+
+    async def _try(self, what: str, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except EventdError as error:
+            logger.warning("%s did not work: %s", what, error)
+
+
+async def prune(log: EventLog, group: GroupConfig) -> int:
+    """Apply a group's retention now; how many records went."""
+    keep = group.retention
+    limits = Limits(keep.max_events, keep.max_age, keep.keep_undelivered)
+    if limits.max_records is None and limits.max_age is None:
+        return 0
+    topic = await log.topic(topic_of(group.name))
+    total = 0
+    while True:
+        done = await log.database.write(evict, topic, limits, now=log.clock.now())
+        total += done.records
+        if not done.more:
+            return total
+
+
+def _read_group(conn: Connection, group: str, now: int) -> tuple[Topic, list[dict[str, Any]]]:
+    return read_topic(conn, topic_of(group)), read_links(conn, group, "", now)["outbound"]

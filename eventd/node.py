@@ -1,0 +1,296 @@
+"""The whole node on one page: it builds, starts and stops everything, and creates every task."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any, TypeVar
+
+from aiohttp import web
+
+import eventd
+from eventd.api.app import KEEPALIVE_SECONDS, build_app
+from eventd.api.auth import Keys
+from eventd.api.operations import Services
+from eventd.clock import Clock
+from eventd.egress.links import forgive, link_name, reconcile
+from eventd.egress.transport import Transport
+from eventd.errors import EventdError, Unavailable
+from eventd.housekeeping import Housekeeping
+from eventd.log.eventlog import EventLog
+from eventd.log.head import read_head
+from eventd.membership import Membership, Surroundings
+from eventd.observe import Metrics
+from eventd.resources.effective import GroupConfig, effective, topic_of
+from eventd.settings import Settings
+from eventd.store.database import Connection, Database
+from eventd.store.migrations import require_current
+from eventd.store.registry import StoredResource, read_resources
+
+T = TypeVar("T")
+logger = logging.getLogger("eventd.node")
+
+MEND_SECONDS = 5.0
+"""How often what did not work is tried again: a key file that is missing, an address that is taken."""
+BROKEN_SECONDS = 1.0
+
+
+class Supervisor:
+    """Creates every task of the node. When one that must never end fails, `failed` says so."""
+
+    def __init__(self) -> None:
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def spawn(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+        """A task whose outcome its owner looks at."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._forget)
+        return task
+
+    def guard(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """A task without which the node must not go on."""
+        self.spawn(work, name).add_done_callback(self._check)
+
+    def _forget(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # its owner sees it too; this keeps asyncio from reporting it as unseen
+
+    def _check(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled() or self.failed.done():
+            return
+        self.failed.set_exception(task.exception() or RuntimeError(f"the task {task.get_name()!r} ended"))
+
+    async def stop(self) -> None:
+        """End every task and wait for it."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self.failed.done() and not self.failed.cancelled():
+            self.failed.exception()
+
+
+class Watcher(Metrics):
+    """The figures of a node, and one thing more: a peer that has called us is up."""
+
+    def __init__(self, wake: Callable[[str, str], None]) -> None:
+        super().__init__()
+        self._wake = wake
+
+    def verified(self, group: str, node: str, protocol: str) -> None:
+        super().verified(group, node, protocol)
+        self._wake(group, node)
+
+
+class Node:
+    """One node over one database. `start`, then `run_until_stopped`; `stop` drains and closes."""
+
+    def __init__(self, settings: Settings, *, clock: Clock) -> None:
+        self.settings = settings
+        self.metrics = Watcher(self._wake)
+        self.keys = Keys.of(settings)
+        self.api_address: tuple[str, int] | None = None
+        self.groups: dict[str, Membership] = {}
+        self._clock = clock
+        self._version = 0
+        self._reloading = asyncio.Lock()
+        self._stopped = asyncio.Event()
+        self._database_trouble = ""
+        self._started: list[Callable[[], Coroutine[Any, Any, None]]] = []
+
+    # --- starting ---------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Open the database, the groups, the API, in this order. What was opened is closed again on an error."""
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start(self) -> None:
+        self.supervisor = Supervisor()
+        self._started.append(self.supervisor.stop)
+        database = await asyncio.to_thread(Database, self.settings.database_url)
+        self._started.append(lambda: asyncio.to_thread(database.close))
+        await asyncio.to_thread(require_current, database)
+        self.log = await EventLog.open(database, self._clock, timed=self.metrics.committed)
+        self._started.append(self.log.close)
+        transport = Transport(self._clock)
+        self._started.append(transport.close)
+        self._around = Surroundings(
+            self.log,
+            transport,
+            self.metrics,
+            self.supervisor.spawn,
+            self.settings.credentials_directory,
+            secrets.token_bytes,
+            Random(),
+        )
+        self._started.append(self._stop_groups)
+        await self._apply(strict=True)
+        await self._serve_api()
+        self._keep_up()
+
+    def _keep_up(self) -> None:
+        books = Housekeeping(self.log, self.settings, self.metrics)
+        self.supervisor.guard(self._follow_changes(), "changes")
+        self.supervisor.guard(books.prune_for_ever(self._configs), "retention")
+        self.supervisor.guard(books.checkpoint_for_ever(), "checkpoint")
+        self.supervisor.guard(books.measure_for_ever(self._configs), "measure")
+        self.supervisor.guard(self._mend_for_ever(), "mend")
+
+    async def _serve_api(self) -> None:
+        app = build_app(
+            Services(self.log),
+            keys=self.keys,
+            readiness=self.readiness,
+            metrics=self.metrics,
+            version=eventd.__version__,
+            max_body_bytes=self.settings.max_body_bytes,
+        )
+        runner = web.AppRunner(app, access_log=None, handle_signals=False, keepalive_timeout=KEEPALIVE_SECONDS)
+        await runner.setup()
+        self._started.append(runner.cleanup)
+        host, port = self.settings.api_listen
+        try:
+            await web.TCPSite(runner, host, port, backlog=512, shutdown_timeout=5.0).start()
+        except OSError as error:
+            raise Unavailable(
+                f"cannot listen on {host} port {port}: {error.strerror or error}",
+                hint="stop what holds the address, or set EVENTD_API_LISTEN (port 0 picks a free one)",
+            ) from None
+        self.api_address = runner.addresses[0][:2]
+
+    # --- following what is declared -----------------------------------------------------------------------------
+
+    async def _follow_changes(self) -> None:
+        """Notice what other processes wrote: events raise the head, declarations raise the version."""
+        source = self.log.database.change_source(self._clock.sleep)
+        try:
+            while True:
+                await source.wait()
+                try:
+                    head = await self.log.look_around()
+                    if head.registry_version != self._version:
+                        await self._apply()
+                    self._database_trouble = ""
+                except EventdError as error:
+                    if self._database_trouble != str(error):
+                        logger.error("%s", error)
+                    self._database_trouble = str(error)
+                    await self._clock.sleep(BROKEN_SECONDS)
+        finally:
+            await source.close()
+
+    async def _apply(self, *, strict: bool = False) -> None:
+        """Bring the running groups in line with what is declared. `strict`: an address that is taken is an error."""
+        async with self._reloading:
+            version, declared = await self.log.database.read(_read_declared)
+            configs = effective(declared)
+            mine = {name: c for name, c in configs.items() if self.settings.group in ("", name)}
+            changed = await self._retire(mine)
+            if strict:
+                changed = [link_name(g.name, p.node_name) for g in mine.values() for p in g.peers.values()]
+            cursors = await self.log.database.write(_reconcile, configs, changed, self._clock.now())
+            for name, config in mine.items():
+                await self._enrol(name, config, strict=strict)
+                await self.groups[name].adjust(cursors)
+            self._version = version
+
+    async def _retire(self, configs: dict[str, GroupConfig]) -> list[str]:
+        """End what is no longer declared as it was; the links that were changed."""
+        changed: list[str] = []
+        for name, group in list(self.groups.items()):
+            if name not in configs:
+                del self.groups[name]
+                await group.stop(0.0)
+                logger.info("left the group", extra={"group": name})
+            else:
+                changed += await group.retire(configs[name])
+                if not group.config.same_but_peers(configs[name]):
+                    changed += group.link_names()
+        return changed
+
+    async def _enrol(self, name: str, config: GroupConfig, *, strict: bool) -> None:
+        if name in self.groups:
+            await self.groups[name].update(config)
+            return
+        group = Membership(config, await self.log.topic(topic_of(name)), self._around)
+        self.groups[name] = group
+        if strict:
+            await group.start()
+        else:
+            await group.load_keys()
+            await group.mend()
+
+    async def _mend_for_ever(self) -> None:
+        while True:
+            await self._clock.sleep(MEND_SECONDS)
+            for group in list(self.groups.values()):
+                if group.trouble:
+                    await group.mend()
+
+    async def reload(self) -> None:
+        """Read every key again, and forgive what was held up for want of one. Raises `BadSettings`."""
+        for group in list(self.groups.values()):
+            await group.load_keys()
+            names = group.link_names()
+            await self.log.database.write(forgive, names, self._clock.now())
+            group.wake_all()
+        self.keys.reload()
+        logger.info("read the keys again")
+
+    def _wake(self, group: str, node: str) -> None:
+        if group in self.groups:
+            self.groups[group].wake(node)
+
+    def _configs(self) -> list[GroupConfig]:
+        return [group.config for group in self.groups.values()]
+
+    # --- being asked ------------------------------------------------------------------------------------------
+
+    def readiness(self) -> dict[str, str]:
+        """Name of each check → "ok", or what is wrong."""
+        checks = {"database": self._database_trouble or "ok"}
+        for name, group in self.groups.items():
+            checks[f"group {name}"] = "; ".join(group.trouble.values()) or "ok"
+        return checks
+
+    # --- stopping ---------------------------------------------------------------------------------------------
+
+    async def run_until_stopped(self) -> None:
+        """Return when `stop` was asked for; raise when something failed without which the node cannot go on."""
+        waits: set[asyncio.Future[Any]] = {
+            self.supervisor.spawn(self._stopped.wait(), "stopped"),
+            self.supervisor.failed,
+        }
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        if self.supervisor.failed.done():
+            self.supervisor.failed.result()
+
+    async def stop(self) -> None:
+        """Take nothing more, settle what is under way, close. Harmless when repeated."""
+        self._stopped.set()
+        while self._started:
+            await self._started.pop()()
+
+    async def _stop_groups(self) -> None:
+        groups, self.groups = list(self.groups.values()), {}
+        await asyncio.gather(*(group.stop(self.settings.drain_timeout) for group in groups))
+
+
+def _read_declared(conn: Connection) -> tuple[int, list[StoredResource]]:
+    return read_head(conn).registry_version, read_resources(conn)
+
+
+def _reconcile(conn: Connection, configs: dict[str, GroupConfig], changed: list[str], now: int) -> Any:
+    cursors = reconcile(conn, configs, now)
+    forgive(conn, changed, now)
+    return cursors
