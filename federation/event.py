@@ -76,26 +76,20 @@ def decode_canonical(line: bytes | str) -> Event:
         raise InvalidEvent(f"event does not fit its form: {error}") from None
     except (ValueError, RecursionError):
         raise NotCanonical("not a JSON object that is an event") from None
-    if not (same and is_utc(event)):
+    # An offset from UTC would survive decoding and encoding unnoticed.
+    if not (same and event.observed_at.tzinfo is UTC and event.expires_at.tzinfo is UTC):
         raise NotCanonical("not the canonical form of this event")
-    require_normalised(event)
+    _require_normalised(event)
     return event
 
 
-def is_utc(event: Event) -> bool:
-    """Whether both times are in UTC: an offset would survive decoding and encoding unnoticed."""
-    return event.observed_at.tzinfo is UTC and event.expires_at.tzinfo is UTC
-
-
-def require_normalised(event: Event) -> None:
-    """Raise NotCanonical or InvalidEvent unless `normalise` would leave the event as it is."""
-    if not event.dedupe_key or any(has_edges(getattr(event, name)) for name in _TEXTS):
+def _require_normalised(event: Event) -> None:
+    if not event.dedupe_key or any(_has_edges(getattr(event, name)) for name in _TEXTS):
         raise NotCanonical("not the canonical form of this event: a dedupe key is missing or a text has white edges")
     check_rules(event)
 
 
-def has_edges(text: str) -> bool:
-    """Whether white space stands at either end."""
+def _has_edges(text: str) -> bool:
     return text.strip(WHITE_SPACE) != text
 
 

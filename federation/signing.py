@@ -131,7 +131,11 @@ class VerifiedRequest:
 
 def content_digest_header(body: bytes) -> str:
     """The Content-Digest of a body."""
-    return f"sha-256={write_value(hashlib.sha256(body).digest())}"
+    return _digest_text(hashlib.sha256(body).digest())
+
+
+def _digest_text(digest: bytes) -> str:
+    return f"sha-256={write_value(digest)}"
 
 
 def sign_request(
@@ -177,12 +181,12 @@ def verify_request(request: Request, receiver: Receiver, *, now: int) -> Verifie
     nonce = signed.text("nonce")
     if not NONCE.fullmatch(nonce):
         raise Unauthorized("the nonce is not 16 to 64 letters, digits, _ and -", reason="parameters")
-    key = _check_signature(signed, values, request.body, receiver.keys)
+    digest = hashlib.sha256(request.body).digest()
+    key = _check_signature(signed, values, digest, receiver.keys)
     _check_audience(values, receiver, key)
     until = _check_time(signed.parts.params, receiver.window, now)
     header = read_header(request.path, values)
-    digest = content_digest_header(request.body)
-    return VerifiedRequest(header, key, digest, write_value(signed.signature), nonce, until)
+    return VerifiedRequest(header, key, _digest_text(digest), write_value(signed.signature), nonce, until)
 
 
 def sign_answer(request: VerifiedRequest, status: int, body: bytes, key: Key, *, now: int) -> dict[str, str]:
@@ -209,7 +213,7 @@ def verify_answer(
     peer = request.header.to_node
     try:
         signed = _read_signature(values, _ANSWER_PARTS, _ANSWER_PARAMS, ANSWER_TAG)
-        key = _check_signature(signed, values, body, keys)
+        key = _check_signature(signed, values, hashlib.sha256(body).digest(), keys)
     except Unauthorized as error:
         raise BadAnswer(f"the answer of {peer} proves nothing: {error.message}", reason=error.reason) from None
     if not key.belongs_to(peer):
@@ -305,12 +309,12 @@ def _check_params(params: Params, expected: frozenset[str], tag: str) -> None:
         raise Unauthorized("the signature's algorithm is not one of ours", reason="wrong_algorithm")
 
 
-def _check_signature(signed: _Signed, values: Mapping[str, str], body: bytes, keys: KeyRing) -> Key:
+def _check_signature(signed: _Signed, values: Mapping[str, str], digest: bytes, keys: KeyRing) -> Key:
     """The key that made the signature. An unknown key costs the same work as a known one."""
     found = keys.find(signed.text("keyid"))
     usable = found is not None and found.usable and found.algorithm == signed.text("alg")
     key = found if found is not None and usable else DUMMY
-    digest_fits = _digest_fits(values["content-digest"], body)
+    digest_fits = _digest_fits(values["content-digest"], digest)
     signature_fits = key.verifies(signed.signature, _base(signed.parts, values))
     if found is None:
         raise Unauthorized("no key of the ring has this id", reason="unknown_key")
@@ -325,14 +329,14 @@ def _check_signature(signed: _Signed, values: Mapping[str, str], body: bytes, ke
     return key
 
 
-def _digest_fits(header: str, body: bytes) -> bool:
+def _digest_fits(header: str, digest: bytes) -> bool:
     try:
         member = parse_dictionary(header).get("sha-256")
     except Malformed:
         return False
     if not isinstance(member, Item) or not isinstance(member.value, bytes):
         return False
-    return hmac.compare_digest(member.value, hashlib.sha256(body).digest())
+    return hmac.compare_digest(member.value, digest)
 
 
 def _check_audience(values: Mapping[str, str], receiver: Receiver, key: Key) -> None:

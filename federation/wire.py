@@ -153,11 +153,11 @@ def read_receipt(body: bytes, header: BatchHeader, digest: str) -> Receipt:
     try:
         receipt = msgspec.json.decode(body, type=Receipt)
     except (ValueError, RecursionError):
-        raise BadAnswer("the answer is not a receipt") from None
+        raise BadAnswer("the answer is not a receipt", reason="no_receipt") from None
     sent = (header.group, header.from_node, header.to_node, header.batch_id, digest, header.range.epoch)
     told = (receipt.group, receipt.from_node, receipt.to_node, receipt.batch, receipt.digest, receipt.epoch)
     if sent != told or receipt.incarnation != header.range.incarnation:
-        raise BadAnswer("the receipt is about another batch than the one that was sent")
+        raise BadAnswer("the receipt is about another batch than the one that was sent", reason="other_batch")
     return receipt
 
 
@@ -166,9 +166,9 @@ def read_link_answer(body: bytes, query: LinkQuery) -> Mark | None:
     try:
         answer = msgspec.json.decode(body, type=LinkAnswer)
     except (ValueError, RecursionError):
-        raise BadAnswer("the answer says nothing about the link") from None
+        raise BadAnswer("the answer says nothing about the link", reason="no_link_answer") from None
     if (answer.group, answer.from_node, answer.to_node) != (query.group, query.from_node, query.to_node):
-        raise BadAnswer("the answer is about another link than the one asked about")
+        raise BadAnswer("the answer is about another link than the one asked about", reason="other_link")
     return answer.mark
 
 

@@ -1,0 +1,93 @@
+"""A receiver of v2 as a pure function over plain data: what a test vector says goes in, what it expects comes out.
+
+It is the reading order of the wire page and nothing else; a node does the same around a database.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from typing import Any
+
+import msgspec
+
+from federation.batch import Batch, read_batch
+from federation.errors import BatchConflict, Conflict, MessageError
+from federation.event import content_digest
+from federation.keys import Key, KeyRing
+from federation.peers import SECOND, Limits
+from federation.ranges import Mark, follow
+from federation.signing import Receiver, Request, VerifiedRequest, verify_request
+from federation.wire import BatchHeader, Refusal
+
+
+def read_key(data: dict[str, Any]) -> Key:
+    about = {"owner": data["owner"], "state": data["state"], "speaks_for": data.get("speaksFor")}
+    if data["algorithm"] == "hmac-sha256":
+        return Key.hmac(data["id"], data["secret"], **about)
+    return Key.ed25519(data["id"], public=data["publicKey"], **about)
+
+
+def read_ring(keys: list[dict[str, Any]]) -> KeyRing:
+    return KeyRing(map(read_key, keys))
+
+
+def read_request(data: dict[str, Any]) -> Request:
+    headers = [(name, value) for name, value in data["headers"]]
+    return Request(data["method"], data["path"], headers, read_body(data))
+
+
+def read_body(data: dict[str, Any]) -> bytes:
+    return b64decode(data["bodyBase64"]) if "bodyBase64" in data else data["body"].encode()
+
+
+def receive(vector: dict[str, Any]) -> dict[str, Any]:
+    """The outcome of a request vector, in the form of its `expect`."""
+    try:
+        return _receive(vector)
+    except MessageError as error:
+        return {"status": error.status, "code": error.code, "reason": error.reason}
+
+
+def _receive(vector: dict[str, Any]) -> dict[str, Any]:
+    who, state = vector["receiver"], vector["state"]
+    receiver = Receiver(
+        who["node"],
+        who["group"],
+        read_ring(vector["keys"]),
+        who["replayWindowSeconds"] * SECOND,
+        Limits(**who["limits"]),
+    )
+    verified = verify_request(read_request(vector["request"]), receiver, now=vector["nowMicros"])
+    mark = msgspec.convert(state["mark"], Mark) if state["mark"] else None
+    if not isinstance(verified.header, BatchHeader):
+        return {"status": 200, "mark": state["mark"]}
+    batch = read_batch(read_body(vector["request"]), verified.header, verified.key, receiver.limits)
+    if [verified.key.id, verified.nonce] in state["nonces"]:
+        raise Conflict("this very request was taken before")
+    return _store(verified, verified.header, batch, mark, state)
+
+
+def _store(
+    verified: VerifiedRequest, header: BatchHeader, batch: Batch, mark: Mark | None, state: dict[str, Any]
+) -> dict[str, Any]:
+    for known in state["batches"]:
+        if known["id"] == header.batch_id:
+            if (known["digest"], known["range"]) != (verified.digest, header.range.to_header()):
+                raise BatchConflict("a batch id used for two batches")
+            return known["answer"]
+    new = follow(mark, header.range).mark
+    known_ids = {known["id"]: known for known in state["events"]}
+    duplicates, refused = 0, list(batch.refused)
+    for line in batch.lines:
+        known = known_ids.get(line.event.id)
+        if known and [line.event.source_node, content_digest(line.body).hex()] != [known["source"], known["digest"]]:
+            refused.append(Refusal(line.position, line.event.id, "id_conflict"))
+        elif known and line.body == known["event"]:
+            duplicates += 1
+    return {
+        "status": 200,
+        "accepted": len(batch.lines) + len(batch.refused) - len(refused) - duplicates,
+        "duplicates": duplicates,
+        "refused": [msgspec.to_builtins(refusal) for refusal in sorted(refused, key=lambda one: one.position)],
+        "mark": msgspec.to_builtins(new),
+    }

@@ -1,0 +1,139 @@
+"""Vectors of protocol v2 for a receiver: requests it must take, and where its mark stands afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tests.vectors.sample import (
+    BATCH,
+    BATCH_PARTS,
+    BODY,
+    MARK,
+    NONCE,
+    ONE,
+    OWN,
+    PAIR,
+    PENDING,
+    RANGE,
+    RELAY,
+    RETIRING,
+    SECONDS,
+    SHARED,
+    WINDOW,
+    covering,
+    digest,
+    event,
+    known,
+    lines,
+    request,
+    taken,
+    vector,
+)
+
+Vector = dict[str, Any]
+END = MARK | {"upto": 1141}
+
+
+def cases() -> Iterator[Vector]:
+    """Every request that is taken as a whole."""
+    yield from keys()
+    yield from questions()
+    yield from forms()
+    yield from contents()
+    yield from ranges()
+    yield from histories()
+    yield from repetitions()
+
+
+def keys() -> Iterator[Vector]:
+    for name, about, key in (
+        ("hmac", "The single shared secret of a group", SHARED),
+        ("own_key", "A key that belongs to the sender", OWN),
+        ("pending_key", "A key that is not yet used for signing here", PENDING),
+        ("retiring_key", "A key that is no longer used for signing here", RETIRING),
+        ("ed25519", "A key pair; the receiver holds its public half", PAIR),
+    ):
+        yield vector(f"accept_{name}", about, request(BODY, key=key), taken(2))
+
+
+def questions() -> Iterator[Vector]:
+    asked = request("{}", path="/v2/link")
+    yield vector("accept_link", "Where does the link stand?", asked, {"status": 200, "mark": MARK})
+    nowhere = {"status": 200, "mark": None}
+    yield vector("accept_link_none", "A link nothing has come over yet", asked, nowhere, mark=None)
+
+
+def forms() -> Iterator[Vector]:
+    backwards = " ".join(reversed(BATCH_PARTS.split(" ")))
+    times = f"expires={SECONDS + 9};created={SECONDS}"
+    params = f';tag="eventd-v2";keyid="shared";alg="hmac-sha256";nonce="{NONCE}";{times}'
+    made = request(BODY, parts=backwards, params=params)
+    yield vector("accept_other_order", "Components and parameters in another order", made, taken(2))
+    made = request(BODY)
+    made["headers"] += [["signature-input", 'proxy=("date");created=1'], ["SIGNATURE", "proxy=:AAAA:"]]
+    made["headers"] += [["Date", "Sat, 30 May 2026 12:00:00 GMT"]]
+    yield vector("accept_other_label", "A proxy has added a signature of its own", made, taken(2))
+    made = request(BODY, headers={"Content-Digest": f"sha-512=:AAAA:, {digest(BODY)}"})
+    yield vector("accept_two_digests", "Another digest beside ours", made, taken(2))
+    for name, now in (("past", SECONDS + WINDOW + 0.999999), ("future", SECONDS - WINDOW)):
+        about = "At the edge of the replay window"
+        yield vector(f"accept_window_{name}", about, request(BODY), taken(2), now=now)
+
+
+def contents() -> Iterator[Vector]:
+    one, two = event("evt-1", sourceNode="c"), event("evt-2", sourceNode="d")
+    passed = request(lines((1042, "c", one), (1043, "z%C3%BCrich,c", two)), key=RELAY)
+    yield vector("accept_relayed", "Events that passed other nodes", passed, taken(2))
+    expired = request(lines((1042, "", event("evt-1", expiresAt="2001-01-01T00:00:00Z"))))
+    yield vector("accept_expired", "Whether it still matters is the reader's question", expired, taken(1))
+    nothing = request("", headers={"Eventd-Range": covering(1041, 1190)})
+    outcome = taken(0, mark=MARK | {"upto": 1190})
+    yield vector("accept_empty", "A batch without lines moves the mark", nothing, outcome)
+
+
+def _moved(name: str, about: str, claim: str, mark: Vector | None, new: Vector | None) -> Vector:
+    outcome = taken(2) | {"mark": new}
+    return vector(f"accept_{name}", about, request(BODY, headers={"Eventd-Range": claim}), outcome, mark=mark)
+
+
+def ranges() -> Iterator[Vector]:
+    yield _moved("first_contact", "The first batch may begin anywhere", RANGE, None, END | {"base": 1041})
+    yield _moved("overlap", "A range that begins before the mark", covering(900, 1141), MARK, END)
+    beyond = MARK | {"upto": 2000}
+    yield _moved("inside", "A range that ends before the mark", RANGE, beyond, beyond)
+    repair = 'epoch="pJ3v8Qm1", incarnation=0, repair'
+    yield _moved("repair", "A redelivery leaves the mark alone", repair, MARK, MARK)
+    repair = 'incarnation=0, repair, epoch="pJ3v8Qm1"'
+    yield _moved("repair_first", "Even when there is none", repair, None, None)
+    lost = covering(1041, 1141, more=", lost=950")
+    yield _moved("lost", "The sender lost (950, 1041] and says so", lost, MARK | {"upto": 1000}, END)
+
+
+def histories() -> Iterator[Vector]:
+    other = covering(1041, 1141, epoch="X")
+    begun = {"epoch": "X", "incarnation": 0, "upto": 1141, "base": 1041}
+    yield _moved("new_epoch", "Another history begins anew", other, MARK | {"upto": 5000}, begun)
+    back = covering(1000, 1141, incarnation=1)
+    new = {"epoch": "pJ3v8Qm1", "incarnation": 1, "upto": 1141, "base": 1000}
+    about = "A new life of the sender begins below what the last one told"
+    yield _moved("taken_back", about, back, MARK | {"upto": 5000, "base": 4000}, new)
+    on = covering(1041, 1141, incarnation=1)
+    about = "A new life of the sender that goes on where the last one ended"
+    yield _moved("new_incarnation", about, on, MARK, END | {"incarnation": 1})
+    late = MARK | {"upto": 5000, "incarnation": 2}
+    yield _moved("former_life", "A late request of a life that has ended", RANGE, late, late)
+
+
+def repetitions() -> Iterator[Vector]:
+    outcome = taken(1, duplicates=1)
+    about = "An event that is there already"
+    yield vector("accept_duplicate", about, request(BODY), outcome, events=[known(ONE)])
+    before = event("evt-1", expiresAt="2026-05-30T12:30:00Z")
+    later = event("evt-1", expiresAt="2026-05-30T13:00:00Z", observedAt="2026-05-30T12:00:00Z")
+    about = "The same fact with a later expiry is a record of its own"
+    yield vector("accept_refresh", about, request(lines((1042, "", later))), taken(1), events=[known(before)])
+    told = {"status": 200, "accepted": 7, "duplicates": 0, "refused": [], "mark": MARK}
+    batch = {"id": BATCH, "digest": digest(BODY), "range": RANGE, "answer": told}
+    about = "A retry with a new nonce gets the answer that was lost"
+    yield vector("accept_repeated_batch", about, request(BODY), told, batches=[batch])
