@@ -32,10 +32,14 @@ _NOT_OURS = ("EVENTD_CONFIG", "EVENTD_SERVER", "EVENTD_API_KEY", "EVENTD_API_KEY
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong, and where it was said: a flag, a variable, `file: key`."""
+    """One thing that is wrong, and where it was said: a flag, a variable, `file: key`.
+
+    `usage`: a flag with a value that can never be right.
+    """
 
     origin: str
     message: str
+    usage: bool = False
 
     def __str__(self) -> str:
         return f"{self.origin}: {self.message}"
@@ -52,9 +56,9 @@ class BadSettings(SettingsError):
         )
 
     @property
-    def only_flags(self) -> bool:
+    def usage(self) -> bool:
         """Whether the command line alone is to blame."""
-        return all(problem.origin.startswith("--") for problem in self.problems)
+        return all(problem.usage for problem in self.problems)
 
 
 class Endpoint(NamedTuple):
@@ -325,7 +329,7 @@ def _validate(said: Mapping[str, tuple[Any, str]], problems: list[Problem]) -> S
         for detail in error.errors():
             name = str(detail["loc"][0])
             reason = detail.get("ctx", {}).get("error", "is not valid")
-            problems.append(Problem(origins[name], str(reason)))
+            problems.append(Problem(origins[name], str(reason), usage=origins[name].startswith("--")))
             values.pop(name, None)
         settings = Settings.model_validate(values)
     url = _database_url(settings, origins, problems)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast, get_args
 
 from eventd.api.operations import Scope
-from eventd.errors import Forbidden, Unauthorized
+from eventd.errors import Forbidden, SettingsError, Unauthorized
 from eventd.settings import BadSettings, Problem, Settings
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
@@ -55,7 +55,7 @@ class Keys:
 
     @classmethod
     def of(cls, settings: Settings) -> Keys:
-        """The keys of the settings. Raises `BadSettings`, also when others could reach an API without keys."""
+        """The keys of the settings. Raises `SettingsError`, also when others could reach an API without keys."""
         return cls(lambda: _from_settings(settings))
 
     def __bool__(self) -> bool:
@@ -63,7 +63,7 @@ class Keys:
         return bool(self._keys)
 
     def reload(self) -> None:
-        """Read the keys again. Raises `BadSettings`; then those of before stay in force."""
+        """Read the keys again. Raises `SettingsError`; then those of before stay in force."""
         self._keys = tuple(self._read())
 
     def identify(self, authorization: str) -> ApiKey:
@@ -137,10 +137,14 @@ def _from_settings(settings: Settings) -> list[ApiKey]:
     if settings.api_keys_file:
         read = settings.read_secret
         _take(keys, problems, settings.origin("api_keys_file"), lambda: read(settings.api_keys_file))
-    if not keys and not problems and not settings.api_listen.is_loopback and not settings.allow_insecure_no_auth:
-        problems.append(Problem(settings.origin("api_listen"), _open_door(settings)))
     if problems:
         raise BadSettings(problems)
+    if not keys and not settings.api_listen.is_loopback and not settings.allow_insecure_no_auth:
+        raise SettingsError(
+            f"other machines could reach the API on {settings.api_listen}, and there are no keys to it",
+            hint="set EVENTD_API_KEYS or EVENTD_API_KEYS_FILE, listen on 127.0.0.1, or say that this is meant with"
+            " EVENTD_ALLOW_INSECURE_NO_AUTH=1",
+        )
     return list(keys.values())
 
 
@@ -149,10 +153,3 @@ def _take(keys: dict[bytes, ApiKey], problems: list[Problem], origin: str, read:
         keys.update({key.digest: key for key in parse_keys(read())})
     except ValueError as error:
         problems.append(Problem(origin, str(error)))
-
-
-def _open_door(settings: Settings) -> str:
-    return (
-        f"other machines could reach {settings.api_listen} and no keys are set: set EVENTD_API_KEYS or"
-        " EVENTD_API_KEYS_FILE, listen on 127.0.0.1, or say that this is meant with EVENTD_ALLOW_INSECURE_NO_AUTH=1"
-    )

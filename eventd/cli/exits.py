@@ -11,6 +11,7 @@ from typing import NoReturn
 import typer
 
 from eventd.errors import CheckFailed, EventdError, NotFound
+from eventd.settings import BadSettings
 
 
 class ExitCode(IntEnum):
@@ -26,6 +27,8 @@ class ExitCode(IntEnum):
 def exit_code(error: EventdError) -> ExitCode:
     """The code a command ends with because of this error."""
     match error:
+        case BadSettings(usage=True):
+            return ExitCode.USAGE
         case NotFound():
             return ExitCode.NOT_FOUND
         case CheckFailed():

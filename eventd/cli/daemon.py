@@ -1,0 +1,220 @@
+"""`routerd-eventd`: run a node, bring its database up to date, check both."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+import eventd
+from eventd.cli.exits import run
+from eventd.cli.flags import Flags, with_settings
+from eventd.clock import SystemClock
+from eventd.errors import CheckFailed, DatabaseUnusable
+from eventd.settings import BadSettings, Settings, Shown, surroundings
+
+if TYPE_CHECKING:  # a command that needs no database does not wait for one to be imported
+    from eventd.store.database import Database
+
+app = typer.Typer(
+    name="routerd-eventd",
+    help="A node of a federated event bus. `routerctl` works on what it holds.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+logger = logging.getLogger("eventd.serve")
+
+
+@app.command()
+@with_settings
+def serve(
+    flags: Flags,
+    migrate: Annotated[bool, typer.Option("--migrate", help="Apply pending migrations on Postgres too.")] = False,
+) -> None:
+    """Run a node until it is told to stop.
+
+    SIGTERM and SIGINT finish what is under way, a second one leaves at once, SIGHUP re-reads keys and secrets.
+    """
+    from eventd.api.auth import Keys
+    from eventd.cli.lock import serving
+    from eventd.observe import configure_logging
+
+    settings = flags.load()
+    Keys.of(settings)  # a door that must not stand open is found before anything is touched
+    around = surroundings()
+    colour = "NO_COLOR" not in around and around.get("TERM") != "dumb"
+    configure_logging(sys.stderr, format=settings.log_format, level=settings.log_level, colour=colour)
+    for warning in settings.warnings:
+        logger.warning(warning)
+    database = _open(settings)
+    try:
+        with serving(database):
+            _prepare(database, apply=migrate or database.kind == "sqlite")
+            _run(settings)
+    finally:
+        database.close()
+
+
+def _run(settings: Settings) -> None:
+    from eventd.cli.notify import ServiceManager
+    from eventd.cli.serving import run_node
+    from eventd.node import Node
+
+    clock = SystemClock()
+    # The loop and the database's threads hand the interpreter's lock back and forth at every transaction. At its
+    # default of 5 ms the one that waits would get it only after 5 ms of the other's work, on every single commit.
+    sys.setswitchinterval(0.0005)
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(run_node(lambda: Node(settings, clock=clock), settings, ServiceManager(surroundings(), clock)))
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop where there is one; it takes a good part of the cost off every request."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+@app.command()
+@with_settings
+def migrate(
+    flags: Flags,
+    plan: Annotated[bool, typer.Option("--plan", help="Show what would be done, and do nothing.")] = False,
+    new_epoch: Annotated[
+        bool, typer.Option("--new-epoch", help="Begin a new history: for a database restored from a copy.")
+    ] = False,
+) -> None:
+    """Bring the database's schema up to date."""
+    from eventd.cli.lock import serving
+    from eventd.log.head import read_head, renew_epoch
+    from eventd.store import migrations
+
+    settings = flags.load()
+    database = _open(settings, make=not plan)
+    try:
+        if plan:
+            _show_plan(database, new_epoch=new_epoch)
+            return
+        with serving(database):
+            _say_applied(database.write_now(migrations.upgrade, now=SystemClock().now()))
+            if new_epoch:
+                before = database.read_now(read_head).epoch
+                print(f"the log has the new epoch {database.write_now(renew_epoch)}, before it had {before}")
+    finally:
+        database.close()
+
+
+@app.command()
+@with_settings
+def check(
+    flags: Flags,
+    output: Annotated[Literal["table", "json"], typer.Option("-o", "--output", help="How to show it.")] = "table",
+) -> None:
+    """Say whether a node would start, and with which settings; exit with 4 if it would not."""
+    from eventd.cli.checking import Check, check_database, check_settings
+
+    shown: list[Shown] = []
+    try:
+        settings = flags.load()
+    except BadSettings as error:
+        checks = [Check("settings", "failed", str(problem)) for problem in error.problems]
+    else:
+        shown = settings.describe()
+        checks = [*check_settings(settings), *check_database(settings)]
+    failed = [check for check in checks if check.state == "failed"]
+    if output == "json":
+        told = {"ok": not failed, "settings": _objects(shown), "checks": _objects(checks)}
+        print(json.dumps(told, indent=2, ensure_ascii=False))
+    else:
+        _print_columns([("SETTING", "VALUE", "FROM"), *shown])
+        print()
+        _print_columns([("CHECK", "STATE", "DETAIL"), *checks])
+    if failed:
+        raise CheckFailed(f"{len(failed)} of {len(checks)} checks failed", hint="a node would not start")
+
+
+@app.command()
+def demo() -> None:
+    """Show three nodes on this machine: they federate, one is cut off, nothing is lost."""
+    from importlib import import_module
+
+    import_module("eventd.cli.demo").run()
+
+
+@app.command()
+def version() -> None:
+    """Say which version this is."""
+    print(f"routerd-eventd {eventd.__version__}")
+
+
+def _open(settings: Settings, *, make: bool = True) -> Database:
+    from eventd.store.database import Database
+
+    if make:
+        settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return Database(settings.database_url)
+
+
+def _prepare(database: Database, *, apply: bool) -> None:
+    """Bring the schema up to date, or raise `DatabaseUnusable` with the command that does."""
+    from eventd.store import migrations
+
+    missing = database.read_now(migrations.pending)
+    if missing and not apply:
+        raise DatabaseUnusable(
+            f"the database {database.label()} lacks {len(missing)} migrations: {', '.join(missing)}",
+            hint="run `routerd-eventd migrate`, or start with --migrate",
+        )
+    if missing:
+        applied = database.write_now(migrations.upgrade, now=SystemClock().now())
+        logger.info("the schema was brought up to date", extra={"applied": applied})
+
+
+def _show_plan(database: Database, *, new_epoch: bool) -> None:
+    from eventd.store import migrations
+
+    if database.path is not None and not database.path.exists():
+        print(f"the database {database.label()} is not there yet and would be made")
+    else:
+        missing = database.read_now(migrations.pending)
+        print("\n".join(f"would apply {name}" for name in missing) or "the schema is up to date")
+    if new_epoch:
+        print("would begin a new epoch")
+
+
+def _say_applied(applied: Sequence[str]) -> None:
+    from eventd.store import migrations
+
+    for name in applied:
+        print(f"applied {name}")
+    if not applied:
+        print(f"the schema is up to date: {migrations.newest_revision()}")
+
+
+def _objects(rows: Iterable[Any]) -> list[dict[str, str]]:
+    return [row._asdict() for row in rows]
+
+
+def _print_columns(rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]) - 1)]
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        print("  ".join([*cells, row[-1]]).rstrip())
+
+
+def main() -> None:
+    """Entry of the command."""
+    run(app, "routerd-eventd")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""One node for one SQLite database: two would send every event twice and fight over every cursor."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from eventd.errors import Conflict, DatabaseUnavailable
+from eventd.store.database import Database
+
+
+def lock_path(database: Database) -> Path | None:
+    """The file that stands for serving the database; None on Postgres."""
+    return Path(f"{database.path}.lock") if database.path else None
+
+
+@contextlib.contextmanager
+def serving(database: Database) -> Iterator[None]:
+    """Hold the database for this process. Raises `Conflict`, which names the file and who holds it.
+
+    The lock is the kernel's and ends with the process, however it ends; the file itself stays and means nothing.
+    """
+    path = lock_path(database)
+    if path is None:
+        yield
+        return
+    if not path.parent.is_dir():
+        raise DatabaseUnavailable(f"there is no folder {path.parent} for the database", hint="make it, or set data_dir")
+    with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            told = file.read(32).strip()
+            who = f"process {told}" if told.isdigit() else "another process"
+            raise Conflict(
+                f"{who} serves this database and holds {path}", hint="stop it first, or choose another data folder"
+            ) from None
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield
+        file.truncate(0)
+
+
+def holder(database: Database) -> str:
+    """The process that serves the database, blank when none does."""
+    path = lock_path(database)
+    if path is None or not path.exists():
+        return ""
+    with path.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return file.read(32).strip() or "unknown"
+    return ""

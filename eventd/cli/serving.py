@@ -1,0 +1,160 @@
+"""Running a node as a process: signals become calls, the service manager hears how it goes, a stop has a deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Protocol
+
+from eventd.cli.exits import ExitCode
+from eventd.cli.notify import ServiceManager
+from eventd.errors import EventdError
+from eventd.settings import Endpoint, Settings
+
+GRACE_SECONDS = 5.0
+"""What a stop may take beyond the drain time, for closing listeners and the database."""
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+logger = logging.getLogger("eventd.serve")
+
+
+class Service(Protocol):
+    """A node as its process sees it.
+
+    `start` closes again what it opened when it fails or is cancelled. Cancelling `run_until_stopped` leaves the node
+    running. `stop` drains and closes, and is harmless when repeated.
+    """
+
+    @property
+    def api_address(self) -> tuple[str, int] | None: ...
+
+    async def start(self) -> None: ...
+
+    async def run_until_stopped(self) -> None: ...
+
+    async def reload(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+class Steward:
+    """Sees one node through its life, from the loop's main task.
+
+    SIGTERM and SIGINT drain it, a second one leaves at once, SIGHUP re-reads its secrets.
+    """
+
+    def __init__(self, node: Service, settings: Settings, manager: ServiceManager) -> None:
+        self._node = node
+        self._settings = settings
+        self._manager = manager
+        self._end: signal.Signals | None = None
+        self._reload = False
+        self._yields_to: tuple[signal.Signals, ...] = ()
+
+    async def run(self) -> None:
+        """Until a signal asks for the end, or the node ends by itself. Raises `EventdError` when it fails."""
+        self._main = asyncio.current_task()
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, self._signalled, number)
+        try:
+            if await self._unless_signalled(self._node.start, (signal.SIGTERM, signal.SIGINT)):
+                await self._attend()
+        finally:
+            await self._stop()
+            for number in _SIGNALS:
+                loop.remove_signal_handler(number)
+
+    def _signalled(self, number: signal.Signals) -> None:
+        if number is signal.SIGHUP:
+            self._reload = True
+        elif self._end is None:
+            self._end = number
+        else:
+            # Whoever asks twice means now. What was acknowledged is durable: nothing is lost by leaving at once.
+            logger.warning("leaving at once", extra={"signal": number.name})
+            os._exit(ExitCode.ERROR)
+        if number in self._yields_to and self._main is not None:
+            self._yields_to = ()  # one interruption is enough
+            self._main.cancel()
+
+    async def _unless_signalled(
+        self, step: Callable[[], Coroutine[Any, Any, None]], signals: tuple[signal.Signals, ...]
+    ) -> bool:
+        """Do `step`; False when one of the signals came before its end."""
+        if self._end or (self._reload and signal.SIGHUP in signals):
+            return False
+        self._yields_to = signals
+        try:
+            await step()
+            return True
+        except asyncio.CancelledError:
+            if self._yields_to or self._main is None:  # it was not us who cancelled
+                raise
+            self._main.uncancel()
+            return False
+        finally:
+            self._yields_to = ()
+
+    async def _attend(self) -> None:
+        address = Endpoint(*self._node.api_address) if self._node.api_address else None
+        if self._settings.port_file and address:
+            write_port_file(self._settings.port_file, address)
+        self._manager.ready(f"API on {address}")
+        self._manager.keep_alive()
+        logger.info("ready", extra={"api": str(address)})
+        try:
+            while not await self._unless_signalled(self._node.run_until_stopped, _SIGNALS):
+                if self._end:
+                    logger.info("stopping", extra={"signal": self._end.name})
+                    return
+                await self._reread()
+        finally:
+            if self._settings.port_file:
+                self._settings.port_file.unlink(missing_ok=True)
+
+    async def _reread(self) -> None:
+        self._reload = False
+        self._manager.reloading()
+        try:
+            await self._node.reload()
+        except EventdError as error:  # what was read before stays in force
+            logger.error("could not re-read the secrets: %s", error)
+        self._manager.ready("running")
+
+    async def _stop(self) -> None:
+        self._manager.stopping()
+        seconds = self._settings.drain_timeout + GRACE_SECONDS
+        try:
+            async with asyncio.timeout(seconds):
+                await self._node.stop()
+        except TimeoutError:
+            logger.warning("the stop took longer than %g s: leaving what is under way to the next start", seconds)
+            os._exit(ExitCode.OK)
+        finally:
+            self._manager.close()
+        logger.info("stopped")
+
+
+def write_port_file(path: Path, address: Endpoint) -> None:
+    """Tell where the API listens. Whoever waits for the file never sees half of it."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_text(f"{address}\n")
+    draft.replace(path)
+
+
+async def run_node(make: Callable[[], Service], settings: Settings, manager: ServiceManager) -> None:
+    """Make a node on this loop and see it through. Raises `EventdError`, whatever it was that failed."""
+    try:
+        await Steward(make(), settings, manager).run()
+    except (EventdError, OSError):
+        raise
+    except Exception as error:
+        logger.exception("the node failed")
+        raise EventdError(
+            f"the node cannot go on: {type(error).__name__}", hint="its log says more; please report it"
+        ) from error
