@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from eventd.api import dead_letters, deliveries, events, groups, links, redelivery, resources
 from eventd.api.operations import Operation
 
-OPERATIONS: tuple[Operation[Any], ...] = ()
+OPERATIONS: tuple[Operation[Any], ...] = (
+    *groups.OPERATIONS,
+    *resources.OPERATIONS,
+    *events.OPERATIONS,
+    *deliveries.OPERATIONS,
+    *redelivery.OPERATIONS,
+    *links.OPERATIONS,
+    *dead_letters.OPERATIONS,
+)

@@ -133,8 +133,9 @@ def read_letters(
     ids: Sequence[int] = (),
     after: int = 0,
     limit: int,
+    newest: bool = False,
 ) -> list[Letter]:
-    """Dead letters of a topic, oldest first, beyond the letter `after`."""
+    """Dead letters of a topic beyond the letter `after`, oldest first, or the newest first."""
     sql = (
         "SELECT d.id, d.cursor, d.position, d.event_id, d.reason, d.detail, d.attempts, d.parked_at, r.tag, r.subject,"
         " r.expires_at FROM dead_letters d LEFT JOIN records r ON r.position = d.position"
@@ -148,7 +149,7 @@ def read_letters(
     if ids:
         rows = fetch_in(conn, f"{sql} AND d.id {{in}} ORDER BY d.id", params, list(ids))
     else:
-        rows = fetch(conn, f"{sql} ORDER BY d.id LIMIT ?", (*params, limit))
+        rows = fetch(conn, f"{sql} ORDER BY d.id {'DESC' if newest else 'ASC'} LIMIT ?", (*params, limit))
     return [Letter(*row) for row in rows]
 
 

@@ -1,0 +1,57 @@
+"""Opening the books of a peer: its cursor, what it selected when, and the repairs that are under way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from eventd.egress.links import link_name
+from eventd.egress.selection import Selection
+from eventd.log.cursors import Cursor, read_cursors
+from eventd.log.deliveries import Books, Interest, Repair, Version, read_picked, read_versions
+from eventd.resources.effective import PeerConfig
+from eventd.store.database import Connection
+
+
+def read_cursor_of(conn: Connection, peer: PeerConfig) -> Cursor | None:
+    """The peer's cursor; None as long as no node has taken notice of the peer."""
+    found = read_cursors(conn, name=link_name(peer.group, peer.node_name))
+    return found[0] if found else None
+
+
+def read_repairs_of(conn: Connection, peer: PeerConfig) -> list[Cursor]:
+    """The cursors of the repairs that are under way for the peer."""
+    prefix = f"repair:{peer.group}/{peer.node_name}/"
+    return [cursor for cursor in read_cursors(conn, kind="repair") if cursor.name.startswith(prefix)]
+
+
+def interest_of(peer: PeerConfig) -> Interest:
+    """Which records the peer is to get."""
+    return Interest(peer.node_name, peer.selector, peer.relay)
+
+
+@dataclass(frozen=True, slots=True)
+class PeerBooks:
+    """A peer as it is declared, and its books."""
+
+    peer: PeerConfig
+    books: Books
+
+
+def open_books(conn: Connection, peer: PeerConfig) -> PeerBooks:
+    """The books of the peer as this snapshot has them; batches are looked up in them later."""
+    cursor = read_cursor_of(conn, peer)
+    wanted = Selection.of(peer)
+    if cursor is None:
+        return PeerBooks(peer, Books(peer.node_name, wanted))
+    versions = read_versions(conn, cursor.name)
+    return PeerBooks(
+        peer,
+        Books(
+            peer.node_name,
+            wanted,
+            cursor,
+            {number: Version(at, Selection.from_json(selection)) for number, at, selection in versions},
+            [Repair(repair, Selection.from_json(repair.selection)) for repair in read_repairs_of(conn, peer)],
+            read_picked(conn, cursor.name),
+        ),
+    )

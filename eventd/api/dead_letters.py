@@ -1,0 +1,168 @@
+"""Dead letters: what a peer will never take, to be looked at, tried again, or dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from eventd.api.groups import find_group, find_peer, find_topic
+from eventd.api.moments import show_time
+from eventd.api.operations import Operation, Params, Services
+from eventd.api.redelivery import Link
+from eventd.egress.links import link_name, peer_of
+from eventd.errors import Conflict, NotFound
+from eventd.log.reading import read_at
+from eventd.log.repairs import MOST_POSITIONS, Letter, read_letters, remove_letters
+from eventd.store.database import Connection
+
+PAGE = 1000
+
+
+class ListLetters(Params):
+    """Which dead letters to list, oldest first."""
+
+    group: str
+    peer: str = Field(default="", description="Only this peer's, by its node name.")
+    event_id: str = Field(default="", description="Only of this event.")
+    after: int = Field(default=0, ge=0, description="Go on after the letter with this id.")
+    limit: int = Field(default=100, ge=1, le=1000, description="At most so many.")
+
+
+async def _list(services: Services, params: ListLetters) -> dict[str, Any]:
+    return await services.database.read(_read_list, params)
+
+
+def _read_list(conn: Connection, params: ListLetters) -> dict[str, Any]:
+    group = find_group(conn, params.group)
+    cursor = link_name(group.name, find_peer(group, params.peer).node_name) if params.peer else ""
+    found = read_letters(
+        conn,
+        find_topic(conn, group.name).id,
+        cursor=cursor,
+        event_id=params.event_id,
+        after=params.after,
+        limit=params.limit + 1,
+    )
+    shown = found[: params.limit]
+    more = shown[-1].id if len(found) > len(shown) else None
+    return {"deadLetters": [_show(letter) for letter in shown], "next": more}
+
+
+def _show(letter: Letter) -> dict[str, Any]:
+    return {
+        "id": letter.id,
+        "eventId": letter.event_id,
+        "peer": peer_of(letter.cursor)[1],
+        "type": letter.tag,
+        "subject": letter.subject,
+        "reason": letter.reason,
+        "detail": letter.detail,
+        "attempts": letter.attempts,
+        "parkedAt": show_time(letter.parked_at),
+        "stored": letter.tag is not None,
+    }
+
+
+class ChooseLetters(Params):
+    """Some dead letters of a group: by id, all of one peer, or all."""
+
+    group: str
+    ids: list[int] = Field(default=[], max_length=MOST_POSITIONS, description="These letters.")
+    peer: str = Field(default="", description="All of this peer, by its node name.")
+    all: bool = Field(default=False, description="All of the group.")
+
+    @model_validator(mode="after")
+    def _one_way_to_choose(self) -> Self:
+        if sum((bool(self.ids), bool(self.peer), self.all)) != 1:
+            raise ValueError("choose letters in one way: ids, peer, or all")
+        return self
+
+
+async def _retry(services: Services, params: ChooseLetters) -> dict[str, Any]:
+    return await services.database.write(_retry_now, params, services.clock.now())
+
+
+def _retry_now(conn: Connection, params: ChooseLetters, now: int) -> dict[str, Any]:
+    """Start a repair for each peer concerned. What cannot be sent any more stays where it is, with the reason."""
+    letters = _chosen(conn, params)
+    links = {node: Link.read(conn, params.group, node) for node in {peer_of(letter.cursor)[1] for letter in letters}}
+    records = {record.position: record for record in read_at(conn, [letter.position for letter in letters])}
+    kept: list[dict[str, Any]] = []
+    retried: dict[str, list[Letter]] = {}
+    for letter in letters:
+        node = peer_of(letter.cursor)[1]
+        if reason := links[node].hindrance(records.get(letter.position), now):
+            kept.append({"id": letter.id, "eventId": letter.event_id, "reason": reason})
+        else:
+            retried.setdefault(node, []).append(letter)
+    if params.ids and kept:
+        words = "; ".join(f"letter {letter['id']}: {letter['reason']}" for letter in kept[:20])
+        raise Conflict(f"cannot be tried again, so none is: {words}", hint="drop what is of no use any more")
+    for node, those in retried.items():
+        _start(conn, links[node], those, now)
+    return {"retried": sum(map(len, retried.values())), "kept": kept}
+
+
+def _start(conn: Connection, link: Link, letters: Sequence[Letter], now: int) -> None:
+    positions = sorted({letter.position for letter in letters})
+    for start in range(0, len(positions), MOST_POSITIONS):
+        link.start_at(conn, positions[start : start + MOST_POSITIONS], now)
+    remove_letters(conn, [letter.id for letter in letters])
+
+
+async def _drop(services: Services, params: ChooseLetters) -> dict[str, Any]:
+    return {"dropped": await services.database.write(_drop_now, params)}
+
+
+def _drop_now(conn: Connection, params: ChooseLetters) -> int:
+    return remove_letters(conn, [letter.id for letter in _chosen(conn, params)])
+
+
+def _chosen(conn: Connection, params: ChooseLetters) -> list[Letter]:
+    """The letters. Raises NotFound when an id is none of this group's."""
+    group = find_group(conn, params.group)
+    topic = find_topic(conn, group.name).id
+    if params.ids:
+        found = read_letters(conn, topic, ids=params.ids, limit=len(params.ids))
+        missing = sorted(set(params.ids) - {letter.id for letter in found})
+        if missing:
+            raise NotFound(f"group {group.name} has no dead letter {', '.join(map(str, missing[:20]))}")
+        return found
+    cursor = link_name(group.name, find_peer(group, params.peer).node_name) if params.peer else ""
+    chosen: list[Letter] = []
+    while page := read_letters(conn, topic, cursor=cursor, after=chosen[-1].id if chosen else 0, limit=PAGE):
+        chosen += page
+    return chosen
+
+
+OPERATIONS: tuple[Operation[Any], ...] = (
+    Operation(
+        "dead_letters.list",
+        "GET",
+        "/api/v1/groups/{group}/dead-letters",
+        ListLetters,
+        _list,
+        "read",
+        "What peers refused for good",
+    ),
+    Operation(
+        "dead_letters.retry",
+        "POST",
+        "/api/v1/groups/{group}/dead-letters/retry",
+        ChooseLetters,
+        _retry,
+        "admin",
+        "Send dead letters once more",
+    ),
+    Operation(
+        "dead_letters.drop",
+        "POST",
+        "/api/v1/groups/{group}/dead-letters/drop",
+        ChooseLetters,
+        _drop,
+        "delete",
+        "Forget dead letters",
+    ),
+)

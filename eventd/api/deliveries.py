@@ -1,0 +1,238 @@
+"""Deliveries: the state of every event at every peer, and what they add up to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import Field
+
+from eventd.api.books import PeerBooks, interest_of, open_books
+from eventd.api.groups import find_group, find_topic, peers_of
+from eventd.api.moments import read_moment, read_token, show_seconds, show_time, write_token
+from eventd.api.operations import Operation, Params, Services
+from eventd.log.deliveries import Delivery, DeliveryState, count_stale, derive, read_latest
+from eventd.log.head import read_head
+from eventd.log.reading import Question, list_latest
+from eventd.log.values import Head, Record, Topic
+from eventd.store.database import Connection
+from federation.event import format_time, is_alive
+from federation.selector import Selector
+
+PAGE = 500
+"""Records looked at in one transaction, so that no reader keeps a snapshot for long."""
+
+
+class ListDeliveries(Params):
+    """Which deliveries to list. Times are RFC 3339, or how long ago (`15m`), and are those of the observation."""
+
+    group: str
+    event_id: str = Field(default="", description="Only this event.")
+    peer: str = Field(default="", description="Only to this peer, by its node name.")
+    status: list[DeliveryState] = Field(default=[], description="Only in this state; repeat it for several.")
+    type: list[str] = Field(default=[], description="Only events of this type; repeat it for several.")
+    since: str = Field(default="", description="Observed then or later.")
+    until: str = Field(default="", description="Observed then or earlier.")
+    after: str = Field(default="", description="Go on after this token.")
+    limit: int = Field(default=100, ge=1, le=1000, description="At most so many, but never a part of an event's.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    """What one request sees: taken once, so that its pages fit together."""
+
+    head: Head
+    topic: Topic
+    peers: Sequence[PeerBooks]
+
+
+def _open_scene(conn: Connection, group: str, peer: str) -> _Scene:
+    config = find_group(conn, group)
+    found = [open_books(conn, each) for each in peers_of(config, peer)]
+    return _Scene(read_head(conn), find_topic(conn, group), found)
+
+
+async def _list(services: Services, params: ListDeliveries) -> dict[str, Any]:
+    now = services.clock.now()
+    span = read_moment("since", params.since, now), read_moment("until", params.until, now)
+    scene = await services.database.read(_open_scene, params.group, params.peer)
+    place = read_token(params.after, scene.head, scene.topic)
+    rows: list[dict[str, Any]] = []
+    after: int | None = place.position if scene.peers else None
+    full = False
+    while after is not None and not full:
+        ask = _question(params, scene, span, after)
+        page = await services.database.read(_read_page, scene, ask, now)
+        after = page[-1][0].position if len(page) == PAGE else None
+        for record, deliveries in page:
+            fresh = [row for row in _rows(params, scene, record, deliveries) if not _left_out(params, row)]
+            full = bool(rows) and len(rows) + len(fresh) > params.limit
+            if full:
+                break
+            rows += fresh
+            seen = record.position
+    return {"deliveries": rows, "next": write_token(scene.head, seen) if full else None, "gap": place.gap}
+
+
+def _question(params: ListDeliveries, scene: _Scene, span: tuple[int | None, int | None], after: int) -> Question:
+    return Question(
+        topic_id=scene.topic.id,
+        event_id=params.event_id,
+        types=params.type,
+        since=span[0],
+        until=span[1],
+        after=after,
+        before=scene.head.next_position,
+        limit=PAGE,
+    )
+
+
+Found = tuple[Record, Sequence[Delivery | None]]
+
+
+def _read_page(conn: Connection, scene: _Scene, ask: Question, now: int) -> list[Found]:
+    records = list_latest(conn, ask)
+    columns = [derive(conn, each.books, records, now=now) for each in scene.peers]
+    return [(record, [column[at] for column in columns]) for at, record in enumerate(records)]
+
+
+def _left_out(params: ListDeliveries, row: dict[str, Any]) -> bool:
+    return bool(params.status) and row["status"] not in params.status
+
+
+def _rows(
+    params: ListDeliveries, scene: _Scene, record: Record, deliveries: Sequence[Delivery | None]
+) -> list[dict[str, Any]]:
+    return [
+        {
+            "eventId": record.event_id,
+            "peer": each.peer.node_name,
+            "status": str(delivery.state),
+            "attempts": delivery.attempts,
+            "lastAttemptAt": show_time(delivery.attempted_at),
+            "lastError": delivery.error,
+            "deliveredAt": show_time(delivery.delivered_at),
+            "eventExpiresAt": format_time(record.expires_at),
+            "batchId": delivery.batch_id,
+            "group": params.group,
+            "type": record.tag,
+            "subject": record.subject,
+            "seq": record.seq,
+            "recordedAt": show_time(record.recorded_at),
+        }
+        for each, delivery in zip(scene.peers, deliveries, strict=True)
+        if delivery is not None
+    ]
+
+
+class SummariseDeliveries(Params):
+    """Which deliveries to add up."""
+
+    group: str
+    peer: str = Field(default="", description="Only to this peer, by its node name.")
+    type: list[str] = Field(default=[], description="Only events of this type; repeat it for several.")
+    include_expired: bool = Field(default=False, description="Count also what was delivered and has expired since.")
+
+
+@dataclass(slots=True)
+class _Sum:
+    """What one peer's deliveries add up to. Durations in microseconds."""
+
+    states: dict[DeliveryState, int] = field(default_factory=lambda: dict.fromkeys(DeliveryState, 0))
+    max_lag: int = 0
+    min_left: int | None = None
+    stale: int = 0
+
+    def add(self, record: Record, delivery: Delivery, now: int) -> None:
+        self.states[delivery.state] += 1
+        if delivery.first_at is not None:
+            self.max_lag = max(self.max_lag, delivery.first_at - record.recorded_at)
+        if record.expires_at is not None and record.expires_at >= now:
+            left = record.expires_at - now
+            self.min_left = left if self.min_left is None else min(self.min_left, left)
+
+    def show(self, group: str, peer: str) -> dict[str, Any]:
+        states = self.states
+        return {
+            "group": group,
+            "peer": peer,
+            "events": sum(states.values()),
+            "delivered": states[DeliveryState.DELIVERED],
+            "staleTTL": self.stale,
+            "failed": states[DeliveryState.FAILED],
+            "pending": states[DeliveryState.PENDING],
+            "expired": states[DeliveryState.EXPIRED],
+            "refused": states[DeliveryState.REFUSED],
+            "inPath": states[DeliveryState.IN_PATH],
+            "unknown": states[DeliveryState.UNKNOWN],
+            "maxLagSeconds": show_seconds(self.max_lag),
+            "minExpiresInSeconds": show_seconds(self.min_left or 0),
+        }
+
+
+async def _summary(services: Services, params: SummariseDeliveries) -> dict[str, Any]:
+    now = services.clock.now()
+    scene = await services.database.read(_open_scene, params.group, params.peer)
+    sums = [_Sum() for _ in scene.peers]
+    after: int | None = 0 if scene.peers else None
+    while after is not None and after < scene.head.last:
+        after = await services.database.read(_add_page, params, scene, sums, after, now)
+    for each, total in zip(scene.peers, sums, strict=True):
+        total.stale = await services.database.read(_count_stale, scene, each, params.type, now)
+    rows = [total.show(params.group, each.peer.node_name) for each, total in zip(scene.peers, sums, strict=True)]
+    return {"summary": rows}
+
+
+def _add_page(
+    conn: Connection, params: SummariseDeliveries, scene: _Scene, sums: Sequence[_Sum], after: int, now: int
+) -> int | None:
+    """Add the next page up; where to go on, None at the end."""
+    page = read_latest(conn, scene.topic.id, after=after, limit=PAGE)
+    records = [r for r in page if r.position <= scene.head.last and (not params.type or r.tag in params.type)]
+    for each, total in zip(scene.peers, sums, strict=True):
+        for record, delivery in zip(records, derive(conn, each.books, records, now=now), strict=True):
+            if delivery is not None and _counts(each, record, delivery, now, all_of_them=params.include_expired):
+                total.add(record, delivery, now)
+    return page[-1].position if len(page) == PAGE else None
+
+
+def _counts(each: PeerBooks, record: Record, delivery: Delivery, now: int, *, all_of_them: bool) -> bool:
+    """Whether to count it: what is alive, and what expired on the way, but not before the peer was there."""
+    if all_of_them or is_alive(record.expires_at, now):
+        return True
+    cursor = each.books.cursor
+    lost = delivery.state is DeliveryState.EXPIRED
+    return lost and cursor is not None and record.expires_at is not None and record.expires_at >= cursor.created_at
+
+
+def _count_stale(conn: Connection, scene: _Scene, each: PeerBooks, types: Sequence[str], now: int) -> int:
+    interest, cursor = interest_of(each.peer), each.books.cursor
+    selector = interest.selector
+    both = [name for name in types or selector.types if not selector.types or name in selector.types]
+    if cursor is None or (types and not both):
+        return 0
+    interest = interest._replace(selector=Selector.of(types=both, subject_prefixes=selector.subject_prefixes))
+    return count_stale(conn, scene.topic.id, interest, after=cursor.position, now=now)
+
+
+OPERATIONS: tuple[Operation[Any], ...] = (
+    Operation(
+        "deliveries.list",
+        "GET",
+        "/api/v1/groups/{group}/deliveries",
+        ListDeliveries,
+        _list,
+        "read",
+        "The state of each event at each peer",
+    ),
+    Operation(
+        "deliveries.summary",
+        "GET",
+        "/api/v1/groups/{group}/deliveries/summary",
+        SummariseDeliveries,
+        _summary,
+        "read",
+        "What the deliveries to each peer add up to",
+    ),
+)

@@ -1,0 +1,170 @@
+"""Events: emit, list, prune."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from pydantic import Field
+
+from eventd.api.emitted import drafts_from
+from eventd.api.groups import find_group, find_topic
+from eventd.api.moments import read_moment, read_token, show_time, write_token
+from eventd.api.operations import Operation, Params, Services
+from eventd.errors import Conflict
+from eventd.log.appender import Publish
+from eventd.log.head import read_head
+from eventd.log.reading import Question, list_latest, read_at
+from eventd.log.retention import Limits, evict
+from eventd.log.values import Appended, Draft, Outcome, Record
+from eventd.resources.effective import topic_of
+from eventd.store.database import Connection
+from federation.loops import decode_path
+
+RESULTS = {
+    Outcome.NEW: "new",
+    Outcome.REFRESH: "refreshed",
+    Outcome.DUPLICATE: "duplicate",
+    Outcome.CONFLICT: "conflict",
+}
+
+
+def show_event(record: Record) -> dict[str, Any]:
+    """A stored event under its own names, and where and when it was stored."""
+    event = msgspec.json.decode(record.body)
+    return {
+        "id": event["id"],
+        "group": event["group"],
+        "sourceNode": event.get("sourceNode", ""),
+        "type": event["type"],
+        "subject": event.get("subject", ""),
+        "dedupeKey": event.get("dedupeKey", ""),
+        "payload": event.get("payload", {}),
+        "observedAt": event["observedAt"],
+        "expiresAt": event["expiresAt"],
+        "recordedAt": show_time(record.recorded_at),
+        "seq": record.seq,
+        "path": list(decode_path(record.path)),
+    }
+
+
+class Emit(Params):
+    """Events to store in one group, all of them or none: each as a JSON object with the names of the envelope."""
+
+    group: str
+    events: list[Any] = Field(
+        min_length=1,
+        max_length=10_000,
+        description="Each has a type and, as wanted, id, sourceNode, subject, dedupeKey, payload, observedAt,"
+        " expiresAt or ttl.",
+    )
+
+
+async def _emit(services: Services, params: Emit) -> dict[str, Any]:
+    group = await services.database.read(find_group, params.group)
+    now = services.clock.now()
+    drafts = drafts_from(params.events, group, now=now, random=secrets.token_bytes)
+    topic = await services.log.topic(topic_of(group.name))
+    appended = await services.log.submit(Publish(topic, drafts, ceiling=group.retention.max_bytes))
+    if len(drafts) == 1 and appended.outcomes[0] is Outcome.CONFLICT:
+        what = f"the id {drafts[0].event_id} is taken in group {group.name} by another content or another source"
+        raise Conflict(what, hint="an id stands for one fact: give the new fact an id of its own")
+    records = await services.database.read(read_at, list(appended.positions))
+    return {
+        "counts": {word: appended.count(outcome) for outcome, word in RESULTS.items()},
+        "results": _results(drafts, appended, records),
+    }
+
+
+def _results(drafts: Sequence[Draft], appended: Appended, records: Sequence[Record]) -> list[dict[str, Any]]:
+    """One per event; `event` is what is stored under the id, None where retention has removed it."""
+    stored = {record.position: record for record in records}
+    found = []
+    for draft, outcome, position in zip(drafts, appended.outcomes, appended.positions, strict=True):
+        record = stored.get(position)
+        event = show_event(record) if record is not None else None
+        found.append({"id": draft.event_id, "result": RESULTS[outcome], "event": event})
+    return found
+
+
+class ListEvents(Params):
+    """Which events to list. Times are RFC 3339, or how long ago (`15m`)."""
+
+    group: str
+    type: list[str] = Field(default=[], description="Only these types; repeat it for several.")
+    subject_prefix: str = Field(default="", description="Only subjects that begin so.")
+    source: str = Field(default="", description="Only events of this node.")
+    id: str = Field(default="", description="Only this event.")
+    since: str = Field(default="", description="Observed then or later.")
+    until: str = Field(default="", description="Observed then or earlier.")
+    include_expired: bool = Field(default=False, description="Show also what has expired.")
+    newest: bool = Field(default=False, description="The newest first.")
+    after: str = Field(default="", description="Go on after this token.")
+    limit: int = Field(default=100, ge=1, le=1000, description="At most so many.")
+
+
+async def _list(services: Services, params: ListEvents) -> dict[str, Any]:
+    now = services.clock.now()
+    since, until = read_moment("since", params.since, now), read_moment("until", params.until, now)
+    return await services.database.read(_read_list, params, now, since, until)
+
+
+def _read_list(conn: Connection, params: ListEvents, now: int, since: int | None, until: int | None) -> dict[str, Any]:
+    find_group(conn, params.group)
+    head, topic = read_head(conn), find_topic(conn, params.group)
+    place = read_token(params.after, head, topic)
+    ask = Question(
+        topic_id=topic.id,
+        now=None if params.include_expired else now,
+        event_id=params.id,
+        types=params.type,
+        subject_prefix=params.subject_prefix,
+        source=params.source,
+        since=since,
+        until=until,
+        after=0 if params.newest else place.position,
+        before=(place.position or head.next_position) if params.newest else head.next_position,
+        newest=params.newest,
+        limit=params.limit + 1,  # one more tells whether there is more
+    )
+    found = list_latest(conn, ask)
+    if params.newest:
+        found.reverse()
+    shown = found[: params.limit]
+    return {
+        "events": [show_event(record) for record in shown],
+        "next": write_token(head, shown[-1].position) if len(found) > len(shown) else None,
+        "upto": write_token(head, head.last),
+        "gap": place.gap,
+    }
+
+
+class Prune(Params):
+    """Apply a group's retention now."""
+
+    group: str
+
+
+async def _prune(services: Services, params: Prune) -> dict[str, Any]:
+    group, topic = await services.database.read(
+        lambda conn: (find_group(conn, params.group), find_topic(conn, params.group))
+    )
+    retention = group.retention
+    limits = Limits(retention.max_events, retention.max_age, retention.keep_undelivered)
+    removed, upto, more = 0, topic.evicted_seq, topic.id != 0
+    while more:
+        step = await services.database.write(evict, topic.id, limits, now=services.clock.now())
+        removed, upto, more = removed + step.records, step.upto_seq, step.more
+    bounded = retention.max_events is not None or retention.max_age is not None
+    return {"group": group.name, "removed": removed, "evictedSeq": upto, "bounded": bounded}
+
+
+OPERATIONS: tuple[Operation[Any], ...] = (
+    Operation("events.emit", "POST", "/api/v1/groups/{group}/events", Emit, _emit, "write", "Store observed facts"),
+    Operation("events.list", "GET", "/api/v1/groups/{group}/events", ListEvents, _list, "read", "List events"),
+    Operation(
+        "events.prune", "POST", "/api/v1/groups/{group}/prune", Prune, _prune, "delete", "Apply the retention now"
+    ),
+)

@@ -1,0 +1,107 @@
+"""The declared group a request is about, and all groups at a glance."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+from eventd.api.operations import Operation, Params, Services
+from eventd.egress.links import link_name
+from eventd.errors import NotFound
+from eventd.log.cursors import Cursor, read_cursors
+from eventd.log.head import read_head, read_topics
+from eventd.log.values import Topic
+from eventd.resources.effective import GroupConfig, PeerConfig, effective, topic_of
+from eventd.resources.kinds import EVENT_GROUP, EVENT_PEER
+from eventd.store.database import Connection
+from eventd.store.registry import read_resources
+
+
+def find_group(conn: Connection, name: str) -> GroupConfig:
+    """The declared group with its peers. Raises NotFound."""
+    stored = read_resources(conn, EVENT_GROUP.name, name)
+    if not stored:
+        known = [row.name for row in read_resources(conn, EVENT_GROUP.name)]
+        raise NotFound(f"there is no EventGroup {name}", hint=_meant(name, known) or _declare(known))
+    return effective([*stored, *read_resources(conn, EVENT_PEER.name)])[name]
+
+
+def _meant(name: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(name, known, 1)
+    return f"did you mean {close[0]}?" if close else ""
+
+
+def _declare(known: list[str]) -> str:
+    return f"declared: {', '.join(known)}" if known else "declare one: routerctl apply -f FILE"
+
+
+def find_peer(group: GroupConfig, node: str) -> PeerConfig:
+    """The peer that is this node, by the node's name. Raises NotFound."""
+    for peer in group.peers.values():
+        if peer.node_name == node:
+            return peer
+    known = sorted(peer.node_name for peer in group.peers.values())
+    hint = _meant(node, known) or (f"its peers: {', '.join(known)}" if known else "it has no peers")
+    raise NotFound(f"group {group.name} has no peer {node}", hint=hint)
+
+
+def peers_of(group: GroupConfig, node: str = "") -> list[PeerConfig]:
+    """The peers by node name, or the one that is asked for. Raises NotFound."""
+    if node:
+        return [find_peer(group, node)]
+    return sorted(group.peers.values(), key=lambda peer: peer.node_name)
+
+
+def find_topic(conn: Connection, group: str) -> Topic:
+    """The group's line in the books; an empty one as long as nothing was stored for it."""
+    name = topic_of(group)
+    found = [topic for topic in read_topics(conn) if topic.name == name]
+    return found[0] if found else Topic(0, name, 1, 0, 0, 0, 0, 0)
+
+
+class NoParams(Params):
+    """Takes nothing."""
+
+
+async def _status(services: Services, params: NoParams) -> dict[str, Any]:
+    return await services.database.read(_read_status)
+
+
+def _read_status(conn: Connection) -> dict[str, Any]:
+    head = read_head(conn)
+    topics = {topic.name: topic for topic in read_topics(conn)}
+    links = {cursor.name: cursor for cursor in read_cursors(conn, kind="peer")}
+    groups = effective(read_resources(conn))
+    return {
+        "epoch": head.epoch,
+        "incarnation": head.incarnation,
+        "position": head.last,
+        "groups": [_group(groups[name], topics.get(topic_of(name)), links) for name in sorted(groups)],
+    }
+
+
+def _group(group: GroupConfig, topic: Topic | None, links: dict[str, Cursor]) -> dict[str, Any]:
+    states: dict[str, int] = {}
+    for peer in peers_of(group):
+        cursor = links.get(link_name(group.name, peer.node_name))
+        state = str(cursor.shown_state) if cursor else "new"
+        states[state] = states.get(state, 0) + 1
+    return {
+        "group": group.name,
+        "nodeName": group.node_name,
+        "listen": f"{group.listen.address}:{group.listen.port}" if group.listen else "",
+        "protocols": sorted(group.protocols),
+        "events": topic.ids if topic else 0,
+        "bytes": topic.bytes if topic else 0,
+        "seq": topic.next_seq - 1 if topic else 0,
+        "evictedSeq": topic.evicted_seq if topic else 0,
+        "peers": len(group.peers),
+        "links": states,
+    }
+
+
+OPERATIONS: tuple[Operation[Any], ...] = (
+    Operation(
+        "groups.status", "GET", "/api/v1/status", NoParams, _status, "read", "All groups: sizes, and the state of links"
+    ),
+)

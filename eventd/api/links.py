@@ -1,0 +1,194 @@
+"""Links: the state of every peer and of everyone who sends to us; pause and resume."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from eventd.api.books import interest_of, read_cursor_of, read_repairs_of
+from eventd.api.groups import find_group, find_peer, find_topic, peers_of
+from eventd.api.moments import show_seconds, show_time
+from eventd.api.operations import Operation, Params, Services
+from eventd.egress.links import link_name, reconcile
+from eventd.log.cursors import Cursor, LinkState, clear_failures, read_cursors, set_paused
+from eventd.log.deliveries import Lag, read_lag
+from eventd.log.head import read_head
+from eventd.log.repairs import count_letters
+from eventd.log.values import Head, Topic
+from eventd.resources.effective import PeerConfig, effective
+from eventd.store.database import Connection
+from eventd.store.links import InboundLink, read_inbound_links
+from eventd.store.registry import announce, read_resources
+
+
+class ListLinks(Params):
+    """The links of one group."""
+
+    group: str
+    peer: str = Field(default="", description="Only this peer, by its node name.")
+
+
+async def _status(services: Services, params: ListLinks) -> dict[str, Any]:
+    return await services.database.read(read_links, params.group, params.peer, services.clock.now())
+
+
+def read_links(conn: Connection, group: str, node: str, now: int) -> dict[str, Any]:
+    """Both directions of a group's links, as they are shown. Raises NotFound."""
+    config = find_group(conn, group)
+    head, topic = read_head(conn), find_topic(conn, group)
+    letters = count_letters(conn, topic.id)
+    outbound = [_outbound(conn, peer, head, topic, letters, now) for peer in peers_of(config, node)]
+    inbound = [_inbound(link) for link in read_inbound_links(conn, group) if not node or link.node == node]
+    return {"outbound": outbound, "inbound": inbound}
+
+
+def _outbound(
+    conn: Connection, peer: PeerConfig, head: Head, topic: Topic, letters: dict[str, int], now: int
+) -> dict[str, Any]:
+    cursor = read_cursor_of(conn, peer)
+    after = cursor.position if cursor else topic.evicted_position
+    lag = read_lag(conn, topic.id, interest_of(peer), after=after, now=now)
+    return {
+        "group": peer.group,
+        "peer": peer.node_name,
+        "resource": peer.name,
+        "endpoint": peer.endpoint,
+        **(_state(cursor) if cursor else _NEW),
+        **_show_lag(lag, now),
+        "position": after,
+        "head": head.last,
+        "deadLetters": letters.get(link_name(peer.group, peer.node_name), 0),
+        "repairs": [_repair(repair) for repair in read_repairs_of(conn, peer)],
+    }
+
+
+_NEW: dict[str, Any] = {
+    "state": str(LinkState.RUNNING),
+    "reason": "new",
+    "since": None,
+    "protocol": "",
+    "attempts": 0,
+    "retryAt": None,
+    "lastError": "",
+    "lastSuccessAt": None,
+    "pausedAt": None,
+    "pausedBy": "",
+}
+"""A peer that no node has taken notice of yet."""
+
+
+def _state(cursor: Cursor) -> dict[str, Any]:
+    paused = cursor.paused_at is not None
+    return {
+        "state": str(cursor.shown_state),
+        "reason": cursor.reason,
+        "since": show_time(cursor.paused_at if paused else cursor.since),
+        "protocol": cursor.protocol,
+        "attempts": cursor.attempts,
+        "retryAt": None if paused else show_time(cursor.retry_at),
+        "lastError": cursor.last_error,
+        "lastSuccessAt": show_time(cursor.succeeded_at),
+        "pausedAt": show_time(cursor.paused_at),
+        "pausedBy": cursor.paused_by,
+    }
+
+
+def _show_lag(lag: Lag, now: int) -> dict[str, Any]:
+    seconds = 0.0 if lag.oldest is None else max(0.0, show_seconds(now - lag.oldest))
+    return {"lagEvents": lag.events, "lagSeconds": seconds}
+
+
+def _repair(cursor: Cursor) -> dict[str, Any]:
+    return {
+        "position": cursor.position,
+        "until": cursor.until,
+        "state": str(cursor.shown_state),
+        "lastError": cursor.last_error,
+        "createdAt": show_time(cursor.created_at),
+    }
+
+
+def _inbound(link: InboundLink) -> dict[str, Any]:
+    return {
+        "group": link.group,
+        "node": link.node,
+        "epoch": link.mark.epoch,
+        "incarnation": link.mark.incarnation,
+        "base": link.mark.base,
+        "upto": link.mark.upto,
+        "updatedAt": show_time(link.updated_at),
+        "gaps": link.gaps,
+    }
+
+
+class Pause(Params):
+    """Stop sending to a peer."""
+
+    group: str
+    peer: str = Field(description="The peer, by its node name.")
+    by: str = Field(default="", max_length=200, description="Who paused it, or why; shown with the link.")
+
+
+class Resume(Params):
+    """Send to a peer again, at once."""
+
+    group: str
+    peer: str = Field(description="The peer, by its node name.")
+
+
+async def _pause(services: Services, params: Pause) -> dict[str, Any]:
+    now = services.clock.now()
+    await services.database.write(_set_paused, params.group, params.peer, now, at=now, by=params.by)
+    return await services.database.read(read_links, params.group, params.peer, now)
+
+
+async def _resume(services: Services, params: Resume) -> dict[str, Any]:
+    now = services.clock.now()
+    await services.database.write(_set_paused, params.group, params.peer, now, at=None, by="")
+    return await services.database.read(read_links, params.group, params.peer, now)
+
+
+def _set_paused(conn: Connection, group: str, node: str, now: int, *, at: int | None, by: str) -> None:
+    """Pause the peer and its repairs, or resume them. Pausing twice keeps who was first."""
+    peer = find_peer(find_group(conn, group), node)
+    announce(conn)  # locks the head, which comes before any cursor
+    if not read_cursors(conn, name=link_name(group, node)):
+        reconcile(conn, effective(read_resources(conn)), now)
+    for name in (link_name(group, node), *(repair.name for repair in read_repairs_of(conn, peer))):
+        cursor = read_cursors(conn, name=name)[0]
+        if at is None or cursor.paused_at is None:
+            set_paused(conn, name, at=at, by=by)
+        if at is None:
+            clear_failures(conn, [name], now)
+
+
+OPERATIONS: tuple[Operation[Any], ...] = (
+    Operation(
+        "links.status",
+        "GET",
+        "/api/v1/groups/{group}/links",
+        ListLinks,
+        _status,
+        "read",
+        "The state and lag of each link, in both directions",
+    ),
+    Operation(
+        "links.pause",
+        "POST",
+        "/api/v1/groups/{group}/peers/{peer}/pause",
+        Pause,
+        _pause,
+        "admin",
+        "Stop sending to a peer",
+    ),
+    Operation(
+        "links.resume",
+        "POST",
+        "/api/v1/groups/{group}/peers/{peer}/resume",
+        Resume,
+        _resume,
+        "admin",
+        "Send to a peer again, at once",
+    ),
+)

@@ -1,0 +1,222 @@
+"""Sending events again to one peer: what is asked for is looked over first, then a repair is started."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from eventd.api.books import interest_of, read_cursor_of
+from eventd.api.groups import find_group, find_peer, find_topic
+from eventd.api.moments import read_moment, show_time
+from eventd.api.operations import Operation, Params, Services
+from eventd.egress.selection import Selection
+from eventd.errors import Conflict, EventdError, Invalid, NotFound
+from eventd.log.cursors import Cursor, set_paused
+from eventd.log.reading import read_at
+from eventd.log.repairs import (
+    MOST_POSITIONS,
+    Placed,
+    numbered_between,
+    read_placed,
+    recorded_between,
+    start_repair,
+    survey,
+)
+from eventd.log.values import Record, Topic
+from eventd.resources.effective import PeerConfig
+from eventd.store.database import Connection
+from federation.event import is_alive
+from federation.loops import decode_path, may_send
+
+
+class Redeliver(Params):
+    """Which events to send again: ids, or a range of seq, or a span of time. Receivers drop what they have."""
+
+    group: str
+    peer: str = Field(description="The peer, by its node name.")
+    ids: list[str] = Field(default=[], max_length=MOST_POSITIONS, description="These events; all of them or none.")
+    from_seq: int | None = Field(default=None, ge=1, description="From this number of the group on.")
+    to_seq: int | None = Field(default=None, ge=1, description="Up to this number of the group.")
+    since: str = Field(default="", description="Recorded here then or later: RFC 3339, or how long ago (`15m`).")
+    until: str = Field(default="", description="Recorded here then or earlier.")
+    dry_run: bool = Field(default=False, description="Only say what would be sent.")
+
+    @model_validator(mode="after")
+    def _one_way_to_choose(self) -> Self:
+        ways = [bool(self.ids), self.from_seq is not None or self.to_seq is not None, bool(self.since or self.until)]
+        if sum(ways) != 1:
+            raise ValueError("say what to send in one way: ids, a range of seq (fromSeq, toSeq), or since and until")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A peer, its cursor, and its group's topic."""
+
+    peer: PeerConfig
+    cursor: Cursor
+    topic: Topic
+
+    @classmethod
+    def read(cls, conn: Connection, group: str, node: str) -> Self:
+        """Raises NotFound for an unknown peer, Conflict while no node has taken notice of it."""
+        peer = find_peer(find_group(conn, group), node)
+        cursor = read_cursor_of(conn, peer)
+        if cursor is None:
+            raise Conflict(f"nothing has been sent to {node} yet", hint="start the node: routerd-eventd serve")
+        return cls(peer, cursor, find_topic(conn, group))
+
+    def start(self, conn: Connection, after: int, upto: int, selection: Mapping[str, Any], now: int) -> str:
+        """Start a repair; it waits while the peer is paused."""
+        name = start_repair(
+            conn,
+            group=self.peer.group,
+            node=self.peer.node_name,
+            topic_id=self.topic.id,
+            after=after,
+            upto=upto,
+            selection=selection,
+            now=now,
+        )
+        if self.cursor.paused_at is not None:
+            set_paused(conn, name, at=self.cursor.paused_at, by=self.cursor.paused_by)
+        return name
+
+    def start_at(self, conn: Connection, positions: Sequence[int], now: int) -> str:
+        """Start a repair of single records."""
+        selection = Selection(self.peer.selector, self.peer.relay, positions=frozenset(positions))
+        return self.start(conn, min(positions) - 1, max(positions), selection.to_json(), now)
+
+    def hindrance(self, record: Record | None, now: int) -> str:
+        """Why a record cannot be sent again; blank when it can."""
+        if record is None:
+            return "retention has removed it"
+        if not is_alive(record.expires_at, now):
+            return f"it expired at {show_time(record.expires_at)}"
+        if not Selection.of(self.peer).matches(record):
+            return f"it is not meant for {self.peer.node_name}"
+        if may_send(decode_path(record.path), record.node, self.peer.node_name, relay=True):
+            return f"it came from {self.peer.node_name}, or through it"
+        if record.position > self.cursor.position:
+            return "it is on its way: the link has not come to it yet"
+        return ""
+
+
+async def _redeliver(services: Services, params: Redeliver) -> dict[str, Any]:
+    now = services.clock.now()
+    run = services.database.read if params.dry_run else services.database.write
+    return await run(_repair, params, now)
+
+
+def _repair(conn: Connection, params: Redeliver, now: int) -> dict[str, Any]:
+    link = Link.read(conn, params.group, params.peer)
+    asked = {"group": params.group, "peer": params.peer, "dryRun": params.dry_run}
+    if params.ids:
+        return asked | _repair_ids(conn, link, params, now)
+    return asked | _repair_range(conn, link, params, now)
+
+
+def _repair_ids(conn: Connection, link: Link, params: Redeliver, now: int) -> dict[str, Any]:
+    ids = list(dict.fromkeys(params.ids))
+    placed = read_placed(conn, link.topic.id, ids)
+    records = {r.position: r for r in read_at(conn, [p.position for p in placed.values() if p.gone_at is None])}
+    _require_all(link, ids, placed, records, now)
+    if not params.dry_run:
+        link.start_at(conn, sorted(records), now)
+    return {
+        "events": len(records),
+        "bytes": sum(record.size for record in records.values()),
+        **_span([record.recorded_at for record in records.values()]),
+        "expired": 0,
+        "notMeant": 0,
+        "waiting": 0,
+        "evicted": 0,
+    }
+
+
+def _require_all(
+    link: Link, ids: Sequence[str], placed: Mapping[str, Placed], records: Mapping[int, Record], now: int
+) -> None:
+    """Raise NotFound or Conflict that names every id which cannot be sent again, and why."""
+    reasons = {}
+    for event_id in ids:
+        place = placed.get(event_id)
+        none = f"group {link.peer.group} has none of that id"
+        if reason := link.hindrance(records.get(place.position), now) if place else none:
+            reasons[event_id] = reason
+    if reasons:
+        raise _refusal(reasons, Conflict if reasons.keys() & placed.keys() else NotFound)
+
+
+def _refusal(reasons: Mapping[str, str], kind: type[EventdError]) -> EventdError:
+    if len(reasons) == 1:
+        [(event_id, reason)] = reasons.items()
+        return kind(f"event {event_id} cannot be sent again: {reason}")
+    lines = [f"  {event_id}: {reason}" for event_id, reason in list(reasons.items())[:20]]
+    more = [f"  and {len(reasons) - 20} more"] if len(reasons) > 20 else []
+    return kind("\n".join([f"{len(reasons)} events cannot be sent again, so none is:", *lines, *more]))
+
+
+def _span(times: Sequence[int]) -> dict[str, Any]:
+    return {"oldest": show_time(min(times, default=None)), "newest": show_time(max(times, default=None))}
+
+
+def _repair_range(conn: Connection, link: Link, params: Redeliver, now: int) -> dict[str, Any]:
+    after, upto = _range(conn, link.topic, params, now)
+    sent = min(upto, link.cursor.position)
+    interest = interest_of(link.peer)
+    found = survey(conn, link.topic.id, interest, after=after, upto=max(after, sent), now=now)
+    waiting = survey(conn, link.topic.id, interest, after=max(after, sent), upto=upto, now=now).events
+    counts = {"expired": found.expired, "notMeant": found.others, "waiting": waiting}
+    counts["evicted"] = _evicted(link.topic, params)
+    if not params.dry_run:
+        if found.events == 0:
+            raise Conflict(_nothing(params.peer, counts))
+        link.start(conn, after, sent, Selection.of(link.peer).to_json(), now)
+    span = {"oldest": show_time(found.oldest), "newest": show_time(found.newest)}
+    return {"events": found.events, "bytes": found.bytes, **span, **counts}
+
+
+def _evicted(topic: Topic, params: Redeliver) -> int:
+    """How many of the seqs that were asked for are gone; of a span of time nobody knows."""
+    if params.from_seq is None and params.to_seq is None:
+        return 0
+    last = topic.evicted_seq if params.to_seq is None else min(params.to_seq, topic.evicted_seq)
+    return max(0, last - (params.from_seq or 1) + 1)
+
+
+def _range(conn: Connection, topic: Topic, params: Redeliver, now: int) -> tuple[int, int]:
+    if params.since or params.until:
+        since, until = read_moment("since", params.since, now), read_moment("until", params.until, now)
+        return recorded_between(conn, topic.id, since, until)
+    last = topic.next_seq - 1 if params.to_seq is None else params.to_seq
+    if params.from_seq is not None and params.from_seq > last:
+        raise Invalid(f"the range ends at {last}, before it begins at {params.from_seq}")
+    return numbered_between(conn, topic.id, params.from_seq or 1, last)
+
+
+def _nothing(peer: str, counts: Mapping[str, int]) -> str:
+    words = {
+        "expired": "expired",
+        "notMeant": f"not meant for {peer}",
+        "waiting": "on their way already",
+        "evicted": "removed by retention",
+    }
+    reasons = [f"{count} {words[name]}" for name, count in counts.items() if count]
+    return f"there is nothing to send to {peer} again: {', '.join(reasons) or 'the range holds no event'}"
+
+
+OPERATIONS: tuple[Operation[Any], ...] = (
+    Operation(
+        "deliveries.redeliver",
+        "POST",
+        "/api/v1/groups/{group}/peers/{peer}/redeliver",
+        Redeliver,
+        _redeliver,
+        "admin",
+        "Send events again to a peer",
+    ),
+)

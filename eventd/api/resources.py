@@ -1,0 +1,277 @@
+"""Declared resources: apply, diff, list, describe, delete. A change and what follows from it are one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from eventd.api.groups import find_topic
+from eventd.api.links import read_links
+from eventd.api.moments import show_time
+from eventd.api.operations import Operation, Params, Services
+from eventd.egress.links import link_name, reconcile
+from eventd.errors import EventdError, NotFound
+from eventd.log.repairs import count_letters, read_letters
+from eventd.resources.apply import Plan, apply_loaded, delete_resources
+from eventd.resources.documents import Identity, Loaded, load_text
+from eventd.resources.effective import effective
+from eventd.resources.kinds import EVENT_GROUP, EVENT_PEER, KINDS, Kind, find_kind
+from eventd.resources.problems import Problem, Rejected
+from eventd.resources.resource import document, from_stored, identity_of
+from eventd.store.database import Connection
+from eventd.store.registry import StoredResource, read_resources
+
+RECENT = 5
+"""Dead letters a description shows."""
+
+
+class Source(BaseModel):
+    """One file: its text, or why and on which line it could not be read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    text: str = ""
+    problem: str = ""
+    line: int = Field(default=0, ge=0)
+
+
+class Sources(Params):
+    """Resources as YAML or JSON text; the name of a source is shown with what is wrong in it."""
+
+    sources: list[Source] = Field(min_length=1, description="Each has a name and a text.")
+
+    def load(self) -> Loaded:
+        """What was read, and every problem of reading."""
+        loaded = Loaded()
+        for source in self.sources:
+            if source.problem:
+                loaded += Loaded(problems=(Problem(source.name, source.line, 0, "", source.problem),))
+            else:
+                loaded += load_text(source.name, source.text)
+        return loaded
+
+
+class Apply(Sources):
+    """Make what is stored equal to the sources."""
+
+    prune: bool = Field(default=False, description="Delete what the sources do not hold.")
+    allow_empty: bool = Field(default=False, description="With prune: delete everything if the sources hold nothing.")
+    dry_run: bool = Field(default=False, description="Only say what would change.")
+
+
+async def _apply(services: Services, params: Apply) -> dict[str, Any]:
+    loaded, now = params.load(), services.clock.now()
+    run = services.database.read if params.dry_run else services.database.write
+    planned = await run(_apply_now, loaded, params, now)
+    return {"changes": _changes(planned), "dryRun": params.dry_run}
+
+
+def _apply_now(conn: Connection, loaded: Loaded, params: Apply, now: int) -> Plan:
+    planned = apply_loaded(
+        conn, loaded, now=now, prune=params.prune, allow_empty=params.allow_empty, dry_run=params.dry_run
+    )
+    return _follow(conn, planned, now, dry_run=params.dry_run)
+
+
+def _follow(conn: Connection, planned: Plan, now: int, *, dry_run: bool) -> Plan:
+    """Let the cursors follow at once, node up or down: from now on retention holds what a new peer has to get."""
+    if planned.writes and not dry_run:
+        reconcile(conn, effective(read_resources(conn)), now)
+    return planned
+
+
+def _changes(planned: Plan, *, diffs: bool = False) -> list[dict[str, Any]]:
+    return [
+        {
+            "action": str(change.action),
+            "apiVersion": change.identity.api_version,
+            "kind": change.kind,
+            "name": change.name,
+            **({"diff": change.diff()} if diffs else {}),
+        }
+        for change in planned.changes
+    ]
+
+
+class Diff(Sources):
+    """Compare the sources with what is stored."""
+
+    prune: bool = Field(default=False, description="Show also what the sources do not hold.")
+
+
+async def _diff(services: Services, params: Diff) -> dict[str, Any]:
+    loaded, now = params.load(), services.clock.now()
+    planned = await services.database.read(
+        apply_loaded, loaded, now=now, prune=params.prune, allow_empty=True, dry_run=True
+    )
+    return {"changes": _changes(planned, diffs=True)}
+
+
+class ListResources(Params):
+    """Which resources to list."""
+
+    kind: str = Field(default="", description="Only of this kind: EventGroup, eventgroups, eg …")
+    name: str = Field(default="", description="Only of this name.")
+
+
+async def _list(services: Services, params: ListResources) -> dict[str, Any]:
+    kind = find_kind(params.kind) if params.kind else None
+    rows = await services.database.read(read_resources, kind.name if kind else None, params.name or None)
+    return {"resources": [_show(row) for row in _in_order(rows)]}
+
+
+def _in_order(rows: Iterable[StoredResource]) -> list[StoredResource]:
+    order = list(KINDS)
+    return sorted(rows, key=lambda row: (order.index(row.kind) if row.kind in order else len(order), row.name))
+
+
+def _show(row: StoredResource) -> dict[str, Any]:
+    """The resource as it can be applied again; the two members more are ignored then."""
+    shown = document(identity_of(row), row.annotations, row.spec)
+    shown["metadata"] |= {"generation": row.generation, "creationTimestamp": show_time(row.created_at)}
+    return shown
+
+
+class OneResource(Params):
+    """One resource."""
+
+    kind: str = Field(description="EventGroup, eventgroups, eg …")
+    name: str
+
+
+def _find(conn: Connection, params: OneResource) -> StoredResource:
+    kind = find_kind(params.kind)
+    found = read_resources(conn, kind.name, params.name)
+    if not found:
+        known = [row.name for row in read_resources(conn, kind.name)]
+        hint = f"there are {', '.join(known[:10])}" if known else f"no {kind.name} is declared"
+        raise NotFound(f"there is no {kind.name}/{params.name}", hint=hint)
+    return found[0]
+
+
+async def _get(services: Services, params: OneResource) -> dict[str, Any]:
+    return _show(await services.database.read(_find, params))
+
+
+async def _describe(services: Services, params: OneResource) -> dict[str, Any]:
+    return await services.database.read(_read_description, params, services.clock.now())
+
+
+def _read_description(conn: Connection, params: OneResource, now: int) -> dict[str, Any]:
+    row = _find(conn, params)
+    described: dict[str, Any] = {"resource": _show(row), "updatedAt": show_time(row.updated_at), "problem": ""}
+    try:
+        described["effective"] = from_stored(row).effective()
+    except EventdError as error:
+        return described | {"problem": error.message}
+    if row.kind == EVENT_GROUP.name:
+        described["status"] = _group_status(conn, row.name, now)
+    elif row.kind == EVENT_PEER.name:
+        described["status"] = _peer_status(conn, row, now)
+    return described
+
+
+def _group_status(conn: Connection, name: str, now: int) -> dict[str, Any]:
+    topic = find_topic(conn, name)
+    return {
+        "events": topic.ids,
+        "bytes": topic.bytes,
+        "seq": topic.next_seq - 1,
+        "evictedSeq": topic.evicted_seq,
+        "deadLetters": sum(count_letters(conn, topic.id).values()),
+        "links": read_links(conn, name, "", now),
+    }
+
+
+def _peer_status(conn: Connection, row: StoredResource, now: int) -> dict[str, Any]:
+    group, node = str(row.spec.get("groupRef", "")), str(row.spec.get("nodeName", ""))
+    try:
+        links = read_links(conn, group, node, now)
+    except NotFound as error:
+        return {"problem": error.message}
+    letters = read_letters(conn, find_topic(conn, group).id, cursor=link_name(group, node), limit=RECENT, newest=True)
+    recent = [
+        {"eventId": letter.event_id, "reason": letter.reason, "parkedAt": show_time(letter.parked_at)}
+        for letter in letters
+    ]
+    return {"link": links["outbound"][0], "inbound": links["inbound"], "recentDeadLetters": recent}
+
+
+class DeleteResource(OneResource):
+    """Delete one resource."""
+
+    dry_run: bool = Field(default=False, description="Only say what would change.")
+
+
+async def _delete(services: Services, params: DeleteResource) -> dict[str, Any]:
+    kind = find_kind(params.kind)
+    return await _delete_all(services, [_identity(kind, params.name)], dry_run=params.dry_run)
+
+
+def _identity(kind: Kind, name: str) -> Identity:
+    return Identity(kind.api_version, kind.name, name)
+
+
+class DeleteResources(Sources):
+    """Delete the resources that the sources name; their specs do not matter."""
+
+    ignore_not_found: bool = Field(default=False, description="Pass over what is not stored.")
+    dry_run: bool = Field(default=False, description="Only say what would change.")
+
+
+async def _delete_sources(services: Services, params: DeleteResources) -> dict[str, Any]:
+    loaded = params.load()
+    nameless = [d.problem((), "lacks apiVersion, kind or metadata.name") for d in loaded.drafts if d.identity is None]
+    if problems := [*loaded.problems, *nameless]:
+        raise Rejected(problems)
+    doomed = list(dict.fromkeys(draft.identity for draft in loaded.drafts if draft.identity))
+    if params.ignore_not_found:
+        stored = {identity_of(row) for row in await services.database.read(read_resources)}
+        doomed = [identity for identity in doomed if identity in stored]
+    return await _delete_all(services, doomed, dry_run=params.dry_run)
+
+
+async def _delete_all(services: Services, doomed: list[Identity], *, dry_run: bool) -> dict[str, Any]:
+    run = services.database.read if dry_run else services.database.write
+    planned = await run(_delete_now, doomed, services.clock.now(), dry_run=dry_run)
+    return {"changes": _changes(planned), "dryRun": dry_run}
+
+
+def _delete_now(conn: Connection, doomed: list[Identity], now: int, *, dry_run: bool) -> Plan:
+    return _follow(conn, delete_resources(conn, doomed, now=now, dry_run=dry_run), now, dry_run=dry_run)
+
+
+_ONE = "/api/v1/resources/{kind}/{name}"
+
+OPERATIONS: tuple[Operation[Any], ...] = (
+    Operation(
+        "resources.apply", "POST", "/api/v1/resources/apply", Apply, _apply, "admin", "Declare resources, all or none"
+    ),
+    Operation(
+        "resources.diff", "POST", "/api/v1/resources/diff", Diff, _diff, "read", "What applying resources would change"
+    ),
+    Operation("resources.list", "GET", "/api/v1/resources", ListResources, _list, "read", "List declared resources"),
+    Operation("resources.get", "GET", _ONE, OneResource, _get, "read", "One declared resource"),
+    Operation(
+        "resources.describe",
+        "GET",
+        f"{_ONE}/describe",
+        OneResource,
+        _describe,
+        "read",
+        "A resource with its defaults, and how it is doing",
+    ),
+    Operation("resources.delete", "DELETE", _ONE, DeleteResource, _delete, "admin", "Delete one resource"),
+    Operation(
+        "resources.delete_sources",
+        "POST",
+        "/api/v1/resources/delete",
+        DeleteResources,
+        _delete_sources,
+        "admin",
+        "Delete the resources that a text names",
+    ),
+)
