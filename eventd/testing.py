@@ -1,0 +1,158 @@
+"""For tests of the node and of what is built on it: a clock that stands still until it is moved, and small builders.
+
+Nothing in the node imports this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+
+from eventd.clock import SECOND
+from eventd.log.values import Draft
+from federation.event import UNSET, Event, content_digest, encode, expiry_micros, from_micros, micros
+
+NOW = int(datetime(2026, 11, 20, 12, tzinfo=UTC).timestamp()) * SECOND
+"""Where a `ManualClock` begins: microseconds since 1970, UTC."""
+TURNS = 10
+"""Turns of the loop that `give_turns` gives: enough for a woken task to reach its next wait."""
+
+
+class ManualClock:
+    """A `Clock` that moves only by `advance`. Whoever sleeps on it sleeps until then."""
+
+    def __init__(self, now: int = NOW) -> None:
+        self._now = now
+        self._monotonic = 1000.0
+        self._timers: list[tuple[float, asyncio.Future[None]]] = []
+
+    def now(self) -> int:
+        return self._now
+
+    def monotonic(self) -> float:
+        return self._monotonic
+
+    async def sleep(self, seconds: float) -> None:
+        await self.timer(seconds)
+
+    def timer(self, seconds: float) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if seconds <= 0:
+            future.set_result(None)
+        else:
+            self._timers.append((self._monotonic + seconds, future))
+        return future
+
+    @property
+    def waits(self) -> list[float]:
+        """How long each sleeper still has to wait, in seconds, the nearest first: what a test waits for before it moves
+        the clock, and what it asserts about a back-off.
+        """
+        self._timers = [(at, future) for at, future in self._timers if not future.done()]
+        return sorted(at - self._monotonic for at, _ in self._timers)
+
+    def advance(self, seconds: float) -> None:
+        """Move both times on, and end the waits that are over. Those who waited run at the next turn of the loop."""
+        self._monotonic += seconds
+        self._now += round(seconds * SECOND)
+        due = [future for at, future in self._timers if at <= self._monotonic + 1e-9]
+        self._timers = [(at, future) for at, future in self._timers if future not in due]
+        for future in due:
+            if not future.done():
+                future.set_result(None)
+
+    def set_wall(self, now: int) -> None:
+        """Step the wall time alone, as an operator or a time server may: nobody's sleep ends."""
+        self._now = now
+
+
+async def until(
+    fact: Callable[[], object | Awaitable[object]], what: str = "the expected fact", *, seconds: float = 10.0
+) -> None:
+    """Ask `fact`, plain or a coroutine function, until it is true. Raises AssertionError after real `seconds`."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds
+    while True:
+        answer = fact()
+        if isinstance(answer, Awaitable):
+            answer = await answer
+        if answer:
+            return
+        if loop.time() > deadline:
+            raise AssertionError(f"waited {seconds:g} s for {what}; last answer: {answer!r}")
+        await asyncio.sleep(0.001)
+
+
+async def give_turns(turns: int = TURNS) -> None:
+    """Let tasks that can run do so, in order to see that something does *not* happen."""
+    for _ in range(turns):
+        await asyncio.sleep(0)
+
+
+def event(
+    event_id: str,
+    *,
+    group: str = "g",
+    node: str = "a",
+    type: str = "t",
+    subject: str = "",
+    payload: Mapping[str, str] | None = None,
+    observed: int = NOW,
+    expires: int | None = None,
+) -> Event:
+    """A complete event. Times in microseconds; without `expires` it lives for ever."""
+    return Event(
+        id=event_id,
+        group=group,
+        source_node=node,
+        type=type,
+        subject=subject,
+        dedupe_key=event_id,
+        payload=dict(payload or {}),
+        observed_at=from_micros(observed),
+        expires_at=UNSET if expires is None else from_micros(expires),
+    )
+
+
+def drafted(said: Event, *, path: str = "") -> Draft:
+    """The event as it goes into the log; `path` names the nodes it came through."""
+    body = encode(said)
+    return Draft(
+        event_id=said.id,
+        node=said.source_node,
+        tag=said.type,
+        subject=said.subject,
+        dedupe_key=said.dedupe_key,
+        ts=micros(said.observed_at),
+        expires_at=expiry_micros(said),
+        path=path,
+        body=body.decode(),
+        digest=content_digest(body),
+    )
+
+
+def draft(
+    event_id: str,
+    *,
+    group: str = "g",
+    node: str = "a",
+    type: str = "t",
+    subject: str = "",
+    payload: Mapping[str, str] | None = None,
+    observed: int = NOW,
+    expires: int | None = None,
+    path: str = "",
+) -> Draft:
+    """`drafted(event(…))`."""
+    said = event(
+        event_id,
+        group=group,
+        node=node,
+        type=type,
+        subject=subject,
+        payload=payload,
+        observed=observed,
+        expires=expires,
+    )
+    return drafted(said, path=path)

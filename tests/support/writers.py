@@ -1,0 +1,98 @@
+"""What other processes do to a log under test: append to it, tail it, be killed while they append.
+
+The processes are forked off one small server that has everything imported, so that starting and killing one costs
+milliseconds. Each opens the database for itself: nothing of an open one survives a fork.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+from collections.abc import AsyncIterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import asynccontextmanager
+
+from eventd.clock import SystemClock
+from eventd.log.eventlog import EventLog
+from eventd.store.database import Database
+from eventd.testing import draft
+
+PATIENCE = 30.0
+"""Seconds after which a tail returns what it has: whoever should have written has failed, and says so itself."""
+
+FORKED = multiprocessing.get_context("forkserver")
+FORKED.set_forkserver_preload([__name__])
+
+
+def pool(processes: int) -> ProcessPoolExecutor:
+    """Processes to hand the functions below to; use it in a `with`."""
+    return ProcessPoolExecutor(processes, mp_context=FORKED)
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[EventLog]:
+    """The log behind `url`, opened and closed as a node does."""
+    database = Database(url)
+    try:
+        log = await EventLog.open(database, SystemClock())
+        yield log
+        await log.close()
+    finally:
+        database.close()
+
+
+def append(url: str, topics: list[str], name: str, *, commits: int, size: int) -> list[tuple[str, int]]:
+    """Append `commits` units of `size` events, one after the other, to each of the topics: (id, position) of all."""
+
+    async def work() -> list[tuple[str, int]]:
+        given: list[tuple[str, int]] = []
+        async with opened(url) as log:
+            ids = [await log.topic(topic) for topic in topics]
+            for commit in range(commits):
+                for topic in ids:
+                    drafts = [draft(f"{name}/{topic}/{commit:05}/{n}") for n in range(size)]
+                    appended = await log.append(topic, drafts)
+                    given += zip((d.event_id for d in drafts), appended.positions, strict=True)
+        return given
+
+    return asyncio.run(work())
+
+
+def tail(url: str, topic: str, *, count: int) -> list[tuple[int, int, str]]:
+    """Follow a topic from its beginning until `count` records were seen: (position, seq, id), as they were met."""
+
+    async def work() -> list[tuple[int, int, str]]:
+        seen: list[tuple[int, int, str]] = []
+        async with opened(url) as log:
+            topic_id, after = await log.topic(topic), 0
+            give_up = log.clock.monotonic() + PATIENCE
+            while len(seen) < count and log.clock.monotonic() < give_up:
+                page = await log.read(topic_id, after)
+                seen += [(record.position, record.seq, record.event_id) for record in page.records]
+                after = page.upto
+                await asyncio.sleep(0 if page.records else 0.001)
+        return seen
+
+    return asyncio.run(work())
+
+
+def append_until_killed(url: str, topic: str, name: str, acknowledged: str) -> None:
+    """Append singly, in pairs and in larger units; write each id that was acknowledged to a file, then go on."""
+    file = os.open(acknowledged, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    parent = os.getppid()
+
+    async def append_and_tell(log: EventLog, topic_id: int, unit: list[str]) -> None:
+        await log.append(topic_id, [draft(event_id) for event_id in unit])
+        os.write(file, "".join(f"{event_id}\n" for event_id in unit).encode())
+
+    async def work() -> None:
+        number = 0
+        async with opened(url) as log:
+            topic_id = await log.topic(topic)
+            while os.getppid() == parent:  # otherwise the test that should have killed us is itself gone
+                units = [[f"{name}/{number + i}/{n}" for n in range(size)] for i, size in enumerate((1, 2, 40))]
+                number += len(units)
+                await asyncio.gather(*(append_and_tell(log, topic_id, unit) for unit in units))
+
+    asyncio.run(work())
