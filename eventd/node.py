@@ -194,7 +194,7 @@ class Node:
         async with self._reloading:
             version, declared = await self.log.database.read(_read_declared)
             configs = effective(declared)
-            mine = {name: c for name, c in configs.items() if self.settings.group in ("", name)}
+            mine = {name: c for name, c in configs.items() if self.settings.group in (None, name)}
             changed = await self._retire(mine)
             if strict:
                 changed = [link_name(g.name, p.node_name) for g in mine.values() for p in g.peers.values()]

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from eventd.clock import SECOND
 from eventd.log.values import Draft
-from federation.event import UNSET, Event, content_digest, encode, expiry_micros, from_micros, micros
+from federation.event import UNSET, Event, encode, expiry_micros, from_micros, micros
 
 NOW = int(datetime(2026, 11, 20, 12, tzinfo=UTC).timestamp()) * SECOND
 """Where a `ManualClock` begins: microseconds since 1970, UTC."""
@@ -128,7 +128,6 @@ def drafted(said: Event, *, path: str = "") -> Draft:
         expires_at=expiry_micros(said),
         path=path,
         body=body.decode(),
-        digest=content_digest(body),
     )
 
 

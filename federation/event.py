@@ -157,14 +157,15 @@ def _in_utc(time: datetime) -> datetime:
         raise InvalidEvent("federation event time is outside the years 1 to 9999") from None
 
 
-def content_digest(line: bytes | str) -> bytes:
-    """16 bytes that name an event's content without its two times: a refresh keeps them, another fact does not.
-
-    `line` is the event's canonical form.
-    """
-    text = line if isinstance(line, bytes) else line.encode()
+def content_of(line: str) -> str:
+    """An event's content without its two times: a refresh keeps it, another fact does not. `line` is canonical."""
     # The last one: a payload may have a key of that name, but nothing except expiresAt follows ours.
-    return hashlib.sha256(text[: text.rindex(b',"observedAt":"')]).digest()[:16]
+    return line[: line.rindex(',"observedAt":"')]
+
+
+def content_digest(line: str) -> bytes:
+    """16 bytes that stand for `content_of` the canonical line."""
+    return hashlib.sha256(content_of(line).encode()).digest()[:16]
 
 
 def micros(time: datetime) -> int:

@@ -125,7 +125,7 @@ class Consumer:
             cursor.position, cursor.sent_upto, cursor.position, cursor.sent_upto, cursor.attempts, self._monotonic()
         )
         try:
-            with self._log.watch((cursor.topic_id,)) as watch:
+            with self._log.watch((cursor.topic_id,), own=self._sink.own) as watch:
                 return await self._pump(cursor, course, watch)
         except FenceLost:
             return False
@@ -181,7 +181,9 @@ class Consumer:
 
     async def _read(self, cursor: Cursor, after: int) -> Page:
         limit, max_bytes = self._sink.page
-        return await self._log.read(cursor.topic_id, after, limit=limit, max_bytes=max_bytes, until=cursor.until)
+        return await self._log.read(
+            cursor.topic_id, after, limit=limit, max_bytes=max_bytes, until=cursor.until, own=self._sink.own
+        )
 
     def _take(self, page: Page, course: _Course) -> None:
         parcel = self._sink.select(page, course.launched, course.failures + 1)

@@ -79,6 +79,11 @@ class PeerSink:
         return self._peer.in_flight if self._protocol == V2 and self._primed and not self._repair else 1
 
     @property
+    def own(self) -> bool:
+        """What came from others concerns a peer only where it is relayed."""
+        return not self._selection.relay
+
+    @property
     def page(self) -> tuple[int, int]:
         """Most records and bytes of a page."""
         return (PAGE if self._protocol == V1 else self._peer.batch_events), self._peer.batch_bytes

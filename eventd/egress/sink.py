@@ -95,6 +95,11 @@ class Sink(Protocol):
         ...
 
     @property
+    def own(self) -> bool:
+        """Whether only records that entered the log here concern this sink."""
+        ...
+
+    @property
     def page(self) -> tuple[int, int]:
         """Most records and most bytes of a page."""
         ...

@@ -8,7 +8,7 @@ from eventd.log.values import Draft
 from eventd.resources.effective import GroupConfig
 from federation.batch import Line
 from federation.errors import V1Refused
-from federation.event import Event, content_digest, encode, expiry_micros, micros
+from federation.event import Event, encode, expiry_micros, micros
 from federation.keys import Key
 from federation.loops import encode_path, extend_path
 
@@ -37,7 +37,6 @@ def draft_of(event: Event, body: str, path: str) -> Draft:
         expiry_micros(event),
         path,
         body,
-        content_digest(body),
     )
 
 

@@ -7,30 +7,40 @@ only, so both stay without holes. After that a conflict at the insert is a bug, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from eventd.log.values import Appended, Draft, Outcome
+from eventd.log.values import Appended, Draft, Outcome, size_of
 from eventd.store.database import bulk_insert, execute, execute_many, fetch, fetch_in
 from eventd.store.schema import event_ids, records
+from federation.event import content_digest, content_of
 
 _RECORD = (
     "position", "topic_id", "seq", "node", "tag", "subject", "event_id", "dedupe_key", "ts", "expires_at",
     "recorded_at", "path", "size", "body",
 )  # fmt: skip
-_ID = ("topic_id", "event_id", "node", "position", "expires_at", "digest", "gone_at")
+_ID = ("topic_id", "event_id", "node", "position", "expires_at")
 
 
 class Known(NamedTuple):
-    """What the books say of an event id. `stored`: the row is in the table; `gone`: its record is not."""
+    """What the books say of an event id.
+
+    `stored`: the id is in the table. Its latest record's `body` says what it stands for, or, where retention removed
+    the record, a `digest` does.
+    """
 
     node: str
     position: int
     expires_at: int | None
-    digest: bytes
+    body: str | None
+    digest: bytes | None
     stored: bool
-    gone: bool
+
+    @property
+    def gone(self) -> bool:
+        """Whether retention removed the record."""
+        return self.body is None
 
 
 def place(
@@ -47,16 +57,16 @@ def place(
 
 def _read_known(conn: sa.Connection, topic_id: int, ids: Sequence[str]) -> dict[str, Known]:
     sql = (
-        "SELECT event_id, node, position, expires_at, digest, gone_at FROM event_ids"
-        " WHERE topic_id = ? AND event_id {in}"
+        "SELECT e.event_id, e.node, e.position, e.expires_at, r.body, e.digest FROM event_ids e"
+        " LEFT JOIN records r ON r.position = e.position WHERE e.topic_id = ? AND e.event_id {in}"
     )
     return {
-        event_id: Known(node, position, expires_at, digest, True, gone_at is not None)
-        for event_id, node, position, expires_at, digest, gone_at in fetch_in(conn, sql, (topic_id,), ids)
+        event_id: Known(node, position, expires_at, body, digest, True)
+        for event_id, node, position, expires_at, body, digest in fetch_in(conn, sql, (topic_id,), ids)
     }
 
 
-IdRow = tuple[int, str, str, int, int | None, bytes, None]
+IdRow = tuple[int, str, str, int, int | None]
 
 
 class _Placing:
@@ -68,7 +78,8 @@ class _Placing:
         self._seq = seq
         self._known = known
         self._now = now
-        self._records: list[tuple[object, ...]] = []
+        self._first = position
+        self._records: list[tuple[Any, ...]] = []
         self._ids: dict[str, IdRow] = {}
         self._moved: dict[str, tuple[int, int | None]] = {}
         self._back = 0
@@ -87,16 +98,16 @@ class _Placing:
     def _record_new(self, drafts: Sequence[Draft]) -> None:
         """All of them are new: the hot path."""
         topic_id, now, position, seq = self._topic_id, self._now, self.position, self._seq
-        sizes = [len(d.body) if d.body.isascii() else len(d.body.encode()) for d in drafts]
+        sizes = [size_of(d.body) for d in drafts]
         self._records += [
             (position + i, topic_id, seq + i, node, tag, subject, event_id, dedupe_key, ts, expires_at, now, path, size,
              body)
-            for i, ((event_id, node, tag, subject, dedupe_key, ts, expires_at, path, body, _), size) in enumerate(
+            for i, ((event_id, node, tag, subject, dedupe_key, ts, expires_at, path, body), size) in enumerate(
                 zip(drafts, sizes, strict=True)
             )
         ]  # fmt: skip
         for i, d in enumerate(drafts, position):
-            self._ids[d.event_id] = (topic_id, d.event_id, d.node, i, d.expires_at, d.digest, None)
+            self._ids[d.event_id] = (topic_id, d.event_id, d.node, i, d.expires_at)
         self._advance(sizes)
 
     def _advance(self, sizes: Sequence[int]) -> None:
@@ -125,7 +136,11 @@ class _Placing:
     def _placed(self, event_id: str) -> Known | None:
         """What this transaction itself placed under the id."""
         row = self._ids.get(event_id)
-        return None if row is None else Known(*row[2:6], stored=False, gone=False)
+        if row is None:
+            return None
+        node, position, expires_at = row[2:5]
+        body = self._records[position - self._first][-1]
+        return Known(node, position, expires_at, body, None, stored=False)
 
     def _refresh(self, draft: Draft, known: Known) -> None:
         position = self.position
@@ -134,7 +149,9 @@ class _Placing:
             del self._ids[draft.event_id]
             self._moved[draft.event_id] = (position, draft.expires_at)
             self._back += known.gone
-            self._known[draft.event_id] = known._replace(position=position, expires_at=draft.expires_at, gone=False)
+            self._known[draft.event_id] = known._replace(
+                position=position, expires_at=draft.expires_at, body=draft.body, digest=None
+            )
 
     def write(self, conn: sa.Connection) -> None:
         """Write what was taken."""
@@ -144,7 +161,8 @@ class _Placing:
         bulk_insert(conn, event_ids, _ID, list(self._ids.values()))
         execute_many(
             conn,
-            "UPDATE event_ids SET position = ?, expires_at = ?, gone_at = NULL WHERE topic_id = ? AND event_id = ?",
+            "UPDATE event_ids SET position = ?, expires_at = ?, digest = NULL, gone_at = NULL"
+            " WHERE topic_id = ? AND event_id = ?",
             [(*moved, self._topic_id, event_id) for event_id, moved in self._moved.items()],
         )
         execute(
@@ -156,8 +174,14 @@ class _Placing:
 
 
 def _compare(draft: Draft, known: Known) -> Outcome:
-    if known.node != draft.node or known.digest != draft.digest:
+    if known.node != draft.node or not _same_content(draft, known):
         return Outcome.CONFLICT
     if known.expires_at is not None and (draft.expires_at is None or draft.expires_at > known.expires_at):
         return Outcome.REFRESH
     return Outcome.DUPLICATE
+
+
+def _same_content(draft: Draft, known: Known) -> bool:
+    if known.body is not None:
+        return content_of(draft.body) == content_of(known.body)
+    return content_digest(draft.body) == known.digest

@@ -20,7 +20,7 @@ from eventd.errors import EventdError, Full, Unavailable
 from eventd.log.append import place
 from eventd.log.cursors import Postponement, Step, apply_step, check_fence, lock_positions, postpone
 from eventd.log.head import lock_head, move_head, read_topic_bytes
-from eventd.log.values import Appended, Draft, Head
+from eventd.log.values import Appended, Draft, Head, size_of
 from eventd.store.database import Database, notify_head, translate
 from federation.errors import MessageError
 
@@ -92,15 +92,17 @@ class Publish:
 
 
 def require_room(tx: Transaction, topic_id: int, drafts: Sequence[Draft], ceiling: int | None) -> None:
-    """Raise `Full` when the drafts would lift the topic over its ceiling of stored bytes."""
+    """Raise `Full` when the drafts, after those of the units before, would lift the topic over its ceiling of bytes."""
     if ceiling is None:
         return
-    incoming = sum(len(draft.body) for draft in drafts)
-    if read_topic_bytes(tx.conn, topic_id) + incoming > ceiling:
+    taken = tx.shared.get(("bytes", topic_id)) or read_topic_bytes(tx.conn, topic_id)
+    taken += sum(size_of(draft.body) for draft in drafts)
+    if taken > ceiling:
         raise Full(
             f"the topic holds its limit of {ceiling} bytes",
             hint="raise retention.maxBytes, or let the peers that are behind catch up",
         )
+    tx.shared["bytes", topic_id] = taken
 
 
 class Settle:
@@ -146,14 +148,15 @@ Group = list[tuple[Unit[Any], asyncio.Future[Any]]]
 class Appender:
     """Group commit over one database.
 
-    `committed(first, last, topics)` is told of every position given, `timed(seconds, records)` of every transaction.
+    `committed(first, last, topics)` is told of every position given and, of each topic that grew, whether records
+    entered here; `timed(seconds, records)` of every transaction.
     """
 
     def __init__(
         self,
         database: Database,
         clock: Clock,
-        committed: Callable[[int, int, set[int]], None],
+        committed: Callable[[int, int, dict[int, bool]], None],
         timed: Callable[[float, int], None],
     ) -> None:
         self._database = database
@@ -224,9 +227,12 @@ def _resolve(future: asyncio.Future[Any], result: object) -> None:
 
 
 class Committed:
-    """The results of a transaction's units in order, errors among them, and the positions it gave."""
+    """The results of a transaction's units in order, errors among them, and the positions it gave.
 
-    def __init__(self, results: list[Any], first: int, last: int, topics: set[int]) -> None:
+    `topics` are those that grew; True where records entered here, for a unit's drafts all come from one place.
+    """
+
+    def __init__(self, results: list[Any], first: int, last: int, topics: dict[int, bool]) -> None:
         self.results = results
         self.first = first
         self.last = last
@@ -251,7 +257,7 @@ def commit(conn: sa.Connection, units: Sequence[Unit[Any]], now: int) -> Committ
 
 def _one_by_one(conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, now: int) -> Committed:
     """One unit of the group has a fault of its own: find it, and let the others through."""
-    total = Committed([], head.next_position, head.last, set())
+    total = Committed([], head.next_position, head.last, {})
     for unit in units:
         savepoint = conn.begin_nested()
         try:
@@ -264,7 +270,8 @@ def _one_by_one(conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, now
             continue
         total.results += done.results
         total.last = done.last
-        total.topics |= done.topics
+        for topic_id, own in done.topics.items():
+            total.topics[topic_id] = own or total.topics.get(topic_id, False)
     return total
 
 
@@ -286,18 +293,18 @@ def _write(conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, now: int
 
 def _place(
     conn: sa.Connection, units: Sequence[Unit[Any]], admitted: dict[int, Sequence[Draft]], head: Head, now: int
-) -> tuple[dict[int, Appended], int, set[int]]:
+) -> tuple[dict[int, Appended], int, dict[int, bool]]:
     by_topic: dict[int, list[int]] = {}
     for index, drafts in admitted.items():
         if drafts:
             by_topic.setdefault(cast(int, units[index].topic_id), []).append(index)
     appended: dict[int, Appended] = {}
     position = head.next_position
-    touched: set[int] = set()
+    touched: dict[int, bool] = {}
     for topic_id, indexes in by_topic.items():
         fates, after = place(conn, topic_id, [admitted[i] for i in indexes], next_position=position, now=now)
         appended.update(zip(indexes, fates, strict=True))
         if after > position:
-            touched.add(topic_id)
+            touched[topic_id] = any(admitted[i][0].path == "" for i in indexes)
         position = after
     return appended, position - 1, touched

@@ -66,15 +66,24 @@ class EventLog:
         await self.submit(Postpone(failure))
 
     async def read(
-        self, topic_id: int, after: int, *, limit: int = 1000, max_bytes: int = 1 << 20, until: int | None = None
+        self,
+        topic_id: int,
+        after: int,
+        *,
+        limit: int = 1000,
+        max_bytes: int = 1 << 20,
+        until: int | None = None,
+        own: bool = False,
     ) -> Page:
-        """A page of one topic beyond position `after`."""
-        return await self.database.read(read_page, topic_id, after, limit=limit, max_bytes=max_bytes, until=until)
+        """A page of one topic beyond position `after`; with `own`, only of what entered the log here."""
+        return await self.database.read(
+            read_page, topic_id, after, limit=limit, max_bytes=max_bytes, until=until, own=own
+        )
 
     @contextmanager
-    def watch(self, topics: Collection[int] | None) -> Iterator[Watch]:
-        """An interest in some topics, to be registered before the first read."""
-        watch = self.wakeups.watch(topics)
+    def watch(self, topics: Collection[int] | None, *, own: bool = False) -> Iterator[Watch]:
+        """An interest in some topics, or only in what enters them here; to be registered before the first read."""
+        watch = self.wakeups.watch(topics, own=own)
         try:
             yield watch
         finally:

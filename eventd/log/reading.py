@@ -12,13 +12,24 @@ from eventd.log.values import Gap, Page, Record
 from eventd.store.database import fetch, fetch_in
 
 COLUMNS = ", ".join(Record._fields)
+_OWN = {False: "", True: " AND path = ''"}
 _R_COLUMNS = ", ".join(f"r.{name}" for name in Record._fields)
 
 
-def read_page(conn: sa.Connection, topic_id: int, after: int, *, limit: int, max_bytes: int, until: int | None) -> Page:
+def read_page(
+    conn: sa.Connection,
+    topic_id: int,
+    after: int,
+    *,
+    limit: int,
+    max_bytes: int,
+    until: int | None = None,
+    own: bool = False,
+) -> Page:
     """The records of one topic beyond `after`, at most `limit` and about `max_bytes` of bodies (at least one).
 
-    `until` ends the scan at that position. The gap and the records come from one snapshot.
+    `until` ends the scan at that position; `own` leaves out what came from other nodes. The gap and the records come
+    from one snapshot.
     """
     head = read_head(conn)
     end = head.last if until is None else min(until, head.last)
@@ -27,10 +38,10 @@ def read_page(conn: sa.Connection, topic_id: int, after: int, *, limit: int, max
     )[0]
     gaps = [Gap(topic_id, after, evicted, evicted_seq)] if evicted > after else []
     if limit * largest > max_bytes:
-        limit = _affordable(conn, topic_id, after, limit, max_bytes)
+        limit = _affordable(conn, topic_id, after, limit, max_bytes, own)
     rows = fetch(
         conn,
-        f"SELECT {COLUMNS} FROM records WHERE topic_id = ? AND position > ? AND position <= ?"
+        f"SELECT {COLUMNS} FROM records WHERE topic_id = ? AND position > ? AND position <= ?{_OWN[own]}"
         " ORDER BY position LIMIT ?",
         (topic_id, after, end, limit),
     )
@@ -39,11 +50,11 @@ def read_page(conn: sa.Connection, topic_id: int, after: int, *, limit: int, max
     return Page([Record(*row) for row in rows], gaps, upto, full, head, lost)
 
 
-def _affordable(conn: sa.Connection, topic_id: int, after: int, limit: int, max_bytes: int) -> int:
+def _affordable(conn: sa.Connection, topic_id: int, after: int, limit: int, max_bytes: int, own: bool) -> int:
     """How many of the next records fit into `max_bytes`; at least one."""
     sizes = fetch(
         conn,
-        "SELECT size FROM records WHERE topic_id = ? AND position > ? ORDER BY position LIMIT ?",
+        f"SELECT size FROM records WHERE topic_id = ? AND position > ?{_OWN[own]} ORDER BY position LIMIT ?",
         (topic_id, after, limit),
     )
     total = 0

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from eventd.log.head import lock_head
-from eventd.store.database import execute, fetch
+from eventd.store.database import execute, execute_many, fetch
 from eventd.store.schema import batches, dead_letters, event_ids, inbound_batches, inbound_gaps, nonces
+from federation.event import content_digest
 
 CHUNK = 2000
 """Records per transaction, so that an append never waits long behind retention."""
@@ -88,12 +89,7 @@ def _remove(conn: sa.Connection, topic_id: int, last: int, *, now: int, lost: bo
         "SELECT count(*), coalesce(sum(size), 0), max(position) FROM records WHERE topic_id = ? AND seq <= ?",
         (topic_id, last),
     )[0]
-    gone = execute(
-        conn,
-        "UPDATE event_ids SET gone_at = ? WHERE topic_id = ? AND position <= ? AND gone_at IS NULL"
-        " AND event_id IN (SELECT event_id FROM records WHERE topic_id = ? AND seq <= ?)",
-        (now, topic_id, position, topic_id, last),
-    )
+    gone = _remember_ids(conn, topic_id, last, now)
     execute(conn, "DELETE FROM records WHERE topic_id = ? AND seq <= ?", (topic_id, last))
     execute(
         conn,
@@ -102,6 +98,18 @@ def _remove(conn: sa.Connection, topic_id: int, last: int, *, now: int, lost: bo
         (size, gone, last, position, int(lost), position, topic_id),
     )
     return int(count)
+
+
+def _remember_ids(conn: sa.Connection, topic_id: int, last: int, now: int) -> int:
+    """Keep the ids of what goes, each with a digest of what it stood for; how many ids have no record any more."""
+    going = fetch(
+        conn, "SELECT event_id, position, body FROM records WHERE topic_id = ? AND seq <= ?", (topic_id, last)
+    )
+    return execute_many(
+        conn,
+        "UPDATE event_ids SET gone_at = ?, digest = ? WHERE topic_id = ? AND event_id = ? AND position = ?",
+        [(now, content_digest(body), topic_id, event_id, position) for event_id, position, body in going],
+    )
 
 
 @dataclass(frozen=True, slots=True)

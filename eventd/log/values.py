@@ -24,7 +24,11 @@ class Draft(NamedTuple):
     expires_at: int | None
     path: str
     body: str
-    digest: bytes
+
+
+def size_of(body: str) -> int:
+    """Its bytes, as they are stored."""
+    return len(body) if body.isascii() else len(body.encode())
 
 
 class Record(NamedTuple):

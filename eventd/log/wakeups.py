@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 
 class Watch:
-    """One reader's interest in some topics; `None` means all of them."""
+    """One reader's interest in some topics, or, with `own`, only in what enters them here. `None` means all topics."""
 
-    def __init__(self, topics: Collection[int] | None) -> None:
+    def __init__(self, topics: Collection[int] | None, *, own: bool = False) -> None:
         self.topics = topics
+        self.own = own
         self.head = 0
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
 
@@ -53,9 +54,9 @@ class Wakeups:
         self._all: set[Watch] = set()
         self._everything: set[Watch] = set()
 
-    def watch(self, topics: Collection[int] | None) -> Watch:
+    def watch(self, topics: Collection[int] | None, *, own: bool = False) -> Watch:
         """Register an interest. End it with `unwatch`."""
-        watch = Watch(topics)
+        watch = Watch(topics, own=own)
         watch.head = self.head
         self._all.add(watch)
         if topics is None:
@@ -73,14 +74,20 @@ class Wakeups:
             if not self._by_topic[topic]:
                 del self._by_topic[topic]
 
-    def appended(self, first: int, last: int, topics: Collection[int]) -> None:
-        """This process committed positions `first` to `last` in these topics."""
+    def appended(self, first: int, last: int, topics: Mapping[int, bool]) -> None:
+        """This process committed positions `first` to `last`; of each topic, whether any of them entered here."""
         if first != self.head + 1:
-            return self.foreign(last)  # another process appended in between: nobody here knows to which topic
+            self.foreign(last)  # another process appended in between: nobody here knows to which topic
+            return
         self.head = last
-        for watch in {w for topic in topics for w in self._by_topic.get(topic, ())} | self._everything:
-            watch.raise_to(last)
-        return None
+        own = any(topics.values())
+        for topic, entered in topics.items():
+            for watch in self._by_topic.get(topic, ()):
+                if entered or not watch.own:
+                    watch.raise_to(last)
+        for watch in self._everything:
+            if own or not watch.own:
+                watch.raise_to(last)
 
     def foreign(self, last: int) -> None:
         """The head is at `last`, and we do not know in which topics: look everywhere."""

@@ -45,7 +45,7 @@ class FileChanges:
         self._seen = self._version()
 
     def _version(self) -> int:
-        driver: Any = self._connection.driver_connection
+        driver: Any = self._connection.dbapi_connection
         return int(driver.execute("PRAGMA data_version").fetchone()[0])
 
     async def wait(self) -> None:

@@ -253,15 +253,15 @@ def execute(conn: sa.Connection, sql: str, params: Sequence[Any] = ()) -> int:
     return raw.execute(text, params).rowcount  # type: ignore[no-any-return]
 
 
-def execute_many(conn: sa.Connection, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-    """Run one statement for each of `rows`."""
+def execute_many(conn: sa.Connection, sql: str, rows: Sequence[Sequence[Any]]) -> int:
+    """Run one statement for each of `rows`; how many rows of the table they touched in all."""
     if not rows:
-        return
+        return 0
     if _is_sqlite(conn):
-        _raw(conn).executemany(sql, rows)
-        return
+        return _raw(conn).executemany(sql, rows).rowcount  # type: ignore[no-any-return]
     with _raw(conn).cursor() as cursor:
         cursor.executemany(sql.replace("?", "%s"), rows)
+        return cursor.rowcount  # type: ignore[no-any-return]
 
 
 def insert(conn: sa.Connection, table: sa.Table) -> Any:

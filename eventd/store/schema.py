@@ -12,6 +12,7 @@ metadata = sa.MetaData()
 
 Micros = sa.BigInteger
 _gone = sa.text("gone_at IS NOT NULL")
+_own = sa.text("path = ''")
 _serial = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite numbers rows itself only under this name
 
 log_heads = sa.Table(
@@ -60,6 +61,8 @@ records = sa.Table(
     sa.Column("body", sa.Text, nullable=False),  # the event's canonical form, sent on as it is
     sa.UniqueConstraint("topic_id", "seq", name="records_topic_seq"),
     sa.Index("records_topic_position", "topic_id", "position"),
+    # A peer that gets only what entered here must not pay for what came from the others.
+    sa.Index("records_own", "topic_id", "position", sqlite_where=_own, postgresql_where=_own),
 )
 
 event_ids = sa.Table(
@@ -70,8 +73,8 @@ event_ids = sa.Table(
     sa.Column("node", sa.Text, nullable=False),
     sa.Column("position", sa.BigInteger, nullable=False),  # of the latest record under this id
     sa.Column("expires_at", Micros),  # the latest expiry; none is later than any
-    sa.Column("digest", sa.LargeBinary, nullable=False),  # of the content without its two times
     sa.Column("gone_at", Micros),  # when retention removed the record; the id is remembered for a while
+    sa.Column("digest", sa.LargeBinary),  # of the content that went, without its two times
     sa.Index("event_ids_gone", "gone_at", sqlite_where=_gone, postgresql_where=_gone),
     sqlite_with_rowid=False,
 )

@@ -15,6 +15,7 @@ depends_on = None
 
 _SERIAL = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 _GONE = sa.text("gone_at IS NOT NULL")
+_OWN = sa.text("path = ''")
 
 
 def _create_heads() -> None:
@@ -56,8 +57,8 @@ def _create_records() -> None:
         sa.Column("node", sa.Text(), nullable=False),
         sa.Column("position", sa.BigInteger(), nullable=False),
         sa.Column("expires_at", sa.BigInteger(), nullable=True),
-        sa.Column("digest", sa.LargeBinary(), nullable=False),
         sa.Column("gone_at", sa.BigInteger(), nullable=True),
+        sa.Column("digest", sa.LargeBinary(), nullable=True),
         sa.PrimaryKeyConstraint("topic_id", "event_id"),
         sqlite_with_rowid=False,
     )
@@ -81,6 +82,7 @@ def _create_records() -> None:
         sa.PrimaryKeyConstraint("position"),
         sa.UniqueConstraint("topic_id", "seq", name="records_topic_seq"),
     )
+    op.create_index("records_own", "records", ["topic_id", "position"], sqlite_where=_OWN, postgresql_where=_OWN)
     op.create_index("records_topic_position", "records", ["topic_id", "position"], unique=False)
 
 
