@@ -45,10 +45,14 @@ def configure_logging(stream: TextIO, *, format: str = "auto", level: str = "inf
     handler.setFormatter(TextLines(colour=colour and terminal) if as_text else JsonLines())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger("eventd").setLevel(level.upper())
-    # A client that sends half a request is no fault of the node: aiohttp would log each with a traceback. What fails
-    # inside the node is logged by the node itself.
-    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
+    logging.getLogger("aiohttp.server").addFilter(_not_the_clients_fault)
     logging.getLogger("aiohttp.access").setLevel(logging.CRITICAL)
+
+
+def _not_the_clients_fault(record: logging.LogRecord) -> bool:
+    """Leaves out what aiohttp logs, with a traceback, about a client that speaks no HTTP."""
+    error = record.exc_info[1] if record.exc_info else None
+    return error is None or type(error).__module__ != "aiohttp.http_exceptions"
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:

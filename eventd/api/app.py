@@ -67,7 +67,7 @@ async def _answer_errors(request: web.Request, handler: Handler) -> web.StreamRe
         if problems.status_of(error) >= 500:
             logger.warning("a request failed", extra={"route": _route(request), "code": error.code, "why": str(error)})
         return problems.answer(error)
-    except web.HTTPException as problem:
+    except problems.FrameworkRefusal as problem:
         refusal, allow = problems.of_framework(problem, request.path, request.method)
         return problems.answer(refusal, allow=allow)
     except (ConnectionError, asyncio.CancelledError):

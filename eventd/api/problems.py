@@ -29,6 +29,9 @@ from eventd.errors import (
 RETRY_SECONDS = 1
 _JSON = "application/json"
 
+FrameworkRefusal = web.HTTPException
+"""What the HTTP library raises by itself, such as for an unknown path."""
+
 
 class NoSuchRoute(NotFound):
     """Nothing is served at this path."""
@@ -132,7 +135,7 @@ def encode(value: Any) -> bytes:
     return msgspec.json.encode(value) + b"\n"
 
 
-def of_framework(problem: web.HTTPException, path: str, method: str) -> tuple[EventdError, str]:
+def of_framework(problem: FrameworkRefusal, path: str, method: str) -> tuple[EventdError, str]:
     """What the HTTP library refuses, as our error, and the methods that are allowed instead."""
     match problem:
         case web.HTTPMethodNotAllowed():

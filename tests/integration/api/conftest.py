@@ -1,0 +1,123 @@
+"""The API on a real port, over a real log, with a few operations that show how any of them is served."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession
+from aiohttp.test_utils import TestServer
+from pydantic import Field
+
+from eventd.api.app import build_app
+from eventd.api.auth import Keys, parse_keys
+from eventd.api.operations import Operation, Params, Services
+from eventd.clock import SystemClock
+from eventd.errors import Conflict, DatabaseUnavailable, Full
+from eventd.log.eventlog import EventLog
+from eventd.observe import Metrics
+from eventd.store import migrations
+from eventd.store.database import Database
+
+
+class Echo(Params):
+    group: str
+    limit: int = Field(default=10, le=100)
+    type: list[str] = Field(default=[])
+    data: dict[str, Any] = Field(default={})
+
+
+class Nothing(Params):
+    pass
+
+
+async def echo(services: Services, params: Echo) -> dict[str, Any]:
+    return {"head": services.log.wakeups.head, **params.model_dump()}
+
+
+def raising(error: Exception) -> Callable[[Services, Any], Awaitable[Any]]:
+    async def fail(services: Services, params: Any) -> Any:
+        raise error
+
+    return fail
+
+
+OPERATIONS: tuple[Operation[Any], ...] = (
+    Operation("echo.get", "GET", "/api/v1/groups/{group}/echo", Echo, echo, "read", "say it"),
+    Operation("echo.post", "POST", "/api/v1/groups/{group}/echo", Echo, echo, "write", "say it"),
+    Operation("all", "GET", "/api/v1/all", Nothing, raising(Conflict("no", hint="go")), "read", "all"),
+    Operation("full", "GET", "/api/v1/full", Nothing, raising(Full("the group is full")), "admin", "full"),
+    Operation("down", "GET", "/api/v1/down", Nothing, raising(DatabaseUnavailable("it is down")), "read", "down"),
+    Operation("bug", "GET", "/api/v1/bug", Nothing, raising(ValueError("geheim")), "read", "bug"),
+)
+
+
+class Api:
+    """What a test needs of a server that listens."""
+
+    def __init__(self, session: ClientSession, port: int, metrics: Metrics, checks: dict[str, str]) -> None:
+        self.session = session
+        self.port = port
+        self.metrics = metrics
+        self.checks = checks
+
+    async def ask(self, method: str, path: str, **options: Any) -> tuple[int, Any, Any]:
+        """(status, decoded JSON or text, headers)."""
+        async with self.session.request(method, f"http://127.0.0.1:{self.port}{path}", **options) as answer:
+            is_json = answer.content_type == "application/json"
+            return answer.status, await (answer.json() if is_json else answer.text()), answer.headers
+
+    async def raw(self, request: bytes, *, until: bytes = b"") -> bytes:
+        """Send bytes as they are; what comes back up to `until`, or until the server closes."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        try:
+            async with asyncio.timeout(10):
+                writer.write(request)
+                return await (reader.readuntil(until) if until else reader.read())
+        finally:
+            writer.close()
+            await writer.wait_closed()
+
+
+StartApi = Callable[..., Awaitable[Api]]
+
+
+@pytest.fixture
+async def start_api(sqlite_url: str) -> AsyncIterator[StartApi]:
+    """Starts the API; `keys` in the syntax of EVENTD_API_KEYS, none by default."""
+    async with AsyncExitStack() as stack:
+        database = Database(sqlite_url)
+        stack.callback(database.close)
+        clock = SystemClock()
+        database.write_now(migrations.upgrade, now=clock.now())
+        log = await EventLog.open(database, clock)
+        stack.push_async_callback(log.close)
+
+        async def start(keys: str = "", *, max_body_bytes: int = 1 << 20) -> Api:
+            metrics, checks = Metrics(), {"database": "ok"}
+            app = build_app(
+                Services(log),
+                keys=Keys(lambda: parse_keys(keys) if keys else ()),
+                readiness=lambda: checks,
+                metrics=metrics,
+                version="1.2.3",
+                max_body_bytes=max_body_bytes,
+                operations=OPERATIONS,
+            )
+            server = TestServer(app)
+            await server.start_server(access_log=None)
+            stack.push_async_callback(server.close)
+            session = await stack.enter_async_context(ClientSession())
+            assert server.port is not None
+            return Api(session, server.port, metrics, checks)
+
+        yield start
+
+
+@pytest.fixture
+async def api(start_api: StartApi) -> Api:
+    """The API without keys."""
+    return await start_api()

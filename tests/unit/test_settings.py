@@ -1,0 +1,211 @@
+"""The order of precedence, every problem with its origin, and that nothing secret is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventd.settings import BadSettings, Endpoint, Settings, flag_of, load, surroundings, variable_of
+
+DAY = 86_400_000_000
+
+
+def problems_of(
+    flags: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None, file: Path | None = None
+) -> list[str]:
+    with pytest.raises(BadSettings) as caught:
+        load(flags, environ or {}, file)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_without_anything_said_a_node_runs_on_sqlite_for_this_machine_alone() -> None:
+    settings = load({}, {})
+    assert settings.api_listen == Endpoint("127.0.0.1", 8780)
+    assert settings.data_dir == Path("eventd-data").absolute()
+    assert settings.database_url == f"sqlite:///{settings.data_dir}/eventd.db"
+    assert (settings.batch_retention, settings.dead_letter_retention) == (7 * DAY, 30 * DAY)
+    assert {shown.origin for shown in settings.describe()} == {"default"}
+
+
+def test_a_weaker_value_is_not_judged() -> None:
+    assert load({"log_level": "error"}, {"EVENTD_LOG_LEVEL": "loud"}).log_level == "error"
+
+
+def test_a_blank_variable_and_a_flag_that_was_not_given_say_nothing() -> None:
+    settings = load({"group": None}, {"EVENTD_GROUP": "  ", "EVENTD_API_LISTEN": ""})
+    assert settings.group is None
+    assert settings.api_listen.port == 8780
+
+
+def test_the_message_is_one_line_for_one_problem_and_a_list_for_several() -> None:
+    one = BadSettings([*_problems({"log_level": "x"})])
+    assert one.message == "--log-level: 'x' is none of debug, info, warning, error"
+    two = BadSettings([*_problems({"log_level": "x", "group": "-"})])
+    assert two.message.startswith("2 problems in the settings:\n  ")
+
+
+def _problems(flags: Mapping[str, Any]) -> Any:
+    with pytest.raises(BadSettings) as caught:
+        load(flags, {})
+    return caught.value.problems
+
+
+@pytest.mark.parametrize(
+    ("flags", "environ", "usage"),
+    [
+        ({"group": "-"}, {}, True),
+        ({}, {"EVENTD_GROUP": "-"}, False),
+        ({"group": "-"}, {"EVENTD_LOG_LEVEL": "-"}, False),
+    ],
+)
+def test_only_wrong_flags_are_a_wrong_usage(flags: dict[str, Any], environ: dict[str, str], usage: bool) -> None:
+    with pytest.raises(BadSettings) as caught:
+        load(flags, environ)
+    assert caught.value.usage is usage
+
+
+def test_an_unknown_variable_is_a_warning_with_a_guess() -> None:
+    settings = load({}, {"EVENTD_DATADIR": "/x", "EVENTD_SERVER": "http://x", "OTHER": "y", "EVENTD_QQ": ""})
+    assert settings.warnings == (
+        "EVENTD_DATADIR is no setting (did you mean EVENTD_DATA_DIR?)",
+        "EVENTD_QQ is no setting",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "endpoint"),
+    [
+        ("127.0.0.1:0", Endpoint("127.0.0.1", 0)),
+        ("[::1]:8780", Endpoint("::1", 8780)),
+        ("node.example:80", Endpoint("node.example", 80)),
+    ],
+)
+def test_an_endpoint_is_read_and_shown_the_same(text: str, endpoint: Endpoint) -> None:
+    assert load({"api_listen": text}, {}).api_listen == endpoint
+    assert str(endpoint) == text
+
+
+@pytest.mark.parametrize("text", ["", "8780", ":8780", "a:b", "a:70000", "::1:80", "http://a:80", "a b:80"])
+def test_what_is_no_endpoint_is_refused(text: str) -> None:
+    (problem,) = problems_of({"api_listen": text})
+    assert "is no address" in problem
+
+
+@pytest.mark.parametrize(
+    ("host", "alone"),
+    [
+        *[(host, True) for host in ("127.0.0.1", "127.8.9.1", "localhost", "::1")],
+        *[(host, False) for host in ("0.0.0.0", "::", "10.0.0.1", "127.example", "1127.0.0.1", "localhost.example")],
+    ],
+)
+def test_which_hosts_only_this_machine_reaches(host: str, alone: bool) -> None:
+    assert Endpoint(host, 1).is_loopback is alone
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("500ms", 0.5), ("30s", 30), ("1.5m", 90), ("12h", 43200), ("7d", 604800)]
+)
+def test_durations(text: str, seconds: float) -> None:
+    settings = load({"drain_timeout": text, "batch_retention": text}, {})
+    assert settings.drain_timeout == seconds
+    assert settings.batch_retention == seconds * 1_000_000
+
+
+@pytest.mark.parametrize("text", ["", "5", "-1s", "1y", "s", "1 day", "9999999999s"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    (problem,) = problems_of({"batch_retention": text})
+    assert "is no duration" in problem
+
+
+def test_a_stop_and_a_round_of_retention_take_some_time() -> None:
+    assert len(problems_of({"drain_timeout": "0s", "prune_interval": "0ms"})) == 2
+    assert load({"batch_retention": "0s"}, {}).batch_retention == 0
+
+
+@pytest.mark.parametrize(("text", "size"), [("4096", 4096), ("1KiB", 1024), ("16 MiB", 16 << 20), ("1GiB", 1 << 30)])
+def test_sizes(text: str, size: int) -> None:
+    assert load({"max_body_bytes": text}, {}).max_body_bytes == size
+
+
+@pytest.mark.parametrize("text", ["", "1kb", "-1", "1023", "2GiB", "1.5MiB", "yes"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    assert len(problems_of({"max_body_bytes": text})) == 1
+
+
+@pytest.mark.parametrize(("text", "truth"), [("1", True), ("TRUE", True), ("on", True), ("0", False), ("no", False)])
+def test_truths(text: str, truth: bool) -> None:
+    assert load({}, {"EVENTD_ALLOW_INSECURE_NO_AUTH": text}).allow_insecure_no_auth is truth
+
+
+def test_what_is_neither_true_nor_false_is_refused() -> None:
+    (problem,) = problems_of(environ={"EVENTD_ALLOW_INSECURE_NO_AUTH": "maybe"})
+    assert problem == "EVENTD_ALLOW_INSECURE_NO_AUTH: 'maybe' is neither true nor false"
+
+
+@pytest.mark.parametrize("url", ["mysql://x/y", "sqlite://", "sqlite:///", "sqlite:///:memory:", "/data/eventd.db"])
+def test_what_is_no_database_url_is_refused_and_not_repeated(url: str) -> None:
+    (problem,) = problems_of({"database_url": url})
+    assert problem.startswith("--database-url: is no database URL")
+
+
+def test_a_password_in_the_query_of_a_url_is_refused() -> None:
+    (problem,) = problems_of({"database_url": "postgresql://h/db?user=me&password=geheim"})
+    assert "has its password in the query" in problem
+    assert "geheim" not in problem
+
+
+def test_an_odd_folder_name_makes_a_url_that_leads_there() -> None:
+    assert load({"data_dir": "/a?b%c d"}, {}).database_url == "sqlite:////a%3Fb%25c d/eventd.db"
+
+
+def test_a_group_is_named_like_a_resource() -> None:
+    assert load({"group": "edge-1.a"}, {}).group == "edge-1.a"
+    (problem,) = problems_of({"group": "a/b"})
+    assert problem == "--group: 'a/b' cannot be the name of an EventGroup"
+
+
+def test_a_credential_without_a_directory_says_who_sets_it() -> None:
+    (problem,) = problems_of({"database_url_file": "credential:url"})
+    assert problem.endswith("no credentials directory is set; systemd sets it for LoadCredential=")
+
+
+def test_nothing_secret_is_shown() -> None:
+    environ = {"EVENTD_API_KEYS": "topsecret", "EVENTD_DATABASE_URL": "postgresql://me:geheim@h/db"}
+    settings = load({}, environ)
+    told = f"{settings!r} {settings} {settings.describe()}"
+    assert "topsecret" not in told
+    assert "geheim" not in told
+    shown = {row.name: row.value for row in settings.describe()}
+    assert shown["database_url"] == "postgresql://me:***@h/db"
+    assert shown["api_keys"] == "(set, not shown)"
+
+
+def test_values_are_shown_as_they_are_written() -> None:
+    flags = {"drain_timeout": "90s", "batch_retention": "36h", "max_body_bytes": "1536KiB", "prune_interval": "1500ms"}
+    shown = {row.name: row.value for row in load(flags, {}).describe()}
+    found = [shown[name] for name in (*flags, "allow_insecure_no_auth", "group")]
+    assert found == ["90s", "36h", "1536KiB", "1500ms", "false", ""]
+
+
+def test_what_is_shown_reads_back_as_the_same() -> None:
+    settings = load({"group": "g", "drain_timeout": "1m"}, {})
+    shown = {row.name: row.value for row in settings.describe() if row.value}
+    assert load(shown, {}).model_dump() == settings.model_dump()
+
+
+def test_text_with_u0000_is_refused() -> None:
+    assert problems_of({"data_dir": "a\0b"}) == ["--data-dir: must not hold the character U+0000"]
+
+
+def test_a_key_is_never_a_flag_and_every_other_setting_is() -> None:
+    without = {name for name in Settings.model_fields if not flag_of(name)}
+    assert without == {"api_keys", "credentials_directory"}
+    assert variable_of("api_listen") == "EVENTD_API_LISTEN"
+
+
+def test_the_surroundings_are_no_settings() -> None:
+    environ = {"NOTIFY_SOCKET": "@x", "NO_COLOR": "1", "TERM": "", "HOME": "/h"}
+    assert surroundings(environ) == {"NOTIFY_SOCKET": "@x", "NO_COLOR": "1"}
