@@ -1,0 +1,276 @@
+"""Emitting and listing: what is filled in, what is refused and where, and that a listing loses nothing in silence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eventd.api.emitted import BadEvents, EventsTooLarge
+from eventd.clock import SECOND
+from eventd.errors import Conflict, Full, Invalid, NotFound
+from eventd.log.eventlog import EventLog
+from eventd.log.retention import Limits, evict
+from eventd.testing import NOW, ManualClock, draft
+from tests.support.bookkeeping import Books
+
+HOUR = 3600 * SECOND
+ZERO = "0001-01-01T00:00:00Z"
+
+
+@pytest.fixture
+async def books(log: EventLog, clock: ManualClock) -> Books:
+    """Group g of node a, without peers."""
+    found = Books(log, clock)
+    await found.declare()
+    return found
+
+
+async def emit(books: Books, *events: dict[str, Any]) -> list[dict[str, Any]]:
+    answer = await books.call("events.emit", group="g", events=list(events))
+    results: list[dict[str, Any]] = answer["results"]
+    return results
+
+
+async def ids(books: Books, **asked: Any) -> list[str]:
+    return [event["id"] for event in (await books.call("events.list", group="g", **asked))["events"]]
+
+
+async def test_what_is_missing_is_filled_in(books: Books) -> None:
+    (result,) = await emit(books, {"type": "t"})
+    assert result["result"] == "new"
+    assert result["event"] == {
+        "id": result["id"],
+        "group": "g",
+        "sourceNode": "a",
+        "type": "t",
+        "subject": "",
+        "dedupeKey": result["id"],
+        "payload": {},
+        "observedAt": "2026-11-20T12:00:00Z",
+        "expiresAt": ZERO,
+        "recordedAt": "2026-11-20T12:00:00Z",
+        "seq": 1,
+        "path": [],
+    }
+
+
+async def test_what_is_given_is_kept(books: Books) -> None:
+    given = {
+        "id": " i ",
+        "group": "g",
+        "sourceNode": "z",
+        "type": "t.u",
+        "subject": "10.1/32",
+        "dedupeKey": "k",
+        "payload": {"b": "2", "a": "", "ü": "=\n"},
+        "observedAt": "2026-05-30T12:13:20.5+02:00",
+        "expiresAt": "2030-01-01T00:00:00Z",
+    }
+    (result,) = await emit(books, given)
+    event = result["event"]
+    assert {name: event[name] for name in given} == {**given, "id": "i", "observedAt": "2026-05-30T10:13:20.500000Z"}
+
+
+async def test_generated_ids_follow_time(books: Books, clock: ManualClock) -> None:
+    first = [result["id"] for result in await emit(books, {"type": "t"})]
+    clock.advance(0.001)
+    second = [result["id"] for result in await emit(books, {"type": "t"})]
+    assert first < second
+
+
+@pytest.mark.parametrize(
+    ("ttl", "expires"), [("90s", "2026-11-20T11:01:30Z"), ("0s", ZERO), ("-5m", ZERO), ("1.5h", "2026-11-20T12:30:00Z")]
+)
+async def test_a_ttl_counts_from_the_observation(books: Books, ttl: str, expires: str) -> None:
+    (result,) = await emit(books, {"type": "t", "ttl": ttl, "observedAt": "2026-11-20T11:00:00Z"})
+    assert result["event"]["expiresAt"] == expires
+
+
+@pytest.mark.parametrize(
+    ("event", "message"),
+    [
+        ({}, "federation event type is required"),
+        ({"type": "  "}, "federation event type is required"),
+        ({"type": 7}, "type must be text, not a number"),
+        ({"type": "t", "payload": {"k": 1}}, r"payload\[...\] must be text, not a number"),
+        ({"type": "t", "payload": []}, "payload must be an object, not a list"),
+        ([], "an event must be an object, not a list"),
+        ("t", "an event must be an object, not text"),
+        ({"type": "t", "subjekt": "s"}, r"unknown member subjekt \(did you mean subject\?\)"),
+        ({"type": "t", "zzz": "s"}, r"unknown member zzz \(an event has id, group, .*, ttl\)"),
+        ({"type": "t", "group": "h"}, "group is h, and this request is for g"),
+        ({"type": "t", "observedAt": "now"}, "'now' is not an RFC 3339 time"),
+        ({"type": "t", "expiresAt": ""}, "'' is not an RFC 3339 time"),
+        ({"type": "t", "ttl": "soon"}, "ttl must be a duration such as 30s"),
+        ({"type": "t", "ttl": "1000000h", "observedAt": "9990-01-01T00:00:00Z"}, "ttl leads beyond the year 9999"),
+        ({"type": "t", "ttl": "5m", "expiresAt": "2030-01-01T00:00:00Z"}, "two ways to say one thing"),
+        ({"type": "a\0b"}, r"type holds U\+0000 or a lone surrogate"),
+        ({"type": "\ud800"}, r"type holds U\+0000 or a lone surrogate"),
+        ({"type": "t" * 513}, "type is longer than 512 characters"),
+    ],
+)
+async def test_a_wrong_event_is_refused_with_its_reason(books: Books, event: Any, message: str) -> None:
+    with pytest.raises(BadEvents, match=message):
+        await emit(books, event)
+    assert await ids(books) == []
+
+
+async def test_every_wrong_event_is_named_and_none_is_stored(books: Books) -> None:
+    with pytest.raises(BadEvents) as raised:
+        await emit(books, {"type": "t"}, {"typo": "t"}, {"type": "t"}, {})
+    assert [problem["index"] for problem in raised.value.detail] == [1, 3]
+    assert raised.value.message.startswith(
+        "2 of 4 events are wrong, nothing was stored:\n  event 1: unknown member typo"
+    )
+    assert await ids(books) == []
+
+
+async def test_a_listing_can_be_emitted_elsewhere(books: Books) -> None:
+    await emit(books, {"type": "t", "id": "i", "payload": {"k": "v"}, "ttl": "1h"})
+    (event,) = (await books.call("events.list", group="g"))["events"]
+    (result,) = await emit(books, event)
+    assert result["result"] == "duplicate"
+
+
+async def test_an_undeclared_group_is_refused_by_name(books: Books) -> None:
+    with pytest.raises(NotFound, match="there is no EventGroup gg") as raised:
+        await books.call("events.emit", group="gg", events=[{"type": "t"}])
+    assert raised.value.hint == "did you mean g?"
+
+
+async def test_the_same_id_refreshes_repeats_or_conflicts(books: Books) -> None:
+    fact = {"type": "t", "id": "i", "observedAt": "2026-11-20T12:00:00Z"}
+    assert [r["result"] for r in await emit(books, {**fact, "ttl": "1h"})] == ["new"]
+    assert [r["result"] for r in await emit(books, {**fact, "ttl": "2h"})] == ["refreshed"]
+    (repeated,) = await emit(books, {**fact, "ttl": "1h"})
+    assert repeated["result"] == "duplicate"
+    assert repeated["event"]["expiresAt"] == "2026-11-20T14:00:00Z", "what is stored, not what was sent"
+    with pytest.raises(Conflict, match="the id i is taken in group g by another content or another source"):
+        await emit(books, {**fact, "subject": "s"})
+    results = await emit(books, {**fact, "subject": "s"}, {"type": "t", "id": "j"}, {"type": "t", "id": "j"})
+    assert [r["result"] for r in results] == ["conflict", "new", "duplicate"]
+    assert await ids(books) == ["i", "j"], "one row for each id"
+
+
+async def test_the_limit_of_one_event_is_the_groups(books: Books) -> None:
+    await books.declare(spec="limits: {maxEventBytes: 1KiB}")
+    await emit(books, {"type": "t", "payload": {"k": "v" * 700}})
+    with pytest.raises(
+        EventsTooLarge, match=r"the event cannot be stored: \d+ bytes are over the limit of 1024 of group g"
+    ):
+        await emit(books, {"type": "t", "payload": {"k": "v" * 1000}})
+    with pytest.raises(BadEvents, match="2 of 2 events are wrong"):
+        await emit(books, {"type": "t", "payload": {"k": "v" * 1000}}, {})
+
+
+async def test_a_full_group_refuses_and_keeps_what_it_has(books: Books) -> None:
+    await books.declare(spec="retention: {maxBytes: 1000}")
+    await emit(books, *({"type": "t", "id": f"e{n}"} for n in range(5)))
+    with pytest.raises(Full, match="limit of 1000 bytes"):
+        await emit(books, {"type": "t", "id": "last", "payload": {"k": "v" * 600}})
+    assert len(await ids(books)) == 5
+
+
+async def test_filters_of_a_listing(books: Books) -> None:
+    await books.publish(
+        draft("e1", type="x", subject="10%.1", observed=NOW - HOUR),
+        draft("e2", type="y", subject="10X.1", node="z", path="z"),
+        draft("e3", type="z", subject="11", expires=NOW - 1),
+    )
+    assert await ids(books) == ["e1", "e2"]
+    assert await ids(books, include_expired=True) == ["e1", "e2", "e3"]
+    assert await ids(books, type=["x", "z"], include_expired=True) == ["e1", "e3"]
+    assert await ids(books, subject_prefix="10%") == ["e1"]
+    assert await ids(books, source="z") == ["e2"]
+    assert await ids(books, id="e2") == ["e2"]
+    assert await ids(books, since="30m") == ["e2"]
+    assert await ids(books, until="2026-11-20T11:00:00Z") == ["e1"]
+    assert await ids(books, newest=True) == ["e2", "e1"]
+    with pytest.raises(Invalid, match="until: 'tomorrow' is no time"):
+        await ids(books, until="tomorrow")
+
+
+@pytest.mark.parametrize("newest", [False, True])
+async def test_pages_hold_every_event_once(books: Books, newest: bool) -> None:
+    await emit(books, *({"type": "t", "id": f"e{n:02}"} for n in range(25)))
+    found: list[str] = []
+    after, pages = "", 0
+    while pages == 0 or after:
+        answer = await books.call("events.list", group="g", after=after, limit=10, newest=newest)
+        found += [event["id"] for event in answer["events"]]
+        after, pages = answer["next"] or "", pages + 1
+    assert pages == 3
+    assert found == sorted((f"e{n:02}" for n in range(25)), reverse=newest)
+
+
+async def test_a_reader_that_follows_sees_what_is_new(books: Books) -> None:
+    await emit(books, {"type": "t", "id": "e1"})
+    first = await books.call("events.list", group="g")
+    await emit(books, {"type": "t", "id": "e2"}, {"type": "t", "id": "e1", "ttl": "1h"})
+    second = await books.call("events.list", group="g", after=first["upto"])
+    assert [event["id"] for event in second["events"]] == ["e2"]
+    assert second["gap"] is None
+
+
+async def test_what_retention_took_from_a_reader_is_said(books: Books, log: EventLog, clock: ManualClock) -> None:
+    await emit(books, {"type": "t", "id": "e1"})
+    token = (await books.call("events.list", group="g"))["upto"]
+    await emit(books, *({"type": "t", "id": f"e{n}"} for n in range(2, 6)))
+    topic = await log.topic("group:g")
+    await log.database.write(evict, topic, Limits(max_records=2), now=clock.now())
+    answer = await books.call("events.list", group="g", after=token)
+    assert [event["id"] for event in answer["events"]] == ["e4", "e5"]
+    assert answer["gap"] == {
+        "reason": "evicted",
+        "message": "retention has removed records after it, up to number 3 of the group",
+    }
+    assert (await books.call("events.list", group="g"))["gap"] is None, "whoever begins is behind nothing"
+    foreign = await books.call("events.list", group="g", after="feedfeed:1")
+    assert foreign["gap"]["reason"] == "another_history"
+    ahead = await books.call("events.list", group="g", after=token.split(":")[0] + ":999")
+    assert ahead["gap"]["reason"] == "another_history"
+
+
+async def test_prune_applies_the_retention_now(books: Books, clock: ManualClock) -> None:
+    await emit(books, *({"type": "t", "id": f"e{n:04}"} for n in range(4500)))
+    assert await books.call("events.prune", group="g") == {
+        "group": "g",
+        "removed": 0,
+        "evictedSeq": 0,
+        "bounded": False,
+    }
+    await books.declare(spec="retention: {maxEvents: 100}")
+    answer = await books.call("events.prune", group="g")
+    assert answer == {"group": "g", "removed": 4400, "evictedSeq": 4400, "bounded": True}
+    assert len(await ids(books, limit=1000)) == 100
+
+
+async def test_prune_holds_what_a_peer_has_yet_to_get(books: Books) -> None:
+    await books.declare("b", spec="retention: {maxEvents: 1}")
+    await emit(books, *({"type": "t", "id": f"e{n}"} for n in range(1, 6)))
+    await books.settle("b", 2)
+    answer = await books.call("events.prune", group="g")
+    assert (answer["removed"], await ids(books)) == (2, ["e3", "e4", "e5"])
+
+
+async def test_the_status_of_all_groups(books: Books) -> None:
+    await books.declare("b", "c")
+    await emit(books, {"type": "t"}, {"type": "t"})
+    await books.call("links.pause", group="g", peer="c")
+    status = await books.call("groups.status")
+    assert status["position"] == 2
+    (group,) = status["groups"]
+    assert group["bytes"] > 0
+    assert {**group, "bytes": 0} == {
+        "group": "g",
+        "nodeName": "a",
+        "listen": "",
+        "protocols": ["v1", "v2"],
+        "events": 2,
+        "bytes": 0,
+        "seq": 2,
+        "evictedSeq": 0,
+        "peers": 2,
+        "links": {"running": 1, "paused": 1},
+    }
