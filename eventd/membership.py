@@ -33,6 +33,9 @@ from federation.keys import KeyRing
 
 logger = logging.getLogger("eventd.group")
 
+SHUTDOWN_SECONDS = 5.0
+"""How long a listener that closes waits for the requests under way."""
+
 
 class Watcher(IngressWatcher, EgressWatcher, Protocol):
     """Who is told what comes in and goes out."""
@@ -135,11 +138,15 @@ class Membership:
         if where is None:
             return
         runner = web.AppRunner(
-            build_listener(lambda: self.ingress), access_log=None, handle_signals=False, auto_decompress=False
+            build_listener(lambda: self.ingress),
+            access_log=None,
+            handle_signals=False,
+            auto_decompress=False,
+            shutdown_timeout=SHUTDOWN_SECONDS,
         )
         await runner.setup()
         try:
-            await web.TCPSite(runner, where.address, where.port, backlog=512, shutdown_timeout=5.0).start()
+            await web.TCPSite(runner, where.address, where.port, backlog=512).start()
         except OSError as error:
             await runner.cleanup()
             raise Unavailable(

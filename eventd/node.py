@@ -22,7 +22,7 @@ from eventd.errors import EventdError, Unavailable
 from eventd.housekeeping import Housekeeping
 from eventd.log.eventlog import EventLog
 from eventd.log.head import read_head
-from eventd.membership import Membership, Surroundings
+from eventd.membership import SHUTDOWN_SECONDS, Membership, Surroundings
 from eventd.observe import Metrics
 from eventd.resources.effective import GroupConfig, effective, topic_of
 from eventd.settings import Settings
@@ -155,12 +155,18 @@ class Node:
             version=eventd.__version__,
             max_body_bytes=self.settings.max_body_bytes,
         )
-        runner = web.AppRunner(app, access_log=None, handle_signals=False, keepalive_timeout=KEEPALIVE_SECONDS)
+        runner = web.AppRunner(
+            app,
+            access_log=None,
+            handle_signals=False,
+            keepalive_timeout=KEEPALIVE_SECONDS,
+            shutdown_timeout=SHUTDOWN_SECONDS,
+        )
         await runner.setup()
         self._started.append(runner.cleanup)
         host, port = self.settings.api_listen
         try:
-            await web.TCPSite(runner, host, port, backlog=512, shutdown_timeout=5.0).start()
+            await web.TCPSite(runner, host, port, backlog=512).start()
         except OSError as error:
             raise Unavailable(
                 f"cannot listen on {host} port {port}: {error.strerror or error}",

@@ -91,7 +91,7 @@ class Process:
     def port(self) -> int:
         """The API port of this start. Raises AssertionError as long as it is not known."""
         assert self.port_file.exists(), f"{self.name} has not written its port file yet:\n{self.log_tail()}"
-        return int(self.port_file.read_text())
+        return int(self.port_file.read_text().rpartition(":")[2])
 
     @property
     def url(self) -> str:
