@@ -207,9 +207,14 @@ class Consumer:
             if timeout <= 0:
                 await self._settle_idle(course)
                 return
+        beyond = None
         if len(self._flying) < self._sink.window and not more:
-            waits.add(watch.beyond(course.scanned))
-        await self._first(waits, timeout)
+            waits.add(beyond := watch.beyond(course.scanned))
+        try:
+            await self._first(waits, timeout)
+        finally:
+            if beyond is not None:
+                beyond.cancel()
 
     async def _first(self, waits: set[asyncio.Future[Any]], seconds: float | None) -> None:
         """Until one of them is done or the time is up."""

@@ -47,7 +47,7 @@ def read_page(
     )
     full = len(rows) == limit
     upto = rows[-1][0] if full else max(end, after)
-    return Page([Record(*row) for row in rows], gaps, upto, full, head, lost)
+    return Page([*map(Record._make, rows)], gaps, upto, full, head, lost)
 
 
 def _affordable(conn: sa.Connection, topic_id: int, after: int, limit: int, max_bytes: int, own: bool) -> int:
@@ -68,7 +68,7 @@ def _affordable(conn: sa.Connection, topic_id: int, after: int, limit: int, max_
 def read_at(conn: sa.Connection, positions: Sequence[int]) -> list[Record]:
     """The records at these positions that still exist, in order."""
     rows = fetch_in(conn, f"SELECT {COLUMNS} FROM records WHERE position {{in}}", (), positions)
-    return sorted(Record(*row) for row in rows)
+    return sorted(map(Record._make, rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def list_latest(conn: sa.Connection, ask: Question) -> list[Record]:
         f" ORDER BY r.position {'DESC' if ask.newest else 'ASC'} LIMIT ?",
         (*params, ask.limit),
     )
-    found = [Record(*row) for row in rows]
+    found = [*map(Record._make, rows)]
     return found[::-1] if ask.newest else found
 
 

@@ -66,9 +66,15 @@ class Database:
         """The database as it may be shown: never with a password."""
         return self.url.render_as_string(hide_password=True)
 
+    @contextmanager
+    def transaction(self) -> Iterator[sa.Connection]:
+        """One writing transaction in this thread, committed at the end of the block."""
+        with translated(self.label()), self._writing.begin() as conn:
+            yield conn
+
     def write_now(self, fn: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `fn` in one writing transaction in this thread, committed when it returns."""
-        with translated(self.label()), self._writing.begin() as conn:
+        with self.transaction() as conn:
             return fn(conn, *args, **kwargs)
 
     def read_now(self, fn: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:

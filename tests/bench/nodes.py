@@ -1,0 +1,159 @@
+"""Two real nodes for a measurement: their databases, their processes, and what they hold at the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from eventd.clock import SystemClock
+from eventd.ingress.admission import draft_of
+from eventd.log.eventlog import EventLog
+from eventd.log.reading import read_page
+from eventd.log.values import Draft
+from eventd.resources.effective import topic_of
+from eventd.store.database import Database
+from eventd.store.migrations import upgrade
+from eventd.store.registry import announce, put_resource
+from federation.event import Event, encode, new_event_id, normalise
+from tests.support.ports import free_port
+
+GROUP = "bench"
+API = "federation.routerd.net/v1alpha1"
+
+
+def make_drafts(node: str, count: int, size: int, *, start: int = 0) -> list[Draft]:
+    """Events of one node, each `size` bytes in canonical form, with time-ordered ids."""
+    clock = SystemClock()
+    drafts = []
+    padding = 0
+    for number in range(start, start + count):
+        event = Event(
+            id=new_event_id(clock.now() + number, os.urandom(10)),
+            group=GROUP,
+            source_node=node,
+            type="routerd.client.ipv4.observed",
+            subject=f"10.88.{number // 250 % 250}.{number % 250}/32",
+            payload={"number": f"{number:010d}", "pad": "x" * padding},
+        )
+        body = encode(normalise(event, now=clock.now()))
+        if not padding and len(body) < size:
+            padding = size - len(body)
+        drafts.append(draft_of(normalise(event, now=clock.now()), body.decode(), ""))
+    return drafts
+
+
+class BenchNode:
+    """One node: a database that can be filled while it is down, and a process."""
+
+    def __init__(self, name: str, directory: Path, url: str | None) -> None:
+        self.name = name
+        self.directory = directory / name
+        self.directory.mkdir(parents=True)
+        self.url = url or f"sqlite:///{self.directory / 'eventd.db'}"
+        self.port = free_port()
+        self.api = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def declare(self, secret: Path, peers: Sequence[BenchNode]) -> None:
+        """Migrate, and write the group and the peers."""
+        database = Database(self.url)
+        now = SystemClock().now()
+        spec = {
+            "nodeName": self.name,
+            "auth": {"mode": "hmac", "secretFile": str(secret)},
+            "listen": {"address": "127.0.0.1", "port": self.port},
+        }
+        try:
+            database.write_now(upgrade, now=now)
+            with database.transaction() as conn:
+                common = {"api_version": API, "annotations": {}, "now": now}
+                put_resource(conn, kind="EventGroup", name=GROUP, spec=spec, **common)
+                for peer in peers:
+                    endpoint = f"http://127.0.0.1:{peer.port}"
+                    of_peer = {"groupRef": GROUP, "nodeName": peer.name, "endpoint": endpoint}
+                    put_resource(conn, kind="EventPeer", name=peer.name, spec=of_peer, **common)
+                announce(conn)
+        finally:
+            database.close()
+
+    async def fill(self, drafts: Sequence[Draft]) -> None:
+        """Write events into the database while the node is down."""
+        database = Database(self.url)
+        log = await EventLog.open(database, SystemClock())
+        topic = await log.topic(topic_of(GROUP))
+        for start in range(0, len(drafts), 1000):
+            await log.append(topic, drafts[start : start + 1000])
+        await log.close()
+        database.close()
+
+    def start(self) -> None:
+        """Start the process; returns when it is ready."""
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("EVENTD_")}
+        environment |= {
+            "EVENTD_DATA_DIR": str(self.directory),
+            "EVENTD_DATABASE_URL": self.url,
+            "EVENTD_API_LISTEN": f"127.0.0.1:{self.api}",
+        }
+        with (self.directory / "node.log").open("ab") as log:
+            command = [sys.executable, "-m", "eventd.cli.daemon", "serve"]
+            self._process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        deadline = time.monotonic() + 30
+        while self.stored() < 0:
+            if time.monotonic() > deadline or self._process.poll() is not None:
+                raise RuntimeError(f"{self.name} did not start: {(self.directory / 'node.log').read_text()[-2000:]}")
+            time.sleep(0.02)
+
+    def stored(self) -> int:
+        """Events of the group that are durable here; -1 while the node does not answer."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/v1/status", timeout=5) as answer:
+                return int(json.load(answer)["storedEvents"])
+        except (OSError, urllib.error.URLError):
+            return -1
+
+    def cpu_seconds(self) -> float:
+        """CPU time of the process so far."""
+        assert self._process is not None
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def resident_mib(self) -> float:
+        """Most memory the process ever had resident."""
+        assert self._process is not None
+        lines = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
+
+    def stop(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(30)
+            self._process = None
+
+    def read(self, source: str) -> Iterator[tuple[str, str]]:
+        """Every stored event of a source, id and canonical form, in the order of this log."""
+        database = Database(self.url)
+        try:
+            after = 0
+            while True:
+                page = database.read_now(read_page, 1, after, limit=5000, max_bytes=1 << 26)
+                yield from ((record.event_id, record.body) for record in page.records if record.node == source)
+                if not page.full:
+                    return
+                after = page.upto
+        finally:
+            database.close()
+
+
+def verify(sender: BenchNode, receiver: BenchNode, count: int) -> None:
+    """Raise unless the receiver holds exactly what the sender has of its own, once, in its order."""
+    sent, received = list(sender.read(sender.name)), list(receiver.read(sender.name))
+    if len(sent) != count or sent != received:
+        raise RuntimeError(f"not what was sent: {len(sent)} sent, {len(received)} received, {count} expected")
