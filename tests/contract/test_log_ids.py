@@ -20,6 +20,7 @@ from eventd.log.retention import BookLimits, Limits, evict, forget
 from eventd.log.values import Draft, Outcome, Topic
 from eventd.store.database import Database, fetch
 from eventd.testing import NOW, ManualClock, draft
+from federation.event import content_of
 
 NEW, REFRESH, DUPLICATE, CONFLICT = Outcome
 HOUR = 3600 * SECOND
@@ -209,7 +210,7 @@ steps = st.lists(
 @dataclass(frozen=True)
 class Known:
     node: str
-    digest: bytes
+    content: object
     expires: int | None
     gone_at: int | None
 
@@ -226,7 +227,7 @@ class Model:
         known = self.known.get(fact.event_id)
         if known is None:
             outcome = NEW
-        elif (known.node, known.digest) != (fact.node, fact.digest):
+        elif (known.node, known.content) != (fact.node, content_of(fact.body)):
             return CONFLICT
         elif known.expires is not None and (fact.expires_at is None or fact.expires_at > known.expires):
             outcome = REFRESH
@@ -234,7 +235,7 @@ class Model:
             return DUPLICATE
         self.given += 1
         self.stored.append((self.given, fact))
-        self.known[fact.event_id] = Known(fact.node, fact.digest, fact.expires_at, None)
+        self.known[fact.event_id] = Known(fact.node, content_of(fact.body), fact.expires_at, None)
         return outcome
 
     def evict(self, keep: int, now: int) -> None:

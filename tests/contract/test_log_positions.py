@@ -80,15 +80,15 @@ async def test_a_topic_keeps_its_id_and_an_unknown_one_is_made(log: EventLog, da
 
 
 async def test_processes_appending_at_once_leave_no_hole_and_a_tail_skips_nothing(
-    log: EventLog, database_url: str
+    log: EventLog, migrated_url: str
 ) -> None:
     """Each of three processes writes to both topics; readers in two more follow while they do."""
     commits, size = 25, 3
     total = 3 * commits * size
     with writers.pool(5) as pool:
-        tails = [pool.submit(writers.tail, database_url, topic, count=total) for topic in ("group:x", "group:y")]
+        tails = [pool.submit(writers.tail, migrated_url, topic, count=total) for topic in ("group:x", "group:y")]
         jobs = [
-            pool.submit(writers.append, database_url, ["group:x", "group:y"], name, commits=commits, size=size)
+            pool.submit(writers.append, migrated_url, ["group:x", "group:y"], name, commits=commits, size=size)
             for name in "abc"
         ]
         given = [await asyncio.wrap_future(job) for job in jobs]
