@@ -111,9 +111,10 @@ def _split(body: bytes, last: int) -> _Chunk:
 def _columns(body: bytes) -> tuple[list[str], Sequence[str], Sequence[str]]:
     # Bytes that are no UTF-8 spoil their own line only: they become surrogates, which no canonical event holds.
     text = body.decode("utf-8", "surrogateescape")
-    # One split cuts every line. Each line feed, now a cell of its own, must be every fourth.
+    # One split cuts every line. The line feeds, now cells of their own, must be every fourth cell and no others.
     cells = text.replace("\n", "\t\n\t").split("\t")
-    if cells[3::4].count("\n") * 4 + 1 == len(cells):
+    count = text.count("\n")
+    if count * 4 + 1 == len(cells) and cells[3::4].count("\n") == count:
         return cells[:-1:4], cells[1::4], cells[2::4]
     # A line with more tabs than two: what follows the second belongs to its event, which is refused.
     rows = [row.split("\t", 2) for row in text[:-1].split("\n")]

@@ -13,6 +13,8 @@ from federation.errors import Malformed
 
 Path = tuple[str, ...]
 
+MAX_PATH: Final = 8192
+"""Characters of an encoded path."""
 UNKNOWN_NODE: Final = "?"
 """Stands in a path for a sender that gave no name: without it the record would look like our own."""
 
@@ -25,9 +27,16 @@ def encode_path(path: Path) -> str:
     return ",".join([quote(name or UNKNOWN_NODE, safe="-._~:@", errors="replace") for name in path])
 
 
-@lru_cache(maxsize=4096)
 def decode_path(text: str) -> Path:
-    """The path `encode_path` wrote. Raises Malformed for any other text."""
+    """The path `encode_path` wrote. Raises Malformed for any other text, and beyond MAX_PATH characters."""
+    if len(text) > MAX_PATH:
+        raise Malformed(f"a path has at most {MAX_PATH} characters")
+    return _decode_path(text)
+
+
+# Few paths come again and again. What is remembered is bounded in number and in size: it comes from other nodes.
+@lru_cache(maxsize=1024)
+def _decode_path(text: str) -> Path:
     if not text:
         return ()
     try:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from federation.errors import BadAnswer, V1Refused
+from federation.errors import V1_REFUSALS, BadAnswer, V1Refused
 from federation.event import encode
 from federation.keys import Key, KeyRing
 from federation.peers import LINK_PATH, REFUSALS, SECOND, STATUS
@@ -120,3 +120,11 @@ def test_wire_page_shows_the_example_vector() -> None:
 def test_wire_page_names_every_code_and_reason() -> None:
     page = (HERE.parent.parent / "docs" / "reference" / "wire-v2.md").read_text(encoding="utf-8")
     assert [word for word in (*STATUS, *REFUSALS) if f"`{word}`" not in page] == []
+
+
+def test_page_of_v1_names_every_refusal_in_its_words() -> None:
+    page = (HERE.parent.parent / "docs" / "reference" / "wire-v1.md").read_text(encoding="utf-8")
+    rows = [line.replace(" ", "") for line in page.splitlines() if line.startswith("| ")]
+    for reason, (status, text) in V1_REFUSALS.items():
+        said = [row for row in rows if row.endswith(f"|`{reason}`|")]
+        assert [f"|{status}|" in row and text.replace(" ", "") in row for row in said] == [True]
