@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from federation.errors import V1Refused
-from federation.event import encode
+from federation.event import Event, encode
 from federation.keys import Key, KeyRing
 from federation.peers import SECOND, V1_MAX_BODY
 from federation.v1 import (
@@ -18,7 +18,7 @@ from federation.v1 import (
     sign_request_v1,
     sign_v1,
 )
-from tests.unit.federation.samples import NOW, make_event
+from tests.unit.federation.samples import NOW, events, make_event
 
 KEY = Key.hmac("shared", "shared-key")
 RING = KeyRing([Key.hmac("other", "o", owner="c"), KEY])
@@ -93,6 +93,11 @@ def test_longer_body_than_a_receiver_reads_has_no_signature() -> None:
 def test_anything_unsigned_is_refused(timestamp: str, signature: str, body: bytes) -> None:
     with pytest.raises(V1Refused):
         check(timestamp, signature, body)
+
+
+@given(events, st.sampled_from([b"", b" "]))
+def test_event_is_read_the_same_whether_canonical_or_not(event: Event, more: bytes) -> None:
+    assert decode_v1(encode(event) + more, now=NOW) == event
 
 
 def test_detail_of_a_bad_body_stays_here() -> None:
