@@ -133,10 +133,9 @@ def _from_settings(settings: Settings) -> list[ApiKey]:
     keys: dict[bytes, ApiKey] = {}
     problems: list[Problem] = []
     if settings.api_keys.get_secret_value():
-        _take(keys, problems, settings.origin("api_keys"), settings.api_keys.get_secret_value)
+        _take(keys, problems, settings.origin("api_keys"), lambda: parse_keys(settings.api_keys.get_secret_value()))
     if settings.api_keys_file:
-        read = settings.read_secret
-        _take(keys, problems, settings.origin("api_keys_file"), lambda: read(settings.api_keys_file))
+        _take(keys, problems, settings.origin("api_keys_file"), lambda: _from_file(settings))
     if problems:
         raise BadSettings(problems)
     if not keys and not settings.api_listen.is_loopback and not settings.allow_insecure_no_auth:
@@ -148,8 +147,18 @@ def _from_settings(settings: Settings) -> list[ApiKey]:
     return list(keys.values())
 
 
-def _take(keys: dict[bytes, ApiKey], problems: list[Problem], origin: str, read: Callable[[], str]) -> None:
+def _from_file(settings: Settings) -> tuple[ApiKey, ...]:
+    text = settings.read_secret(settings.api_keys_file)
     try:
-        keys.update({key.digest: key for key in parse_keys(read())})
+        return parse_keys(text)
+    except ValueError as error:
+        raise ValueError(f"{settings.api_keys_file} {error}") from None
+
+
+def _take(
+    keys: dict[bytes, ApiKey], problems: list[Problem], origin: str, read: Callable[[], tuple[ApiKey, ...]]
+) -> None:
+    try:
+        keys.update({key.digest: key for key in read()})
     except ValueError as error:
         problems.append(Problem(origin, str(error)))

@@ -71,7 +71,8 @@ def _run(settings: Settings) -> None:
     # default of 5 ms the one that waits would get it only after 5 ms of the other's work, on every single commit.
     sys.setswitchinterval(0.0005)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(run_node(lambda: Node(settings, clock=clock), settings, ServiceManager(surroundings(), clock)))
+        manager = ServiceManager(surroundings(), clock)
+        runner.run(run_node(lambda: Node(settings, clock=clock), settings, manager, clock))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -143,11 +144,13 @@ def check(
 
 
 @app.command()
-def demo() -> None:
+def demo(
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the nodes running until Ctrl-C, to try things.")] = False,
+) -> None:
     """Show three nodes on this machine: they federate, one is cut off, nothing is lost."""
-    from importlib import import_module
+    from eventd.cli import demo as play
 
-    import_module("eventd.cli.demo").run()
+    play.run(keep=keep)
 
 
 @app.command()

@@ -12,11 +12,14 @@ from typing import Any, Protocol
 
 from eventd.cli.exits import ExitCode
 from eventd.cli.notify import ServiceManager
+from eventd.clock import Clock
 from eventd.errors import EventdError
 from eventd.settings import Endpoint, Settings
 
 GRACE_SECONDS = 5.0
 """What a stop may take beyond the drain time, for closing listeners and the database."""
+ONE_REQUEST_SECONDS = 0.5
+"""Signals this near to each other are one request: `timeout`, among others, sends its signal twice."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 logger = logging.getLogger("eventd.serve")
@@ -47,11 +50,13 @@ class Steward:
     SIGTERM and SIGINT drain it, a second one leaves at once, SIGHUP re-reads its secrets.
     """
 
-    def __init__(self, node: Service, settings: Settings, manager: ServiceManager) -> None:
+    def __init__(self, node: Service, settings: Settings, manager: ServiceManager, clock: Clock) -> None:
         self._node = node
         self._settings = settings
         self._manager = manager
+        self._clock = clock
         self._end: signal.Signals | None = None
+        self._end_asked = 0.0
         self._reload = False
         self._yields_to: tuple[signal.Signals, ...] = ()
 
@@ -74,7 +79,8 @@ class Steward:
             self._reload = True
         elif self._end is None:
             self._end = number
-        else:
+            self._end_asked = self._clock.monotonic()
+        elif self._clock.monotonic() - self._end_asked > ONE_REQUEST_SECONDS:
             # Whoever asks twice means now. What was acknowledged is durable: nothing is lost by leaving at once.
             logger.warning("leaving at once", extra={"signal": number.name})
             os._exit(ExitCode.ERROR)
@@ -147,10 +153,10 @@ def write_port_file(path: Path, address: Endpoint) -> None:
     draft.replace(path)
 
 
-async def run_node(make: Callable[[], Service], settings: Settings, manager: ServiceManager) -> None:
+async def run_node(make: Callable[[], Service], settings: Settings, manager: ServiceManager, clock: Clock) -> None:
     """Make a node on this loop and see it through. Raises `EventdError`, whatever it was that failed."""
     try:
-        await Steward(make(), settings, manager).run()
+        await Steward(make(), settings, manager, clock).run()
     except (EventdError, OSError):
         raise
     except Exception as error:

@@ -1,0 +1,310 @@
+"""`routerd-eventd` as a user meets it: what it prints, how it ends, and that an expected error is one line."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import sqlite3
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import DAEMON, Processes
+from tests.support.waiting import wait_for
+
+Ended = subprocess.CompletedProcess[str]
+
+
+class Daemon:
+    """The command, on a data folder of the test."""
+
+    def __init__(self, processes: Processes) -> None:
+        self.processes = processes
+        self.folder = processes.directory / "node"
+        self.file = self.folder / "eventd.db"
+
+    def run(self, *arguments: str, env: dict[str, str] | None = None) -> Ended:
+        settings = {"EVENTD_DATA_DIR": str(self.folder), "EVENTD_API_LISTEN": "127.0.0.1:0"}
+        return self.processes.run([*DAEMON, *arguments], env={**settings, **(env or {})})
+
+
+@pytest.fixture
+def daemon(processes: Processes) -> Daemon:
+    return Daemon(processes)
+
+
+def one_line(ended: Ended, code: int) -> str:
+    """The error of a command that failed as it should: one line, and the exit code."""
+    lines = [line for line in ended.stderr.splitlines() if not line.startswith("{")]
+    assert (ended.returncode, len(lines)) == (code, 1), ended
+    assert "Traceback" not in ended.stderr
+    return lines[0].removeprefix("error: ")
+
+
+# --- serve -------------------------------------------------------------------------------------------------------
+
+
+def test_a_node_serves_drains_and_serves_again(processes: Processes) -> None:
+    node = processes.serve("node")
+    assert re.fullmatch(r"127\.0\.0\.1:\d+\n", node.port_file.read_text())
+    assert json.loads(node.get("/healthz")[1])["status"] == "ok"
+    assert b"routerd_eventd_log_head_position" in node.get("/metrics")[1]
+    assert node.terminate() == 0
+    assert not node.port_file.exists()
+    node.start().wait_ready()
+    assert node.terminate() == 0
+    lines = [json.loads(line) for line in node.log().splitlines()]
+    assert [line["msg"] for line in lines if line["logger"] == "eventd.serve"] == [
+        "the schema was brought up to date",
+        *("ready", "stopping", "stopped"),
+        *("ready", "stopping", "stopped"),
+    ]
+
+
+def test_sighup_reads_the_keys_again_and_keeps_the_old_ones_when_it_cannot(
+    processes: Processes, tmp_path: Path
+) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("one:r\n")
+    node = processes.serve("node", "--api-keys-file", str(keys))
+
+    def status(key: str) -> int:
+        return node.get("/metrics", headers={"Authorization": f"Bearer {key}"})[0]
+
+    assert (status("one"), status("two")) == (200, 401)
+    keys.write_text("two:r\n")
+    node.send(signal.SIGHUP)
+    wait_for(lambda: status("two") == 200, "the new key to be known")
+    assert status("one") == 401
+    keys.write_text("")
+    node.send(signal.SIGHUP)
+    wait_for(lambda: f"the secrets: --api-keys-file: {keys} holds no key" in node.log(), "the failure to be told")
+    assert status("two") == 200
+    assert node.terminate() == 0
+
+
+def test_a_killed_node_leaves_no_lock_behind(processes: Processes) -> None:
+    node = processes.serve("node")
+    node.kill9()
+    node.start().wait_ready()
+    assert node.terminate() == 0
+
+
+def test_the_data_folder_is_made_for_its_user_alone(processes: Processes) -> None:
+    processes.serve("node").terminate()
+    assert (processes.directory / "node").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_second_node_on_the_same_file_is_refused_by_name(processes: Processes, daemon: Daemon) -> None:
+    node = processes.serve("node")
+    told = one_line(daemon.run("serve"), 1)
+    assert told == (
+        f"process {node.pid} serves this database and holds {daemon.file}.lock"
+        " (stop it first, or choose another data folder)"
+    )
+    assert one_line(daemon.run("migrate", "--new-epoch"), 1) == told
+    assert node.get("/readyz")[0] == 200
+
+
+def test_a_port_in_use_is_one_line(daemon: Daemon) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        told = one_line(daemon.run("serve", "--api-listen", f"127.0.0.1:{port}"), 1)
+    assert str(port) in told
+    assert "in use" in told
+
+
+def test_an_api_without_keys_is_not_opened_to_others(daemon: Daemon) -> None:
+    told = one_line(daemon.run("serve", "--api-listen", "0.0.0.0:0"), 1)
+    assert told.startswith("other machines could reach the API on 0.0.0.0:0, and there are no keys to it")
+    assert not daemon.folder.exists()
+
+
+def test_it_opens_when_that_is_said_to_be_meant(processes: Processes) -> None:
+    node = processes.serve("node", "--api-listen", "0.0.0.0:0", "--allow-insecure-no-auth")
+    assert node.terminate() == 0
+
+
+def test_a_file_that_is_no_database_is_one_line_and_stays_as_it_is(daemon: Daemon) -> None:
+    daemon.folder.mkdir()
+    daemon.file.write_bytes(b"this is no database, however long it is" * 100)
+    before = daemon.file.read_bytes()
+    assert "file is not a database" in one_line(daemon.run("serve"), 1)
+    assert daemon.file.read_bytes() == before
+
+
+def test_a_database_of_a_newer_program_is_left_alone(daemon: Daemon) -> None:
+    assert daemon.run("migrate").returncode == 0
+    _sql(daemon.file, "UPDATE alembic_version SET version_num = '9999'")
+    for command in ("serve", "migrate"):
+        told = one_line(daemon.run(command), 1)
+        assert told.startswith("the database has the schema '9999', which this version does not know")
+
+
+def test_a_database_somebody_else_holds_is_one_line(daemon: Daemon) -> None:
+    daemon.folder.mkdir()
+    holding = sqlite3.connect(daemon.file, isolation_level=None)
+    try:
+        holding.execute("PRAGMA journal_mode=WAL")
+        holding.execute("BEGIN IMMEDIATE")
+        told = one_line(daemon.run("serve"), 1)
+    finally:
+        holding.close()
+    assert "database is locked" in told
+    assert "another process holds the database; try again" in told
+
+
+def test_a_folder_that_is_a_file_is_one_line(daemon: Daemon) -> None:
+    daemon.folder.write_text("")
+    assert one_line(daemon.run("serve"), 1).startswith(f"{daemon.folder}: File exists")
+
+
+def test_a_database_in_a_folder_that_is_missing_is_one_line(daemon: Daemon, tmp_path: Path) -> None:
+    told = one_line(daemon.run("serve", "--database-url", f"sqlite:///{tmp_path}/no/eventd.db"), 1)
+    assert told == f"there is no folder {tmp_path}/no for the database (make it, or set data_dir)"
+
+
+def test_a_secret_file_that_is_missing_is_one_line(daemon: Daemon) -> None:
+    told = one_line(daemon.run("serve", "--api-keys-file", "/no/keys"), 1)
+    assert told == "--api-keys-file: /no/keys cannot be read: No such file or directory"
+
+
+def test_a_wrong_flag_is_a_wrong_usage(daemon: Daemon) -> None:
+    assert one_line(daemon.run("serve", "--log-level", "loud"), 2).startswith("--log-level: 'loud' is none of")
+    assert daemon.run("serve", "--no-such-flag").returncode == 2
+    assert one_line(daemon.run("serve", env={"EVENTD_LOG_LEVEL": "loud"}), 1).startswith("EVENTD_LOG_LEVEL: 'loud'")
+
+
+def test_an_unknown_variable_is_logged_with_a_guess(processes: Processes) -> None:
+    node = processes.serve("node", env={"EVENTD_DRAIN_TIMEUOT": "5s"})
+    node.terminate()
+    first = json.loads(node.log().splitlines()[0])
+    assert first["level"] == "warning"
+    assert first["msg"] == "EVENTD_DRAIN_TIMEUOT is no setting (did you mean EVENTD_DRAIN_TIMEOUT?)"
+
+
+@pytest.mark.postgres
+def test_postgres_is_migrated_only_when_told_to(processes: Processes, daemon: Daemon, postgres_url: str) -> None:
+    env = {"EVENTD_DATABASE_URL": postgres_url}
+    told = one_line(daemon.run("serve", env=env), 1)
+    assert "lacks" in told
+    assert "run `routerd-eventd migrate`, or start with --migrate" in told
+    assert daemon.run("migrate", "--plan", env=env).stdout.startswith("would apply ")
+    node = processes.serve("node", "--migrate", database_url=postgres_url)
+    assert node.terminate() == 0
+    processes.serve("again", database_url=postgres_url).terminate()
+    checked = json.loads(daemon.run("check", "-o", "json", env=env).stdout)
+    assert checked["ok"] is True
+    assert {check["name"] for check in checked["checks"]} == {"api keys", "database", "schema", "writing"}
+
+
+# --- migrate -----------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_touches_nothing(daemon: Daemon) -> None:
+    planned = daemon.run("migrate", "--plan", "--new-epoch")
+    assert planned.returncode == 0
+    assert planned.stdout.splitlines() == [
+        f"the database sqlite:///{daemon.file} is not there yet and would be made",
+        "would begin a new epoch",
+    ]
+    assert not daemon.folder.exists()
+
+
+def test_migrate_says_what_it_did(daemon: Daemon) -> None:
+    assert re.fullmatch(r"(applied \w+\n)+", daemon.run("migrate").stdout)
+    assert daemon.run("migrate").stdout.startswith("the schema is up to date: ")
+    assert daemon.run("migrate", "--plan").stdout == "the schema is up to date\n"
+
+
+def test_a_new_epoch_is_told_with_the_old_one(daemon: Daemon) -> None:
+    daemon.run("migrate")
+    (before,) = _sql(daemon.file, "SELECT epoch FROM log_heads")[0]
+    told = daemon.run("migrate", "--new-epoch").stdout.splitlines()[-1]
+    (after,) = _sql(daemon.file, "SELECT epoch FROM log_heads")[0]
+    assert after != before
+    assert told == f"the log has the new epoch {after}, before it had {before}"
+
+
+# --- check -------------------------------------------------------------------------------------------------------
+
+
+def test_check_before_the_first_start_is_fine_and_makes_nothing(daemon: Daemon) -> None:
+    checked = daemon.run("check")
+    assert checked.returncode == 0
+    assert re.search(r"^data_dir +\S+/node +EVENTD_DATA_DIR$", checked.stdout, re.MULTILINE)
+    assert "is not there yet: serve makes it" in checked.stdout
+    assert not daemon.folder.exists()
+
+
+def test_check_beside_a_running_node(processes: Processes, daemon: Daemon) -> None:
+    node = processes.serve("node")
+    checked = json.loads(daemon.run("check", "-o", "json").stdout)
+    assert checked["ok"] is True
+    states = {check["name"]: check["state"] for check in checked["checks"]}
+    assert states.pop("folder") in ("ok", "warning")  # what is free is the machine's affair
+    assert states == dict.fromkeys(("api keys", "database", "integrity", "schema", "writing", "node"), "ok")
+    assert f"process {node.pid} serves this database" in json.dumps(checked)
+    assert node.get("/readyz")[0] == 200
+
+
+def test_check_names_every_setting_that_is_wrong(daemon: Daemon) -> None:
+    checked = daemon.run("check", "-o", "json", "--log-level", "loud", env={"EVENTD_API_LISTEN": "x"})
+    assert one_line(checked, 4) == "2 of 2 checks failed (a node would not start)"
+    details = [check["detail"].split(":")[0] for check in json.loads(checked.stdout)["checks"]]
+    assert sorted(details) == ["--log-level", "EVENTD_API_LISTEN"]
+
+
+def test_check_shows_no_secret(daemon: Daemon, tmp_path: Path) -> None:
+    url = tmp_path / "url"
+    url.write_text("postgresql+psycopg://me:geheim@127.0.0.1:1/db")
+    env = {"EVENTD_API_KEYS": "topsecret:r", "EVENTD_DATABASE_URL_FILE": str(url)}
+    checked = daemon.run("check", env=env)
+    assert checked.returncode == 4
+    assert "me:***@127.0.0.1" in checked.stdout
+    assert "a key is needed" in checked.stdout
+    for secret in ("geheim", "topsecret"):
+        assert secret not in checked.stdout + checked.stderr
+
+
+def test_check_finds_a_damaged_file(daemon: Daemon) -> None:
+    daemon.run("migrate")
+    _sql(daemon.file, "PRAGMA wal_checkpoint(TRUNCATE)")
+    content = bytearray(daemon.file.read_bytes())
+    content[3 * 8192 : 4 * 8192] = b"\xff" * 8192
+    daemon.file.write_bytes(content)
+    checked = daemon.run("check", "-o", "json")
+    assert checked.returncode == 4
+    assert "failed" in {check["state"] for check in json.loads(checked.stdout)["checks"]}
+    assert "Traceback" not in checked.stderr
+
+
+def test_check_says_when_the_folder_cannot_hold_a_database(daemon: Daemon) -> None:
+    daemon.folder.write_text("a file, no folder")
+    checked = daemon.run("check")
+    assert checked.returncode == 4
+    assert "Traceback" not in checked.stderr
+
+
+def test_version(daemon: Daemon) -> None:
+    assert re.fullmatch(r"routerd-eventd \d+\.\d+\.\d+\n", daemon.run("version").stdout)
+
+
+def test_every_setting_is_a_flag_of_every_command_that_has_settings(daemon: Daemon) -> None:
+    from eventd.settings import Settings, flag_of
+
+    for command in ("serve", "migrate", "check"):
+        shown = daemon.run(command, "--help", env={"COLUMNS": "200", "TERMINAL_WIDTH": "200"}).stdout
+        missing = [name for name in Settings.model_fields if flag_of(name) not in shown]
+        assert not missing
+
+
+def _sql(file: Path, statement: str) -> list[tuple[str, ...]]:
+    connection = sqlite3.connect(file, isolation_level=None)
+    try:
+        return connection.execute(statement).fetchall()
+    finally:
+        connection.close()

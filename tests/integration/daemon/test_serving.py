@@ -1,0 +1,320 @@
+"""A node seen through its life: signals, the deadline of a stop, the service manager, the port file.
+
+The node here only does as it is told, so that it can hang and fail on demand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventd.cli import serving
+from eventd.cli.notify import ServiceManager
+from eventd.cli.serving import run_node, write_port_file
+from eventd.errors import EventdError, Invalid
+from eventd.settings import Endpoint, load
+from eventd.testing import ManualClock, give_turns, until
+
+
+class ObedientNode:
+    """Records what it is asked; `hold` names the steps that do not end by themselves."""
+
+    api_address = ("127.0.0.1", 4711)
+
+    def __init__(self, *hold: str) -> None:
+        self.hold = hold
+        self.asked: list[str] = []
+        self.failure: Exception | None = None
+        self.reload_failure: Exception | None = None
+        self.ended = asyncio.Event()
+        self.released = asyncio.Event()
+
+    async def _do(self, step: str) -> None:
+        self.asked.append(step)
+        if step in self.hold:
+            await self.released.wait()
+
+    async def start(self) -> None:
+        await self._do("start")
+
+    async def run_until_stopped(self) -> None:
+        self.asked.append("run")
+        await self.ended.wait()
+        if self.failure:
+            raise self.failure
+
+    async def reload(self) -> None:
+        await self._do("reload")
+        if self.reload_failure:
+            raise self.reload_failure
+
+    async def stop(self) -> None:
+        await self._do("stop")
+
+
+class Manager:
+    """The other end of the service manager's socket."""
+
+    def __init__(self) -> None:
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind("")  # the kernel picks an abstract name
+        self.socket.setblocking(False)
+        self.address = "@" + self.socket.getsockname()[1:].decode()
+
+    def heard(self) -> list[dict[str, str]]:
+        """Every message so far, as its variables."""
+        found = []
+        while True:
+            try:
+                lines = self.socket.recv(4096).decode().splitlines()
+            except BlockingIOError:
+                return found
+            found.append(dict(line.split("=", 1) for line in lines))
+
+
+@pytest.fixture
+def manager() -> Iterator[Manager]:
+    made = Manager()
+    yield made
+    made.socket.close()
+
+
+class Exited(BaseException):
+    """Instead of the end of the test process."""
+
+
+class Running:
+    """A node under way on the test's loop."""
+
+    def __init__(self, node: ObedientNode, clock: ManualClock, task: asyncio.Task[None], exits: list[int]) -> None:
+        self.node = node
+        self.clock = clock
+        self.task = task
+        self.exits = exits
+
+    async def signal(self, *numbers: signal.Signals) -> None:
+        for number in numbers:
+            signal.raise_signal(number)
+        await give_turns()
+
+    async def asked(self, *steps: str) -> None:
+        await until(lambda: self.node.asked == list(steps), f"{steps}, but it was {self.node.asked}")
+
+
+Begin = Callable[..., Any]
+
+
+@pytest.fixture
+async def begin(manager: Manager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Begin]:
+    """Begins `run_node` with a node of the test; leaves no handler of a signal behind."""
+    exits: list[int] = []
+    tasks: list[asyncio.Task[None]] = []
+    monkeypatch.setattr(serving.os, "_exit", lambda code: exits.append(int(code)))
+
+    def begin(node: ObedientNode, around: dict[str, str] | None = None, **flags: str) -> Running:
+        clock = ManualClock()
+        settings = load({"data_dir": str(tmp_path), "port_file": str(tmp_path / "port"), **flags}, {})
+        told = ServiceManager({"NOTIFY_SOCKET": manager.address, **(around or {})}, clock)
+        tasks.append(asyncio.create_task(run_node(lambda: node, settings, told, clock)))
+        return Running(node, clock, tasks[-1], exits)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    yield begin
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+async def test_a_node_that_ends_by_itself_is_stopped_and_closed(begin: Begin) -> None:
+    running = begin(ObedientNode())
+    await running.asked("start", "run")
+    running.node.ended.set()
+    await running.task
+    await running.asked("start", "run", "stop")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_drains_and_ends_well(begin: Begin, manager: Manager, number: signal.Signals) -> None:
+    running = begin(ObedientNode())
+    await running.asked("start", "run")
+    await running.signal(number)
+    await running.task
+    await running.asked("start", "run", "stop")
+    assert running.exits == []
+    ready, stopping = manager.heard()
+    assert ready == {"READY": "1", "STATUS": "API on 127.0.0.1:4711"}
+    assert stopping["STOPPING"] == "1"
+
+
+async def test_a_signal_while_starting_ends_the_start(begin: Begin, manager: Manager) -> None:
+    running = begin(ObedientNode("start"))
+    await running.asked("start")
+    await running.signal(signal.SIGTERM)
+    await running.task
+    await running.asked("start", "stop")
+    assert not any("READY" in said for said in manager.heard())
+
+
+async def test_sighup_re_reads_and_goes_on(begin: Begin, manager: Manager) -> None:
+    running = begin(ObedientNode())
+    await running.asked("start", "run")
+    await running.signal(signal.SIGHUP)
+    await running.asked("start", "run", "reload", "run")
+    said = manager.heard()
+    assert [set(message) for message in said] == [
+        {"READY", "STATUS"},
+        {"RELOADING", "MONOTONIC_USEC"},
+        {"READY", "STATUS"},
+    ]
+    assert said[1]["MONOTONIC_USEC"] == str(int(running.clock.monotonic() * 1_000_000))
+    await running.signal(signal.SIGTERM)
+    await running.task
+
+
+async def test_sighup_while_starting_does_not_disturb_and_is_not_forgotten(begin: Begin) -> None:
+    running = begin(ObedientNode("start"))
+    await running.asked("start")
+    await running.signal(signal.SIGHUP)
+    running.node.released.set()
+    await running.asked("start", "reload", "run")
+
+
+async def test_signals_during_a_reload_wait_for_its_end(begin: Begin) -> None:
+    running = begin(ObedientNode("reload"))
+    await running.asked("start", "run")
+    await running.signal(signal.SIGHUP)
+    await running.asked("start", "run", "reload")
+    await running.signal(signal.SIGHUP, signal.SIGTERM)
+    running.node.released.set()
+    await running.task
+    await running.asked("start", "run", "reload", "stop")
+
+
+async def test_a_reload_that_fails_is_logged_and_the_node_goes_on(
+    begin: Begin, caplog: pytest.LogCaptureFixture
+) -> None:
+    running = begin(ObedientNode())
+    running.node.reload_failure = Invalid("the key file is empty")
+    await running.asked("start", "run")
+    await running.signal(signal.SIGHUP)
+    await running.asked("start", "run", "reload", "run")
+    assert "could not re-read the secrets: the key file is empty" in caplog.text
+
+
+async def test_signals_at_once_are_one_request(begin: Begin) -> None:
+    running = begin(ObedientNode("stop"))
+    await running.asked("start", "run")
+    await running.signal(signal.SIGTERM, signal.SIGTERM, signal.SIGINT)
+    await running.asked("start", "run", "stop")
+    assert running.exits == []
+    running.node.released.set()
+    await running.task
+
+
+async def test_a_second_request_leaves_at_once(begin: Begin) -> None:
+    running = begin(ObedientNode("stop"))
+    await running.asked("start", "run")
+    await running.signal(signal.SIGTERM)
+    await running.asked("start", "run", "stop")
+    running.clock.advance(serving.ONE_REQUEST_SECONDS + 0.1)
+    await running.signal(signal.SIGINT)
+    assert running.exits == [1]
+
+
+async def test_a_stop_has_a_deadline(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "GRACE_SECONDS", 0.0)
+    running = begin(ObedientNode("stop"), drain_timeout="10ms")
+    await running.asked("start", "run")
+    await running.signal(signal.SIGTERM)
+    await running.task
+    assert running.exits == [0]
+
+
+@pytest.mark.parametrize("error", [Invalid("it is wrong"), OSError(98, "Address in use")])
+async def test_what_a_node_says_of_its_end_is_passed_on(begin: Begin, error: Exception) -> None:
+    running = begin(ObedientNode())
+    running.node.failure = error
+    running.node.ended.set()
+    with pytest.raises(type(error)) as caught:
+        await running.task
+    assert caught.value is error
+    await running.asked("start", "run", "stop")
+
+
+async def test_a_fault_of_the_node_is_logged_and_ends_in_one_line(
+    begin: Begin, caplog: pytest.LogCaptureFixture
+) -> None:
+    running = begin(ObedientNode())
+    running.node.failure = KeyError("geheim")
+    running.node.ended.set()
+    with pytest.raises(EventdError, match="the node cannot go on: KeyError") as caught:
+        await running.task
+    assert "geheim" not in str(caught.value)
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == ["the node failed"]
+
+
+async def test_whoever_cancels_the_run_is_heard(begin: Begin) -> None:
+    running = begin(ObedientNode())
+    await running.asked("start", "run")
+    running.task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running.task
+    await running.asked("start", "run", "stop")
+
+
+async def test_the_port_file_is_there_while_the_node_is(begin: Begin, tmp_path: Path) -> None:
+    running = begin(ObedientNode())
+    await running.asked("start", "run")
+    assert (tmp_path / "port").read_text() == "127.0.0.1:4711\n"
+    await running.signal(signal.SIGTERM)
+    await running.task
+    assert not (tmp_path / "port").exists()
+
+
+def test_a_port_file_is_replaced_whole(tmp_path: Path) -> None:
+    path = tmp_path / "port"
+    path.write_text("an older and much longer text\n")
+    write_port_file(path, Endpoint("::1", 80))
+    assert path.read_text() == "[::1]:80\n"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+async def test_the_watchdog_is_answered_twice_within_its_time(begin: Begin, manager: Manager) -> None:
+    running = begin(ObedientNode(), {"WATCHDOG_USEC": "4000000"})
+    await running.asked("start", "run")
+    assert manager.heard()[-1] == {"WATCHDOG": "1"}
+    for _ in range(2):
+        running.clock.advance(2.0)
+        await give_turns()
+        assert manager.heard() == [{"WATCHDOG": "1"}]
+    await running.signal(signal.SIGTERM)
+    await running.task
+    assert running.clock.waits == []
+
+
+@pytest.mark.parametrize("around", [{}, {"WATCHDOG_USEC": "x"}, {"WATCHDOG_USEC": "4000000", "WATCHDOG_PID": "1"}])
+async def test_nobody_who_does_not_watch_is_answered(begin: Begin, manager: Manager, around: dict[str, str]) -> None:
+    running = begin(ObedientNode(), around)
+    await running.asked("start", "run")
+    assert running.clock.waits == []
+    assert not any("WATCHDOG" in said for said in manager.heard())
+
+
+@pytest.mark.parametrize("address", ["", "@nobody-listens-here", "/no/such/socket", "x" * 200])
+async def test_a_service_manager_that_is_not_there_is_no_trouble(address: str) -> None:
+    ServiceManager({"NOTIFY_SOCKET": address}, ManualClock()).ready("up")
+
+
+async def test_a_service_manager_is_also_found_by_path(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
+        listening.bind(str(tmp_path / "s"))
+        ServiceManager({"NOTIFY_SOCKET": str(tmp_path / "s")}, ManualClock()).ready("up")
+        assert listening.recv(100) == b"READY=1\nSTATUS=up"
