@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from eventd.errors import FenceLost, NotFound
+from eventd.errors import FenceLost, Invalid, NotFound
 from eventd.store.database import execute_many, fetch, insert
 from eventd.store.schema import batches, cursors, dead_letters, selectors
 
@@ -329,7 +329,13 @@ def set_paused(conn: sa.Connection, name: str, *, at: int | None, by: str) -> No
 
 
 def rewind(conn: sa.Connection, name: str, *, position: int, to: int, now: int) -> None:
-    """Move a cursor back: the other side has less than we thought. Raises `FenceLost` when it moved meanwhile."""
+    """Move a cursor back: the other side has less than we thought.
+
+    Raises `Invalid` unless that is back: forward would pass over what nobody got. Raises `FenceLost` when the cursor
+    moved meanwhile.
+    """
+    if to >= position:
+        raise Invalid(f"cursor {name!r} at {position} cannot be rewound to {to}")
     where = sa.and_(cursors.c.name == name, cursors.c.position == position)
     back = {"position": to, "sent_upto": to, "sent_epoch": "", "rewound_from": position, "since": now}
     if conn.execute(cursors.update().where(where).values(**back)).rowcount == 0:
