@@ -15,7 +15,7 @@ from typing import Any
 
 from eventd.backoff import Backoff
 from eventd.clock import SECOND
-from eventd.egress.sink import Ack, Blocked, HeldUp, Parcel, Parked, Restored, Rewind, Sink, Unavailable
+from eventd.egress.sink import Ack, Blocked, HeldUp, Opened, Parcel, Parked, Restored, Rewind, Sink, Unavailable
 from eventd.errors import EventdError, FenceLost, NotFound
 from eventd.log.cursors import Cursor, DeadLetter, LinkState, Postponement, Step, delete_cursors, read_cursor, rewind
 from eventd.log.eventlog import EventLog
@@ -46,6 +46,7 @@ class _Course:
     launched: int  # end of the last range that is under way
     failures: int
     asleep_since: float
+    healthy: bool  # what is written of the link says that nothing is wrong
 
 
 class Consumer:
@@ -65,12 +66,17 @@ class Consumer:
         self._chance = chance
         self._signal: asyncio.Future[None] | None = None
         self._resting = False
+        self._called = False
         self._finishing = False
         self._flying: deque[tuple[Parcel, asyncio.Task[Ack]]] = deque()
         self._launched_upto = 0
 
     def wake(self) -> None:
-        """The other side showed signs of life: end a back-off."""
+        """The other side showed signs of life: wait no longer than after a first failure.
+
+        Not shorter either: a peer that calls often and refuses us would be asked as often.
+        """
+        self._called = True
         if self._resting:
             self.reread()
 
@@ -87,17 +93,15 @@ class Consumer:
     async def run(self) -> None:
         """Work until told to finish or cancelled. Returns as well when the cursor is gone or has reached its end."""
         finished = False
-        hurry = False
         while not (finished or self._finishing):
             self._signal = asyncio.get_running_loop().create_future()
             try:
                 cursor = await self._log.database.read(read_cursor, self.name)
-                rest = None if hurry and cursor.paused_at is None else self._due(cursor)
-                if rest == 0 or rest is None:
-                    hurry = False
-                    finished = await self._attempt(cursor)
+                if rest := self._due(cursor):
+                    await self._rest(rest)
                 else:
-                    hurry = await self._rest(rest)
+                    self._called = False
+                    finished = await self._attempt(cursor)
             except NotFound:
                 return
             except EventdError:  # the database itself is in trouble: nothing can be written down about it
@@ -107,22 +111,30 @@ class Consumer:
         """Seconds until the next try; infinite while paused."""
         if cursor.paused_at is not None:
             return float("inf")
-        return max(0.0, ((cursor.retry_at or 0) - self._log.clock.now()) / SECOND)
+        due = cursor.retry_at or 0
+        if self._called and cursor.attempted_at is not None:
+            due = min(due, cursor.attempted_at + int(self._backoff.base * SECOND))
+        return max(0.0, (due - self._log.clock.now()) / SECOND)
 
-    async def _rest(self, seconds: float) -> bool:
-        """Wait that long or until a signal; whether there was a signal."""
+    async def _rest(self, seconds: float) -> None:
+        """Wait that long or until a signal."""
         assert self._signal is not None
         self._resting = True
         try:
             await self._first({self._signal}, None if seconds == float("inf") else seconds)
-            return self._signal.done()
         finally:
             self._resting = False
 
     async def _attempt(self, cursor: Cursor) -> bool:
         """Work until something stands in the way; whether the cursor is finished."""
         course = _Course(
-            cursor.position, cursor.sent_upto, cursor.position, cursor.sent_upto, cursor.attempts, self._monotonic()
+            cursor.position,
+            cursor.sent_upto,
+            cursor.position,
+            cursor.sent_upto,
+            cursor.attempts,
+            self._monotonic(),
+            cursor.state is LinkState.RUNNING,
         )
         try:
             with self._log.watch((cursor.topic_id,), own=self._sink.own) as watch:
@@ -148,14 +160,14 @@ class Consumer:
 
     async def _pump(self, cursor: Cursor, course: _Course, watch: Watch) -> bool:
         assert self._signal is not None
-        opened = False
+        opened: Opened | None = None
         while True:
             more = True
             while more and len(self._flying) < self._sink.window and not self._signal.done():
                 page = await self._read(cursor, course.scanned)
-                if not opened:
-                    await self._sink.open(cursor, page)
-                    opened = True
+                if opened is None:
+                    opened = await self._open(cursor, course, page)
+                    continue  # what was found out may make a page of another size
                 self._take(page, course)
                 more = page.full
             if self._finishing:
@@ -165,9 +177,18 @@ class Consumer:
             if not self._flying and not more and cursor.until is not None and course.scanned >= cursor.until:
                 await self._log.database.write(delete_cursors, (self.name,))
                 return True
+            if opened is not None and opened.reached and not (self._flying or more or course.healthy):
+                await self._settle_idle(course, succeeded=True)  # up again, and nothing to send that would show it
             await self._wait(course, watch, more)
             while self._flying and self._flying[0][1].done():
                 await self._settle_first(course, cursor)
+
+    async def _open(self, cursor: Cursor, course: _Course, page: Page) -> Opened:
+        opened = await self._sink.open(cursor, page)
+        if opened.proven and opened.proven != cursor.protocol:
+            now, at = self._log.clock.now(), course.settled
+            await self._log.settle(Step(self.name, at, at, course.sent, now, protocol=opened.proven, succeeded=False))
+        return opened
 
     async def _land(self, course: _Course, cursor: Cursor) -> None:
         """Wait for all that is under way, and settle it."""
@@ -228,19 +249,7 @@ class Consumer:
     async def _settle(self, course: _Course, cursor: Cursor, parcel: Parcel, ack: Ack) -> None:
         now = self._log.clock.now()
         sent = max([course.sent, *(batch.upto for batch in ack.batches if batch.status)])
-        letters = [
-            DeadLetter(
-                self.name,
-                p.record.position,
-                cursor.topic_id,
-                p.record.event_id,
-                p.reason,
-                p.detail,
-                parcel.attempts,
-                now,
-            )
-            for p in ack.parked
-        ]
+        letters = [self._letter(cursor, parked, parcel.attempts, now) for parked in ack.parked]
         if ack.upto > course.settled or ack.batches:
             step = Step(
                 self.name, course.settled, ack.upto, sent, now, ack.batches, letters, ack.protocol, bool(ack.batches)
@@ -248,6 +257,7 @@ class Consumer:
             await self._log.settle(step)
             course.settled, course.sent, course.failures = ack.upto, sent, 0
             course.asleep_since = self._monotonic()
+            course.healthy = course.healthy or step.succeeded
         if ack.held_up is not None:
             raise ack.held_up
 
@@ -257,18 +267,17 @@ class Consumer:
             self.name, record.position, cursor.topic_id, record.event_id, parked.reason, parked.detail, attempts, now
         )
 
-    async def _settle_idle(self, course: _Course) -> None:
+    async def _settle_idle(self, course: _Course, *, succeeded: bool = False) -> None:
         now = self._log.clock.now()
-        await self._log.settle(Step(self.name, course.settled, course.scanned, course.sent, now, succeeded=False))
+        await self._log.settle(Step(self.name, course.settled, course.scanned, course.sent, now, succeeded=succeeded))
         course.settled = course.scanned
         course.asleep_since = self._monotonic()
+        course.healthy = course.healthy or succeeded
 
     async def _postpone(self, course: _Course, held: HeldUp) -> None:
         now = self._log.clock.now()
         state = {Unavailable: LinkState.BACKING_OFF, Blocked: LinkState.BLOCKED}.get(type(held), LinkState.FAILED)
-        attempts = (
-            course.failures + 1 if state is LinkState.BACKING_OFF else 64
-        )  # the others wait for a change: the cap
+        attempts = course.failures + 1 if state is LinkState.BACKING_OFF else AT_CAP
         delay = self._backoff.delay(attempts, self._chance(), retry_after=held.retry_after)
         upto = max(self._launched_upto, course.settled)
         await self._log.postpone(

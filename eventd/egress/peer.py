@@ -10,7 +10,7 @@ from eventd.clock import SECOND, Clock
 from eventd.egress.push_v1 import PAGE, V1, PushV1
 from eventd.egress.push_v2 import V2, Link, NotSpoken, PushV2
 from eventd.egress.selection import Selection
-from eventd.egress.sink import Ack, Blocked, HeldUp, Parcel, Restored, Rewind
+from eventd.egress.sink import Ack, Blocked, HeldUp, Opened, Parcel, Restored, Rewind
 from eventd.egress.transport import Transport
 from eventd.log.cursors import Batch, Cursor
 from eventd.log.values import Page, Record
@@ -18,6 +18,7 @@ from eventd.resources.effective import GroupConfig, PeerConfig
 from federation.event import is_alive
 from federation.keys import KeyRing
 from federation.loops import decode_path, may_send
+from federation.ranges import Mark
 
 
 class Watcher(Protocol):
@@ -88,23 +89,27 @@ class PeerSink:
         """Most records and bytes of a page."""
         return (PAGE if self._protocol == V1 else self._peer.batch_events), self._peer.batch_bytes
 
-    async def open(self, cursor: Cursor, page: Page) -> None:
+    async def open(self, cursor: Cursor, page: Page) -> Opened:
         """Find out the protocol, and compare what the peer has with what the books say it has."""
         self._primed = False
         if self._peer.protocol == "auto":
             self._protocol = cursor.protocol if cursor.protocol == V2 else ""
         if self._protocol == V1:
-            return
+            return Opened(reached=False)
         try:
             mark = await self._v2.mark()
         except NotSpoken as answer:
             if self._protocol == V2:
                 raise Blocked("no_v2", f"{answer}, and this link speaks v2 only") from None
             self._protocol = V1
-            return
+            return Opened(reached=True)
         self._protocol = V2
-        if self._repair:
-            return
+        if not self._repair:
+            self._compare(cursor, page, mark)
+        return Opened(reached=True, proven=V2)
+
+    def _compare(self, cursor: Cursor, page: Page, mark: Mark | None) -> None:
+        """What the peer has with what the books say it has. Raises `Rewind` or `Restored`."""
         here = mark if mark is not None and mark.epoch == page.head.epoch else None
         if here is not None and here.upto > page.head.last:
             raise Restored

@@ -49,6 +49,14 @@ class Restored(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Opened:
+    """What opening found out: whether the other side answered, and the protocol it has proven to speak, if any."""
+
+    reached: bool
+    proven: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Parcel:
     """What a sink takes of one page. Positions are node-wide; ranges are half-open, `(after, upto]`.
 
@@ -104,8 +112,8 @@ class Sink(Protocol):
         """Most records and most bytes of a page."""
         ...
 
-    async def open(self, cursor: Cursor, page: Page) -> None:
-        """Get ready to deliver. Raises `HeldUp`, `Rewind` or `Restored`."""
+    async def open(self, cursor: Cursor, page: Page) -> Opened:
+        """Get ready to deliver; it may change the size of a page. Raises `HeldUp`, `Rewind` or `Restored`."""
         ...
 
     def select(self, page: Page, after: int, attempts: int) -> Parcel | None:
