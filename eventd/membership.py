@@ -120,6 +120,7 @@ class Membership:
         if before.listen != config.listen:
             await self.stop_listening()
         await self.mend()
+        self.wake_all()
 
     async def mend(self) -> None:
         """Try again what did not work: a key file that was not there, an address that was taken."""
