@@ -1,0 +1,338 @@
+"""What holds a link up, how that is shown, and what ends it: one dead peer delays nobody, and nothing is skipped."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from eventd.testing import ManualClock, until
+from tests.integration.conftest import MakeSites
+from tests.support.declared import group, peer
+from tests.support.flaky_peer import Cut, Deed, FlakyPeer, Hang, Heard, Pass, Say
+from tests.support.ports import free_port
+from tests.support.sites import Site
+
+
+@pytest.fixture
+def flaky() -> Iterator[FlakyPeer]:
+    """A peer that hangs until it is told otherwise."""
+    with FlakyPeer(free_port()) as peer:
+        yield peer
+
+
+def _to(name: str, flaky: FlakyPeer, **spec: object) -> dict[str, object]:
+    return peer(name, flaky.port, **spec)
+
+
+async def _pair(sites: MakeSites) -> tuple[Site, Site]:
+    a, b = sites("a", "b")
+    for node in (a, b):
+        await node.start()
+        await node.join()
+    return a, b
+
+
+async def test_a_dead_and_a_black_holed_peer_delay_no_other(sites: MakeSites, flaky: FlakyPeer) -> None:
+    a, b = await _pair(sites)
+    await a.apply(peer("b", b.port), peer("dead", free_port()), _to("hole", flaky, limits={"timeout": "300ms"}))
+    ids = [f"e{number}" for number in range(50)]
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    for each in ids:
+        await a.emit(each)
+    await b.holds(*ids)
+    assert loop.time() - begun < 5  # 50 events that waited 300 ms each would take 15 s
+    dead = await a.in_state("dead", "backing-off", "unreachable")
+    assert "Connection refused" in dead.last_error or "Connect call failed" in dead.last_error
+    hole = await a.in_state("hole", "backing-off", "timeout")
+    assert hole.last_error == "no answer within 0.3 s"
+    assert hole.attempts >= 1
+    assert hole.retry_at is not None
+    shown = await a.link("dead")
+    assert (shown["lagEvents"], shown["position"]) == (50, 0)
+    assert (await a.link("b"))["state"] == "running"
+
+
+@pytest.mark.parametrize(
+    ("deed", "state", "reason"),
+    [
+        (Say(500), "backing-off", "http_500"),
+        (Say(502), "backing-off", "http_502"),
+        (Say(503, (("Retry-After", "30"),)), "backing-off", "http_503"),
+        (Say(429), "backing-off", "http_429"),
+        (Say(507, (), b'{"error":{"code":"full","message":"no room"}}'), "backing-off", "full"),
+        (Say(401), "blocked", "http_401"),
+        (Say(401, (), b'{"error":{"code":"unauthorized","message":"no key"}}'), "blocked", "unauthorized"),
+        (Say(403), "blocked", "http_403"),
+        (Say(301, (("Location", "http://127.0.0.1:1/"),)), "blocked", "http_301"),
+        (Say(200, (), b"{}"), "blocked", "unproven_answer"),
+        (Say(204), "blocked", "http_204"),
+        (Cut(), "backing-off", "unreachable"),
+    ],
+)
+async def test_an_answer_about_the_link_is_told_by_state_and_reason(
+    sites: MakeSites, flaky: FlakyPeer, deed: Deed, state: str, reason: str
+) -> None:
+    flaky.behave = lambda _: deed
+    (a,) = sites("a")
+    await a.start()
+    await a.join()
+    await a.apply(_to("x", flaky))
+    await a.emit("one")
+    cursor = await a.in_state("x", state, reason)
+    assert cursor.position == 0
+    assert (await a.deliveries())["one", "x"] in ("pending", "failed")
+    assert (await a.ask("dead_letters.list", group="edge"))["deadLetters"] == []
+
+
+async def test_back_off_doubles_with_jitter_up_to_its_cap(sites: MakeSites) -> None:
+    clock = ManualClock()
+    (a,) = sites("a", clock=clock)
+    await a.start()
+    await a.join()
+    await a.apply(peer("dead", free_port(), retry={"baseBackoff": "1s", "maxBackoff": "8s"}))
+    waits = []
+    for attempt in range(1, 8):
+
+        async def failed(attempt: int = attempt) -> bool:
+            return (await a.cursor("dead")).attempts == attempt
+
+        await until(failed, f"attempt {attempt} to fail")
+        cursor = await a.cursor("dead")
+        assert cursor.retry_at is not None
+        assert cursor.attempted_at is not None
+        waits.append((cursor.retry_at - cursor.attempted_at) / 1e6)
+        clock.advance(waits[-1])
+    for wait, nominal in zip(waits, [1, 2, 4, 8, 8, 8, 8], strict=True):
+        assert 0.8 * nominal <= wait <= nominal, waits
+    assert len(set(waits[3:])) == 4  # the cap is jittered too
+
+
+@pytest.mark.parametrize("asked", ["25", "Fri, 20 Nov 2026 12:00:25 GMT"])
+async def test_retry_after_is_respected_in_both_its_forms(sites: MakeSites, flaky: FlakyPeer, asked: str) -> None:
+    clock = ManualClock()
+    flaky.behave = lambda _: Say(503, (("Retry-After", asked),))
+    (a,) = sites("a", clock=clock)
+    await a.start()
+    await a.join()
+    clock.set_wall(1_795_176_000_000_000)  # 2026-11-20T12:00:00Z
+    await a.apply(_to("x", flaky))
+    cursor = await a.in_state("x", "backing-off", "http_503")
+    assert cursor.retry_at is not None
+    assert cursor.attempted_at is not None
+    assert 24 <= (cursor.retry_at - cursor.attempted_at) / 1e6 <= 26
+
+
+async def test_a_blocked_link_is_probed_once_per_cap(sites: MakeSites, flaky: FlakyPeer) -> None:
+    clock = ManualClock()
+    flaky.behave = lambda _: Say(401)
+    (a,) = sites("a", clock=clock)
+    await a.start()
+    await a.join()
+    await a.apply(_to("x", flaky, retry={"baseBackoff": "1s", "maxBackoff": "60s"}))
+    cursor = await a.in_state("x", "blocked", "http_401")
+    assert cursor.retry_at is not None
+    assert cursor.attempted_at is not None
+    assert 48 <= (cursor.retry_at - cursor.attempted_at) / 1e6 <= 60
+    assert len(flaky.heard) == 1
+
+
+async def test_a_link_that_recovers_with_nothing_to_send_is_shown_running(sites: MakeSites, flaky: FlakyPeer) -> None:
+    a, b = await _pair(sites)
+    flaky.target = b.port
+    flaky.behave = lambda _: Say(500)
+    await a.apply(_to("b", flaky))
+    await a.in_state("b", "backing-off", "http_500")
+    flaky.behave = lambda _: Pass()
+    cursor = await a.in_state("b", "running")
+    assert (cursor.attempts, cursor.reason, cursor.last_error, cursor.retry_at) == (0, "", "", None)
+
+
+async def test_a_peer_that_calls_ends_our_back_off(sites: MakeSites) -> None:
+    a, b = sites("a", "b")
+    await a.start()
+    await a.join()
+    await a.apply(peer("b", b.port, retry={"baseBackoff": "100ms", "maxBackoff": "1h"}))
+
+    async def patient() -> bool:
+        cursor = await a.cursor("b")
+        return cursor.attempts >= 4
+
+    await until(patient, "some attempts")
+    await a.emit("one")
+    await b.start()
+    await b.join(a)  # b asks a where their link stands, which proves that b is up
+    await b.holds("one", seconds=3)
+
+
+async def test_a_call_that_comes_while_our_try_is_failing_counts_too(sites: MakeSites, flaky: FlakyPeer) -> None:
+    a, b = await _pair(sites)
+    flaky.target = b.port
+    answers: list[Deed] = [Say(401, delay=1.0)]
+    flaky.behave = lambda _: answers.pop() if answers else Pass()
+    await a.apply(_to("b", flaky, retry={"baseBackoff": "50ms", "maxBackoff": "1h"}))
+    await until(lambda: flaky.heard, "the try to be under way")
+    await b.apply(peer("a", a.port))
+    await b.emit("hello")
+    await a.holds("hello")
+    assert (await a.cursor("b")).state == "running"  # the answer is still to come
+    await a.emit("one")
+    await b.holds("one", seconds=5)
+
+
+async def test_a_link_that_once_spoke_v2_never_falls_back_to_v1(sites: MakeSites, flaky: FlakyPeer) -> None:
+    a, b = await _pair(sites)
+    flaky.target = b.port
+    flaky.behave = lambda heard: Pass() if heard.path == "/v2/link" else Say(500)
+    await a.apply(_to("b", flaky))
+    await a.emit("one")
+    await a.in_state("b", "backing-off", "http_500")  # v2 was proven, and nothing was delivered yet
+    flaky.behave = lambda _: Say(404)
+    cursor = await a.in_state("b", "blocked", "no_v2")
+    assert cursor.protocol == "v2"
+    assert "/v1/events" not in flaky.paths()
+
+
+async def test_a_chatty_peer_does_not_turn_a_blocked_link_into_a_storm_of_probes(
+    sites: MakeSites, flaky: FlakyPeer
+) -> None:
+    a, b = await _pair(sites)
+    flaky.behave = lambda _: Say(401)
+    await a.apply(_to("b", flaky, retry={"baseBackoff": "500ms", "maxBackoff": "1h"}))
+    await a.in_state("b", "blocked", "http_401")
+    await b.apply(peer("a", a.port, limits={"inFlight": 1}))
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    for number in range(60):
+        await b.emit(f"e{number}")
+        await a.holds(f"e{number}")
+    took = loop.time() - begun
+    assert len(flaky.heard) <= 3 + took / 0.4
+
+
+async def test_a_change_of_the_peer_ends_its_back_off(sites: MakeSites, flaky: FlakyPeer) -> None:
+    a, b = await _pair(sites)
+    await a.apply(peer("b", free_port(), retry={"baseBackoff": "1h", "maxBackoff": "1h"}))
+    await a.in_state("b", "backing-off", "unreachable")
+    await a.emit("one")
+    await a.apply(peer("b", b.port, retry={"baseBackoff": "1h", "maxBackoff": "1h"}))
+    await b.holds("one", seconds=3)
+
+
+async def test_a_change_of_the_groups_keys_ends_every_hold_up_of_the_group(sites: MakeSites) -> None:
+    a, b = await _pair(sites)
+    wrong = a.directory / "wrong"
+    wrong.write_text("another secret altogether")
+    await a.apply(group("a", port=a.port, secret=wrong))
+    await a.apply(peer("b", b.port, retry={"baseBackoff": "1h", "maxBackoff": "1h"}))
+    await a.in_state("b", "blocked", "unauthorized")
+    await a.emit("one")
+    await a.apply(group("a", port=a.port, secret=a.secret))
+    await b.holds("one", seconds=3)
+
+
+async def test_re_reading_the_keys_ends_every_hold_up(sites: MakeSites) -> None:
+    a, b = await _pair(sites)
+    right = a.secret.read_text()
+    a.secret.write_text("not this one")
+    await a.running.reload()
+    await a.apply(peer("b", b.port, retry={"baseBackoff": "1h", "maxBackoff": "1h"}))
+    await a.in_state("b", "blocked", "unauthorized")
+    await a.emit("one")
+    a.secret.write_text(right)
+    await a.running.reload()
+    await b.holds("one", seconds=3)
+
+
+async def test_a_lost_receipt_is_given_again_and_nothing_is_stored_twice(sites: MakeSites, flaky: FlakyPeer) -> None:
+    a, b = await _pair(sites)
+    flaky.target = b.port
+    cuts = [Cut(after=True), Cut(after=True)]
+    flaky.behave = lambda heard: cuts.pop() if heard.path == "/v2/events" and cuts else Pass()
+    await a.apply(_to("b", flaky))
+    ids = [f"e{number}" for number in range(20)]
+    await a.emit(*ids)
+    await a.caught_up("b")
+    assert await b.ids() == ids
+    assert not cuts
+    batches = [heard for heard in flaky.heard if heard.path == "/v2/events"]
+    assert len({_header(heard, "eventd-batch") for heard in batches[:3]}) == 1
+    assert len({_header(heard, "signature") for heard in batches}) == len(batches)
+    assert set((await a.deliveries()).values()) == {"delivered"}
+    assert await b.rows("SELECT count(*) FROM inbound_batches") == [(1,)]
+
+
+def _header(heard: Heard, name: str) -> str:
+    lines = heard.raw.partition(b"\r\n\r\n")[0].decode().split("\r\n")
+    return next(line.partition(":")[2].strip() for line in lines if line.lower().startswith(f"{name}:"))
+
+
+async def test_connections_that_break_under_way_lose_and_double_nothing(sites: MakeSites, flaky: FlakyPeer) -> None:
+    a, b = await _pair(sites)
+    flaky.target = b.port
+    flaky.behave = lambda heard: (Cut(after=len(flaky.heard) % 2 == 0) if len(flaky.heard) % 5 == 3 else Pass(0.002))
+    await a.apply(_to("b", flaky, limits={"batchEvents": 10}))
+    ids = [f"e{number:03}" for number in range(400)]
+    for start in range(0, 400, 40):
+        await a.emit(*ids[start : start + 40])
+    await a.caught_up("b", seconds=60)
+    assert await b.ids() == ids
+
+
+async def test_batches_that_overtake_each_other_are_stored_in_order(sites: MakeSites, flaky: FlakyPeer) -> None:
+    a, b = await _pair(sites)
+    flaky.target = b.port
+    delays = iter([0.0, 0.0, 0.3, 0.2, 0.1] + [0.0] * 1000)
+    flaky.behave = lambda _: Pass(next(delays))
+    ids = [f"e{number:03}" for number in range(200)]
+    await a.emit(*ids)
+    await a.apply(_to("b", flaky, limits={"batchEvents": 10, "inFlight": 4}))
+    await a.caught_up("b")
+    assert await b.ids() == ids
+    assert flaky.connections >= 3  # several were under way at once
+    assert (await b.rows("SELECT base, upto FROM inbound_links"))[0] == (0, 200)
+    assert await b.rows("SELECT count(*) FROM inbound_gaps") == [(0,)]
+
+
+async def test_a_batch_that_waits_too_long_for_the_one_before_it_is_sent_again(
+    sites: MakeSites, flaky: FlakyPeer
+) -> None:
+    a, b = await _pair(sites)
+    flaky.target = b.port
+    spoiled = []
+
+    def behave(heard: Heard) -> Deed:
+        batches = [one for one in flaky.heard if one.path == "/v2/events"]
+        if heard.path == "/v2/events" and len(batches) == 2 and not spoiled:
+            spoiled.append(heard)
+            return Hang()
+        return Pass()
+
+    flaky.behave = behave
+    ids = [f"e{number:03}" for number in range(60)]
+    await a.emit(*ids)
+    await a.apply(_to("b", flaky, limits={"batchEvents": 10, "inFlight": 4, "timeout": "3s"}))
+    await a.caught_up("b")
+    assert spoiled
+    assert await b.ids() == ids
+    assert await b.rows("SELECT count(*) FROM inbound_gaps") == [(0,)]
+
+
+async def test_pausing_stops_one_link_at_once_and_resuming_goes_on_where_it_was(sites: MakeSites) -> None:
+    a, b = await _pair(sites)
+    await a.apply(peer("b", b.port))
+    await a.emit("one")
+    await a.caught_up("b")
+    await a.ask("links.pause", group="edge", peer="b", by="test")
+    await a.settled()
+    await a.emit("two")
+    shown = await a.link("b")
+    assert (shown["state"], shown["pausedBy"], shown["lagEvents"]) == ("paused", "test", 1)
+    assert await b.ids() == ["one"]
+    await a.stop()
+    await a.start()  # a pause survives a restart
+    assert (await a.link("b"))["state"] == "paused"
+    await a.ask("links.resume", group="edge", peer="b")
+    await b.holds("two", seconds=3)

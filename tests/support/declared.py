@@ -1,0 +1,36 @@
+"""Groups and peers as documents, for tests that declare them: `declare(group(…), peer(…))` is text to apply."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+API_VERSION = "federation.routerd.net/v1alpha1"
+
+
+def group(node: str, *, port: int = 0, secret: Path | str = "", name: str = "edge", **spec: Any) -> dict[str, Any]:
+    """An EventGroup. Without `port` the node only sends; `spec` holds any other field of it."""
+    found: dict[str, Any] = {"nodeName": node, **spec}
+    if port:
+        found["listen"] = {"address": "127.0.0.1", "port": port}
+    if secret:
+        found["auth"] = {**found.get("auth", {}), "secretFile": str(secret)}
+    return {"apiVersion": API_VERSION, "kind": "EventGroup", "metadata": {"name": name}, "spec": found}
+
+
+def peer(node: str, port: int, *, group: str = "edge", **spec: Any) -> dict[str, Any]:
+    """An EventPeer on this machine. It tries again soon, unless `spec` says otherwise."""
+    found = {
+        "groupRef": group,
+        "nodeName": node,
+        "endpoint": f"http://127.0.0.1:{port}",
+        "retry": {"baseBackoff": "50ms", "maxBackoff": "1s"},
+        **spec,
+    }
+    return {"apiVersion": API_VERSION, "kind": "EventPeer", "metadata": {"name": f"{group}-{node}"}, "spec": found}
+
+
+def declare(*documents: dict[str, Any]) -> str:
+    """The documents as one text: every line is JSON, hence YAML."""
+    return "\n---\n".join(json.dumps(document) for document in documents)

@@ -1,0 +1,165 @@
+"""Real nodes in this process, for integration tests: whole, on port 0, with a listener peers can reach.
+
+What a test asks of them goes through the same operations as the API and the CLI.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from eventd.api.operations import Services
+from eventd.api.surfaces import OPERATIONS
+from eventd.clock import Clock, SystemClock
+from eventd.log.cursors import Cursor, read_cursors
+from eventd.node import Node
+from eventd.settings import load
+from eventd.store import migrations
+from eventd.store.changes import POLL
+from eventd.store.database import Database, fetch
+from eventd.testing import ManualClock, until
+from tests.support.declared import declare, group, peer
+from tests.support.ports import free_port
+
+_OPERATIONS = {operation.name: operation for operation in OPERATIONS}
+
+
+class Site:
+    """One node that can be started, stopped and started again on the same database and the same port."""
+
+    def __init__(self, name: str, directory: Path, *, url: str = "", clock: Clock | None = None) -> None:
+        self.name = name
+        self.port = free_port()
+        self.directory = directory / name
+        self.directory.mkdir(parents=True)
+        self.secret = self.directory / "secret"
+        self.secret.write_text("0123456789abcdef0123456789abcdef\n")
+        self.url = url or f"sqlite:///{self.directory}/eventd.db"
+        self.clock = clock or SystemClock()
+        self.node: Node | None = None
+        database = Database(self.url)
+        try:
+            database.write_now(migrations.upgrade, now=self.clock.now())
+        finally:
+            database.close()
+
+    @property
+    def file(self) -> Path:
+        """The SQLite file."""
+        return Path(self.url.removeprefix("sqlite:///"))
+
+    @property
+    def running(self) -> Node:
+        assert self.node is not None, f"{self.name} is not running"
+        return self.node
+
+    async def start(self, **flags: Any) -> Site:
+        settings = load({"database_url": self.url, "api_listen": "127.0.0.1:0", "drain_timeout": "2s"} | flags, {})
+        self.node = Node(settings, clock=self.clock)
+        await self.node.start()
+        return self
+
+    async def stop(self) -> None:
+        node, self.node = self.node, None
+        if node is not None:
+            await node.stop()
+
+    async def ask(self, name: str, **params: Any) -> Any:
+        """Run an operation, its parameters by their JSON names."""
+        operation = _OPERATIONS[name]
+        return await operation.run(Services(self.running.log), operation.params.model_validate(params))
+
+    async def apply(self, *documents: dict[str, Any], prune: bool = False) -> None:
+        """Declare resources, and wait until the node has taken notice."""
+        text = declare(*documents)
+        await self.ask("resources.apply", sources=[{"name": "test", "text": text}], prune=prune)
+        await self.settled()
+
+    async def settled(self) -> None:
+        """Until what is declared is what runs."""
+
+        async def current() -> bool:
+            if isinstance(self.clock, ManualClock):
+                self.clock.advance(POLL)  # the node looks around once in that time
+            rows = await self.rows("SELECT registry_version FROM log_heads")
+            return bool(self.running._version == rows[0][0])
+
+        await until(current, f"{self.name} to take over what is declared")
+
+    async def join(self, *others: Site, name: str = "edge", **spec: Any) -> None:
+        """Declare a group with these peers."""
+        await self.apply(
+            group(self.name, port=self.port, secret=self.secret, name=name, **spec),
+            *[peer(other.name, other.port, group=name) for other in others],
+        )
+
+    async def emit(self, *ids: str, group: str = "edge", **fields: Any) -> None:
+        """Store events of this node; `fields` are the same for all of them."""
+        events = [{"id": each, "type": "t", **fields} for each in ids]
+        await self.ask("events.emit", group=group, events=events)
+
+    async def ids(self, group: str = "edge", *, source: str = "", expired: bool = False) -> list[str]:
+        """The ids of every record in the order of the log, refreshes included."""
+        sql = (
+            "SELECT r.event_id FROM records r JOIN topics t ON t.id = r.topic_id WHERE t.name = ?"
+            " AND (? = '' OR r.node = ?) ORDER BY r.position"
+        )
+        return [row[0] for row in await self.rows(sql, f"group:{group}", source, source)]
+
+    async def holds(self, *ids: str, group: str = "edge", seconds: float = 20.0) -> None:
+        """Until all these are here."""
+
+        async def all_here() -> bool:
+            return set(ids) <= set(await self.ids(group))
+
+        await until(all_here, f"{self.name} to hold {len(ids)} events", seconds=seconds)
+
+    async def caught_up(self, *peers: str, group: str = "edge", seconds: float = 20.0) -> None:
+        """Until these peers have acknowledged all that is meant for them."""
+
+        async def no_lag() -> bool:
+            links = [await self.link(peer, group) for peer in peers]
+            return all(link["lagEvents"] == 0 and not link["repairs"] for link in links)
+
+        await until(no_lag, f"{self.name} to have sent everything to {', '.join(peers)}", seconds=seconds)
+
+    async def cursor(self, peer: str, group: str = "edge") -> Cursor:
+        """The peer's cursor."""
+        found: list[Cursor] = await self.running.log.database.read(read_cursors, name=f"peer:{group}/{peer}")
+        return found[0]
+
+    async def link(self, peer: str, group: str = "edge") -> dict[str, Any]:
+        """The link to a peer as it is shown."""
+        shown: dict[str, Any] = (await self.ask("links.status", group=group, peer=peer))["outbound"][0]
+        return shown
+
+    async def in_state(self, peer: str, state: str, reason: str = "", *, group: str = "edge") -> Cursor:
+        """Until the link is in this state, for this reason."""
+        last: list[Cursor] = []
+
+        async def so() -> Cursor | None:
+            last[:] = [await self.cursor(peer, group)]
+            cursor = last[0]
+            return cursor if cursor.shown_state == state and reason in ("", cursor.reason) else None
+
+        try:
+            await until(so, f"the link {self.name} to {peer} to be {state} {reason}")
+        except AssertionError as error:
+            cursor = last[0]
+            raise AssertionError(f"{error}; it is {cursor.shown_state} {cursor.reason}: {cursor.last_error}") from None
+        return last[0]
+
+    async def deliveries(self, group: str = "edge", **params: Any) -> dict[tuple[str, str], str]:
+        """The state of each event at each peer."""
+        found = await self.ask("deliveries.list", group=group, limit=1000, **params)
+        return {(row["eventId"], row["peer"]): row["status"] for row in found["deliveries"]}
+
+    async def rows(self, sql: str, *params: Any) -> list[Any]:
+        """Rows of the running node's database."""
+        return await self.running.log.database.read(_fetch, sql, params)
+
+
+def _fetch(conn: sa.Connection, sql: str, params: tuple[Any, ...]) -> list[Any]:
+    return fetch(conn, sql, params)
