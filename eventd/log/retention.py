@@ -41,8 +41,13 @@ def evict(conn: sa.Connection, topic_id: int, limits: Limits, *, now: int, chunk
     """Remove the next few records over the limits, oldest first, in the open transaction."""
     lock_head(conn)
     next_seq, evicted_seq = fetch(conn, "SELECT next_seq, evicted_seq FROM topics WHERE id = ?", (topic_id,))[0]
-    target = max(evicted_seq, _by_count(next_seq, limits), _by_age(conn, topic_id, limits, now))
-    undelivered = _first_undelivered(conn, topic_id, now)
+    # Everybody waits for the head: nothing beyond what this step may take is looked at, but for one record more, which
+    # tells whether more is waiting.
+    window = (evicted_seq, min(next_seq - 1, evicted_seq + chunk + 1))
+    target = min(window[1], max(_by_count(next_seq, limits), _by_age(conn, topic_id, window, limits, now)))
+    if target <= evicted_seq:
+        return Evicted(0, evicted_seq, more=False)
+    undelivered = _first_undelivered(conn, topic_id, window, now)
     if limits.keep_undelivered and undelivered is not None:
         target = min(target, undelivered - 1)
     last = min(target, evicted_seq + chunk)
@@ -53,32 +58,34 @@ def evict(conn: sa.Connection, topic_id: int, limits: Limits, *, now: int, chunk
     return Evicted(removed, last, more=target > last)
 
 
+Window = tuple[int, int]
+"""Seqs that one step looks at, half-open: `(after, upto]`."""
+
+
 def _by_count(next_seq: int, limits: Limits) -> int:
     return 0 if limits.max_records is None else next_seq - 1 - limits.max_records
 
 
-def _by_age(conn: sa.Connection, topic_id: int, limits: Limits, now: int) -> int:
-    """The last seq of the prefix recorded before the age limit; recorded times rise with the seq."""
+def _by_age(conn: sa.Connection, topic_id: int, window: Window, limits: Limits, now: int) -> int:
+    """The last seq in the window of the prefix recorded before the age limit."""
     if limits.max_age is None:
         return 0
     kept = fetch(
         conn,
-        "SELECT seq FROM records WHERE topic_id = ? AND recorded_at >= ? ORDER BY seq LIMIT 1",
-        (topic_id, now - limits.max_age),
+        "SELECT seq FROM records WHERE topic_id = ? AND seq > ? AND seq <= ? AND recorded_at >= ? ORDER BY seq LIMIT 1",
+        (topic_id, *window, now - limits.max_age),
     )
-    if kept:
-        return int(kept[0][0]) - 1
-    newest = fetch(conn, "SELECT max(seq) FROM records WHERE topic_id = ?", (topic_id,))[0][0]
-    return int(newest or 0)
+    return int(kept[0][0]) - 1 if kept else window[1]
 
 
-def _first_undelivered(conn: sa.Connection, topic_id: int, now: int) -> int | None:
-    """The seq of the first live record that entered here and that some cursor has not passed."""
+def _first_undelivered(conn: sa.Connection, topic_id: int, window: Window, now: int) -> int | None:
+    """The seq of the first live record in the window that entered here and that some cursor has not passed."""
     found = fetch(
         conn,
-        "SELECT seq FROM records WHERE topic_id = ? AND path = '' AND (expires_at IS NULL OR expires_at >= ?)"
-        " AND position > (SELECT min(position) FROM cursors WHERE topic_id = ?) ORDER BY position LIMIT 1",
-        (topic_id, now, topic_id),
+        "SELECT seq FROM records WHERE topic_id = ? AND seq > ? AND seq <= ? AND path = ''"
+        " AND (expires_at IS NULL OR expires_at >= ?)"
+        " AND position > (SELECT min(position) FROM cursors WHERE topic_id = ?) ORDER BY seq LIMIT 1",
+        (topic_id, *window, now, topic_id),
     )
     return int(found[0][0]) if found else None
 
@@ -122,8 +129,12 @@ class BookLimits:
     receipts: int
 
 
-def forget(conn: sa.Connection, limits: BookLimits, *, now: int) -> int:
-    """Trim every book that grows: ids whose record is gone, delivered batches, dead letters, receipts, nonces."""
+def forget(conn: sa.Connection, limits: BookLimits, *, now: int, chunk: int = CHUNK) -> int:
+    """Trim every book that grows: ids whose record is gone, delivered batches, dead letters, receipts, nonces.
+
+    Removes at most `chunk` lines of each book in the open transaction; how many went. Repeat until none do.
+    """
+    lock_head(conn)  # an append in another process may just have read one of the ids, and be about to bring it back
     ages = (
         (event_ids, event_ids.c.gone_at, limits.ids),
         (batches, batches.c.acked_at, limits.batches),
@@ -132,4 +143,9 @@ def forget(conn: sa.Connection, limits: BookLimits, *, now: int) -> int:
         (inbound_gaps, inbound_gaps.c.recorded_at, limits.batches),
         (nonces, nonces.c.keep_until, 0),
     )
-    return sum(conn.execute(table.delete().where(column < now - age)).rowcount for table, column, age in ages)
+    return sum(_trim(conn, table, column < now - age, chunk) for table, column, age in ages)
+
+
+def _trim(conn: sa.Connection, table: sa.Table, old: sa.ColumnElement[bool], chunk: int) -> int:
+    key = list(table.primary_key)
+    return conn.execute(table.delete().where(sa.tuple_(*key).in_(sa.select(*key).where(old).limit(chunk)))).rowcount

@@ -1,0 +1,353 @@
+"""Retention: what goes, what is held, and what is remembered of what went."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from eventd.clock import SECOND
+from eventd.log.appender import Publish, commit
+from eventd.log.cursors import Batch, DeadLetter, Step, create_cursor, insert_batch, park
+from eventd.log.eventlog import EventLog
+from eventd.log.head import lock_head, read_topic
+from eventd.log.retention import CHUNK, BookLimits, Evicted, Limits, evict, forget
+from eventd.log.values import Gap
+from eventd.store.database import Database, fetch
+from eventd.store.links import keep_nonce, keep_receipt, record_gap
+from eventd.store.schema import batches, dead_letters, event_ids, inbound_batches, inbound_gaps, nonces
+from eventd.testing import NOW, ManualClock, draft, until
+
+DROP = Limits(max_records=0, keep_undelivered=False)
+KEEP = Limits(max_records=0)
+
+
+async def fill(log: EventLog, topic: int, count: int, name: str = "e") -> None:
+    await log.append(topic, [draft(f"{name}{n}") for n in range(1, count + 1)])
+
+
+async def cursor_at(log: EventLog, topic: int, position: int, name: str = "peer:g/b") -> None:
+    await log.database.write(create_cursor, name, kind="peer", topic_id=topic, position=position, now=NOW)
+
+
+async def evict_all(log: EventLog, topic: int, limits: Limits, *, chunk: int = CHUNK) -> list[Evicted]:
+    steps: list[Evicted] = []
+    while not steps or steps[-1].more:
+        steps.append(await log.database.write(evict, topic, limits, now=log.clock.now(), chunk=chunk))
+    return steps
+
+
+async def left(log: EventLog, topic: int) -> list[str]:
+    rows = await log.database.read(fetch, "SELECT event_id FROM records WHERE topic_id = ? ORDER BY position", (topic,))
+    return [event_id for (event_id,) in rows]
+
+
+async def test_without_limits_nothing_goes(log: EventLog) -> None:
+    topic = await log.topic("group:g")
+    await fill(log, topic, 3)
+    assert await evict_all(log, topic, Limits()) == [Evicted(0, 0, more=False)]
+
+
+async def test_by_count_the_newest_are_kept(log: EventLog) -> None:
+    topic = await log.topic("group:g")
+    await fill(log, topic, 6)
+    assert await evict_all(log, topic, Limits(max_records=4)) == [Evicted(2, 2, more=False)]
+    assert await left(log, topic) == ["e3", "e4", "e5", "e6"]
+    assert await evict_all(log, topic, Limits(max_records=4)) == [Evicted(0, 2, more=False)]
+    await fill(log, topic, 1, "f")
+    assert await evict_all(log, topic, Limits(max_records=4)) == [Evicted(1, 3, more=False)]
+
+
+async def test_by_age_goes_what_was_recorded_before(log: EventLog, clock: ManualClock) -> None:
+    topic = await log.topic("group:g")
+    for name in "abc":
+        await fill(log, topic, 2, name)
+        clock.advance(10)
+    limits = Limits(max_age=20 * SECOND)
+    assert await evict_all(log, topic, limits) == [Evicted(2, 2, more=False)], "a is 30 s old, b is 20 s old"
+    clock.advance(0.000001)
+    assert await evict_all(log, topic, limits) == [Evicted(2, 4, more=False)]
+    assert await left(log, topic) == ["c1", "c2"]
+    clock.advance(100)
+    assert await evict_all(log, topic, limits) == [Evicted(2, 6, more=False)]
+    assert await evict_all(log, topic, limits) == [Evicted(0, 6, more=False)]
+
+
+async def test_the_age_is_since_it_was_recorded_here_not_since_it_was_observed(log: EventLog) -> None:
+    topic = await log.topic("group:g")
+    await log.append(topic, [draft("old", observed=NOW - 100 * SECOND)])
+    assert await evict_all(log, topic, Limits(max_age=50 * SECOND)) == [Evicted(0, 0, more=False)]
+
+
+async def test_only_a_prefix_goes_even_after_the_wall_clock_was_set_back(log: EventLog, clock: ManualClock) -> None:
+    topic = await log.topic("group:g")
+    await fill(log, topic, 1, "now")
+    clock.set_wall(NOW - 100 * SECOND)
+    await fill(log, topic, 1, "earlier")
+    clock.set_wall(NOW)
+    assert (await evict_all(log, topic, Limits(max_age=50 * SECOND)))[-1].records == 0
+    clock.set_wall(NOW + 51 * SECOND)
+    await evict_all(log, topic, Limits(max_age=50 * SECOND))
+    assert await left(log, topic) == []
+
+
+async def test_the_stricter_of_two_limits_counts(log: EventLog, clock: ManualClock) -> None:
+    topic = await log.topic("group:g")
+    await fill(log, topic, 3, "a")
+    clock.advance(10)
+    await fill(log, topic, 3, "b")
+    await evict_all(log, topic, Limits(max_records=5, max_age=5 * SECOND))
+    assert await left(log, topic) == ["b1", "b2", "b3"]
+    await evict_all(log, topic, Limits(max_records=1, max_age=50 * SECOND))
+    assert await left(log, topic) == ["b3"]
+
+
+async def test_another_topic_is_not_touched(log: EventLog) -> None:
+    topic, other = await log.topic("group:g"), await log.topic("group:h")
+    await fill(log, topic, 2)
+    await fill(log, other, 3)
+    await fill(log, topic, 2, "f")
+    await evict_all(log, topic, Limits(max_records=1))
+    assert await left(log, other) == ["e1", "e2", "e3"]
+    assert (await log.read(other, 0)).gaps == []
+    assert (await log.read(topic, 0)).gaps == [Gap(topic, 0, 6, 3)]
+
+
+async def test_it_goes_in_chunks_so_that_nobody_waits_long(log: EventLog) -> None:
+    topic = await log.topic("group:g")
+    await fill(log, topic, 25)
+    steps = await evict_all(log, topic, Limits(max_records=2), chunk=10)
+    assert steps == [Evicted(10, 10, more=True), Evicted(10, 20, more=True), Evicted(3, 23, more=False)]
+    assert await left(log, topic) == ["e24", "e25"]
+
+
+async def test_it_goes_in_chunks_by_age_too(log: EventLog, clock: ManualClock) -> None:
+    topic = await log.topic("group:g")
+    await fill(log, topic, 20)
+    clock.advance(10)
+    await fill(log, topic, 5, "young")
+    steps = await evict_all(log, topic, Limits(max_age=5 * SECOND), chunk=10)
+    assert steps == [Evicted(10, 10, more=True), Evicted(10, 20, more=False)]
+    assert len(await left(log, topic)) == 5
+
+
+async def test_ids_and_bytes_follow(log: EventLog, database: Database) -> None:
+    topic = await log.topic("group:g")
+    await log.append(topic, [draft("a", expires=NOW + 9), draft("b"), draft("a", expires=NOW + 10)])
+    await evict_all(log, topic, Limits(max_records=1))
+    books = await database.read(read_topic, "group:g")
+    assert (books.ids, books.bytes) == (1, len(draft("a", expires=NOW + 10).body))
+    await evict_all(log, topic, DROP)
+    books = await database.read(read_topic, "group:g")
+    assert (books.ids, books.bytes, books.evicted_seq, books.evicted_position) == (0, 0, 3, 3)
+    assert books.next_seq == 4, "a seq is not given twice"
+
+
+# --- what is held -------------------------------------------------------------------------------------------------
+
+
+async def test_what_a_peer_still_has_to_get_is_held(log: EventLog) -> None:
+    topic = await log.topic("group:g")
+    await fill(log, topic, 6)
+    await cursor_at(log, topic, 4)
+    await cursor_at(log, topic, 2, "peer:g/slow")
+    assert await evict_all(log, topic, KEEP) == [Evicted(2, 2, more=False)]
+    assert await evict_all(log, topic, KEEP) == [Evicted(0, 2, more=False)]
+    await log.settle(Step("peer:g/slow", 2, 6, 6, NOW))
+    assert await evict_all(log, topic, KEEP) == [Evicted(2, 4, more=False)], "the slowest holds"
+    assert (await log.database.read(read_topic, "group:g")).lost_position == 0
+
+
+async def test_a_paused_peer_holds_too(log: EventLog) -> None:
+    topic = await log.topic("group:g")
+    await fill(log, topic, 3)
+    await cursor_at(log, topic, 0)
+    await log.database.write(lambda conn: conn.exec_driver_sql(f"UPDATE cursors SET paused_at = {NOW}"))
+    assert (await evict_all(log, topic, KEEP))[-1].records == 0
+
+
+async def test_a_peer_of_another_topic_holds_nothing(log: EventLog) -> None:
+    topic, other = await log.topic("group:g"), await log.topic("group:h")
+    await fill(log, topic, 3)
+    await cursor_at(log, other, 0)
+    assert (await evict_all(log, topic, KEEP))[-1].records == 3
+
+
+async def test_what_has_expired_or_came_from_elsewhere_is_not_held(log: EventLog, clock: ManualClock) -> None:
+    topic = await log.topic("group:g")
+    await cursor_at(log, topic, 0)
+    await log.append(topic, [draft("1", path="b"), draft("2", expires=NOW + SECOND), draft("3", path="b")])
+    await log.append(topic, [draft("4", expires=NOW + 9 * SECOND), draft("5"), draft("6", path="b")])
+    assert await evict_all(log, topic, KEEP) == [Evicted(1, 1, more=False)]
+    clock.advance(1)
+    assert await evict_all(log, topic, KEEP) == [Evicted(0, 1, more=False)], "alive to its last microsecond"
+    clock.advance(0.000001)
+    assert await evict_all(log, topic, KEEP) == [Evicted(2, 3, more=False)]
+    clock.advance(8)
+    assert await evict_all(log, topic, KEEP) == [Evicted(1, 4, more=False)]
+    assert await left(log, topic) == ["5", "6"], "what is held holds what came after it"
+    assert (await log.read(topic, 0)).lost == 0, "of what expired nothing was lost"
+
+
+async def test_what_may_be_dropped_undelivered_is_remembered_as_lost(log: EventLog) -> None:
+    topic = await log.topic("group:g")
+    await fill(log, topic, 6)
+    await cursor_at(log, topic, 4)
+    await evict_all(log, topic, replace(DROP, max_records=3))
+    assert (await log.read(topic, 0)).lost == 0, "the peer had them"
+    await evict_all(log, topic, replace(DROP, max_records=1))
+    page = await log.read(topic, 4)
+    assert (page.lost, page.gaps) == (5, [Gap(topic, 4, 5, 5)])
+    await log.append(topic, [draft("foreign", path="b")])
+    await log.settle(Step("peer:g/b", 4, 7, 7, NOW))
+    await evict_all(log, topic, DROP)
+    page = await log.read(topic, 4)
+    assert (page.lost, page.gaps[0].upto) == (5, 7), "and nothing more"
+
+
+async def test_without_any_peer_nothing_is_held_or_lost(log: EventLog) -> None:
+    topic = await log.topic("group:g")
+    await fill(log, topic, 3)
+    await evict_all(log, topic, KEEP)
+    assert (await left(log, topic), (await log.read(topic, 0)).lost) == ([], 0)
+
+
+names = iter(range(1, 1_000_000))
+facts = st.tuples(st.booleans(), st.sampled_from([None, 1, 5]))  # whether it entered here; seconds to live
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    told=st.lists(facts, min_size=1, max_size=12),
+    cursors=st.lists(st.integers(0, 12), max_size=3),
+    age=st.integers(0, 6),
+    keep=st.integers(0, 12),
+    chunk=st.integers(1, 5),
+    undelivered=st.booleans(),
+)
+async def test_exactly_what_may_go_goes(
+    log: EventLog,
+    told: list[tuple[bool, int | None]],
+    cursors: list[int],
+    age: int,
+    keep: int,
+    chunk: int,
+    undelivered: bool,
+) -> None:
+    """Against the rule in plain words, for any log, peers and limits."""
+    n = next(names)
+    topic, base = await log.topic(f"group:{n}"), (await log.look_around()).last
+    expiries = [None if life is None else log.clock.now() + life * SECOND for _, life in told]
+    for (own, _), expires in zip(told, expiries, strict=True):
+        await log.append(topic, [draft(f"{len(await left(log, topic))}", path="" if own else "b", expires=expires)])
+    for i, at in enumerate(cursors):
+        await cursor_at(log, topic, base + at, f"peer:{n}/{i}")
+    now = log.clock.now() + age * SECOND
+    limits = Limits(max_records=keep, keep_undelivered=undelivered)
+    more = True
+    while more:
+        more = (await log.database.write(evict, topic, limits, now=now, chunk=chunk)).more
+    held = [
+        seq
+        for seq, ((own, _), expires) in enumerate(zip(told, expiries, strict=True), start=1)
+        if own and (expires is None or expires >= now) and cursors and seq > min(cursors)
+    ]
+    over = max(0, len(told) - keep)
+    expected = min([over, *(seq - 1 for seq in held)]) if undelivered else over
+    rows = await log.database.read(fetch, "SELECT seq FROM records WHERE topic_id = ? ORDER BY seq", (topic,))
+    assert [seq for (seq,) in rows] == list(range(expected + 1, len(told) + 1))
+    page = await log.read(topic, base)
+    assert [gap.upto_seq for gap in page.gaps] == ([expected] if expected else [])
+    lost = [seq for seq in held if seq <= expected]
+    assert (page.lost > base) == bool(lost)
+    assert not lost or base + lost[-1] <= page.lost <= base + expected
+
+
+# --- the books beside the log -------------------------------------------------------------------------------------
+
+BOOKS = BookLimits(ids=10, batches=20, dead_letters=30, receipts=40)
+
+
+def _batch(acked_at: int) -> Batch:
+    return Batch("c", "b", "e", 1, 0, 1, 1, 1, 1, (), (), 1, NOW, acked_at, 200, "v2", "k", "r")
+
+
+@pytest.mark.parametrize(
+    ("table", "age"),
+    [(event_ids, 10), (batches, 20), (dead_letters, 30), (inbound_batches, 40), (inbound_gaps, 20), (nonces, 0)],
+    ids=lambda value: getattr(value, "name", None),
+)
+async def test_every_book_is_trimmed_at_its_own_age(
+    log: EventLog, database: Database, table: sa.Table, age: int
+) -> None:
+    topic = await log.topic("group:g")
+    await fill(log, topic, 2)
+
+    def write(conn: sa.Connection) -> None:
+        for n, at in enumerate((NOW - age - 1, NOW - age)):
+            conn.execute(
+                event_ids.update().where(event_ids.c.event_id == f"e{n + 1}").values(gone_at=NOW - 11 + n, digest=b"d")
+            )
+            insert_batch(conn, _batch(at))
+            park(conn, DeadLetter("c", n, topic, "e", "r", "d", 1, at))
+            record_gap(conn, "g", "b", "e", 0, n, "r", at)
+            keep_nonce(conn, "g", "k", f"{n}", at)
+            keep_receipt(
+                conn, group="g", node="b", batch_id=f"{n}", key_id="k", covers="", digest="", receipt="", now=at
+            )
+
+    await database.write(write)
+    removed = await database.write(forget, BOOKS, now=NOW)
+    count = await database.read(lambda conn: conn.execute(sa.select(sa.func.count()).select_from(table)).scalar_one())
+    assert (removed >= 1, count) == (True, 1)
+
+
+async def test_the_id_of_a_stored_record_is_never_forgotten(log: EventLog, database: Database) -> None:
+    topic = await log.topic("group:g")
+    await fill(log, topic, 2)
+    assert await database.write(forget, BOOKS, now=NOW + 10**15) == 0
+    assert (await log.append(topic, [draft("e1")])).outcomes[0].name == "DUPLICATE"
+
+
+async def test_the_books_are_trimmed_in_chunks(log: EventLog, database: Database) -> None:
+    topic = await log.topic("group:g")
+    await fill(log, topic, 25)
+    await evict_all(log, topic, DROP)
+    later = NOW + 11
+    removed = [await database.write(forget, BOOKS, now=later, chunk=10) for _ in range(4)]
+    assert removed == [10, 10, 5, 0]
+
+
+async def test_an_id_that_another_process_brings_back_is_not_forgotten_meanwhile(
+    log: EventLog, database: Database, migrated_url: str
+) -> None:
+    """The other process has read the old id, and is about to give it a new record."""
+    topic = await log.topic("group:g")
+    await log.append(topic, [draft("a", expires=NOW)])
+    await evict_all(log, topic, DROP)
+    reading, go_on = threading.Event(), threading.Event()
+
+    def refresh(conn: sa.Connection) -> None:
+        lock_head(conn)
+        reading.set()
+        assert go_on.wait(10)
+        commit(conn, [Publish(topic, [draft("a", expires=NOW + 1)])], NOW)
+
+    with closing(Database(migrated_url)) as other:
+        refreshed = other.start_write(refresh)
+        await until(reading.is_set)
+        forgotten = asyncio.ensure_future(database.write(forget, BOOKS, now=NOW + 10**9))
+        if database.kind == "postgresql":
+            waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+            await until(lambda: database.read(fetch, waiting), "the trimming to wait for the head")
+        go_on.set()
+        await asyncio.wrap_future(refreshed)
+        assert await forgotten == 0
+    assert await database.read(fetch, "SELECT event_id, position, gone_at FROM event_ids") == [("a", 2, None)]
+    assert (await database.read(read_topic, "group:g")).ids == 1
