@@ -156,7 +156,9 @@ def restore(status: int, body: bytes) -> EventdError:
         code, message, hint = str(told["code"]), str(told["message"]), str(told.get("hint", ""))
     except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError, RecursionError):
         return _by_status(status)(f"the server answered {status}", hint="is there a routerd-eventd at this address?")
-    return _by_code(code, status)(message, hint=hint)
+    error = _by_code(code, status)(message, hint=hint)
+    vars(error).update(code=code, detail=told.get("detail"))  # a later version may have codes of its own
+    return error
 
 
 def _by_code(code: str, status: int) -> type[EventdError]:

@@ -94,5 +94,7 @@ def test_an_answer_of_somebody_else_still_tells_its_status(status: int, body: by
 
 
 def test_a_code_that_is_not_known_here_goes_by_its_status() -> None:
-    body = json.dumps({"error": {"code": "of_a_later_version", "message": "m"}}).encode()
-    assert type(problems.restore(409, body)) is Conflict
+    told = {"code": "of_a_later_version", "message": "m", "detail": {"x": 1}}
+    error = problems.restore(409, json.dumps({"error": told}).encode())
+    assert type(error) is Conflict
+    assert problems.envelope(error) == {"error": told}
