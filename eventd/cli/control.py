@@ -1,0 +1,87 @@
+"""`routerctl`: works on a node, through its database or its API."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from eventd.cli import declaring, facts, flow, letters
+from eventd.cli.exits import ExitCode, run
+
+
+class CommandLine(TyperGroup):
+    """The tree of commands. A mistake on the command line is one readable line, like every other error."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            code = super().main(*args, **{**kwargs, "standalone_mode": False})
+        except typer.TyperException as error:
+            print(_render(error), file=sys.stderr)
+            sys.exit(ExitCode.USAGE)
+        sys.exit(code if isinstance(code, int) else ExitCode.OK)
+
+
+def _render(error: typer.TyperException) -> str:
+    """The error with the command whose help explains it; for a bare group of commands, that help itself."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return error.format_message()
+    message = error.format_message().removesuffix(".").replace("Invalid value: ", "", 1).replace("Value error, ", "", 1)
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "routerctl"
+    return f"error: {message[:1].lower()}{message[1:]} (see {command} --help)"
+
+
+def _commands(help: str) -> typer.Typer:
+    return typer.Typer(help=help, no_args_is_help=True)
+
+
+app = typer.Typer(
+    name="routerctl",
+    cls=CommandLine,
+    help="Work on a node of a federated event bus: on its database, whether it is up or down, or on its API.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+federation = _commands("Events, deliveries and links.")
+event = _commands("Emit and look at events.")
+deliveries = _commands("What deliveries add up to.")
+dead_letters = _commands("What peers refused for good.")
+
+app.command()(declaring.apply)
+app.command()(declaring.diff)
+app.command()(declaring.get)
+app.command()(declaring.describe)
+app.command()(declaring.delete)
+app.add_typer(federation, name="federation")
+app.add_typer(federation, name="fed", hidden=True)
+
+federation.add_typer(event, name="event")
+federation.add_typer(deliveries, name="deliveries")
+federation.add_typer(dead_letters, name="dead-letters")
+federation.command()(flow.status)
+federation.command()(flow.links)
+federation.command("peers", hidden=True)(flow.links)
+federation.command()(flow.redeliver)
+federation.command()(flow.pause)
+federation.command()(flow.resume)
+
+event.command()(facts.emit)
+event.command("list")(facts.list_events)
+event.command("deliveries")(facts.deliveries)
+event.command()(facts.prune)
+deliveries.command()(flow.summary)
+dead_letters.command("list")(letters.list_letters)
+dead_letters.command()(letters.retry)
+dead_letters.command()(letters.drop)
+
+
+def main() -> None:
+    """Entry of the command."""
+    run(app, "routerctl")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,240 @@
+"""routerctl apply, diff, get, describe, delete: what is declared."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from eventd.cli.output import Column, note, show_moment
+from eventd.cli.selecting import DryRunOption
+from eventd.cli.session import Session, connected
+
+if TYPE_CHECKING:
+    from eventd.resources.documents import Loaded
+
+FilesOption = Annotated[
+    list[str],
+    typer.Option("--filename", "-f", metavar="FILE", help="File, directory, or - for the standard input; repeatable."),
+]
+OptionalFilesOption = Annotated[
+    list[str] | None,
+    typer.Option("--filename", "-f", metavar="FILE", help="Delete what these files name; - is the standard input."),
+]
+PruneOption = Annotated[bool, typer.Option("--prune", help="Delete what the files do not hold.")]
+
+
+@connected
+async def apply(
+    session: Session,
+    filename: FilesOption,
+    prune: PruneOption = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="With --prune: delete everything if the files hold nothing.")
+    ] = False,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Declare resources: all of what the files hold, or nothing. Makes the database if there is none yet."""
+    session.make, session.pretend = not dry_run, dry_run
+    answer = await session.call(
+        "resources.apply", sources=_read(filename), prune=prune, allow_empty=force, dry_run=dry_run
+    )
+    _show_changes(session, answer)
+
+
+@connected
+async def diff(
+    session: Session,
+    filename: FilesOption,
+    prune: PruneOption = False,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="End with 4 if there is a difference, instead of 0.")
+    ] = False,
+) -> None:
+    """Show what apply would change, as a unified diff."""
+    session.pretend = True
+    answer = await session.call("resources.diff", sources=_read(filename), prune=prune)
+    changed = [change for change in answer["changes"] if change["diff"]]
+    if session.out.is_table:
+        for change in changed:
+            for line in change["diff"].splitlines():
+                session.out.line(line)
+    else:
+        session.out.rows((), changed, name=_full_name)
+    if changed and exit_code:
+        raise typer.Exit(4)
+
+
+def _read(paths: list[str]) -> list[dict[str, Any]]:
+    """The files as the node wants them: their text, or why they cannot be read, so that all is said at once."""
+    from eventd.resources.documents import read_file, read_sources
+
+    texts: dict[str, bytes] = {}
+
+    def read(path: Path) -> bytes:
+        texts[str(path)] = read_file(path)
+        return texts[str(path)]
+
+    def read_stdin() -> bytes:
+        texts["<stdin>"] = sys.stdin.buffer.read()
+        return texts["<stdin>"]
+
+    loaded = read_sources(paths, read=read, read_stdin=read_stdin)
+    return [*_unreadable(loaded, texts), *_texts(texts)]
+
+
+def _unreadable(loaded: Loaded, texts: Mapping[str, bytes]) -> list[dict[str, Any]]:
+    """What is wrong with sources as such; what is wrong inside a text is found again where it is applied."""
+    return [
+        {"name": problem.source, "problem": problem.message, "line": problem.line}
+        for problem in loaded.problems
+        if problem.source not in texts or not _is_text(texts[problem.source])
+    ]
+
+
+def _texts(texts: Mapping[str, bytes]) -> list[dict[str, Any]]:
+    return [{"name": name, "text": raw.decode("utf-8-sig")} for name, raw in texts.items() if _is_text(raw)]
+
+
+def _is_text(raw: bytes) -> bool:
+    from eventd.resources.documents import MAX_BYTES
+
+    try:
+        raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return False
+    return len(raw) <= MAX_BYTES
+
+
+def _show_changes(session: Session, answer: Mapping[str, Any]) -> None:
+    suffix = " (dry run)" if answer["dryRun"] else ""
+    if session.out.is_table:
+        for change in answer["changes"]:
+            session.out.line(f"{_full_name(change)} {change['action']}{suffix}")
+    else:
+        session.out.rows((), answer["changes"], name=_full_name)
+
+
+def _full_name(row: Mapping[str, Any]) -> str:
+    name = row["name"] if "name" in row else row["metadata"]["name"]
+    return f"{row['kind'].lower()}/{name}"
+
+
+def _age(row: Mapping[str, Any]) -> str:
+    return show_moment(row["metadata"]["creationTimestamp"])
+
+
+def _listen(row: Mapping[str, Any]) -> str:
+    listen = row["spec"].get("listen") or {}
+    return f"{listen['address']}:{listen['port']}" if listen.get("address") else "-"
+
+
+def _spec(name: str, default: str = "-") -> Any:
+    def show(row: Mapping[str, Any]) -> str:
+        value = row["spec"].get(name)
+        return ",".join(value) if isinstance(value, list) and value else str(value or default)
+
+    return show
+
+
+_NAME = Column("NAME", lambda row: row["metadata"]["name"])
+_COLUMNS: dict[str, tuple[Column, ...]] = {
+    "EventGroup": (
+        _NAME,
+        Column("NODE", _spec("nodeName")),
+        Column("LISTEN", _listen),
+        Column("PROTOCOLS", _spec("protocols", "v1,v2")),
+        Column("CREATED", _age),
+        Column("GENERATION", lambda row: str(row["metadata"]["generation"]), wide=True),
+    ),
+    "EventPeer": (
+        _NAME,
+        Column("GROUP", _spec("groupRef")),
+        Column("NODE", _spec("nodeName")),
+        Column("ENDPOINT", _spec("endpoint")),
+        Column("PROTOCOL", _spec("protocol", "auto")),
+        Column("CREATED", _age),
+        Column("TYPES", _spec("types", "all"), wide=True),
+        Column("SUBJECT_PREFIXES", _spec("subjectPrefixes", "all"), wide=True),
+        Column("GENERATION", lambda row: str(row["metadata"]["generation"]), wide=True),
+    ),
+}
+
+
+@connected
+async def get(
+    session: Session,
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="EventGroup (eg), EventPeer (ep), or all.")],
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="One of them.")] = "",
+) -> None:
+    """Show what is declared. YAML and JSON can be applied again."""
+    if kind.lower() == "all":
+        if name:
+            raise typer.BadParameter("a name needs a kind instead of all")
+        kind = ""
+    if name:
+        row = await session.call("resources.get", kind=kind, name=name)
+        session.out.one(_COLUMNS[row["kind"]], row, name=_full_name)
+        return
+    rows = (await session.call("resources.list", kind=kind))["resources"]
+    if session.out.is_table:
+        _show_tables(session, rows)
+    else:
+        session.out.rows((), rows, name=_full_name)
+
+
+def _show_tables(session: Session, rows: list[dict[str, Any]]) -> None:
+    """A table for each kind, parted by an empty line."""
+    first = True
+    for kind, columns in _COLUMNS.items():
+        if those := [row for row in rows if row["kind"] == kind]:
+            if not first:
+                session.out.line()
+            session.out.table(columns, those)
+            first = False
+    if not rows:
+        note("nothing is declared")
+
+
+@connected
+async def describe(
+    session: Session,
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="EventGroup (eg) or EventPeer (ep).")],
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+) -> None:
+    """Show one resource with its defaults, and how it is doing: link state, lag, recent errors."""
+    from eventd.cli.describing import describe_resource
+
+    answer = await session.call("resources.describe", kind=kind, name=name)
+    if session.out.is_table:
+        describe_resource(session.out, answer)
+    elif session.out.format == "name":
+        session.out.line(_full_name(answer["resource"]))
+    else:
+        session.out.value(answer)
+
+
+@connected
+async def delete(
+    session: Session,
+    kind: Annotated[str, typer.Argument(metavar="[KIND]", help="EventGroup (eg) or EventPeer (ep).")] = "",
+    name: Annotated[str, typer.Argument(metavar="[NAME]")] = "",
+    filename: OptionalFilesOption = None,
+    ignore_not_found: Annotated[
+        bool, typer.Option("--ignore-not-found", help="With -f: pass over what is not declared.")
+    ] = False,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Delete a resource, or all that files name. Stored events stay."""
+    if bool(filename) == bool(kind) or (kind and not name):
+        raise typer.BadParameter("say what to delete: KIND NAME, or -f FILE")
+    if filename:
+        answer = await session.call(
+            "resources.delete_sources", sources=_read(filename), ignore_not_found=ignore_not_found, dry_run=dry_run
+        )
+    else:
+        answer = await session.call("resources.delete", kind=kind, name=name, dry_run=dry_run)
+    _show_changes(session, answer)

@@ -1,0 +1,184 @@
+"""Showing answers: aligned columns, JSON, YAML, or names. Colours only on a terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TextIO
+
+Format = Literal["table", "wide", "json", "yaml", "name"]
+
+GAP = "  "
+ZERO_TIME = "0001-01-01T00:00:00Z"
+
+_GOOD, _BAD, _MIDDLING = "\x1b[32m", "\x1b[31m", "\x1b[33m"
+_STYLES = {
+    **dict.fromkeys(("delivered", "running", "new", "created"), _GOOD),
+    **dict.fromkeys(("failed", "refused", "expired", "blocked", "conflict", "deleted"), _BAD),
+    **dict.fromkeys(("pending", "unknown", "backing-off", "paused", "configured"), _MIDDLING),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its header, how its cell is made from a row, and whether only `wide` shows it."""
+
+    header: str
+    cell: Callable[[Mapping[str, Any]], str]
+    wide: bool = False
+
+
+def text(name: str) -> Callable[[Mapping[str, Any]], str]:
+    """The member as it is; `-` where it is blank."""
+    return lambda row: str(row[name]) if row[name] not in ("", None, [], {}) else "-"
+
+
+def joined(name: str) -> Callable[[Mapping[str, Any]], str]:
+    """The members of a list; `-` for none."""
+    return lambda row: ",".join(map(str, row[name])) or "-"
+
+
+def moment(name: str) -> Callable[[Mapping[str, Any]], str]:
+    """A time to the second; `-` where it is not set."""
+    return lambda row: show_moment(row[name])
+
+
+def show_moment(time: str | None) -> str:
+    """An RFC 3339 time in UTC, cut to the second; `-` where it is not set."""
+    return "-" if time in (None, "", ZERO_TIME) else f"{str(time)[:19]}Z"
+
+
+def span(name: str) -> Callable[[Mapping[str, Any]], str]:
+    """A duration in seconds as `29m0s`; `-` for nothing."""
+    return lambda row: show_span(row[name])
+
+
+def show_span(seconds: float) -> str:
+    """Whole seconds, or milliseconds below one; `-` for nothing."""
+    from eventd.resources.duration import format_duration
+
+    if not seconds:
+        return "-"
+    whole = int(seconds) if abs(seconds) >= 1 else round(seconds, 3)
+    return format_duration(round(whole * 1_000_000))
+
+
+def count(number: int, noun: str) -> str:
+    """`1 event`, `2 events`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def printable(cell: str) -> str:
+    """The text without what could steer a terminal or break a line."""
+    if cell.isprintable():
+        return cell
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cell)
+
+
+class Output:
+    """Where and how a command shows what it found. `colour` allows styles; they still need a terminal."""
+
+    def __init__(self, format: Format, *, headers: bool, colour: bool, stream: TextIO | None = None) -> None:
+        self.format = format
+        self._headers = headers
+        self._stream = stream or sys.stdout
+        self._styled = colour and self._stream.isatty()
+
+    @property
+    def is_table(self) -> bool:
+        return self.format in ("table", "wide")
+
+    def rows(self, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], *, name: Callable[..., str]) -> None:
+        """A list: as a table, or as JSON, YAML or one name a line."""
+        if self.is_table:
+            self.table(columns, rows)
+        elif self.format == "name":
+            for row in rows:
+                self.line(name(row))
+        else:
+            self.value(list(rows))
+
+    def one(self, columns: Sequence[Column], row: Mapping[str, Any], *, name: Callable[..., str]) -> None:
+        """A single thing: a table of one row, or the object itself."""
+        if self.is_table or self.format == "name":
+            self.rows(columns, [row], name=name)
+        else:
+            self.value(dict(row))
+
+    def table(self, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> None:
+        """Aligned columns with a gap of two blanks."""
+        shown = self._shown(columns)
+        cells = [[printable(column.cell(row)) for column in shown] for row in rows]
+        widths = [
+            max([len(line[at]) for line in cells] + ([len(column.header)] if self._headers else [0]))
+            for at, column in enumerate(shown)
+        ]
+        if self._headers:
+            self._print([column.header for column in shown], widths, header=True)
+        for line in cells:
+            self._print(line, widths)
+
+    def _shown(self, columns: Sequence[Column]) -> list[Column]:
+        return [column for column in columns if self.format == "wide" or not column.wide]
+
+    def _print(self, cells: Sequence[str], widths: Sequence[int], *, header: bool = False) -> None:
+        padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=True)]
+        padded[-1] = cells[-1]
+        if self._styled:
+            padded = [_style(cell, header=header) for cell in padded]
+        self.line(GAP.join(padded).rstrip())
+
+    def stream_rows(self, columns: Sequence[Column]) -> Callable[[Sequence[Mapping[str, Any]]], None]:
+        """For rows that keep coming: what shows some more of them. Tables only grow wider; JSON is a line a row."""
+        widths: list[int] = []
+
+        def show(rows: Sequence[Mapping[str, Any]]) -> None:
+            if not self.is_table:
+                for row in rows:
+                    self.line(json.dumps(row, ensure_ascii=False))
+            else:
+                self._more(columns, rows, widths)
+            self._stream.flush()
+
+        return show
+
+    def _more(self, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], widths: list[int]) -> None:
+        shown = self._shown(columns)
+        cells = [[printable(column.cell(row)) for column in shown] for row in rows]
+        fresh = not widths
+        widths[:] = [
+            max([len(line[at]) for line in cells] + [widths[at] if widths else len(column.header)])
+            for at, column in enumerate(shown)
+        ]
+        if fresh and self._headers:
+            self._print([column.header for column in shown], widths, header=True)
+        for line in cells:
+            self._print(line, widths)
+
+    def value(self, value: Any) -> None:
+        """Any value as JSON, indented by two, or as YAML."""
+        if self.format == "yaml":
+            from eventd.resources.yaml_text import write_yaml
+
+            self._stream.write(write_yaml(value))
+        else:
+            self.line(json.dumps(value, indent=2, ensure_ascii=False))
+
+    def line(self, line: str = "") -> None:
+        """One line as it is."""
+        # A lone surrogate from a file name has no form in the terminal's encoding.
+        self._stream.write(line.encode(errors="backslashreplace").decode() + "\n")
+
+
+def _style(cell: str, *, header: bool) -> str:
+    if header:
+        return f"\x1b[1m{cell}\x1b[0m"
+    style = _STYLES.get(cell.rstrip())
+    return f"{style}{cell}\x1b[0m" if style else cell
+
+
+def note(words: str) -> None:
+    """Something the reader should know, beside the output."""
+    print(words.encode(errors="backslashreplace").decode(), file=sys.stderr)

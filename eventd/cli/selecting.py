@@ -1,0 +1,83 @@
+"""Options that several commands share, and the groups a command is about."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from eventd.cli.output import note
+from eventd.cli.session import Session
+from eventd.errors import NotFound
+
+MOST = 1000
+"""Entries an operation gives at once."""
+
+GroupOption = Annotated[
+    str, typer.Option("--group", "-g", metavar="NAME", help="The group. Not needed where only one is declared.")
+]
+GroupsOption = Annotated[str, typer.Option("--group", "-g", metavar="NAME", help="Only this group; all by default.")]
+PeerFilter = Annotated[str, typer.Option("--peer", metavar="NODE", help="Only this peer, by its node name.")]
+TypeFilter = Annotated[list[str] | None, typer.Option("--type", help="Only of this type; repeat it for several.")]
+SinceFilter = Annotated[
+    str, typer.Option("--since", metavar="TIME", help="Observed then or later: RFC 3339, or how long ago, such as 15m.")
+]
+UntilFilter = Annotated[str, typer.Option("--until", metavar="TIME", help="Observed then or earlier.")]
+LimitOption = Annotated[int, typer.Option("--limit", min=0, help="At most so many of each group; 0 shows all.")]
+AfterOption = Annotated[
+    str, typer.Option("--after", metavar="TOKEN", help="Go on where an earlier list ended; it names the token.")
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
+WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Stay, and show what is new. Ends with Ctrl-C.")]
+
+
+async def all_groups(session: Session, group: str) -> list[str]:
+    """The group that was asked for, or every declared one."""
+    if group:
+        return [group]
+    status = await session.call("groups.status")
+    return [row["group"] for row in status["groups"]]
+
+
+async def one_group(session: Session, group: str) -> str:
+    """The group that was asked for, or the only one there is. Raises NotFound, or BadParameter where there are more."""
+    names = await all_groups(session, group)
+    if not names:
+        raise NotFound("no EventGroup is declared", hint="declare one: routerctl apply -f FILE")
+    if len(names) > 1:
+        raise typer.BadParameter(f"say which group with --group: {', '.join(names)}")
+    return names[0]
+
+
+class Pages:
+    """What a listing operation gives for some groups, `limit` of each (0: all), and where it did not give all."""
+
+    def __init__(self, session: Session, operation: str, member: str, *, limit: int, after: Any) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self._session = session
+        self._operation = operation
+        self._member = member
+        self._limit = limit
+        self._after = after
+        self._notes: list[str] = []
+
+    async def read(self, group: str, **params: Any) -> None:
+        """Add the entries of a group."""
+        after, count = self._after, 0
+        while True:
+            wanted = min(MOST, self._limit - count) if self._limit else MOST
+            answer = await self._session.call(self._operation, group=group, limit=wanted, after=after, **params)
+            found = answer[self._member]
+            self.rows += [row if "group" in row else {**row, "group": group} for row in found]
+            after, count = answer["next"], count + len(found)
+            if gap := answer.get("gap"):
+                self._notes.append(f"gap: group {group}: {gap['message']}")
+            if after is None or (self._limit and count >= self._limit):
+                break
+        if after is not None:
+            self._notes.append(f"note: group {group} has more: --group {group} --after {after}, or --limit 0 for all")
+
+    def tell(self) -> None:
+        """Say that a list is not all there is."""
+        for words in self._notes:
+            note(words)

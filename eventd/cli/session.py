@@ -1,0 +1,230 @@
+"""What every command of routerctl shares: the way to the node, the output, and the options that choose them."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from eventd.cli.output import Format, Output
+from eventd.errors import Invalid
+
+if TYPE_CHECKING:
+    from eventd.cli.gateway import LocalGateway, RemoteGateway
+
+_NODE, _SHOW = "The node", "Output"
+
+_SHARED: dict[str, tuple[Any, Any]] = {
+    "server": (
+        Annotated[
+            str,
+            typer.Option(
+                "--server",
+                metavar="URL",
+                envvar="EVENTD_SERVER",
+                help="Work on the API of a running node instead of its database.",
+                rich_help_panel=_NODE,
+                show_default=False,
+            ),
+        ],
+        "",
+    ),
+    "key": (
+        Annotated[
+            str,
+            typer.Option(
+                "--key",
+                metavar="KEY",
+                envvar="EVENTD_API_KEY",
+                help="Key for the API; other users of this machine can see it here, so better use a file.",
+                rich_help_panel=_NODE,
+                show_default=False,
+            ),
+        ],
+        "",
+    ),
+    "key_file": (
+        Annotated[
+            Path | None,
+            typer.Option(
+                "--key-file",
+                metavar="PATH",
+                envvar="EVENTD_API_KEY_FILE",
+                help="File that holds the key for the API.",
+                rich_help_panel=_NODE,
+                show_default=False,
+            ),
+        ],
+        None,
+    ),
+    "database": (
+        Annotated[
+            str | None,
+            typer.Option(
+                "--database",
+                metavar="URL",
+                help="The node's database. [EVENTD_DATABASE_URL]",
+                rich_help_panel=_NODE,
+                show_default=False,
+            ),
+        ],
+        None,
+    ),
+    "data_dir": (
+        Annotated[
+            str | None,
+            typer.Option(
+                "--data-dir",
+                metavar="PATH",
+                help="The node's folder. [EVENTD_DATA_DIR]",
+                rich_help_panel=_NODE,
+                show_default=False,
+            ),
+        ],
+        None,
+    ),
+    "state_file": (
+        Annotated[
+            Path | None,
+            typer.Option(
+                "--state-file",
+                metavar="PATH",
+                help="The node's SQLite file: the same as --database sqlite:///PATH.",
+                rich_help_panel=_NODE,
+                show_default=False,
+            ),
+        ],
+        None,
+    ),
+    "output": (
+        Annotated[
+            Format,
+            typer.Option("-o", "--output", help="How to show it.", rich_help_panel=_SHOW),
+        ],
+        "table",
+    ),
+    "no_headers": (
+        Annotated[bool, typer.Option("--no-headers", help="Tables without headers.", rich_help_panel=_SHOW)],
+        False,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Whereabouts:
+    """Which node is meant. A database that is named comes before a server."""
+
+    server: str
+    key: str
+    key_file: Path | None
+    database: str | None
+    data_dir: str | None
+    state_file: Path | None
+
+    @property
+    def is_remote(self) -> bool:
+        named = self.database is not None or self.data_dir is not None or self.state_file is not None
+        return bool(self.server) and not named
+
+    def read_key(self) -> str:
+        """The key for the API. Raises `Invalid` when its file cannot be read."""
+        if self.key or self.key_file is None:
+            return self.key
+        try:
+            return self.key_file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "is no text"
+            raise Invalid(f"{self.key_file}: {why}", hint="the file should hold the key and nothing else") from None
+
+    def flags(self) -> dict[str, Any]:
+        """What the command line says about settings."""
+        if self.database is not None and self.state_file is not None:
+            raise typer.BadParameter("--database and --state-file name one thing: leave one out")
+        url = f"sqlite:///{self.state_file.absolute()}" if self.state_file is not None else self.database
+        return {"database_url": url, "data_dir": self.data_dir}
+
+
+@dataclass(slots=True)
+class Session:
+    """One run of a command."""
+
+    where: Whereabouts
+    out: Output
+    make: bool = False
+    """Make the database when it is missing."""
+    pretend: bool = False
+    """Take a missing database as an empty one, and make none."""
+    _gateway: LocalGateway | RemoteGateway | None = field(default=None)
+
+    @property
+    def is_remote(self) -> bool:
+        return self.where.is_remote
+
+    async def call(self, operation: str, **params: Any) -> Any:
+        """Run an operation on the node."""
+        return await self.gateway.call(operation, **params)
+
+    @property
+    def gateway(self) -> LocalGateway | RemoteGateway:
+        """The way to the node, opened with the first call."""
+        if self._gateway is None:
+            self._gateway = self._connect()
+        return self._gateway
+
+    def _connect(self) -> LocalGateway | RemoteGateway:
+        from eventd.cli.gateway import LocalGateway, RemoteGateway
+
+        if self.where.is_remote:
+            return RemoteGateway(self.where.server, self.where.read_key())
+        from eventd.settings import load
+
+        return LocalGateway(load(self.where.flags()), make=self.make, pretend=self.pretend)
+
+    async def close(self) -> None:
+        """Let go of the node."""
+        if self._gateway is not None:
+            await self._gateway.close()
+
+
+def connected(command: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """A command that takes a `Session` first, made to take the options of `_SHARED` after its own."""
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    shared = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, (annotation, default) in _SHARED.items()
+    ]
+
+    def run(**given: Any) -> None:
+        where = Whereabouts(**{name: given.pop(name) for name in Whereabouts.__slots__})
+        out = Output(given.pop("output"), headers=not given.pop("no_headers"), colour=_may_colour())
+        asyncio.run(_run(command, Session(where, out), given))
+        sys.stdout.flush()  # whoever has stopped reading is noticed here, where it can be dealt with
+
+    keywords = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
+    signature = inspect.Signature([*keywords, *shared])
+    run.__signature__ = signature  # type: ignore[attr-defined]  # this is what typer reads
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in signature.parameters.values()}
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    return run
+
+
+async def _run(command: Callable[..., Awaitable[None]], session: Session, given: dict[str, Any]) -> None:
+    try:
+        await command(session, **given)
+    finally:
+        await session.close()
+
+
+def _may_colour() -> bool:
+    if not sys.stdout.isatty():
+        return False
+    from eventd.settings import surroundings
+
+    around = surroundings()
+    return "NO_COLOR" not in around and around.get("TERM") != "dumb"
