@@ -19,7 +19,7 @@ from eventd.log.values import Outcome
 from eventd.resources.effective import GroupConfig, topic_of
 from eventd.store.links import StoredMark, read_mark
 from federation.batch import read_batch
-from federation.errors import MessageError, V1Refused
+from federation.errors import Conflict, MessageError, V1Refused
 from federation.keys import KeyRing
 from federation.peers import JSON_TYPE, STATUS, Limits
 from federation.ranges import Mark
@@ -56,6 +56,15 @@ class Counts:
     rejected: int = 0
 
 
+class LinkForgotten(Conflict):
+    """A batch goes on from a position of which nothing is known here, and its sender has not asked where it stands.
+
+    So it believes us to have what came before. Told this, it asks, and learns what we have lost.
+    """
+
+    code = "range_ahead"
+
+
 class PeerIngress:
     """The receiving side of one group. `ring` gives the keys of the moment; it may raise an `EventdError`."""
 
@@ -69,6 +78,7 @@ class PeerIngress:
         self._ring = ring
         self._watcher = watcher
         self._gate = Gate(log.clock, config.limits.max_waiting_bytes)
+        self._asked: set[str] = set()
 
     # --- v1 ---------------------------------------------------------------------------------------------------
 
@@ -165,7 +175,9 @@ class PeerIngress:
         life: LinkLife = (batch.header.from_node, claim.epoch, claim.incarnation)
         if not claim.repair:
             if not self._gate.knows(life):
-                self._gate.learn(life, await self._mark(batch.header.from_node))
+                mark = await self._mark(batch.header.from_node)
+                self._require_asked(batch.header, mark)
+                self._gate.learn(life, mark)
             await self._gate.enter(life, claim, size)
         try:
             return await self._log.submit(StoreBatch(self._topic_id, batch, self.config.retention.max_bytes))
@@ -173,8 +185,15 @@ class PeerIngress:
             self._gate.forget(life)
             raise
 
+    def _require_asked(self, header: BatchHeader, mark: Mark | None) -> None:
+        """A link of which nothing is stored begins at nothing, or with a question. Raises `LinkForgotten`."""
+        claim, node = header.range, header.from_node
+        if claim.after and node not in self._asked and (mark is None or mark.epoch != claim.epoch):
+            raise LinkForgotten(f"nothing is known here of the link up to position {claim.after}: ask where it stands")
+
     async def _link(self, verified: VerifiedRequest) -> LinkAnswer:
         header = verified.header
+        self._asked.add(header.from_node)
         mark = await self._mark(header.from_node)
         return LinkAnswer(group=header.group, from_node=header.from_node, to_node=header.to_node, mark=mark)
 

@@ -5,6 +5,9 @@ What a test asks of them goes through the same operations as the API and the CLI
 
 from __future__ import annotations
 
+import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +42,37 @@ class Site:
         self.url = url or f"sqlite:///{self.directory}/eventd.db"
         self.clock = clock or SystemClock()
         self.node: Node | None = None
+        self._make_database()
+
+    def _make_database(self) -> None:
         database = Database(self.url)
         try:
             database.write_now(migrations.upgrade, now=self.clock.now())
         finally:
             database.close()
+
+    def back_up(self) -> Path:
+        """A copy of the SQLite database as it is now, the node up or down."""
+        copy = self.directory / "copy.db"
+        copy.unlink(missing_ok=True)
+        with closing(sqlite3.connect(self.file)) as source, closing(sqlite3.connect(copy)) as target:
+            source.backup(target)
+        return copy
+
+    def restore(self, copy: Path) -> None:
+        """Put a copy in the place of the database. The node must be down."""
+        self._remove_database()
+        shutil.copy(copy, self.file)
+
+    def lose_database(self) -> None:
+        """Begin with an empty database. The node must be down."""
+        self._remove_database()
+        self._make_database()
+
+    def _remove_database(self) -> None:
+        assert self.node is None, f"{self.name} is running"
+        for suffix in ("", "-wal", "-shm"):
+            Path(f"{self.file}{suffix}").unlink(missing_ok=True)
 
     @property
     def file(self) -> Path:

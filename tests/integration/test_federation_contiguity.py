@@ -1,0 +1,223 @@
+"""Histories that go back: whichever side lost what, nothing that is alive at its source stays missing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eventd.testing import until
+from tests.integration.conftest import MakeSites
+from tests.support.declared import group, peer
+from tests.support.flaky_peer import FlakyPeer, Pass
+from tests.support.ports import free_port
+from tests.support.sites import Site
+
+
+async def _pair(sites: MakeSites, **limits: Any) -> tuple[Site, Site]:
+    """Two nodes; only a sends, so b never calls a."""
+    a, b = sites("a", "b")
+    for node in (a, b):
+        await node.start()
+        await node.join()
+    await a.apply(peer("b", b.port, limits=limits))
+    return a, b
+
+
+async def _send(a: Site, b: Site, *ids: str) -> None:
+    await a.emit(*ids)
+    await a.caught_up("b")
+
+
+async def _mark(b: Site) -> tuple[str, int, int]:
+    [found] = await b.rows("SELECT epoch, base, upto FROM inbound_links WHERE node = 'a'")
+    return tuple(found)
+
+
+async def test_a_receiver_restored_from_an_older_copy_gets_what_it_lost(sites: MakeSites) -> None:
+    a, b = await _pair(sites)
+    await _send(a, b, "e1", "e2")
+    copy = b.back_up()
+    await _send(a, b, "e3", "e4")
+    await b.stop()
+    b.restore(copy)
+    await b.start()
+    assert await b.ids() == ["e1", "e2"]
+    await _send(a, b, "e5")
+    await b.holds("e1", "e2", "e3", "e4", "e5")
+    assert await b.ids() == ["e1", "e2", "e3", "e4", "e5"]
+    cursor = await a.cursor("b")
+    assert cursor.rewound_from == 4
+    assert set((await a.deliveries()).values()) == {"delivered"}
+
+
+@pytest.mark.parametrize("noticed", [True, False], ids=["while-down", "while-idle"])
+async def test_a_receiver_that_lost_its_database_gets_every_live_event_again(sites: MakeSites, noticed: bool) -> None:
+    a, b = await _pair(sites)
+    await _send(a, b, "e1", "e2", "e3")
+    await b.stop()
+    b.lose_database()
+    if noticed:
+        await a.emit("e4")
+        await a.in_state("b", "backing-off", "unreachable")
+    await b.start()
+    await b.join()
+    await a.emit("e5")
+    await b.holds("e1", "e2", "e3", "e5")
+    assert await b.ids() == ["e1", "e2", "e3", *["e4"] * noticed, "e5"]
+
+
+async def test_a_receiver_that_lost_its_database_and_a_sender_that_was_restarted(sites: MakeSites) -> None:
+    a, b = await _pair(sites)
+    await _send(a, b, "e1", "e2", "e3")
+    await a.stop()
+    await b.stop()
+    b.lose_database()
+    await b.start()
+    await b.join()
+    await a.start()
+    await b.holds("e1", "e2", "e3")
+    assert await b.ids() == ["e1", "e2", "e3"]
+
+
+async def test_a_sender_put_back_to_an_older_state_loses_nothing_new(sites: MakeSites) -> None:
+    a, b = await _pair(sites)
+    await _send(a, b, "e1")
+    copy = a.back_up()
+    await _send(a, b, "e2", "e3", "e4")
+    epoch = (await _mark(b))[0]
+    await a.stop()
+    a.restore(copy)
+    await a.start()
+    await _send(a, b, "n1")  # at a position that b knows from the lost history
+    await b.holds("n1")
+    assert await b.ids() == ["e1", "e2", "e3", "e4", "n1"]
+    assert (await _mark(b))[0] != epoch
+    assert set((await a.deliveries()).values()) == {"delivered"}
+
+
+async def test_a_sender_put_back_and_fed_beyond_what_its_peer_saw_loses_nothing_new(sites: MakeSites) -> None:
+    a, b = await _pair(sites)
+    await _send(a, b, "e1")
+    copy = a.back_up()
+    await _send(a, b, "e2", "e3")
+    await b.stop()
+    await a.stop()
+    a.restore(copy)
+    await a.start()
+    new = [f"n{number}" for number in range(6)]
+    await a.emit(*new)  # the head is beyond the mark again when b sees it: only the ids tell
+    await b.start()
+    await b.holds(*new)
+    assert await b.ids() == ["e1", "e2", "e3", *new]
+
+
+async def test_a_sender_that_began_anew_is_another_history(sites: MakeSites) -> None:
+    a, b = await _pair(sites)
+    await _send(a, b, "e1", "e2")
+    await a.stop()
+    a.lose_database()
+    await a.start()
+    await a.join(b)
+    await _send(a, b, "n1")
+    assert await b.ids() == ["e1", "e2", "n1"]
+
+
+async def test_a_new_peer_gets_the_earliest_live_own_event_first(sites: MakeSites) -> None:
+    a, b, c = sites("a", "b", "c")
+    for node in (a, b, c):
+        await node.start()
+        await node.join()
+    await c.apply(peer("a", a.port))
+    await a.emit("e1", "e2")
+    await c.emit("of-c")
+    await a.holds("of-c")
+    await a.emit("e3", ttl="1us")
+    await a.apply(peer("b", b.port))
+    await b.holds("e1", "e2")
+    await a.caught_up("b")
+    assert await b.ids() == ["e1", "e2"]
+    assert await a.deliveries() == {("e1", "b"): "delivered", ("e2", "b"): "delivered", ("e3", "b"): "expired"}
+
+
+async def test_the_pages_of_a_log_in_constant_motion_arrive_whole(sites: MakeSites) -> None:
+    a, b = await _pair(sites, batchEvents=7, inFlight=4)
+    await b.apply(peer("a", a.port))
+    for start in range(0, 300, 5):
+        await a.emit(*[f"a{number:03}" for number in range(start, start + 5)])
+        await b.emit(*[f"b{number:03}" for number in range(start, start + 5)])
+    await a.caught_up("b")
+    await b.caught_up("a")
+    assert await b.ids(source="a") == [f"a{number:03}" for number in range(300)]
+    assert await a.ids(source="b") == [f"b{number:03}" for number in range(300)]
+    assert await a.rows("SELECT count(*) FROM inbound_gaps") == [(0,)]
+
+
+async def test_what_retention_took_before_it_was_sent_is_a_gap_that_the_peer_is_told_of(sites: MakeSites) -> None:
+    a, b = await _pair(sites)
+    await a.apply(group("a", port=a.port, secret=a.secret, retention={"maxEvents": 2, "undelivered": "drop"}))
+    await _send(a, b, "e1")
+    await b.stop()
+    await a.emit("e2", "e3", "e4", "e5")
+    assert (await a.ask("events.prune", group="edge"))["removed"] == 3
+    await b.start()
+    await a.caught_up("b")
+    assert await b.ids() == ["e1", "e4", "e5"]
+    assert await b.rows("SELECT after, upto, reason FROM inbound_gaps") == [(1, 3, "lost")]
+
+
+async def test_retention_holds_what_a_peer_still_has_to_get(sites: MakeSites) -> None:
+    a, b = await _pair(sites)
+    await a.apply(group("a", port=a.port, secret=a.secret, retention={"maxEvents": 2}))
+    await _send(a, b, "e1")
+    await b.stop()
+    await a.emit("e2", "e3", "e4", "e5")
+    assert (await a.ask("events.prune", group="edge"))["removed"] == 1
+    await b.start()
+    await a.caught_up("b")
+    assert await b.ids() == ["e1", "e2", "e3", "e4", "e5"]
+    assert await b.rows("SELECT count(*) FROM inbound_gaps") == [(0,)]
+
+
+async def test_a_receiver_that_lost_its_database_is_not_told_of_losses_it_never_had(sites: MakeSites) -> None:
+    a, b = await _pair(sites)
+    await a.apply(group("a", port=a.port, secret=a.secret, retention={"maxEvents": 2}))
+    await _send(a, b, "e1", "e2", "e3", "e4")
+    await a.ask("events.prune", group="edge")
+    await b.stop()
+    b.lose_database()
+    await b.start()
+    await b.join()
+    await _send(a, b, "e5")
+    await b.holds("e3", "e4", "e5")
+    assert await b.ids() == ["e3", "e4", "e5"]
+    assert (await _mark(b))[1:] == (2, 5)
+
+
+async def test_a_peer_whose_answers_are_of_an_older_life_is_asked_again(sites: MakeSites) -> None:
+    """The receiver goes back while the connection stays: the network between them hides the restart."""
+    a, b = sites("a", "b")
+    for node in (a, b):
+        await node.start()
+        await node.join()
+    with FlakyPeer(free_port(), lambda _: Pass(), target=b.port) as between:
+        await a.apply(peer("b", between.port))
+        await _send(a, b, "e1", "e2")
+        copy = b.back_up()
+        await _send(a, b, "e3")
+        await b.stop()
+        b.restore(copy)
+        await b.start()
+        await _send(a, b, "e4")
+        assert await b.ids() == ["e1", "e2", "e3", "e4"]
+        await b.stop()
+        b.lose_database()
+        await b.start()
+        await b.join()
+        await _send(a, b, "e5")
+        await b.holds("e1", "e2", "e3", "e4", "e5")
+
+        async def whole() -> bool:
+            return await b.ids() == ["e1", "e2", "e3", "e4", "e5"]
+
+        await until(whole, "every event once, in order")
