@@ -44,6 +44,7 @@ def configure_logging(stream: TextIO, *, format: str = "auto", level: str = "inf
     as_text = format == "text" or (format == "auto" and terminal)
     handler.setFormatter(TextLines(colour=colour and terminal) if as_text else JsonLines())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    logging.captureWarnings(True)  # what Python itself has to say becomes a line like the others
     logging.getLogger("eventd").setLevel(level.upper())
     logging.getLogger("aiohttp.server").addFilter(_not_the_clients_fault)
     logging.getLogger("aiohttp.access").setLevel(logging.CRITICAL)

@@ -90,7 +90,7 @@ def _identify(keys: Keys) -> Any:
     async def identify(request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.path not in OPEN_PATHS:
             if not keys and _is_local(request):
-                require_local_name(request.host)
+                require_local_name(request.headers.get("Host", ""))
             request[_KEY] = keys.identify(request.headers.get("Authorization", ""))
         return await handler(request)
 

@@ -73,14 +73,22 @@ def run(app: typer.Typer, name: str) -> NoReturn:
     """Run a command line to its end and exit. Expected errors become one line on stderr, never a traceback."""
     try:
         app(prog_name=name)
+        code: str | int | None = ExitCode.OK
+    except SystemExit as end:
+        code = end.code
     except EventdError as error:
         code = report(error)
-    except BrokenPipeError:
-        # Whoever read our output has gone, as `head` does. Python flushes stdout once more at exit: give it a place.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = ExitCode.ERROR
     except OSError as error:
         code = report(system_error(error))
-    else:
-        code = ExitCode.OK
-    sys.exit(code)
+    sys.exit(code if _flushed() else ExitCode.ERROR)
+
+
+def _flushed() -> bool:
+    """Whether our output could be written to its end; it cannot when who reads it has gone, as `head` does."""
+    try:
+        sys.stdout.flush()
+        return True
+    except BrokenPipeError:
+        # Python flushes once more when it ends, and would complain: give what is left a place.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return False

@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Protocol
 
+import eventd
 from eventd.cli.exits import ExitCode
 from eventd.cli.notify import ServiceManager
 from eventd.clock import Clock
@@ -58,6 +59,7 @@ class Steward:
         self._end: signal.Signals | None = None
         self._end_asked = 0.0
         self._reload = False
+        self._status = ""
         self._yields_to: tuple[signal.Signals, ...] = ()
 
     async def run(self) -> None:
@@ -110,9 +112,12 @@ class Steward:
         address = Endpoint(*self._node.api_address) if self._node.api_address else None
         if self._settings.port_file and address:
             write_port_file(self._settings.port_file, address)
-        self._manager.ready(f"API on {address}")
+        self._status = f"API on {address}"
+        self._manager.ready(self._status)
         self._manager.keep_alive()
-        logger.info("ready", extra={"api": str(address)})
+        shown = {setting.name: setting.value for setting in self._settings.describe()}
+        about = {"api": str(address), "database": shown["database_url"], "version": eventd.__version__}
+        logger.info("ready", extra=about)
         try:
             while not await self._unless_signalled(self._node.run_until_stopped, _SIGNALS):
                 if self._end:
@@ -130,7 +135,7 @@ class Steward:
             await self._node.reload()
         except EventdError as error:  # what was read before stays in force
             logger.error("could not re-read the secrets: %s", error)
-        self._manager.ready("running")
+        self._manager.ready(self._status)
 
     async def _stop(self) -> None:
         self._manager.stopping()

@@ -160,6 +160,7 @@ def logging_restored() -> Iterator[None]:
     for name, level in before.items():
         logging.getLogger(name).setLevel(level)
     logging.getLogger("aiohttp.server").filters.clear()
+    logging.captureWarnings(False)
 
 
 @pytest.mark.usefixtures("logging_restored")

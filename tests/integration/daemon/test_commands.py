@@ -8,6 +8,7 @@ import signal
 import socket
 import sqlite3
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -287,6 +288,13 @@ def test_check_says_when_the_folder_cannot_hold_a_database(daemon: Daemon) -> No
     checked = daemon.run("check")
     assert checked.returncode == 4
     assert "Traceback" not in checked.stderr
+
+
+def test_output_that_nobody_reads_is_no_traceback(processes: Processes, daemon: Daemon) -> None:
+    command = [*DAEMON, "version"]
+    script = "import subprocess, sys; c = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE); c.stdout.close()"
+    ended = processes.run([sys.executable, "-c", f"{script}; sys.exit(c.wait())", *command])
+    assert (ended.returncode, ended.stderr) == (1, "")
 
 
 def test_version(daemon: Daemon) -> None:
