@@ -51,10 +51,12 @@ class Housekeeping:
             dead_letters=self._settings.dead_letter_retention,
             receipts=max(day, ids),
         )
-        await self._log.database.write(forget, limits, now=self._log.clock.now())
+        while await self._log.database.write(forget, limits, now=self._log.clock.now()):
+            pass  # a little at a time, so that appends come in between
 
     async def checkpoint_for_ever(self) -> None:
         """Keep SQLite's write-ahead log short, beside the appends and not among them."""
+        await self._log.database.take_over_checkpoints()
         while True:
             await self._log.clock.sleep(CHECKPOINT_SECONDS)
             await self._try("checkpoint", self._log.database.checkpoint())

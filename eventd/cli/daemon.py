@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import sys
@@ -70,6 +71,10 @@ def _run(settings: Settings) -> None:
     # The loop and the database's threads hand the interpreter's lock back and forth at every transaction. At its
     # default of 5 ms the one that waits would get it only after 5 ms of the other's work, on every single commit.
     sys.setswitchinterval(0.0005)
+    # What was imported lives as long as the process, and events in flight form no cycles: looking through all of it
+    # again and again for garbage cost a fifth of a node's time.
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         manager = ServiceManager(surroundings(), clock)
         runner.run(run_node(lambda: Node(settings, clock=clock), settings, manager, clock))

@@ -38,7 +38,7 @@ def read_page(
     )[0]
     gaps = [Gap(topic_id, after, evicted, evicted_seq)] if evicted > after else []
     if limit * largest > max_bytes:
-        limit = _affordable(conn, topic_id, after, limit, max_bytes, own)
+        limit = affordable(conn, topic_id, after, limit, max_bytes, own)
     rows = fetch(
         conn,
         f"SELECT {COLUMNS} FROM records WHERE topic_id = ? AND position > ? AND position <= ?{_OWN[own]}"
@@ -50,7 +50,7 @@ def read_page(
     return Page([*map(Record._make, rows)], gaps, upto, full, head, lost)
 
 
-def _affordable(conn: sa.Connection, topic_id: int, after: int, limit: int, max_bytes: int, own: bool) -> int:
+def affordable(conn: sa.Connection, topic_id: int, after: int, limit: int, max_bytes: int, own: bool) -> int:
     """How many of the next records fit into `max_bytes`; at least one."""
     sizes = fetch(
         conn,

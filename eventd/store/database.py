@@ -39,7 +39,6 @@ CHANNEL = "eventd_head"
 """The Postgres channel that says the head moved. It carries no content: the number is read from the head row."""
 
 Kind = Literal["sqlite", "postgresql"]
-_ARRAYS = {"BIGINT": "int8[]", "INTEGER": "int4[]", "SMALLINT": "int2[]", "TEXT": "text[]", "BLOB": "bytea[]"}
 
 
 class Database:
@@ -99,6 +98,11 @@ class Database:
         if self.kind == "sqlite":
             return FileChanges(self._reading, self._readers, sleep)
         return Notifications(self.url, CHANNEL)
+
+    async def take_over_checkpoints(self) -> None:
+        """SQLite: keep the writer from doing them inside its commits; the caller does `checkpoint` from now on."""
+        if self.kind == "sqlite":
+            await asyncio.wrap_future(self._writer.submit(self._pragma, self._writing, "wal_autocheckpoint=0"))
 
     async def checkpoint(self, *, patient_bytes: int = 8 << 20, urgent_bytes: int = 64 << 20) -> None:
         """SQLite: move the write-ahead log into the file, off the append path. Postgres does this by itself.
@@ -279,15 +283,16 @@ def bulk_insert(conn: sa.Connection, table: sa.Table, names: Sequence[str], rows
     """Insert many rows of the columns `names` as fast as this database can. A conflict raises."""
     if not rows:
         return
-    raw = _raw(conn)
-    if not _is_sqlite(conn):
-        types = ", ".join(f"%s::{_ARRAYS[str(table.c[name].type)]}" for name in names)
-        raw.execute(
-            f"INSERT INTO {table.name} ({', '.join(names)}) SELECT * FROM unnest({types})",
-            [list(column) for column in zip(*rows, strict=True)],
-        )
+    if _is_sqlite(conn):
+        _insert_chunks(_raw(conn), table.name, names, rows)
         return
-    head = f"INSERT INTO {table.name} ({', '.join(names)}) VALUES "
+    with _raw(conn).cursor() as cursor, cursor.copy(f"COPY {table.name} ({', '.join(names)}) FROM STDIN") as copy:
+        for row in rows:
+            copy.write_row(row)
+
+
+def _insert_chunks(raw: Any, table: str, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    head = f"INSERT INTO {table} ({', '.join(names)}) VALUES "
     one = f"({', '.join('?' * len(names))})"
     whole = head + ", ".join([one] * SQLITE_ROWS)
     for start in range(0, len(rows), SQLITE_ROWS):
@@ -308,6 +313,13 @@ def fetch_in(conn: sa.Connection, sql: str, params: Sequence[Any], values: Seque
         chunk = values[start : start + SQLITE_NAMES]
         found += fetch(conn, sql.replace("{in}", f"IN ({', '.join('?' * len(chunk))})"), (*params, *chunk))
     return found
+
+
+def joined(conn: sa.Connection, expression: str) -> str:
+    """An aggregate that joins a text expression over the rows of a query, in the order of their `position`."""
+    if _is_sqlite(conn):
+        return f"group_concat({expression}, '')"  # in the order of the subquery it reads from
+    return f"string_agg({expression}, '' ORDER BY position)"
 
 
 def notify_head(conn: sa.Connection) -> None:
