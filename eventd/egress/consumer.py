@@ -15,8 +15,8 @@ from typing import Any
 
 from eventd.backoff import Backoff
 from eventd.clock import SECOND
-from eventd.egress.sink import Ack, Blocked, HeldUp, Opened, Parcel, Parked, Restored, Rewind, Sink, Unavailable
-from eventd.errors import EventdError, FenceLost, NotFound
+from eventd.egress.sink import Ack, Blocked, HeldUp, Opened, Parcel, Restored, Rewind, Sink, Unavailable
+from eventd.errors import DatabaseUnavailable, EventdError, FenceLost, NotFound
 from eventd.log.cursors import Cursor, DeadLetter, LinkState, Postponement, Step, delete_cursors, read_cursor, rewind
 from eventd.log.eventlog import EventLog
 from eventd.log.head import renew_epoch
@@ -142,13 +142,13 @@ class Consumer:
         except FenceLost:
             return False
         except Rewind as back:
-            await self._log.database.write(
-                rewind, self.name, position=course.settled, to=back.to, now=self._log.clock.now()
-            )
+            await self._go_back(course, back)
         except Restored:
             await self._log.database.write(renew_epoch)
         except HeldUp as held:
             await self._postpone(course, held)
+        except DatabaseUnavailable:
+            raise  # no fault of the link: `run` tries again soon, while a failed link waits for a change
         except EventdError as error:
             await self._postpone(course, HeldUp(error.code, str(error)))
         except Exception as error:  # a fault of ours in one link must not end the others
@@ -157,6 +157,13 @@ class Consumer:
         finally:
             await self._give_up_flying()
         return False
+
+    async def _go_back(self, course: _Course, back: Rewind) -> None:
+        if back.to >= course.settled:  # nothing to send again: what the other side lacks may still be on its way
+            await self._postpone(course, Unavailable("out_of_step", back.detail))
+            return
+        now = self._log.clock.now()
+        await self._log.database.write(rewind, self.name, position=course.settled, to=back.to, now=now)
 
     async def _pump(self, cursor: Cursor, course: _Course, watch: Watch) -> bool:
         assert self._signal is not None
@@ -249,23 +256,30 @@ class Consumer:
     async def _settle(self, course: _Course, cursor: Cursor, parcel: Parcel, ack: Ack) -> None:
         now = self._log.clock.now()
         sent = max([course.sent, *(batch.upto for batch in ack.batches if batch.status)])
-        letters = [self._letter(cursor, parked, parcel.attempts, now) for parked in ack.parked]
+        # Where nothing had to be sent, nobody was asked: that is no success of the link.
+        asked = any(batch.status for batch in ack.batches)
         if ack.upto > course.settled or ack.batches:
+            letters = self._letters(cursor, parcel, ack, now)
             step = Step(
-                self.name, course.settled, ack.upto, sent, now, ack.batches, letters, ack.protocol, bool(ack.batches)
+                self.name, course.settled, ack.upto, sent, now, ack.batches, letters, ack.protocol, succeeded=asked
             )
             await self._log.settle(step)
-            course.settled, course.sent, course.failures = ack.upto, sent, 0
+            course.settled, course.sent = ack.upto, sent
+            course.failures = 0 if asked else course.failures
             course.asleep_since = self._monotonic()
-            course.healthy = course.healthy or step.succeeded
+            course.healthy = course.healthy or asked
         if ack.held_up is not None:
             raise ack.held_up
 
-    def _letter(self, cursor: Cursor, parked: Parked, attempts: int, now: int) -> DeadLetter:
-        record = parked.record
-        return DeadLetter(
-            self.name, record.position, cursor.topic_id, record.event_id, parked.reason, parked.detail, attempts, now
-        )
+    def _letters(self, cursor: Cursor, parcel: Parcel, ack: Ack, now: int) -> list[DeadLetter]:
+        # A repair keeps its books under the name of the peer's own cursor: they outlive it.
+        books = ack.batches[0].cursor if ack.batches else self.name
+        return [
+            DeadLetter(
+                books, p.record.position, cursor.topic_id, p.record.event_id, p.reason, p.detail, parcel.attempts, now
+            )
+            for p in ack.parked
+        ]
 
     async def _settle_idle(self, course: _Course, *, succeeded: bool = False) -> None:
         now = self._log.clock.now()

@@ -1,0 +1,644 @@
+"""The one loop by which everything leaves the node, against a sink that does as it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from eventd.clock import SECOND
+from eventd.egress.consumer import BROKEN_WAIT, IDLE_WRITE
+from eventd.egress.sink import Ack, Blocked, HeldUp, Restored, Rewind, Unavailable
+from eventd.errors import DatabaseUnavailable, Invalid
+from eventd.log.cursors import LinkState, Step, create_cursor, delete_cursors, read_cursors, set_paused
+from eventd.log.eventlog import EventLog
+from eventd.store.database import Database, fetch
+from eventd.store.schema import batches, dead_letters
+from eventd.testing import NOW, ManualClock, draft, give_turns, until
+from tests.support.sinks import Driven, ScriptedSink, driving
+
+NAME = "peer:g/b"
+DOWN = Unavailable("timeout", "no answer within 5 s")
+
+
+@pytest.fixture
+async def topic(log: EventLog) -> int:
+    return await log.topic("group:g")
+
+
+async def publish(log: EventLog, topic: int, *ids: str, **more: Any) -> None:
+    await log.append(topic, [draft(event_id, **more) for event_id in ids])
+
+
+async def rows(log: EventLog, table: sa.Table, *columns: str) -> list[tuple[Any, ...]]:
+    query = sa.select(*[table.c[name] for name in columns]).order_by(table.c.id)
+    return await log.database.read(lambda conn: [tuple(row) for row in conn.execute(query)])
+
+
+async def held(link: Driven, state: LinkState, attempts: int | None = None) -> None:
+    """Wait until the books say so, and until the consumer rests."""
+
+    async def said() -> bool:
+        cursor = await link.cursor()
+        return cursor.state is state and (attempts is None or cursor.attempts == attempts)
+
+    await until(said, f"the link to be {state}, attempts {attempts}")
+    assert isinstance(link.log.clock, ManualClock)
+    clock = link.log.clock
+    await until(lambda: clock.waits, "the consumer to rest")
+
+
+# --- the way of a record ------------------------------------------------------------------------------------------
+
+
+async def test_what_is_there_and_what_comes_is_delivered_in_order_with_its_proof(
+    log: EventLog, topic: int, clock: ManualClock
+) -> None:
+    await publish(log, topic, "a", "b")
+    sink = ScriptedSink(NAME)
+    async with driving(log, sink, topic) as link:
+        await until(lambda: link.at(2))
+        await publish(log, topic, "c")
+        await publish(log, topic, "d")
+        await until(lambda: link.at(4))
+    assert sink.taken == ["a", "b", "c", "d"]
+    assert clock.waits == [], "nothing waited for time to pass"
+    proofs = await rows(log, batches, "after", "upto", "events")
+    assert [after for after, _, _ in proofs] == [0, *[upto for _, upto, _ in proofs[:-1]]], "the ranges are contiguous"
+    assert sum(events for _, _, events in proofs) == 4
+    cursor = await link.cursor()
+    assert (cursor.state, cursor.protocol, cursor.sent_upto, cursor.succeeded_at) == (LinkState.RUNNING, "v2", 4, NOW)
+
+
+async def test_it_goes_on_where_it_stopped(log: EventLog, topic: int) -> None:
+    await publish(log, topic, "a", "b")
+    sink = ScriptedSink(NAME)
+    async with driving(log, sink, topic) as link:
+        await until(lambda: link.at(2))
+    await publish(log, topic, "c")
+    async with driving(log, sink, topic) as link:
+        await until(lambda: link.at(3))
+    assert sink.taken == ["a", "b", "c"]
+    assert sink.parcels[-1].after == 2
+
+
+async def test_pages_bound_a_parcel(log: EventLog, topic: int) -> None:
+    await publish(log, topic, *"abcdefg")
+    sink = ScriptedSink(NAME, page=(3, 1 << 20))
+    async with driving(log, sink, topic) as link:
+        await until(lambda: link.at(7))
+    assert [[r.event_id for r in parcel.records] for parcel in sink.parcels] == [[*"abc"], [*"def"], [*"g"]]
+
+
+async def test_a_record_that_is_refused_is_set_aside_and_the_rest_goes_on(log: EventLog, topic: int) -> None:
+    await publish(log, topic, "a", "poison", "c")
+    sink = ScriptedSink(NAME)
+    sink.answers.append(sink.refuse("poison"))
+    async with driving(log, sink, topic) as link:
+        await until(lambda: link.at(3))
+        assert (await link.cursor()).state is LinkState.RUNNING
+    assert sink.taken == ["a", "c"]
+    assert await rows(log, dead_letters, "cursor", "position", "event_id", "reason", "detail", "attempts") == [
+        (NAME, 2, "poison", "bad", "will not have poison", 1)
+    ]
+    assert await rows(log, batches, "after", "upto", "exceptions") == [(0, 3, '[[2,"refused"]]')]
+
+
+async def test_an_append_to_another_topic_does_not_wake_it(log: EventLog, topic: int) -> None:
+    other = await log.topic("group:other")
+    sink = ScriptedSink(NAME, matches=lambda record: record.topic_id == topic)
+    async with driving(log, sink, topic) as link:
+        await until(lambda: sink.opened)
+        await publish(log, other, "x")
+        await give_turns()
+        await publish(log, topic, "a")
+        await until(lambda: link.at(2))
+    assert [(parcel.after, parcel.upto) for parcel in sink.parcels] == [(0, 2)]
+
+
+async def test_a_sink_for_own_records_is_not_given_what_came_from_elsewhere(log: EventLog, topic: int) -> None:
+    sink = ScriptedSink(NAME, own=True)
+    async with driving(log, sink, topic) as link:
+        await until(lambda: sink.opened)
+        await publish(log, topic, "foreign", path="c")
+        await publish(log, topic, "a")
+        await until(lambda: link.at(2))
+    assert sink.taken == ["a"]
+
+
+# --- the other side is down ---------------------------------------------------------------------------------------
+
+
+async def test_a_destination_that_is_down_is_tried_again_ever_more_rarely(
+    log: EventLog, topic: int, clock: ManualClock
+) -> None:
+    await publish(log, topic, "a", "b")
+    sink = ScriptedSink(NAME)
+    sink.answers.extend([DOWN] * 6)
+    async with driving(log, sink, topic) as link:
+        for attempt, seconds in enumerate([1, 2, 4, 8, 8, 8], start=1):
+            await held(link, LinkState.BACKING_OFF, attempt)
+            cursor = await link.cursor()
+            assert (cursor.position, cursor.reason, cursor.last_error) == (0, "timeout", "no answer within 5 s")
+            assert cursor.retry_at == clock.now() + seconds * SECOND
+            assert cursor.attempted_upto == 2, "what was tried: failed, not merely pending"
+            clock.advance(seconds - 0.001)
+            await give_turns()
+            assert len(sink.parcels) == attempt, "not a moment earlier"
+            clock.advance(0.001)
+        await until(lambda: link.at(2))
+        cursor = await link.cursor()
+        assert (cursor.state, cursor.attempts, cursor.last_error) == (LinkState.RUNNING, 0, "")
+    assert [parcel.attempts for parcel in sink.parcels] == [1, 2, 3, 4, 5, 6, 7]
+    assert await rows(log, batches, "attempts") == [(7,)]
+
+
+async def test_jitter_only_shortens(log: EventLog, topic: int, clock: ManualClock) -> None:
+    await publish(log, topic, "a")
+    sink = ScriptedSink(NAME)
+    sink.answers.extend([DOWN] * 2)
+    async with driving(log, sink, topic, chance=0.5) as link:
+        await held(link, LinkState.BACKING_OFF, 1)
+        assert clock.waits == [pytest.approx(0.75)]
+        clock.advance(0.75)
+        await held(link, LinkState.BACKING_OFF, 2)
+        assert clock.waits == [pytest.approx(1.5)]
+
+
+@pytest.mark.parametrize(("asked", "seconds"), [(0.1, 1), (30, 30), (10**6, 3600)])
+async def test_the_time_a_destination_asks_for_is_respected(
+    log: EventLog, topic: int, clock: ManualClock, asked: float, seconds: float
+) -> None:
+    await publish(log, topic, "a")
+    sink = ScriptedSink(NAME)
+    sink.answers.append(Unavailable("http_429", "slow down", retry_after=asked))
+    async with driving(log, sink, topic) as link:
+        await held(link, LinkState.BACKING_OFF)
+        assert clock.waits == [pytest.approx(seconds)]
+
+
+async def test_a_link_that_is_refused_is_only_probed(log: EventLog, topic: int, clock: ManualClock) -> None:
+    await publish(log, topic, "a")
+    sink = ScriptedSink(NAME)
+    sink.answers.extend([Blocked("http_401", "wrong key")] * 2)
+    async with driving(log, sink, topic) as link:
+        for attempt in (1, 2):
+            await held(link, LinkState.BLOCKED, attempt)
+            assert clock.waits == [pytest.approx(8)]
+            clock.advance(8)
+        await until(lambda: link.at(1))
+    assert sink.taken == ["a"], "and nothing was skipped"
+
+
+async def test_what_this_node_lacks_is_a_failure_that_waits_for_a_change(
+    log: EventLog, topic: int, clock: ManualClock
+) -> None:
+    await publish(log, topic, "a")
+    sink = ScriptedSink(NAME)
+    sink.opening.append(HeldUp("no_signing_key", "no key to sign with"))
+    async with driving(log, sink, topic) as link:
+        await held(link, LinkState.FAILED)
+        assert ((await link.cursor()).reason, clock.waits) == ("no_signing_key", [pytest.approx(8)])
+
+
+async def test_one_destination_that_is_down_delays_no_other(log: EventLog, topic: int) -> None:
+    await publish(log, topic, "a")
+    dead, alive = ScriptedSink("peer:g/dead"), ScriptedSink("peer:g/alive")
+    hangs, told = dead.later()
+    dead.answers.append(hangs)
+    async with driving(log, dead, topic), driving(log, alive, topic) as link:
+        await until(lambda: dead.parcels)
+        await publish(log, topic, "b", "c")
+        await until(lambda: link.at(3))
+        assert dead.taken == []
+        told.cancel()
+
+
+async def test_a_sign_of_life_shortens_the_wait_to_that_of_a_first_failure(
+    log: EventLog, topic: int, clock: ManualClock
+) -> None:
+    await publish(log, topic, "a")
+    sink = ScriptedSink(NAME)
+    sink.answers.extend([DOWN] * 4)
+    async with driving(log, sink, topic) as link:
+        for attempt, seconds in enumerate([1, 2, 4], start=1):
+            await held(link, LinkState.BACKING_OFF, attempt)
+            clock.advance(seconds)
+        await held(link, LinkState.BACKING_OFF, 4)
+        assert clock.waits == [pytest.approx(8)]
+        link.consumer.wake()
+        await until(lambda: clock.waits == [pytest.approx(1)])
+        clock.advance(1)
+        await until(lambda: link.at(1))
+
+
+async def test_a_sign_of_life_does_not_disturb_a_transfer(log: EventLog, topic: int) -> None:
+    await publish(log, topic, "a")
+    sink = ScriptedSink(NAME)
+    hangs, told = sink.later()
+    sink.answers.append(hangs)
+    async with driving(log, sink, topic) as link:
+        await until(lambda: sink.parcels)
+        link.consumer.wake()
+        await give_turns()
+        told.set_result(sink.take)
+        await until(lambda: link.at(1))
+    assert (len(sink.parcels), sink.taken) == (1, ["a"])
+
+
+async def test_what_a_partial_answer_took_is_settled_and_the_rest_is_tried_again(
+    log: EventLog, topic: int, clock: ManualClock
+) -> None:
+    await publish(log, topic, "a", "b", "c", "d")
+    sink = ScriptedSink(NAME)
+    sink.answers.append(sink.take_until("b", DOWN))
+    async with driving(log, sink, topic) as link:
+        await held(link, LinkState.BACKING_OFF, 1)
+        cursor = await link.cursor()
+        assert (cursor.position, cursor.sent_upto, cursor.attempted_upto) == (2, 2, 4)
+        clock.advance(1)
+        await until(lambda: link.at(4))
+    assert sink.taken == ["a", "b", "c", "d"]
+    assert [(parcel.after, parcel.upto) for parcel in sink.parcels] == [(0, 4), (2, 4)]
+    assert await rows(log, batches, "after", "upto") == [(0, 2), (2, 4)]
+
+
+async def test_progress_makes_the_next_failure_a_first_one(log: EventLog, topic: int, clock: ManualClock) -> None:
+    await publish(log, topic, "a", "b")
+    sink = ScriptedSink(NAME)
+    sink.answers.extend([DOWN, DOWN, sink.take_until("a", DOWN)])
+    async with driving(log, sink, topic) as link:
+        for attempt, seconds in enumerate([1, 2], start=1):
+            await held(link, LinkState.BACKING_OFF, attempt)
+            clock.advance(seconds)
+        await until(lambda: link.at(1))
+        await held(link, LinkState.BACKING_OFF, 1)
+        assert clock.waits == [pytest.approx(1)]
+
+
+async def test_passing_over_what_must_not_be_sent_is_no_success_of_the_link(
+    log: EventLog, topic: int, clock: ManualClock
+) -> None:
+    await publish(log, topic, "a")
+    sink = ScriptedSink(NAME, reached=False)
+    sink.answers.append(DOWN)
+    async with driving(log, sink, topic) as link:
+        await held(link, LinkState.BACKING_OFF, 1)
+        sink.spoils = lambda record: "expired"
+        clock.advance(1)
+        await until(lambda: link.at(1))
+        cursor = await link.cursor()
+        assert (cursor.state, cursor.attempts, cursor.succeeded_at) == (LinkState.BACKING_OFF, 1, None)
+    assert await rows(log, batches, "exceptions", "status") == [('[[1,"expired"]]', 0)]
+
+
+async def test_a_link_that_answers_again_is_shown_as_running_without_anything_to_send(
+    log: EventLog, topic: int, clock: ManualClock
+) -> None:
+    sink = ScriptedSink(NAME)
+    sink.opening.append(DOWN)
+    async with driving(log, sink, topic) as link:
+        await held(link, LinkState.BACKING_OFF, 1)
+        clock.advance(1)
+        await until(lambda: sink.opened == 2)
+
+        async def running() -> bool:
+            return (await link.cursor()).state is LinkState.RUNNING
+
+        await until(running)
+
+
+# --- several under way --------------------------------------------------------------------------------------------
+
+
+async def test_several_parcels_are_under_way_and_settle_in_order(log: EventLog, topic: int) -> None:
+    await publish(log, topic, *"abcdefgh")
+    sink = ScriptedSink(NAME, window=3, page=(2, 1 << 20))
+    waiting = [sink.later() for _ in range(4)]
+    sink.answers.extend(answer for answer, _ in waiting)
+    async with driving(log, sink, topic) as link:
+        await until(lambda: len(sink.parcels) == 3)
+        await give_turns()
+        assert len(sink.parcels) == 3, "no more than the window"
+        waiting[2][1].set_result(sink.take)
+        waiting[1][1].set_result(sink.take)
+        await until(lambda: len(sink.taken) == 4)
+        assert (await link.cursor()).position == 0, "the first is not done"
+        waiting[0][1].set_result(sink.take)
+        await until(lambda: link.at(6))
+        waiting[3][1].set_result(sink.take)
+        await until(lambda: link.at(8))
+    assert [(p.after, p.upto) for p in sink.parcels] == [(0, 2), (2, 4), (4, 6), (6, 8)]
+    assert await rows(log, batches, "after", "upto") == [(0, 2), (2, 4), (4, 6), (6, 8)]
+
+
+async def test_when_the_first_fails_those_behind_it_are_given_up_and_sent_again(
+    log: EventLog, topic: int, clock: ManualClock
+) -> None:
+    await publish(log, topic, *"abcdef")
+    sink = ScriptedSink(NAME, window=3, page=(2, 1 << 20))
+    first, second, third = (sink.later() for _ in range(3))
+    sink.answers.extend([first[0], second[0], third[0]])
+    async with driving(log, sink, topic) as link:
+        await until(lambda: len(sink.parcels) == 3)
+        second[1].set_result(sink.take)  # done, but not settled: the cursor is not there yet
+        first[1].set_result(DOWN)
+        await held(link, LinkState.BACKING_OFF, 1)
+        assert third[1].cancelled()
+        assert ((await link.cursor()).position, (await link.cursor()).attempted_upto) == (0, 6)
+        clock.advance(1)
+        await until(lambda: link.at(6))
+    assert [r.event_id for parcel in sink.parcels[3:] for r in parcel.records] == [*"abcdef"]
+    assert await rows(log, batches, "after", "upto") == [(0, 2), (2, 4), (4, 6)]
+
+
+# --- from outside -------------------------------------------------------------------------------------------------
+
+
+async def test_a_pause_gives_up_what_is_under_way_and_a_resumption_sends_it_at_once(
+    log: EventLog, database: Database, topic: int, clock: ManualClock
+) -> None:
+    await publish(log, topic, "a")
+    sink = ScriptedSink(NAME)
+    hangs, told = sink.later()
+    sink.answers.append(hangs)
+    async with driving(log, sink, topic) as link:
+        await until(lambda: sink.parcels)
+        await database.write(set_paused, NAME, at=NOW, by="ann")
+        link.consumer.reread()
+        await until(told.cancelled)
+        await publish(log, topic, "b")
+        link.consumer.reread()  # more than once does no harm
+        await give_turns()
+        assert (len(sink.parcels), clock.waits) == (1, []), "a pause has no end of its own"
+        await database.write(set_paused, NAME, at=None, by="")
+        link.consumer.reread()
+        await until(lambda: link.at(2))
+    assert sink.taken == ["a", "b"]
+
+
+async def test_a_signal_between_looking_and_resting_is_not_lost(
+    log: EventLog, database: Database, topic: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cursor is read as paused, then resumed and announced, before the consumer begins to rest."""
+    await publish(log, topic, "a")
+    await database.write(create_cursor, NAME, kind="peer", topic_id=topic, position=0, now=NOW)
+    await database.write(set_paused, NAME, at=NOW, by="ann")
+    sink = ScriptedSink(NAME)
+    read = database.read
+    links: list[Driven] = []
+
+    async def reading(fn: Any, *args: Any, **kwargs: Any) -> Any:
+        found = await read(fn, *args, **kwargs)
+        if fn.__name__ == "read_cursor" and found.paused_at is not None:
+            await database.write(set_paused, NAME, at=None, by="")
+            links[0].consumer.reread()
+        return found
+
+    monkeypatch.setattr(database, "read", reading)
+    async with driving(log, sink, topic) as link:
+        links.append(link)
+        await until(lambda: sink.taken == ["a"])
+
+
+async def test_it_ends_when_the_cursor_is_removed(log: EventLog, database: Database, topic: int) -> None:
+    await publish(log, topic, "a")
+    sink = ScriptedSink(NAME)
+    async with driving(log, sink, topic) as link:
+        await until(lambda: link.at(1))
+        await database.write(delete_cursors, [NAME])
+        link.consumer.reread()
+        await asyncio.wait_for(link.task, 5)
+
+
+async def test_when_somebody_else_moved_the_cursor_it_goes_on_from_there(log: EventLog, topic: int) -> None:
+    await publish(log, topic, "a", "b")
+    sink = ScriptedSink(NAME)
+    hangs, told = sink.later()
+    sink.answers.append(hangs)
+    async with driving(log, sink, topic) as link:
+        await until(lambda: sink.parcels)
+        await log.settle(Step(NAME, 0, 1, 1, NOW))
+        told.set_result(sink.take)
+        await until(lambda: link.at(2))
+    assert [(p.after, p.upto) for p in sink.parcels] == [(0, 2), (1, 2)]
+    assert await rows(log, batches, "after", "upto") == [(1, 2)], "the step that lost its fence left no proof"
+
+
+async def test_told_to_finish_it_settles_what_is_under_way_and_takes_nothing_more(log: EventLog, topic: int) -> None:
+    await publish(log, topic, *"abcdef")
+    sink = ScriptedSink(NAME, window=2, page=(2, 1 << 20))
+    first, second = sink.later(), sink.later()
+    sink.answers.extend([first[0], second[0]])
+    async with driving(log, sink, topic) as link:
+        await until(lambda: len(sink.parcels) == 2)
+        link.consumer.finish()
+        second[1].set_result(sink.take)
+        await give_turns()
+        assert not link.task.done()
+        first[1].set_result(sink.take)
+        await asyncio.wait_for(link.task, 5)
+        assert (await link.cursor()).position == 4
+    assert sink.taken == [*"cdab"]
+
+
+async def test_told_to_finish_while_it_rests_it_ends_at_once(log: EventLog, topic: int) -> None:
+    await publish(log, topic, "a")
+    sink = ScriptedSink(NAME)
+    sink.answers.append(DOWN)
+    async with driving(log, sink, topic) as link:
+        await held(link, LinkState.BACKING_OFF)
+        link.consumer.finish()
+        await asyncio.wait_for(link.task, 5)
+
+
+# --- going back ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_destination_that_has_less_gets_it_again(log: EventLog, topic: int) -> None:
+    await publish(log, topic, *"abcd")
+    sink = ScriptedSink(NAME, page=(2, 1 << 20))
+    sink.answers.extend([sink.take, Rewind(0, "the peer stands at 0")])
+    async with driving(log, sink, topic) as link:
+        await until(lambda: link.at(4))
+        assert (await link.cursor()).rewound_from == 2
+    assert sink.taken == [*"ababcd"]
+    assert sink.parcels[2].after == 0
+
+
+@pytest.mark.parametrize("to", [2, 3, 100])
+async def test_a_destination_that_claims_to_have_more_cannot_make_us_skip(
+    log: EventLog, topic: int, clock: ManualClock, to: int
+) -> None:
+    await publish(log, topic, *"abcd")
+    sink = ScriptedSink(NAME, page=(2, 1 << 20))
+    sink.answers.extend([sink.take, Rewind(to, f"the peer stands at {to}")])
+    async with driving(log, sink, topic) as link:
+        await held(link, LinkState.BACKING_OFF, 1)
+        cursor = await link.cursor()
+        assert (cursor.position, cursor.reason, cursor.last_error) == (2, "out_of_step", f"the peer stands at {to}")
+        clock.advance(1)
+        await until(lambda: link.at(4))
+    assert sink.taken == [*"abcd"]
+
+
+async def test_a_destination_that_has_more_of_our_history_than_we_begins_a_new_one(log: EventLog, topic: int) -> None:
+    await publish(log, topic, "a")
+    before = (await log.look_around()).epoch
+    sink = ScriptedSink(NAME)
+    sink.opening.append(Restored())
+    async with driving(log, sink, topic) as link:
+        await until(lambda: link.at(1))
+    after = (await log.look_around()).epoch
+    assert (after != before, sink.parcels[0].epoch) == (True, after)
+
+
+# --- idle ---------------------------------------------------------------------------------------------------------
+
+
+async def test_passing_what_is_no_concern_of_it_is_written_down_in_time(
+    log: EventLog, topic: int, clock: ManualClock
+) -> None:
+    sink = ScriptedSink(NAME, matches=lambda record: record.event_id.startswith("mine"))
+    await publish(log, topic, "mine1")
+    async with driving(log, sink, topic) as link:
+        await until(lambda: link.at(1))
+        await publish(log, topic, "x", "y")
+        await until(lambda: clock.waits)
+        assert clock.waits == [pytest.approx(IDLE_WRITE)]
+        clock.advance(IDLE_WRITE - 0.001)
+        await publish(log, topic, "z")
+        await until(lambda: clock.waits == [pytest.approx(0.001)], "the time is not begun anew")
+        assert (await link.cursor()).position == 1
+        clock.advance(0.001)
+        await until(lambda: link.at(4))
+        assert ((await link.cursor()).sent_upto, clock.waits) == (1, [])
+        await publish(log, topic, "x2", "mine2")
+        await until(lambda: link.at(6))
+    assert [(p.after, p.upto) for p in sink.parcels] == [(0, 1), (1, 6)], "the ranges stay contiguous"
+    assert await rows(log, batches, "after", "upto") == [(0, 1), (1, 6)]
+
+
+async def test_passing_by_is_written_with_the_next_settle(log: EventLog, topic: int, clock: ManualClock) -> None:
+    sink = ScriptedSink(NAME, matches=lambda record: record.event_id.startswith("mine"))
+    await publish(log, topic, "x", "mine", "y")
+    async with driving(log, sink, topic) as link:
+        await until(lambda: link.at(3))
+    assert clock.waits == []
+
+
+# --- a repair -----------------------------------------------------------------------------------------------------
+
+REPAIR = "repair:g/b/1"
+
+
+async def test_a_repair_ends_and_removes_itself(log: EventLog, database: Database, topic: int) -> None:
+    await publish(log, topic, *"abcdef")
+    sink = ScriptedSink(REPAIR, page=(2, 1 << 20), matches=lambda record: record.event_id != "d")
+    async with driving(log, sink, topic, kind="repair", position=1, until=5) as link:
+        await asyncio.wait_for(link.task, 5)
+    assert sink.taken == [*"bce"]
+    assert await database.read(read_cursors) == []
+
+
+async def test_a_repair_without_anything_to_send_ends_too(log: EventLog, database: Database, topic: int) -> None:
+    await publish(log, topic, "a")
+    sink = ScriptedSink(REPAIR, matches=lambda record: False)
+    async with driving(log, sink, topic, kind="repair", until=1) as link:
+        await asyncio.wait_for(link.task, 5)
+    assert await database.read(read_cursors) == []
+
+
+async def test_what_a_repair_leaves_behind_is_kept_with_the_peer(log: EventLog, database: Database, topic: int) -> None:
+    await publish(log, topic, "a", "poison", "c")
+    await database.write(create_cursor, NAME, kind="peer", topic_id=topic, position=3, now=NOW)
+    sink = ScriptedSink(REPAIR)
+
+    def answer(parcel: Any) -> Ack:
+        ack = sink.refuse("poison")(parcel)  # type: ignore[operator]
+        return replace(ack, batches=[replace(batch, cursor=NAME) for batch in ack.batches])
+
+    sink.answers.append(answer)
+    async with driving(log, sink, topic, kind="repair", until=3) as link:
+        await asyncio.wait_for(link.task, 5)
+    assert await rows(log, batches, "cursor") == [(NAME,)]
+    assert await rows(log, dead_letters, "cursor", "event_id") == [(NAME, "poison")]
+
+
+# --- faults of our own --------------------------------------------------------------------------------------------
+
+
+async def test_a_fault_in_one_link_is_shown_and_ends_neither_it_nor_the_others(
+    log: EventLog, topic: int, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    await publish(log, topic, "a")
+    faulty, sound = ScriptedSink("peer:g/faulty"), ScriptedSink("peer:g/sound")
+    faulty.answers.append(ZeroDivisionError("a secret"))
+    with caplog.at_level(logging.ERROR, "eventd.egress"):
+        async with driving(log, faulty, topic) as link, driving(log, sound, topic) as other:
+            await held(link, LinkState.FAILED)
+            cursor = await link.cursor()
+            assert (cursor.reason, cursor.last_error) == ("internal", "ZeroDivisionError in this node; see its log")
+            await publish(log, topic, "b")
+            await until(lambda: other.at(2))
+            clock.advance(8)
+            await until(lambda: link.at(2))
+    (record,) = caplog.records
+    assert (record.message, record.cursor) == ("a consumer failed", "peer:g/faulty")  # type: ignore[attr-defined]
+
+
+async def test_an_error_of_ours_is_shown_in_its_own_words(log: EventLog, topic: int) -> None:
+    await publish(log, topic, "a")
+    sink = ScriptedSink(NAME)
+    sink.opening.append(Invalid("the endpoint is nonsense", hint="correct it"))
+    async with driving(log, sink, topic) as link:
+        await held(link, LinkState.FAILED)
+        cursor = await link.cursor()
+        assert (cursor.reason, cursor.last_error) == ("invalid_request", "the endpoint is nonsense (correct it)")
+
+
+@pytest.mark.parametrize("question", ["read_cursor", "read_page"])
+async def test_trouble_with_the_database_is_no_fault_of_the_link(
+    log: EventLog,
+    database: Database,
+    topic: int,
+    clock: ManualClock,
+    monkeypatch: pytest.MonkeyPatch,
+    question: str,
+) -> None:
+    await publish(log, topic, "a")
+    sink = ScriptedSink(NAME)
+    read, troubles = database.read, [DatabaseUnavailable("locked"), DatabaseUnavailable("locked")]
+
+    async def reading(fn: Any, *args: Any, **kwargs: Any) -> Any:
+        if fn.__name__ == question and troubles:
+            raise troubles.pop()
+        return await read(fn, *args, **kwargs)
+
+    monkeypatch.setattr(database, "read", reading)
+    async with driving(log, sink, topic) as link:
+        for left in (1, 0):
+            await until(lambda left=left: len(troubles) == left and clock.waits)  # type: ignore[misc]
+            assert clock.waits == [pytest.approx(BROKEN_WAIT)]
+            clock.advance(BROKEN_WAIT)
+        await until(lambda: link.at(1))
+        assert (await link.cursor()).state is LinkState.RUNNING
+    assert await database.read(fetch, "SELECT attempts FROM cursors") == [(0,)]
+
+
+async def test_cancelled_it_leaves_nothing_running(log: EventLog, topic: int) -> None:
+    await publish(log, topic, *"abcd")
+    sink = ScriptedSink(NAME, window=2, page=(2, 1 << 20))
+    waiting = [sink.later() for _ in range(2)]
+    sink.answers.extend(answer for answer, _ in waiting)
+    async with driving(log, sink, topic) as link:
+        await until(lambda: len(sink.parcels) == 2)
+        link.task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await link.task
+        assert all(told.cancelled() for _, told in waiting)
+        assert (await link.cursor()).state is LinkState.RUNNING

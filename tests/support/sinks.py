@@ -1,0 +1,171 @@
+"""A sink that does what a test tells it, and the consumers that feed it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from eventd.backoff import Backoff
+from eventd.egress.consumer import Consumer
+from eventd.egress.sink import Ack, Opened, Parcel, Parked
+from eventd.log.cursors import Batch, Cursor, create_cursor, read_cursor
+from eventd.log.eventlog import EventLog
+from eventd.log.values import Page, Record
+
+BACKOFF = Backoff(base=1.0, cap=8.0, jitter=0.5)
+"""With a chance of 0 a delay is nominal: 1, 2, 4, 8, 8 … seconds."""
+
+Answer = Callable[[Parcel], Ack | Awaitable[Ack]] | BaseException
+
+
+def row(parcel: Parcel, cursor: str, *, upto: int | None = None, status: int = 200, sent_at: int = 0) -> Batch:
+    """The proof of a parcel, or of its beginning up to `upto`."""
+    end = parcel.upto if upto is None else upto
+    return Batch(
+        cursor=cursor,
+        batch_id=f"{parcel.after}-{end}",
+        epoch=parcel.epoch,
+        incarnation=parcel.incarnation,
+        after=parcel.after,
+        upto=end,
+        events=sum(record.position <= end for record in parcel.records),
+        bytes=0,
+        selector_version=1,
+        exceptions=[(at, why) for at, why in parcel.exceptions if at <= end],
+        picked=(),
+        attempts=parcel.attempts,
+        sent_at=sent_at,
+        acked_at=sent_at,
+        status=status,
+        protocol="v2",
+        key_id="k",
+        receipt="",
+    )
+
+
+@dataclass
+class ScriptedSink:
+    """Takes what matches and remembers it. Each delivery uses up one of `answers`; without any it is taken whole."""
+
+    cursor: str
+    window: int = 1
+    own: bool = False
+    page: tuple[int, int] = (1000, 1 << 20)
+    matches: Callable[[Record], bool] = lambda record: True
+    spoils: Callable[[Record], str] = lambda record: ""  # why a matching record must not be sent
+    reached: bool = True
+    opening: deque[BaseException] = field(default_factory=deque)
+    answers: deque[Answer] = field(default_factory=deque)
+    opened: int = 0
+    parcels: list[Parcel] = field(default_factory=list)
+    taken: list[str] = field(default_factory=list)
+
+    async def open(self, cursor: Cursor, page: Page) -> Opened:
+        self.opened += 1
+        if self.opening:
+            raise self.opening.popleft()
+        return Opened(self.reached)
+
+    def select(self, page: Page, after: int, attempts: int) -> Parcel | None:
+        matching = [record for record in page.records if self.matches(record)]
+        exceptions = [(record.position, why) for record in matching if (why := self.spoils(record))]
+        records = [record for record in matching if not self.spoils(record)]
+        if not matching:
+            return None
+        head = page.head
+        return Parcel(after, page.upto, head.epoch, head.incarnation, records, exceptions, attempts=attempts)
+
+    async def deliver(self, parcel: Parcel) -> Ack:
+        self.parcels.append(parcel)
+        answer = self.answers.popleft() if self.answers else self.take
+        if isinstance(answer, BaseException):
+            raise answer
+        ack = answer(parcel)
+        return ack if isinstance(ack, Ack) else await ack
+
+    def take(self, parcel: Parcel) -> Ack:
+        """Take all of it."""
+        self.taken += [record.event_id for record in parcel.records]
+        return Ack(parcel.upto, (row(parcel, self.cursor, status=200 if parcel.records else 0),), (), "v2")
+
+    def refuse(self, *event_ids: str) -> Answer:
+        """Take all but these."""
+
+        def answer(parcel: Parcel) -> Ack:
+            refused = [record for record in parcel.records if record.event_id in event_ids]
+            self.taken += [record.event_id for record in parcel.records if record not in refused]
+            batch = replace(row(parcel, self.cursor), exceptions=[(r.position, "refused") for r in refused])
+            return Ack(parcel.upto, (batch,), [Parked(r, "bad", f"will not have {r.event_id}") for r in refused])
+
+        return answer
+
+    def take_until(self, event_id: str, held_up: Any) -> Answer:
+        """Take the beginning, up to and with this event; then be held up."""
+
+        def answer(parcel: Parcel) -> Ack:
+            ids = [record.event_id for record in parcel.records]
+            count = ids.index(event_id) + 1
+            self.taken += ids[:count]
+            upto = parcel.records[count - 1].position
+            return Ack(upto, (row(parcel, self.cursor, upto=upto),), (), "v2", held_up)
+
+        return answer
+
+    def later(self) -> tuple[Answer, asyncio.Future[Answer]]:
+        """An answer that waits until the future says what it is."""
+        told: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+        async def wait(parcel: Parcel) -> Ack:
+            answer = await told
+            if isinstance(answer, BaseException):
+                raise answer
+            ack = answer(parcel)
+            assert isinstance(ack, Ack)
+            return ack
+
+        return wait, told
+
+
+@dataclass
+class Driven:
+    """A consumer at work."""
+
+    consumer: Consumer
+    task: asyncio.Task[None]
+    log: EventLog
+    name: str
+
+    async def cursor(self) -> Cursor:
+        return await self.log.database.read(read_cursor, self.name)
+
+    async def at(self, position: int) -> bool:
+        return (await self.cursor()).position == position
+
+
+@asynccontextmanager
+async def driving(
+    log: EventLog, sink: ScriptedSink, topic: int, *, chance: float = 0.0, **cursor: Any
+) -> AsyncIterator[Driven]:
+    """A consumer of the cursor that the sink names, made at the beginning of the topic unless it is there."""
+    values = {"kind": "peer", "position": 0, "now": log.clock.now(), **cursor}
+    await log.database.write(create_cursor, sink.cursor, topic_id=topic, **values)
+    tasks: set[asyncio.Task[Any]] = set()
+
+    def spawn(work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # its owner sees it too
+        return task
+
+    consumer = Consumer(log, sink.cursor, sink, spawn=spawn, backoff=BACKOFF, chance=lambda: chance)
+    running = spawn(consumer.run(), sink.cursor)
+    try:
+        yield Driven(consumer, running, log, sink.cursor)
+    finally:
+        running.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
