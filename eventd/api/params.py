@@ -56,9 +56,16 @@ def read_params(model: type[P], values: Mapping[str, Any]) -> P:
         params = model.model_validate(dict(values))
     except ValidationError as error:
         raise BadParams({_place(detail): _reword(detail, model) for detail in error.errors()}) from None
-    if huge := [name for name, value in params if isinstance(value, int) and abs(value) > _LARGEST]:
+    if huge := [name for name, value in params if _is_huge(value)]:
         raise BadParams({_outer_name(model, name): "must be a smaller number" for name in huge})
     return params
+
+
+def _is_huge(value: Any) -> bool:
+    """Whether it holds a number no database takes."""
+    if isinstance(value, list | tuple | set | frozenset):
+        return any(map(_is_huge, value))
+    return isinstance(value, int) and abs(value) > _LARGEST
 
 
 def from_query(model: type[BaseModel], pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:

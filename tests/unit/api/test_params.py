@@ -107,10 +107,13 @@ def test_a_number_no_database_holds_is_refused() -> None:
     class Free(Params):
         position: int
         at_most: int = 0
+        ids: list[int] = Field(default=[])
 
     for text in (str(2**63), -(2**64)):
         with pytest.raises(BadParams, match="atMost must be a smaller number"):
             read_params(Free, {"position": 1, "atMost": text})
+    with pytest.raises(BadParams, match="ids must be a smaller number"):
+        read_params(Free, {"position": 1, "ids": [1, 2**63]})
     assert read_params(Free, {"position": 2**63 - 1}).position == 2**63 - 1
 
 

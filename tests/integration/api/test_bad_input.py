@@ -1,0 +1,147 @@
+"""No input makes any operation of the API fail: whatever is sent is answered with what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import pytest
+from aiohttp import ClientSession
+from aiohttp.test_utils import TestServer
+
+from eventd.api.app import build_app
+from eventd.api.auth import Keys
+from eventd.api.operations import Operation, Services
+from eventd.api.surfaces import OPERATIONS
+from eventd.log.eventlog import EventLog
+from eventd.observe import Metrics
+from eventd.store import migrations
+from eventd.store.database import Database
+from eventd.testing import NOW, ManualClock
+
+DECLARED = """
+apiVersion: federation.routerd.net/v1alpha1
+kind: EventGroup
+metadata: {name: g}
+spec: {nodeName: a, auth: {secretFile: /no/key}}
+---
+apiVersion: federation.routerd.net/v1alpha1
+kind: EventPeer
+metadata: {name: b}
+spec: {groupRef: g, nodeName: b, endpoint: "http://127.0.0.1:1"}
+"""
+TEXTS = (
+    *(
+        "",
+        " ",
+        "g",
+        "b",
+        "EventGroup",
+        "\0",
+        "a\0b",
+        "x" * 3000,
+        "\u202e\u2028",
+        "🦀",
+        "..",
+        "%",
+        "%00",
+        "'; --",
+        "null",
+    ),
+    *(
+        "-1",
+        "0",
+        "1e400",
+        "9" * 30,
+        "1.5",
+        "true",
+        "NaN",
+        "15m",
+        "99999999999h",
+        "0001-01-01T00:00:00Z",
+        "9999-12-31T23:59:59Z",
+    ),
+    *("abc:1", "abc:99999999999999999999", ":", "delivered", "{", "[]"),
+)
+VALUES = (
+    *(None, True, 0, -1, 1.5, 2**31, 2**63, 2**64, -(2**63) - 1, 1e300, [], {}, [[]], [None], [{}], [""], {"a": 1}),
+    *([0], [-1], [2**63], [2**70], ["\0"], [{"type": "t"}], [{"type": "\0"}], [{"type": "t", "payload": {"a": 1}}]),
+    *([{"type": "t", "id": "i", "ttl": "99999999999h"}], [{"type": "t", "observedAt": "9999-12-31T23:59:59.9Z"}]),
+    *([{"type": "t", "payload": {"k": "\ud83e\udd80"}, "expiresAt": "0001-01-01T00:00:00Z"}], [{"x": [[[[]]]]}]),
+    *(
+        [{"name": "f", "text": text}]
+        for text in ("", ":", "- [", "&a [*a]", "kind: EventGroup", "{}", "\u0085", "a: &x {b: *x}")
+    ),
+)
+PLAUSIBLE: dict[str, Any] = {"group": "g", "peer": "b", "kind": "EventPeer", "name": "b", "events": [{"type": "t"}]}
+
+
+@pytest.fixture
+async def server(database_url: str) -> AsyncIterator[TestServer]:
+    """Every operation of the API on a port, over a database with a group and a peer."""
+    async with AsyncExitStack() as stack:
+        database, clock = Database(database_url), ManualClock()
+        stack.callback(database.close)
+        database.write_now(migrations.upgrade, now=NOW)
+        log = await EventLog.open(database, clock)
+        stack.push_async_callback(log.close)
+        app = build_app(
+            Services(log),
+            keys=Keys(tuple),
+            readiness=lambda: {},
+            metrics=Metrics(),
+            version="1",
+            max_body_bytes=1 << 20,
+        )
+        server = TestServer(app)
+        await server.start_server(access_log=None)
+        stack.push_async_callback(server.close)
+        yield server
+
+
+def requests_to(operation: Operation[Any]) -> Iterator[dict[str, Any]]:
+    """One field wrong at a time, the others plausible or absent; then nothing at all."""
+    fields = {name: field.alias or name for name, field in operation.params.model_fields.items()}
+    needed = {fields[name]: PLAUSIBLE[name] for name in fields if name in PLAUSIBLE}
+    yield {}
+    yield {**needed, "noSuchField": 1}
+    for name in fields.values():
+        for value in TEXTS if operation.method == "GET" else (*TEXTS, *VALUES):  # a query holds nothing but text
+            yield {**needed, name: value}
+
+
+def url_of(operation: Operation[Any], values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    rest = dict(values)
+    parts = [
+        quote(str(rest.pop(part[1:-1], "g")), safe="") if part.startswith("{") else part
+        for part in operation.path.split("/")
+    ]
+    return "/".join(parts), rest
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+async def test_no_input_is_a_fault_of_the_node(
+    operation: Operation[Any], server: TestServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert server.port is not None
+    base = f"http://127.0.0.1:{server.port}"
+    async with ClientSession() as session:
+        declare = {"sources": [{"name": "f", "text": DECLARED}]}
+        async with session.post(f"{base}/api/v1/resources/apply", json=declare) as answer:
+            assert answer.status == 200, await answer.text()
+        for values in requests_to(operation):
+            path, rest = url_of(operation, values)
+            query = f"?{urlencode(rest, doseq=True)}" if operation.method == "GET" else ""
+            body = None if operation.method == "GET" else json.dumps(rest).encode()
+            headers = {"Content-Type": "application/json"} if body else {}
+            caplog.clear()
+            with caplog.at_level(logging.WARNING, logger="eventd.api"):
+                async with session.request(operation.method, base + path + query, data=body, headers=headers) as answer:
+                    told = await answer.text()
+            assert answer.status < 500, f"{values!r}: {answer.status} {told} {caplog.text}"
+            if answer.status >= 400:
+                assert json.loads(told)["error"]["message"]
