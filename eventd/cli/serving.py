@@ -135,6 +135,8 @@ class Steward:
             await self._node.reload()
         except EventdError as error:  # what was read before stays in force
             logger.error("could not re-read the secrets: %s", error)
+        except Exception:  # a fault in here must not end a node that works
+            logger.exception("could not re-read the secrets")
         self._manager.ready(self._status)
 
     async def _stop(self) -> None:

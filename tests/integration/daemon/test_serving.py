@@ -198,15 +198,22 @@ async def test_signals_during_a_reload_wait_for_its_end(begin: Begin) -> None:
     await running.asked("start", "run", "reload", "stop")
 
 
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (Invalid("the key file is empty"), "could not re-read the secrets: the key file is empty"),
+        (KeyError("x"), "could not re-read the secrets"),
+    ],
+)
 async def test_a_reload_that_fails_is_logged_and_the_node_goes_on(
-    begin: Begin, caplog: pytest.LogCaptureFixture
+    begin: Begin, caplog: pytest.LogCaptureFixture, error: Exception, told: str
 ) -> None:
     running = begin(ObedientNode())
-    running.node.reload_failure = Invalid("the key file is empty")
+    running.node.reload_failure = error
     await running.asked("start", "run")
     await running.signal(signal.SIGHUP)
     await running.asked("start", "run", "reload", "run")
-    assert "could not re-read the secrets: the key file is empty" in caplog.text
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [told]
 
 
 async def test_signals_at_once_are_one_request(begin: Begin) -> None:
