@@ -27,6 +27,7 @@ from eventd.ingress.peers import PeerIngress
 from eventd.ingress.peers import Watcher as IngressWatcher
 from eventd.log.cursors import Cursor
 from eventd.log.eventlog import EventLog
+from eventd.log.lines import Lines
 from eventd.resources.effective import GroupConfig, ListenConfig, PeerConfig
 from eventd.resources.keyring import load_ring
 from federation.keys import KeyRing
@@ -35,6 +36,8 @@ logger = logging.getLogger("eventd.group")
 
 SHUTDOWN_SECONDS = 5.0
 """How long a listener that closes waits for the requests under way."""
+LINGER_SECONDS = 2.0
+"""How long the rest of a refused body is read, so that its sender gets to see the answer."""
 
 
 class Watcher(IngressWatcher, EgressWatcher, Protocol):
@@ -58,7 +61,7 @@ class Surroundings:
 class _Running:
     """A consumer at work, and what it was started for."""
 
-    consumer: Consumer
+    consumer: Consumer[Lines]
     task: asyncio.Task[None]
     peer: PeerConfig
     paused: bool
@@ -144,6 +147,7 @@ class Membership:
             handle_signals=False,
             auto_decompress=False,
             shutdown_timeout=SHUTDOWN_SECONDS,
+            lingering_time=LINGER_SECONDS,
         )
         await runner.setup()
         try:

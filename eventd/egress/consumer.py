@@ -11,16 +11,15 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic
 
 from eventd.backoff import Backoff
 from eventd.clock import SECOND
-from eventd.egress.sink import Ack, Blocked, HeldUp, Opened, Parcel, Restored, Rewind, Sink, Unavailable
+from eventd.egress.sink import Ack, Blocked, HeldUp, Opened, PageT, Parcel, Restored, Rewind, Sink, Unavailable
 from eventd.errors import DatabaseUnavailable, EventdError, FenceLost, NotFound
 from eventd.log.cursors import Cursor, DeadLetter, LinkState, Postponement, Step, delete_cursors, read_cursor, rewind
 from eventd.log.eventlog import EventLog
 from eventd.log.head import renew_epoch
-from eventd.log.values import Page
 from eventd.log.wakeups import Watch
 
 IDLE_WRITE = 5.0
@@ -49,14 +48,21 @@ class _Course:
     healthy: bool  # what is written of the link says that nothing is wrong
 
 
-class Consumer:
+class Consumer(Generic[PageT]):
     """Drives one cursor through one sink, until it is cancelled or the cursor is finished.
 
     `spawn` starts a task under the node's supervisor; `chance` gives numbers in [0, 1) for the jitter.
     """
 
     def __init__(
-        self, log: EventLog, name: str, sink: Sink, *, spawn: Spawn, backoff: Backoff, chance: Callable[[], float]
+        self,
+        log: EventLog,
+        name: str,
+        sink: Sink[PageT],
+        *,
+        spawn: Spawn,
+        backoff: Backoff,
+        chance: Callable[[], float],
     ) -> None:
         self.name = name
         self._log = log
@@ -171,7 +177,7 @@ class Consumer:
         while True:
             more = True
             while more and len(self._flying) < self._sink.window and not self._signal.done():
-                page = await self._read(cursor, course.scanned)
+                page = await self._sink.read(self._log, cursor, course.scanned)
                 if opened is None:
                     opened = await self._open(cursor, course, page)
                     continue  # what was found out may make a page of another size
@@ -190,7 +196,7 @@ class Consumer:
             while self._flying and self._flying[0][1].done():
                 await self._settle_first(course, cursor)
 
-    async def _open(self, cursor: Cursor, course: _Course, page: Page) -> Opened:
+    async def _open(self, cursor: Cursor, course: _Course, page: PageT) -> Opened:
         opened = await self._sink.open(cursor, page)
         if opened.proven and opened.proven != cursor.protocol:
             now, at = self._log.clock.now(), course.settled
@@ -207,13 +213,7 @@ class Consumer:
         await self._settle(course, cursor, parcel, await task)
         self._flying.popleft()
 
-    async def _read(self, cursor: Cursor, after: int) -> Page:
-        limit, max_bytes = self._sink.page
-        return await self._log.read(
-            cursor.topic_id, after, limit=limit, max_bytes=max_bytes, until=cursor.until, own=self._sink.own
-        )
-
-    def _take(self, page: Page, course: _Course) -> None:
+    def _take(self, page: PageT, course: _Course) -> None:
         parcel = self._sink.select(page, course.launched, course.failures + 1)
         course.scanned = page.upto
         if parcel is None:

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from eventd.clock import SECOND, Clock
+from eventd.egress.carriage import CarriedLines, Load
 from eventd.egress.push_v1 import PAGE, V1, PushV1
 from eventd.egress.push_v2 import V2, Link, NotSpoken, PushV2
 from eventd.egress.selection import Selection
-from eventd.egress.sink import Ack, Blocked, HeldUp, Opened, Parcel, Restored, Rewind
+from eventd.egress.sink import Ack, Blocked, HeldUp, Opened, Restored, Rewind
 from eventd.egress.transport import Transport
 from eventd.log.cursors import Batch, Cursor
-from eventd.log.values import Page, Record
+from eventd.log.eventlog import EventLog
+from eventd.log.lines import Lines, read_lines
 from eventd.resources.effective import GroupConfig, PeerConfig
-from federation.event import is_alive
 from federation.keys import KeyRing
-from federation.loops import decode_path, may_send
 from federation.ranges import Mark
 
 
@@ -55,7 +55,8 @@ class PeerSink:
         self._peer = peer
         self._outfit = outfit
         self._repair = cursor.kind == "repair"
-        self._selection = Selection.from_json(cursor.selection) if self._repair else Selection.of(peer)
+        selection = Selection.from_json(cursor.selection) if self._repair else Selection.of(peer)
+        self._wanted = selection.wanted_by(peer.node_name)
         on = Link(
             cursor=link,
             group=group.name,
@@ -82,14 +83,22 @@ class PeerSink:
     @property
     def own(self) -> bool:
         """What came from others concerns a peer only where it is relayed."""
-        return not self._selection.relay
+        return not self._wanted.relay
 
-    @property
-    def page(self) -> tuple[int, int]:
-        """Most records and bytes of a page."""
-        return (PAGE if self._protocol == V1 else self._peer.batch_events), self._peer.batch_bytes
+    async def read(self, log: EventLog, cursor: Cursor, after: int) -> Lines:
+        """The next lines for this peer, and those that would be but must not be sent."""
+        return await log.database.read(
+            read_lines,
+            cursor.topic_id,
+            after,
+            self._wanted,
+            limit=PAGE if self._protocol == V1 else self._peer.batch_events,
+            max_bytes=self._peer.batch_bytes,
+            until=cursor.until,
+            now=self._outfit.clock.now(),
+        )
 
-    async def open(self, cursor: Cursor, page: Page) -> Opened:
+    async def open(self, cursor: Cursor, page: Lines) -> Opened:
         """Find out the protocol, and compare what the peer has with what the books say it has."""
         self._primed = False
         if self._peer.protocol == "auto":
@@ -108,7 +117,7 @@ class PeerSink:
             self._compare(cursor, page, mark)
         return Opened(reached=True, proven=V2)
 
-    def _compare(self, cursor: Cursor, page: Page, mark: Mark | None) -> None:
+    def _compare(self, cursor: Cursor, page: Lines, mark: Mark | None) -> None:
         """What the peer has with what the books say it has. Raises `Rewind` or `Restored`."""
         here = mark if mark is not None and mark.epoch == page.head.epoch else None
         if here is not None and here.upto > page.head.last:
@@ -119,38 +128,22 @@ class PeerSink:
         self._fresh = here is None
         self._gone_until = page.gaps[-1].upto if page.gaps and cursor.rewound_from is not None else 0
 
-    def select(self, page: Page, after: int, attempts: int) -> Parcel | None:
-        """The records of the page that are for this peer, and those that would be but must not be sent."""
-        now = self._outfit.clock.now()
-        records: list[Record] = []
-        exceptions: list[tuple[int, str]] = []
-        for record in page.records:
-            if not self._selection.matches(record):
-                continue
-            reason = self._exception(record, now)
-            if reason is None:
-                records.append(record)
-            else:
-                exceptions.append((record.position, reason))
-        if not records and not exceptions:
+    def select(self, page: Lines, after: int, attempts: int) -> Load | None:
+        """All of the page: the database has picked it."""
+        if not page.count and not page.exceptions:
             return None
         after, lost = self._begin(page, after)
-        return Parcel(after, page.upto, page.head.epoch, page.head.incarnation, records, exceptions, lost, attempts)
+        lines = CarriedLines(page.text, page.count, page.oldest)
+        return Load(after, page.upto, page.head.epoch, page.head.incarnation, lines, page.exceptions, lost, attempts)
 
-    def _exception(self, record: Record, now: int) -> str | None:
-        if not is_alive(record.expires_at, now):
-            return "expired"
-        path = decode_path(record.path)
-        return may_send(path, record.node, self._peer.node_name, relay=self._selection.relay)
-
-    def _begin(self, page: Page, after: int) -> tuple[int, int | None]:
+    def _begin(self, page: Lines, after: int) -> tuple[int, int | None]:
         """Where the range begins, and where a loss does. What retention took and the peer lacks is said, not hidden."""
         if self._fresh:
             return max([after, *(gap.upto for gap in page.gaps)]), None
         edge = max(page.lost, self._gone_until)
         return (edge, after) if edge > after else (after, None)
 
-    async def deliver(self, parcel: Parcel) -> Ack:
+    async def deliver(self, parcel: Load) -> Ack:
         """Deliver by the protocol that was found."""
         if not parcel.records:
             return Ack(parcel.upto, (self._unsent(parcel),))
@@ -163,16 +156,16 @@ class PeerSink:
         self._tell(parcel, ack)
         return ack
 
-    def _tell(self, parcel: Parcel, ack: Ack) -> None:
+    def _tell(self, parcel: Load, ack: Ack) -> None:
         where = (self._group.name, self._peer.node_name)
-        lag = (self._outfit.clock.now() - parcel.records[0].recorded_at) / SECOND
+        lag = (self._outfit.clock.now() - parcel.records.oldest) / SECOND
         self._outfit.watcher.delivered(*where, sum(batch.events for batch in ack.batches), max(0.0, lag))
         if ack.parked:
             self._outfit.watcher.parked(*where, len(ack.parked))
         if ack.held_up is not None:
             self._outfit.watcher.failed(*where, ack.held_up.reason)
 
-    def _unsent(self, parcel: Parcel) -> Batch:
+    def _unsent(self, parcel: Load) -> Batch:
         """A line in the books for records that were passed over, so that their fate is known later."""
         return self._v2.row(parcel, (), status=0)
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from eventd.clock import Clock
+from eventd.egress.carriage import CarriedLine, Load
 from eventd.egress.push_v2 import Link
-from eventd.egress.sink import Ack, HeldUp, Parcel, Parked
+from eventd.egress.sink import Ack, HeldUp, Parked
 from eventd.egress.transport import Answer, Transport
 from eventd.log.cursors import Batch
-from eventd.log.values import Record
 from federation.errors import NoSigningKey
 from federation.keys import Algorithm, Key, KeyRing
 from federation.peers import V1_EVENTS_PATH, V1_MAX_BODY
@@ -32,7 +32,7 @@ class PushV1:
         self._ring = ring
         self._clock = clock
 
-    async def push(self, parcel: Parcel) -> Ack:
+    async def push(self, parcel: Load) -> Ack:
         """Deliver the parcel. Raises `HeldUp` when not even its first event was taken."""
         key = self._key()
         sent_at = self._clock.now()
@@ -58,7 +58,7 @@ class PushV1:
         except NoSigningKey as error:
             raise HeldUp("no_signing_key", error.message) from None
 
-    async def _post(self, record: Record, key: Key) -> tuple[int, Parked | None]:
+    async def _post(self, record: CarriedLine, key: Key) -> tuple[int, Parked | None]:
         """The status of a taken event, or with it why it was refused. Raises `HeldUp`."""
         body = record.body.encode()
         if len(body) > V1_MAX_BODY:  # the receiver would cut it and call the signature wrong
@@ -75,7 +75,7 @@ class PushV1:
 
     def _row(
         self,
-        parcel: Parcel,
+        parcel: Load,
         count: int,
         upto: int,
         parked: list[Parked],
@@ -95,7 +95,7 @@ class PushV1:
             after=parcel.after,
             upto=upto,
             events=count - len(parked),
-            bytes=sum(record.size for record in taken),
+            bytes=sum(len(record.body.encode()) for record in taken),
             selector_version=self._link.selector_version,
             exceptions=sorted(exceptions),
             picked=[record.position for record in taken] if self._link.repair else (),

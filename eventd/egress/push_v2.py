@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from eventd.clock import Clock
-from eventd.egress.sink import Ack, Blocked, HeldUp, Parcel, Parked, Rewind, Unavailable
+from eventd.egress.carriage import Load
+from eventd.egress.sink import Ack, Blocked, Carried, HeldUp, Parked, Rewind, Unavailable
 from eventd.egress.transport import Answer, Transport
 from eventd.log.cursors import Batch
-from eventd.log.values import Record
-from federation.batch import encode_batch
 from federation.errors import BadAnswer, NoSigningKey
 from federation.event import micros, new_event_id
 from federation.keys import KeyRing
@@ -75,9 +74,9 @@ class PushV2:
         except BadAnswer as error:
             raise Blocked("unproven_answer", error.message) from None
 
-    async def push(self, parcel: Parcel) -> Ack:
+    async def push(self, parcel: Load) -> Ack:
         """Deliver the parcel, in halves where it is too large. Raises `HeldUp`, `Rewind`."""
-        body = encode_batch((r.position, r.path, r.body) for r in parcel.records)
+        body = parcel.records.text.encode()
         header = BatchHeader(
             from_node=self._link.node,
             to_node=self._link.peer,
@@ -87,7 +86,7 @@ class PushV2:
         )
         sent_at = self._clock.now()
         signed, answer, key_id = await self._send(header, body)
-        if answer.status == 413:
+        if answer.status == 413 and parcel.records:
             return await self._halve(parcel)
         if answer.status != 200:
             raise self._refused(signed, answer)
@@ -122,7 +121,7 @@ class PushV2:
         url = self._link.endpoint + header.path
         return signed, await self._transport.post(url, body, headers, seconds=self._link.seconds), key.id
 
-    def _range(self, parcel: Parcel) -> Range:
+    def _range(self, parcel: Load) -> Range:
         if self._link.repair:
             return Range(epoch=parcel.epoch, incarnation=parcel.incarnation, repair=True)
         return Range(
@@ -133,17 +132,16 @@ class PushV2:
             lost=parcel.lost,
         )
 
-    def _batch_id(self, parcel: Parcel, body: bytes) -> str:
+    def _batch_id(self, parcel: Load, body: bytes) -> str:
         """The same bytes over the same range keep their id over all attempts, so a lost receipt is given again."""
         key = (self._range(parcel).to_header(), str(hash(body)))
         if key not in self._batch_ids:
             self._batch_ids[key] = new_event_id(self._clock.now(), self._random(10))
         return self._batch_ids[key]
 
-    async def _halve(self, parcel: Parcel) -> Ack:
+    async def _halve(self, parcel: Load) -> Ack:
         if len(parcel.records) == 1:
-            parked = Parked(parcel.records[0], "too_large", "the peer takes no batch of this size")
-            return Ack(parcel.upto, (self.row(parcel, parcel.records[:1], status=413),), (parked,), V2)
+            return await self._leave_out(parcel)
         middle = len(parcel.records) // 2
         edge = parcel.records[middle - 1].position
         first = replace(
@@ -165,6 +163,16 @@ class PushV2:
         except HeldUp as held:
             return replace(done, held_up=held)
         return Ack(rest.upto, (*done.batches, *rest.batches), (*done.parked, *rest.parked), V2, rest.held_up)
+
+    async def _leave_out(self, parcel: Load) -> Ack:
+        """Park the only record, and deliver its range without it: the peer would miss that before the next batch."""
+        [record] = parcel.records
+        parked = Parked(record, "too_large", "the peer takes no batch of this size")
+        if self._link.repair:
+            return Ack(parcel.upto, (self.row(parcel, [record], status=413),), (parked,), V2)
+        exceptions = sorted([*parcel.exceptions, (record.position, "refused")])
+        done = await self.push(replace(parcel, records=parcel.records[:0], exceptions=exceptions))
+        return replace(done, parked=(parked,))
 
     # --- answers ----------------------------------------------------------------------------------------------
 
@@ -192,7 +200,7 @@ class PushV2:
         detail = error.message + (f"; its clock says {error.server_time}" if error.server_time else "")
         return self._transport.hold_up(answer, code=error.code, detail=detail)
 
-    def _parked(self, parcel: Parcel, receipt: Receipt) -> list[Parked]:
+    def _parked(self, parcel: Load, receipt: Receipt) -> list[Parked]:
         """The records the receipt refuses. Raises `Blocked` when it does not add up to what was sent."""
         by_position = {record.position: record for record in parcel.records}
         refused = {refusal.position: refusal.reason for refusal in receipt.refused}
@@ -202,7 +210,7 @@ class PushV2:
         words = f"refused by {self._link.peer}"
         return [Parked(by_position[position], reason, words) for position, reason in refused.items()]
 
-    def row(self, parcel: Parcel, refused: Sequence[Record], *, status: int) -> Batch:
+    def row(self, parcel: Load, refused: Sequence[Carried], *, status: int) -> Batch:
         """The line in the books for a parcel."""
         now = self._clock.now()
         exceptions = [*parcel.exceptions, *((record.position, "refused") for record in refused)]

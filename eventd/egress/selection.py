@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from eventd.log.lines import Wanted
 from eventd.log.values import Record
 from eventd.resources.effective import PeerConfig
+from federation.loops import encode_path
 from federation.selector import Selector
 
 
@@ -29,15 +31,24 @@ class Selection:
         return cls(peer.selector, peer.relay)
 
     def matches(self, record: Record) -> bool:
-        """Whether the record is meant for the peer at all."""
+        """Whether the record is meant for the peer at all: the same question as `wanted_by`, of one record."""
         return (
             (self.relay or not record.path)
-            and (
-                self.selector.matches_all
-                or self.selector.matches(type=record.tag, subject=record.subject, source=record.node)
-            )
+            and self.selector.matches(type=record.tag, subject=record.subject, source=record.node)
             and (not self.positions or record.position in self.positions)
             and (self.without is None or not self.without.matches(record))
+        )
+
+    def wanted_by(self, peer: str) -> Wanted:
+        """As the log is asked for it."""
+        return Wanted(
+            peer,
+            encode_path((peer,)),
+            self.selector.types,
+            self.selector.subject_prefixes,
+            self.relay,
+            sorted(self.positions),
+            None if self.without is None else self.without.wanted_by(peer),
         )
 
     def widens(self, earlier: Selection) -> bool:

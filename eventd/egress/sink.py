@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from eventd.log.cursors import Batch, Cursor
-from eventd.log.values import Page, Record
+from eventd.log.eventlog import EventLog
 
 
 class HeldUp(Exception):
@@ -56,6 +56,16 @@ class Opened:
     proven: str = ""
 
 
+class Carried(Protocol):
+    """A record on its way out: its position here, and its event's id."""
+
+    @property
+    def position(self) -> int: ...
+
+    @property
+    def event_id(self) -> str: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Parcel:
     """What a sink takes of one page. Positions are node-wide; ranges are half-open, `(after, upto]`.
@@ -68,7 +78,7 @@ class Parcel:
     upto: int
     epoch: str
     incarnation: int
-    records: Sequence[Record]
+    records: Sequence[Carried]
     exceptions: Sequence[tuple[int, str]] = ()
     lost: int | None = None
     attempts: int = 1
@@ -78,7 +88,7 @@ class Parcel:
 class Parked:
     """A record that the other side will never take."""
 
-    record: Record
+    record: Carried
     reason: str
     detail: str
 
@@ -94,8 +104,21 @@ class Ack:
     held_up: HeldUp | None = None
 
 
-class Sink(Protocol):
-    """Takes pages of records somewhere."""
+class Scanned(Protocol):
+    """What a consumer must know of a page: the last position that was looked at, and whether more may be waiting."""
+
+    @property
+    def upto(self) -> int: ...
+
+    @property
+    def full(self) -> bool: ...
+
+
+PageT = TypeVar("PageT", bound=Scanned)
+
+
+class Sink(Protocol[PageT]):
+    """Takes pages of records somewhere. It reads them in the form it needs: as records, or as lines for the wire."""
 
     @property
     def window(self) -> int:
@@ -107,19 +130,18 @@ class Sink(Protocol):
         """Whether only records that entered the log here concern this sink."""
         ...
 
-    @property
-    def page(self) -> tuple[int, int]:
-        """Most records and most bytes of a page."""
+    async def read(self, log: EventLog, cursor: Cursor, after: int) -> PageT:
+        """The next page beyond `after`, no further than the cursor's own end."""
         ...
 
-    async def open(self, cursor: Cursor, page: Page) -> Opened:
+    async def open(self, cursor: Cursor, page: PageT) -> Opened:
         """Get ready to deliver; it may change the size of a page. Raises `HeldUp`, `Rewind` or `Restored`."""
         ...
 
-    def select(self, page: Page, after: int, attempts: int) -> Parcel | None:
+    def select(self, page: PageT, after: int, attempts: int) -> Parcel | None:
         """What to deliver of the page; None when nothing in it concerns this sink. Pure."""
         ...
 
-    async def deliver(self, parcel: Parcel) -> Ack:
-        """Deliver. Raises `HeldUp`; then nothing is settled."""
+    async def deliver(self, parcel: Any) -> Ack:
+        """Deliver what `select` made. Raises `HeldUp`; then nothing is settled."""
         ...

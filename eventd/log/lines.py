@@ -16,6 +16,9 @@ from eventd.log.reading import affordable
 from eventd.log.values import Gap, Head
 from eventd.store.database import fetch, joined
 
+_LINE = "CAST(position AS TEXT) || CAST(? AS TEXT) || path || CAST(? AS TEXT) || body || CAST(? AS TEXT)"
+_EXCEPTION = "CAST(position AS TEXT) || ' ' || reason || ','"
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -64,7 +67,7 @@ def read_lines(
     until: int | None,
     now: int,
 ) -> Lines:
-    """The next lines of a topic beyond `after`: at most `limit` records and about `max_bytes` of bodies, at least one."""
+    """The next lines of a topic beyond `after`: at most `limit` records, about `max_bytes` of bodies, at least one."""
     head = read_head(conn)
     end = head.last if until is None else min(until, head.last)
     evicted, evicted_seq, largest, lost = fetch(
@@ -82,10 +85,9 @@ def read_lines(
             WHERE topic_id = ? AND position > ? AND position <= ? AND {where} ORDER BY position LIMIT ?
         )
         SELECT count(*), max(position),
-            {joined(conn, "CAST(position AS TEXT) || CAST(? AS TEXT) || path || CAST(? AS TEXT) || body || CAST(? AS TEXT)")}
-            FILTER (WHERE reason = ''),
+            {joined(conn, _LINE)} FILTER (WHERE reason = ''),
             count(*) FILTER (WHERE reason = ''), min(recorded_at) FILTER (WHERE reason = ''),
-            {joined(conn, "CAST(position AS TEXT) || ' ' || reason || ','")} FILTER (WHERE reason <> '')
+            {joined(conn, _EXCEPTION)} FILTER (WHERE reason <> '')
         FROM page
         """,
         (*_reason_params(wanted, now), topic_id, after, end, *params, limit, "\t", "\t", "\n"),

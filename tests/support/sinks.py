@@ -64,6 +64,12 @@ class ScriptedSink:
     parcels: list[Parcel] = field(default_factory=list)
     taken: list[str] = field(default_factory=list)
 
+    async def read(self, log: EventLog, cursor: Cursor, after: int) -> Page:
+        limit, max_bytes = self.page
+        return await log.read(
+            cursor.topic_id, after, limit=limit, max_bytes=max_bytes, until=cursor.until, own=self.own
+        )
+
     async def open(self, cursor: Cursor, page: Page) -> Opened:
         self.opened += 1
         if self.opening:

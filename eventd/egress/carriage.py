@@ -1,0 +1,64 @@
+"""Lines on their way to a peer: one text, taken apart only when somebody has to look at a single record."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, overload
+
+from eventd.egress.sink import Parcel
+
+
+class CarriedLine(NamedTuple):
+    """One record as it goes over the wire: its position here, its encoded path, and the event's canonical form."""
+
+    position: int
+    path: str
+    body: str
+
+    @property
+    def event_id(self) -> str:
+        """The id inside the event."""
+        return str(json.loads(self.body)["id"])
+
+
+@dataclass(frozen=True)
+class CarriedLines(Sequence[CarriedLine]):
+    """`text` is `events` lines of position, path and event, each ended by a line feed: the body of a v2 batch.
+
+    `oldest` is the earliest time of recording among them, in microseconds.
+    """
+
+    text: str
+    events: int
+    oldest: int
+
+    def __len__(self) -> int:
+        return self.events
+
+    @cached_property
+    def _apart(self) -> list[CarriedLine]:
+        rows = (row.split("\t", 2) for row in self.text.split("\n")[:-1])
+        return [CarriedLine(int(position), path, body) for position, path, body in rows]
+
+    @overload
+    def __getitem__(self, index: int) -> CarriedLine: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> CarriedLines: ...
+
+    def __getitem__(self, index: int | slice) -> CarriedLine | CarriedLines:
+        if isinstance(index, int):
+            return self._apart[index]
+        lines = self._apart[index]
+        text = "".join([f"{line.position}\t{line.path}\t{line.body}\n" for line in lines])
+        return CarriedLines(text, len(lines), self.oldest)
+
+
+@dataclass(frozen=True, slots=True)
+class Load(Parcel):
+    """A parcel of lines."""
+
+    records: CarriedLines
