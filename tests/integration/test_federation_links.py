@@ -272,7 +272,7 @@ def _header(heard: Heard, name: str) -> str:
 async def test_connections_that_break_under_way_lose_and_double_nothing(sites: MakeSites, flaky: FlakyPeer) -> None:
     a, b = await _pair(sites)
     flaky.target = b.port
-    flaky.behave = lambda heard: (Cut(after=len(flaky.heard) % 2 == 0) if len(flaky.heard) % 5 == 3 else Pass(0.002))
+    flaky.behave = lambda heard: Cut(after=len(flaky.heard) % 2 == 0) if len(flaky.heard) % 5 == 3 else Pass(0.002)
     await a.apply(_to("b", flaky, limits={"batchEvents": 10}))
     ids = [f"e{number:03}" for number in range(400)]
     for start in range(0, 400, 40):

@@ -1,0 +1,332 @@
+"""What a node refuses, end to end, each with its exact reason; and what a refusal does to the sender's link."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import time
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+from eventd.testing import ManualClock, until
+from federation.event import new_event_id
+from federation.keys import Key, KeyRing
+from federation.ranges import Range
+from tests.integration.conftest import MakeSites
+from tests.support.declared import group, peer
+from tests.support.flaky_peer import FlakyPeer, Pass
+from tests.support.ports import free_port
+from tests.support.sites import Site
+from tests.support.v1_node import Reply, read_reply
+from tests.support.v2_sender import SECRET, V2Sender, line
+
+
+async def _one(sites: MakeSites, name: str = "b", **spec: Any) -> tuple[Site, V2Sender]:
+    (node,) = sites(name)
+    await node.start()
+    await node.join(**spec)
+    return node, V2Sender(node.port, to=name)
+
+
+async def _send(sender: V2Sender, request: bytes, *, port: int = 0) -> Reply:
+    return await asyncio.to_thread(sender.send, request, port=port)
+
+
+def _code(reply: Reply) -> tuple[int, str]:
+    return reply.status, json.loads(reply.body)["error"]["code"]
+
+
+def _refused(reply: Reply) -> list[tuple[int, str, str]]:
+    assert reply.status == 200, reply.body
+    return [(one["position"], one["id"], one["reason"]) for one in json.loads(reply.body)["refused"]]
+
+
+async def test_single_lines_are_refused_with_their_reason_and_the_others_stored(sites: MakeSites) -> None:
+    b, sender = await _one(sites, limits={"maxEventBytes": "2KiB"})
+    reply = await _send(
+        sender,
+        sender.batch(
+            line("good"),
+            line("foreign", group="other"),
+            line("ours", node="b"),
+            line("large", subject="s" * 400, payload={"k": "v" * 2000}),  # type: ignore[arg-type]
+            line("loop"),
+            line("spaced").replace(",", ", ", 1),
+            line("good too"),
+            paths=["", "", "", "", "b", "", "y"],
+        ),
+    )
+    assert _refused(reply) == [
+        (2, "foreign", "wrong_group"),
+        (3, "ours", "own_source"),
+        (4, "large", "too_large"),
+        (5, "loop", "loop"),
+        (6, "spaced", "not_canonical"),
+    ]
+    receipt = json.loads(reply.body)
+    assert (receipt["accepted"], receipt["duplicates"], receipt["upto"]) == (2, 0, 7)
+    assert await b.ids() == ["good", "good too"]
+
+
+async def test_a_key_speaks_only_for_the_sources_it_may(sites: MakeSites) -> None:
+    b, _ = await _one(sites)
+    await b.apply(_ring(b, {"id": "kx", "owner": "x"}, {"id": "ky", "owner": "y", "speaksFor": ["y", "z"]}))
+    from_x = V2Sender(b.port, key=Key.hmac("kx", SECRET, owner="x"))
+    reply = await _send(from_x, from_x.batch(line("own", node="x"), line("of-z", node="z")))
+    assert _refused(reply) == [(2, "of-z", "source_not_allowed")]
+    from_y = V2Sender(b.port, node="y", key=Key.hmac("ky", SECRET, owner="y"))
+    reply = await _send(from_y, from_y.batch(line("of-z", node="z"), line("of-x", node="x")))
+    assert _refused(reply) == [(2, "of-x", "source_not_allowed")]
+    as_x = V2Sender(b.port, node="x", key=Key.hmac("ky", SECRET, owner="y"))
+    assert _code(await _send(as_x, as_x.batch(line("forged")))) == (403, "wrong_sender")
+    assert await b.ids() == ["own", "of-z"]
+
+
+def _ring(node: Site, *keys: dict[str, Any]) -> dict[str, Any]:
+    whole = [{"secretFile": str(node.secret), **key} for key in keys]
+    return group(node.name, port=node.port, secret=node.secret, auth={"keys": whole})
+
+
+async def test_a_captured_request_has_no_second_effect_here_and_none_elsewhere(sites: MakeSites) -> None:
+    b, sender = await _one(sites)
+    c, d = sites("c", "d")
+    for other in (c, d):
+        await other.start()
+    await c.join()
+    await d.apply(group("b", port=d.port, secret=d.secret, name="lab"))  # a b as well, in another group
+    captured = sender.batch(line("one"))
+    assert (await _send(sender, captured)).status == 200
+    rejected = b.running.groups["edge"].ingress.counts.rejected
+    assert _code(await _send(sender, captured)) == (409, "replayed")
+    assert b.running.groups["edge"].ingress.counts.rejected == rejected + 1
+    assert _code(await _send(sender, captured, port=c.port)) == (403, "wrong_audience")
+    assert _code(await _send(sender, captured, port=d.port)) == (403, "wrong_group")
+    await b.stop()
+    await b.start()
+    assert _code(await _send(sender, captured)) == (409, "replayed")
+    assert await b.ids() == ["one"]
+    assert await c.ids() == []
+    assert await d.ids("lab") == []
+
+
+async def test_a_batch_sent_again_gets_its_receipt_again_and_its_id_serves_no_other(sites: MakeSites) -> None:
+    b, sender = await _one(sites)
+    batch_id = new_event_id(time.time_ns() // 1000, bytes(10))
+    first = await _send(sender, sender.batch(line("one"), batch_id=batch_id))
+    sender.position = 0
+    again = await _send(sender, sender.batch(line("one"), batch_id=batch_id))
+    assert again.body == first.body
+    assert again.header("Signature") != first.header("Signature")
+    sender.position = 0
+    assert _code(await _send(sender, sender.batch(line("two"), batch_id=batch_id))) == (409, "batch_conflict")
+    assert await b.ids() == ["one"]
+
+
+async def test_an_id_with_other_content_is_refused_and_parked_where_it_came_from(sites: MakeSites) -> None:
+    a, b = sites("a", "b")
+    for node in (a, b):
+        await node.start()
+        await node.join()
+    sender = V2Sender(b.port)
+    await _send(sender, sender.batch(line("taken"), line("mine", node="x")))
+    await a.emit("before", "taken", "after")
+    await a.apply(peer("b", b.port))
+    await b.holds("before", "after")
+    await a.caught_up("b")
+    [letter] = (await a.ask("dead_letters.list", group="edge"))["deadLetters"]
+    assert (letter["eventId"], letter["peer"], letter["reason"]) == ("taken", "b", "id_conflict")
+    assert await a.deliveries() == {
+        ("before", "b"): "delivered",
+        ("taken", "b"): "refused",
+        ("after", "b"): "delivered",
+    }
+    assert (await b.rows("SELECT node FROM event_ids WHERE event_id = 'taken'")) == [("x",)]
+
+
+@pytest.mark.parametrize("path", ["/v2/events", "/v1/events"])
+async def test_a_body_over_the_limit_is_refused_before_it_is_sent(sites: MakeSites, path: str) -> None:
+    b, _ = await _one(sites)
+
+    def announce() -> tuple[Reply, float]:
+        begun = time.monotonic()
+        with socket.create_connection(("127.0.0.1", b.port), timeout=10) as link:
+            link.sendall(f"POST {path} HTTP/1.1\r\nHost: b\r\nContent-Length: 99999999999\r\n\r\n".encode())
+            return read_reply(link), time.monotonic() - begun
+
+    reply, seconds = await asyncio.to_thread(announce)
+    await until(
+        lambda: not [task for task in asyncio.all_tasks() if "RequestHandler" in repr(task)], "the door to close"
+    )
+    assert reply.status == 413
+    assert seconds < 2
+    if path == "/v2/events":
+        told = json.loads(reply.body)["error"]
+        assert (told["code"], told["limit"], told["unit"]) == ("too_large", 8 << 20, "bytes")
+
+
+async def _no_request_left() -> None:
+    """A listener reads on for a moment what a refused sender still sends."""
+    await until(lambda: not any("RequestHandler" in repr(task) for task in asyncio.all_tasks()), "the door to close")
+
+
+async def test_a_body_over_the_limit_is_refused_while_it_is_being_sent(sites: MakeSites) -> None:
+    b, sender = await _one(sites, limits={"maxEventBytes": "64KiB", "maxBatchBytes": "64KiB"})
+    request = sender.batch(raw_body=b"x" * (4 << 20))
+    reply = await _send(sender, request)
+    assert _code(reply) == (413, "too_large")
+    chunked = request.partition(b"\r\n\r\n")[0].replace(b"Content-Length: 4194304", b"Transfer-Encoding: chunked")
+    body = b"10000\r\n" + b"x" * 65536 + b"\r\n"
+    assert _code(await _send(sender, chunked + b"\r\n\r\n" + body * 4)) == (413, "too_large")
+    await _no_request_left()
+    assert await b.ids() == []
+
+
+async def test_the_lines_of_a_batch_are_counted(sites: MakeSites) -> None:
+    b, sender = await _one(sites, limits={"maxBatchEvents": 3})
+    reply = await _send(sender, sender.batch(*[line(f"e{number}") for number in range(4)]))
+    assert _code(reply) == (413, "too_large")
+    assert (json.loads(reply.body)["error"]["limit"], json.loads(reply.body)["error"]["unit"]) == (3, "events")
+    assert await b.ids() == []
+
+
+@pytest.mark.parametrize("skew", [-301, 302])
+async def test_a_clock_that_differs_is_told_ours(sites: MakeSites, skew: int) -> None:
+    b, sender = await _one(sites)
+    reply = await _send(sender, sender.batch(line("one"), skew=skew))
+    assert _code(reply) == (401, "clock_skew")
+    told = json.loads(reply.body)["error"]
+    assert told["serverTime"].startswith(time.strftime("%Y-%m-%dT", time.gmtime()))
+    assert "s allowed" in told["message"]
+    sender.position = 0
+    assert (await _send(sender, sender.batch(line("one"), skew=290 if skew > 0 else -290))).status == 200
+    assert await b.ids() == ["one"]
+
+
+async def test_a_clock_that_differs_is_shown_with_the_link(sites: MakeSites) -> None:
+    a, b = sites("a", clock=ManualClock(int((time.time() - 3600) * 1e6)))[0], sites("b")[0]
+    for node in (a, b):
+        await node.start()
+        await node.join()
+    await a.apply(peer("b", b.port))
+    cursor = await a.in_state("b", "blocked", "clock_skew")
+    assert "its clock says" in cursor.last_error
+
+
+async def test_strangers_learn_nothing_but_that_they_are_strangers(sites: MakeSites) -> None:
+    b, _ = await _one(sites)
+    await b.apply(_ring(b, {"id": "gone", "owner": "x", "state": "revoked"}))
+    replies = []
+    for key in (Key.hmac("shared", "wrong"), Key.hmac("nobody", SECRET), Key.hmac("gone", SECRET, owner="x")):
+        sender = V2Sender(b.port, key=key)
+        replies.append(await _send(sender, sender.batch(line("one"))))
+    tampered = V2Sender(b.port)
+    request = tampered.batch(line("one"))
+    replies.append(await _send(tampered, request.replace(b'"id":"one"', b'"id":"two"')))
+    assert {_code(reply) for reply in replies} == {(401, "unauthorized")}
+    assert len({reply.body for reply in replies}) == 1
+    assert all(reply.header("Signature") is None for reply in replies)
+    assert await b.ids() == []
+
+
+async def test_a_group_that_speaks_one_protocol_does_not_know_the_other(sites: MakeSites) -> None:
+    b, sender = await _one(sites, protocols=["v2"])
+    assert (await _send(sender, b"GET /v1/status HTTP/1.1\r\nHost: b\r\n\r\n")).status == 404
+    assert (await _send(sender, b"POST /v1/events HTTP/1.1\r\nHost: b\r\nContent-Length: 0\r\n\r\n")).status == 404
+    await b.apply(group("b", port=b.port, secret=b.secret, protocols=["v1"]))
+    assert (await _send(sender, sender.batch(line("one")))).status == 404
+    assert (await _send(sender, b"GET /v1/status HTTP/1.1\r\nHost: b\r\n\r\n")).status == 200
+
+
+async def test_a_full_group_refuses_by_name_and_takes_again_when_there_is_room(sites: MakeSites) -> None:
+    a, b = sites("a", "b")
+    await a.start()
+    await a.join()
+    await b.start()
+    await b.join(retention={"maxBytes": 2000})
+    await a.apply(peer("b", b.port, limits={"batchEvents": 5}))
+    ids = [f"e{number:02}" for number in range(30)]
+    await a.emit(*ids)
+    cursor = await a.in_state("b", "backing-off", "full")
+    assert cursor.position > 0
+    assert set(await b.ids()) < set(ids)
+    await b.apply(group("b", port=b.port, secret=b.secret))
+    await b.holds(*ids)
+    assert await b.ids() == ids
+
+
+async def test_one_event_too_large_for_the_peer_is_parked_and_blocks_nothing(sites: MakeSites) -> None:
+    a, b = sites("a", "b")
+    await a.start()
+    await a.join()
+    await b.start()
+    await b.join(limits={"maxEventBytes": "8KiB", "maxBatchBytes": "8KiB"})
+    with FlakyPeer(free_port(), lambda _: Pass(), target=b.port) as between:
+        await a.emit("e1", "e2")
+        await a.emit("large", payload={"k": "v" * 10_000})
+        await a.emit("e3", "e4")
+        await a.apply(peer("b", between.port))
+        await b.holds("e1", "e2", "e3", "e4")
+        await a.caught_up("b")
+        await a.emit("e5")
+        await b.holds("e5", seconds=5)
+        await a.caught_up("b")
+    assert await b.ids() == ["e1", "e2", "e3", "e4", "e5"]
+    [letter] = (await a.ask("dead_letters.list", group="edge"))["deadLetters"]
+    assert (letter["eventId"], letter["reason"]) == ("large", "too_large")
+    assert (await a.deliveries())["large", "b"] == "refused"
+    assert len(between.heard) < 15
+
+
+async def test_ed25519_rings_prove_batches_and_receipts(sites: MakeSites) -> None:
+    a, b = sites("a", "b")
+    for node, other in ((a, b), (b, a)):
+        private = Ed25519PrivateKey.generate()
+        (node.directory / "private.pem").write_bytes(
+            private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        )
+        public = private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        (other.directory / f"{node.name}.pub").write_bytes(public)
+    for node, other in ((a, b), (b, a)):
+        own = {"secretFile": str(node.directory / "private.pem")}
+        theirs = {"publicKeyFile": str(node.directory / f"{other.name}.pub")}
+        keys = [
+            {"id": f"k-{one}", "owner": one, "algorithm": "ed25519", **(own if one == node.name else theirs)}
+            for one in ("a", "b")
+        ]
+        await node.start()
+        await node.apply(group(node.name, port=node.port, auth={"keys": keys}, protocols=["v2"]))
+    await a.apply(peer("b", b.port))
+    await b.apply(peer("a", a.port))
+    await a.emit("of-a")
+    await b.emit("of-b")
+    await a.holds("of-b")
+    await b.holds("of-a")
+    await a.caught_up("b")
+    assert await a.rows("SELECT key_id, status FROM batches") == [("k-a", 200)]
+    sender = V2Sender(b.port, node="a", ring=KeyRing.shared(SECRET))
+    assert _code(await _send(sender, sender.batch(line("forged", node="a")))) == (401, "unauthorized")
+
+
+async def test_ranges_that_lie_about_their_lines_are_malformed(sites: MakeSites) -> None:
+    b, sender = await _one(sites)
+    claim = Range(epoch="epoch1", incarnation=1, after=5, upto=6)
+    assert _code(await _send(sender, sender.batch(line("one"), claim=claim))) == (400, "malformed")
+    assert _code(await _send(sender, sender.batch(raw_body=b"1\t\t" + line("one").encode()))) == (400, "malformed")
+    assert await b.ids() == []
+
+
+async def test_a_link_nobody_asked_about_does_not_begin_in_the_middle(sites: MakeSites) -> None:
+    b, sender = await _one(sites)
+    sender.position = 7
+    reply = await _send(sender, sender.batch(line("one")))
+    assert _code(reply) == (409, "range_ahead")
+    assert "mark" not in json.loads(reply.body)["error"]
+    assert json.loads((await _send(sender, sender.query())).body)["mark"] is None
+    sender.position = 7
+    assert (await _send(sender, sender.batch(line("one")))).status == 200
+    assert json.loads((await _send(sender, sender.query())).body)["mark"]["base"] == 7
+    assert await b.ids() == ["one"]

@@ -1,0 +1,86 @@
+"""Requests of protocol v2 made by hand: to say what our own sender never would, and to say it twice."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from federation.batch import encode_batch
+from federation.event import encode, new_event_id
+from federation.keys import Key, KeyRing
+from federation.ranges import Range
+from federation.signing import sign_request
+from federation.wire import BatchHeader, LinkQuery
+from tests.support.v1_node import Reply, read_reply
+
+SECRET = "0123456789abcdef0123456789abcdef"
+
+
+def line(event_id: str, *, group: str = "edge", node: str = "x", **fields: str) -> str:
+    """A canonical event."""
+    from eventd.testing import event
+
+    return encode(event(event_id, group=group, node=node, **fields)).decode()  # type: ignore[arg-type]
+
+
+@dataclass
+class V2Sender:
+    """Speaks as `node` to whoever listens on `port`. Every part of a request can be another than it should be."""
+
+    port: int
+    node: str = "x"
+    to: str = "b"
+    group: str = "edge"
+    ring: KeyRing = field(default_factory=lambda: KeyRing.shared(SECRET))
+    key: Key | None = None
+    epoch: str = "epoch1"
+    position: int = 0
+
+    def batch(
+        self,
+        *bodies: str,
+        paths: Sequence[str] = (),
+        batch_id: str = "",
+        claim: Range | None = None,
+        skew: int = 0,
+        to: str = "",
+        raw_body: bytes | None = None,
+    ) -> bytes:
+        """A signed batch of these events at the next positions, as it goes onto the wire."""
+        after, self.position = self.position, self.position + len(bodies)
+        places = range(after + 1, self.position + 1)
+        lines = [(at, path, body) for at, path, body in zip(places, paths or [""] * len(bodies), bodies, strict=True)]
+        header = BatchHeader(
+            from_node=self.node,
+            to_node=to or self.to,
+            group=self.group,
+            batch_id=batch_id or new_event_id(time.time_ns() // 1000, os.urandom(10)),
+            range=claim or Range(epoch=self.epoch, incarnation=1, after=after, upto=self.position),
+        )
+        return self._sign(header, encode_batch(lines) if raw_body is None else raw_body, skew)
+
+    def query(self) -> bytes:
+        """A signed question where the link stands."""
+        return self._sign(LinkQuery(from_node=self.node, to_node=self.to, group=self.group), b"{}", 0)
+
+    def _sign(self, header: LinkQuery, body: bytes, skew: int) -> bytes:
+        now = time.time_ns() // 1000 + skew * 1_000_000
+        key = self.key or self.ring.signer(self.node)
+        signed = sign_request(header, body, key, now=now, nonce=os.urandom(16).hex())
+        return raw(header.path, signed.headers, body, self.port)
+
+    def send(self, request: bytes, *, port: int = 0, seconds: float = 10.0) -> Reply:
+        """Write these bytes to the node, or to another one; read its answer."""
+        with socket.create_connection(("127.0.0.1", port or self.port), timeout=seconds) as link:
+            link.sendall(request)
+            return read_reply(link)
+
+
+def raw(path: str, headers: dict[str, str], body: bytes, port: int) -> bytes:
+    """A POST, byte for byte."""
+    told = {"Host": f"127.0.0.1:{port}", **headers, "Content-Length": str(len(body))}
+    head = "".join(f"{name}: {value}\r\n" for name, value in told.items())
+    return f"POST {path} HTTP/1.1\r\n{head}\r\n".encode() + body
