@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from eventd.cli.output import Column, note, show_moment
+from eventd.cli.output import Column, note, printable, show_moment
 from eventd.cli.selecting import DryRunOption
 from eventd.cli.session import Session, connected
 
@@ -61,7 +61,7 @@ async def diff(
     if session.out.is_table:
         for change in changed:
             for line in change["diff"].splitlines():
-                session.out.line(line)
+                session.out.line(printable(line))
     else:
         session.out.rows((), changed, name=_full_name)
     if changed and exit_code:

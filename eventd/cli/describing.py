@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eventd.cli.links_table import INBOUND, OUTBOUND
-from eventd.cli.output import Column, Output, count, show_moment, show_span, text
+from eventd.cli.output import Column, Output, count, printable, show_moment, show_span, text
 
 LETTERS = (
     Column("EVENT_ID", text("eventId")),
@@ -45,7 +45,7 @@ def describe_resource(out: Output, answer: Mapping[str, Any]) -> None:
 def _pairs(out: Output, pairs: Mapping[str, Any]) -> None:
     width = max(12, *(len(name) + 2 for name in pairs))
     for name, value in pairs.items():
-        out.line(f"{name + ':':<{width}} {value if value not in ('', None) else '-'}")
+        out.line(printable(f"{name + ':':<{width}} {value if value not in ('', None) else '-'}"))
 
 
 def _section(out: Output, title: str, value: Mapping[str, Any]) -> None:
@@ -53,7 +53,7 @@ def _section(out: Output, title: str, value: Mapping[str, Any]) -> None:
 
     out.line(f"\n{title}:")
     for line in write_yaml(dict(value)).splitlines():
-        out.line(f"  {line}")
+        out.line(printable(f"  {line}"))
 
 
 def _peer(out: Output, status: Mapping[str, Any]) -> None:

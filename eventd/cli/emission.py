@@ -130,10 +130,9 @@ def _lines(stream: IO[bytes]) -> Iterator[tuple[int, bytes]]:
         number += 1
         if raw.strip():
             yield number, raw
-        while len(raw) > LONGEST_LINE and not raw.endswith(b"\n"):
-            raw = stream.readline(LONGEST_LINE)
-            if not raw:
-                return
+        if len(raw) > LONGEST_LINE:
+            while raw and not raw.endswith(b"\n"):
+                raw = stream.readline(LONGEST_LINE)
 
 
 def _report(session: Session, emission: Emission) -> None:

@@ -1,0 +1,172 @@
+"""`routerctl` in this process, over a database or over the API of one: the same commands, the same answers."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from eventd.api.app import build_app
+from eventd.api.auth import Keys, parse_keys
+from eventd.api.operations import Services
+from eventd.cli.control import main
+from eventd.clock import SystemClock
+from eventd.log.eventlog import EventLog
+from eventd.observe import Metrics
+from eventd.store import migrations
+from eventd.store.database import Database
+
+EDGE = """
+apiVersion: federation.routerd.net/v1alpha1
+kind: EventGroup
+metadata: {name: edge}
+spec:
+  nodeName: onprem
+  auth: {secretFile: /nowhere/secret}
+---
+apiVersion: federation.routerd.net/v1alpha1
+kind: EventPeer
+metadata: {name: to-cloud}
+spec: {groupRef: edge, nodeName: cloud, endpoint: "http://127.0.0.1:1"}
+"""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command printed, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+
+class Control:
+    """Runs `routerctl` as its entry point does."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], folder: Path) -> None:
+        self._patch = monkeypatch
+        self._capture = capfd
+        self.folder = folder
+
+    def __call__(self, *arguments: str, stdin: str | bytes = "", code: int | None = 0) -> Result:
+        """Run a command; `code` is what it should end with, None does not judge."""
+        raw = stdin if isinstance(stdin, bytes) else stdin.encode()
+        self._patch.setattr(sys, "argv", ["routerctl", *arguments])
+        self._patch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(raw)))
+        self._capture.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        captured = self._capture.readouterr()
+        found = Result(int(ended.value.code or 0), captured.out, captured.err)
+        if code is not None:
+            assert found.code == code, f"{arguments} ended with {found.code}:\n{found.out}{found.err}"
+        return found
+
+    def file(self, text: str, name: str = "edge.yaml") -> str:
+        """A file with this text; its path."""
+        path = self.folder / name
+        path.write_text(text)
+        return str(path)
+
+    def edge(self) -> None:
+        """Declare the group edge of node onprem with the peer cloud."""
+        self("apply", "-f", self.file(EDGE))
+
+
+class Api(threading.Thread):
+    """The API of a database, on a loop of its own in a thread."""
+
+    def __init__(self, url: str, keys: str = "") -> None:
+        super().__init__(name="api under test")
+        self._url = url
+        self._keys = keys
+        self._ready = threading.Event()
+        self._loop: asyncio.AbstractEventLoop
+        self._end: asyncio.Event
+        self.port = 0
+
+    def run(self) -> None:
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
+        database = Database(self._url)
+        try:
+            database.write_now(migrations.upgrade, now=SystemClock().now())
+            log = await EventLog.open(database, SystemClock())
+            keys = Keys(lambda: parse_keys(self._keys) if self._keys else ())
+            app = build_app(Services(log), keys=keys, readiness=dict, metrics=Metrics(), version="test")
+            runner = web.AppRunner(app, access_log=None)
+            await runner.setup()
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            self.port = runner.addresses[0][1]
+            self._ready.set()
+            await self._end.wait()
+            await runner.cleanup()
+            await log.close()
+        finally:
+            database.close()
+
+    def __enter__(self) -> Api:
+        self.start()
+        assert self._ready.wait(20), "the API has not started"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._end.set)
+        self.join(20)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+@pytest.fixture
+def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No setting of whoever runs the tests."""
+    import os
+
+    for name in os.environ:
+        if name.startswith("EVENTD_"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def control(clean: None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Control:
+    """`routerctl` beside nothing at all: no node, no database."""
+    return Control(monkeypatch, capfd, tmp_path)
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres), "api"])
+def routerctl(request: pytest.FixtureRequest, control: Control, monkeypatch: pytest.MonkeyPatch) -> Iterator[Control]:
+    """`routerctl` on a node without declarations: on each database, and on an API."""
+    if request.param == "api":
+        with Api(request.getfixturevalue("sqlite_url")) as api:
+            monkeypatch.setenv("EVENTD_SERVER", api.url)
+            yield control
+        return
+    url = request.getfixturevalue(f"{request.param}_url")
+    database = Database(url)
+    database.write_now(migrations.upgrade, now=SystemClock().now())
+    database.close()
+    monkeypatch.setenv("EVENTD_DATABASE_URL", url)
+    yield control

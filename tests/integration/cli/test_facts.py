@@ -1,0 +1,213 @@
+"""federation event: emit, list, deliveries, prune."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from eventd.cli.facts import Status
+from eventd.log.deliveries import DeliveryState
+from tests.integration.cli.conftest import EDGE, Control
+
+HEADER = ["ID", "GROUP", "SOURCE", "TYPE", "SUBJECT", "OBSERVED", "EXPIRES"]
+
+
+@pytest.fixture
+def edge(routerctl: Control) -> Control:
+    """A node with the group edge and the peer cloud."""
+    routerctl.edge()
+    return routerctl
+
+
+def lines_of(*events: object) -> str:
+    return "".join(f"{json.dumps(event)}\n" for event in events)
+
+
+def test_an_emitted_event_is_shown_as_it_is_stored(edge: Control) -> None:
+    told = edge(
+        *("federation", "event", "emit", "--group", "edge", "--type", "routerd.client.ipv4.observed"),
+        *("--subject", "10.88.60.9/32", "--id", "i1", "--dedupe-key", "k", "--source-node", "leaf"),
+        *("--payload", "mac=aa:bb", "--payload", "note=a=b", "--payload", "empty="),
+        *("--ttl", "90s", "--observed-at", "2026-05-30T12:13:20+02:00"),
+    )
+    header, row = told.lines
+    assert header.split() == HEADER
+    assert row.split()[:5] == ["i1", "edge", "leaf", "routerd.client.ipv4.observed", "10.88.60.9/32"]
+    assert row.split()[5:] == ["2026-05-30T10:13:20Z", "2026-05-30T10:14:50Z"]
+    (event,) = edge("fed", "event", "list", "--include-expired", "-o", "json").json
+    assert {name: event[name] for name in event if name not in ("recordedAt", "seq")} == {
+        "id": "i1",
+        "group": "edge",
+        "sourceNode": "leaf",
+        "type": "routerd.client.ipv4.observed",
+        "subject": "10.88.60.9/32",
+        "dedupeKey": "k",
+        "payload": {"empty": "", "mac": "aa:bb", "note": "a=b"},
+        "observedAt": "2026-05-30T10:13:20Z",
+        "expiresAt": "2026-05-30T10:14:50Z",
+        "path": [],
+    }
+
+
+def test_the_group_and_the_source_need_not_be_said(edge: Control) -> None:
+    event = edge("fed", "event", "emit", "--type", "t", "-o", "json").json
+    assert (event["group"], event["sourceNode"], event["expiresAt"]) == ("edge", "onprem", "0001-01-01T00:00:00Z")
+    assert re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", event["id"])
+    edge("apply", "-f", edge.file(EDGE.split("---")[0].replace("edge", "other"), "other.yaml"))
+    told = edge("fed", "event", "emit", "--type", "t", code=2)
+    assert told.err.startswith("error: say which group with --group: edge, other (see routerctl fed event emit --help)")
+
+
+def test_an_id_that_is_there_already_is_noted_or_refused(edge: Control) -> None:
+    emit = ("fed", "event", "emit", "--id", "i", "--observed-at", "2026-05-30T10:00:00Z")
+    assert edge(*emit, "--type", "t", "--ttl", "1h").err == ""
+    assert edge(*emit, "--type", "t", "--ttl", "2h").err == "note: i was there already: refreshed\n"
+    again = edge(*emit, "--type", "t", "--ttl", "1h")
+    assert again.err == "note: i was there already: duplicate\n"
+    assert again.lines[1].endswith("2026-05-30T12:00:00Z")
+    assert edge(*emit, "--type", "other", code=1).err.startswith("error: the id i is taken in group edge")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--type", "t", "--group", "egde"], 3, "error: there is no EventGroup egde (did you mean edge?)"),
+        ([], 2, "error: say what was observed with --type, or read events with --stdin"),
+        (["--type", "t", "--payload", "novalue"], 2, "error: --payload 'novalue' is no KEY=VALUE"),
+        (["--type", "t", "--payload", " =x"], 2, "error: --payload ' =x' is no KEY=VALUE"),
+        (["--type", "t", "--ttl", "5"], 1, "error: the event cannot be stored: ttl must be a duration such as 30s"),
+        (["--type", "t", "--observed-at", "now"], 1, "error: the event cannot be stored: 'now' is not an RFC 3339"),
+        (["--type", "t" * 600], 1, "error: the event cannot be stored: federation event type is longer than 512"),
+        (["--stdin", "--type", "t"], 2, "error: with --stdin the lines say everything"),
+        (["extra"], 2, "error: got unexpected extra argument"),
+    ],
+)
+def test_a_wrong_emit_is_one_line(edge: Control, arguments: list[str], code: int, message: str) -> None:
+    told = edge("fed", "event", "emit", *arguments, code=code)
+    assert told.err.startswith(message)
+    assert told.err.count("\n") == 1
+    assert edge("fed", "event", "list", "--include-expired", "-o", "json").json == []
+
+
+def test_many_events_come_from_the_standard_input(edge: Control) -> None:
+    given = lines_of(*({"type": "t", "id": f"e{n:05}", "payload": {"n": str(n)}} for n in range(2300)))
+    told = edge("fed", "event", "emit", "--stdin", stdin=given)
+    assert told.lines == ["2300 events taken: 2300 new"]
+    listed = edge("fed", "event", "list", "--limit", "0", "-o", "json").json
+    assert [event["id"] for event in listed] == [f"e{n:05}" for n in range(2300)]
+    assert edge("fed", "event", "emit", "--stdin", "-o", "json", stdin=given).json["duplicate"] == 2300
+
+
+def test_every_bad_line_is_named_and_the_good_ones_are_stored(edge: Control) -> None:
+    given = (
+        lines_of({"type": "t", "id": "e1"})
+        + "\n   \n"
+        + lines_of({"typo": "t"}, {"type": "t", "id": "e2"}, ["no"])
+        + "{broken\n"
+        + lines_of({"type": "other", "id": "e1"}, {"type": "t", "group": "nope"})
+        + '{"type": "t", "id": "e3"}'
+    )
+    told = edge("fed", "event", "emit", "--stdin", stdin=given, code=1)
+    assert told.lines == ["3 events taken: 3 new"]
+    assert sorted(told.err.splitlines()[:-1]) == [
+        "line 4: unknown member typo (did you mean type?)",
+        "line 6: is not a JSON object",
+        "line 7: is not JSON: object keys must be strings (byte 1)",
+        "line 8: the id e1 is taken by another content or another source",
+        "line 9: there is no EventGroup nope",
+    ]
+    assert told.err.splitlines()[-1] == "error: not stored: 5 lines"
+    assert edge("fed", "event", "list", "-o", "name").lines == ["e1", "e2", "e3"]
+    counts = edge("fed", "event", "emit", "--stdin", "-o", "json", stdin=b'{"type":"\xff"}\n', code=1).json
+    assert counts["bad"][0]["line"] == 1
+
+
+def test_an_empty_input_is_nothing(edge: Control) -> None:
+    assert edge("fed", "event", "emit", "--stdin").lines == ["0 events taken"]
+
+
+def test_a_listing_of_one_node_can_be_emitted_on_another(edge: Control) -> None:
+    edge("fed", "event", "emit", "--type", "t", "--id", "i", "--payload", "k=v")
+    (event,) = edge("fed", "event", "list", "-o", "json").json
+    told = edge("fed", "event", "emit", "--stdin", stdin=json.dumps(event))
+    assert told.lines == ["1 event taken: 1 duplicate"]
+
+
+def test_lists_have_limits_tokens_and_filters(edge: Control) -> None:
+    given = lines_of(*({"type": "a" if n % 2 else "b", "id": f"e{n}", "subject": f"10.{n}"} for n in range(6)))
+    edge("fed", "event", "emit", "--stdin", stdin=given)
+    first = edge("fed", "event", "list", "--limit", "2", "-o", "name")
+    assert first.lines == ["e0", "e1"]
+    token = re.search(r"--after (\S+),", first.err)
+    assert token is not None
+    assert edge("fed", "event", "list", "--after", token[1], "-o", "name").lines == ["e2", "e3", "e4", "e5"]
+    for arguments, expected in (
+        (["--type", "a"], "e1 e3 e5"),
+        (["--type", "a", "--type", "b", "--newest", "--limit", "2"], "e5 e4"),
+        (["--subject", "10.3"], "e3"),
+        (["--id", "e4"], "e4"),
+        (["--source-node", "elsewhere"], ""),
+        (["--since", "1h", "--until", "0s"], "e0 e1 e2 e3 e4 e5"),
+        (["--until", "1h"], ""),
+    ):
+        assert edge("fed", "event", "list", *arguments, "-o", "name").lines == expected.split(), arguments
+    gap = edge("fed", "event", "list", "--after", "0011223344556677:3", "-o", "name")
+    assert gap.err == "gap: group edge: the token is of another history of this log\n"
+    assert edge("fed", "event", "list", "--after", "x", code=1).err.startswith("error: after: 'x' is no token")
+
+
+def test_all_groups_are_listed_where_none_is_named(edge: Control) -> None:
+    edge("apply", "-f", edge.file(EDGE.split("---")[0].replace("edge", "other"), "other.yaml"))
+    for group in ("other", "edge"):
+        edge("fed", "event", "emit", "--type", "t", "--id", "same", "--group", group)
+    assert [event["group"] for event in edge("fed", "event", "list", "-o", "json").json] == ["edge", "other"]
+    assert [line.split()[1] for line in edge("fed", "event", "list", "--no-headers").lines] == ["edge", "other"]
+
+
+def test_wide_rows_show_the_payload_and_nothing_that_steers_the_terminal(edge: Control) -> None:
+    edge("fed", "event", "emit", "--type", "t", "--subject", "a\x1b[2J\nb", "--payload", "k=v\u202e")
+    told = edge("fed", "event", "list", "-o", "wide")
+    assert told.lines[0].split() == [*HEADER, "RECORDED", "SEQ", "VIA", "DEDUPE_KEY", "PAYLOAD"]
+    assert "a\\x1b[2J\\nb" in told.lines[1]
+    assert told.lines[1].endswith("k=v\\u202e")
+    assert "\x1b" not in told.out
+
+
+def test_deliveries_show_each_event_at_each_peer(edge: Control) -> None:
+    edge("fed", "event", "emit", "--type", "t", "--id", "e1")
+    table = edge("federation", "event", "deliveries", "--group", "edge").lines
+    assert table[0].split() == ["EVENT_ID", "PEER", "STATUS", "ATTEMPTS", "LAST_ATTEMPT", "LAST_ERROR", "DELIVERED"]
+    assert table[1].split() == ["e1", "cloud", "pending", "0", "-", "-", "-"]
+    (row,) = edge("fed", "event", "deliveries", "-o", "json").json
+    assert (row["eventId"], row["deliveredAt"], row["eventExpiresAt"]) == ("e1", None, "0001-01-01T00:00:00Z")
+    assert edge("fed", "event", "deliveries", "-o", "name").lines == ["e1/cloud"]
+    for arguments, count in (
+        (["--status", "pending"], 1),
+        (["--status", "delivered", "--status", "failed"], 0),
+        (["--peer", "cloud", "--event-id", "e1", "--type", "t"], 1),
+        (["--event-id", "e2"], 0),
+    ):
+        assert len(edge("fed", "event", "deliveries", *arguments, "-o", "json").json) == count, arguments
+    assert edge("fed", "event", "deliveries", "--peer", "clod", code=3).err.startswith(
+        "error: group edge has no peer clod"
+    )
+    bad = edge("fed", "event", "deliveries", "--status", "lost", code=2)
+    assert bad.err.startswith("error: invalid value for '--status': 'lost' is not one of 'delivered', 'pending'")
+
+
+def test_the_states_of_the_command_are_those_of_the_books() -> None:
+    assert [str(state) for state in Status] == [str(state) for state in DeliveryState]
+
+
+def test_prune_says_what_it_removed(edge: Control) -> None:
+    edge("fed", "event", "emit", "--stdin", stdin=lines_of(*({"type": "t"} for _ in range(20))))
+    unbounded = edge("fed", "event", "prune", "--group", "edge")
+    assert unbounded.lines == ["removed 0 records of group edge"]
+    assert "keeps everything" in unbounded.err
+    bounded = EDGE.replace("nodeName: onprem", "nodeName: onprem\n  retention: {maxEvents: 5, undelivered: drop}")
+    edge("apply", "-f", edge.file(bounded))
+    assert edge("fed", "event", "prune").lines == ["removed 15 records of group edge"]
+    assert edge("fed", "event", "prune", "-o", "json").json[0]["removed"] == 0
+    assert len(edge("fed", "event", "list", "-o", "json").json) == 5

@@ -1,0 +1,177 @@
+"""federation: summary, links, pause, resume, redeliver, dead letters, status."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import pytest
+
+from eventd.cli.lock import serving
+from eventd.clock import SystemClock
+from eventd.egress.links import link_name
+from eventd.log.cursors import DeadLetter, LinkState, Postponement, Step, postpone, read_cursor
+from eventd.log.eventlog import EventLog
+from eventd.store.database import Database
+from tests.integration.cli.conftest import Control
+from tests.support.bookkeeping import Books
+
+LINK = link_name("edge", "cloud")
+
+
+class Consumer:
+    """Writes into the books what the peer's consumer would."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def settle(self, upto: int, *, refused: int = 0) -> None:
+        """Pass the records up to there; one of them may be refused."""
+        asyncio.run(self._settle(upto, refused))
+
+    async def _settle(self, upto: int, refused: int) -> None:
+        database = Database(self._url)
+        try:
+            log = await EventLog.open(database, SystemClock())
+            cursor = await database.read(read_cursor, LINK)
+            now = SystemClock().now()
+            exceptions = [(refused, "refused")] if refused else []
+            batch = Books(log, SystemClock()).batch(LINK, cursor.sent_upto, upto, 1, exceptions)  # type: ignore[arg-type]
+            letters = [DeadLetter(LINK, refused, cursor.topic_id, f"e{refused}", "invalid", "said so", 1, now)]
+            step = Step(LINK, cursor.position, upto, upto, now, [batch], letters if refused else (), "v2")
+            await log.settle(step)
+            await log.close()
+        finally:
+            database.close()
+
+    def fail(self, upto: int) -> None:
+        """Try in vain."""
+        database = Database(self._url)
+        try:
+            cursor, now = database.read_now(read_cursor, LINK), SystemClock().now()
+            state = LinkState.BACKING_OFF
+            database.write_now(
+                postpone,
+                Postponement(LINK, cursor.position, state, "unreachable", "no route", upto, now, now + 60_000_000),
+            )
+        finally:
+            database.close()
+
+
+@pytest.fixture
+def consumer(request: pytest.FixtureRequest, edge: Control) -> Consumer:
+    """The peer's consumer, on the database behind `routerctl`."""
+    kind = request.node.callspec.params["routerctl"]
+    return Consumer(request.getfixturevalue(f"{'postgres' if kind == 'postgres' else 'sqlite'}_url"))
+
+
+@pytest.fixture
+def edge(routerctl: Control) -> Control:
+    """A node with the group edge, the peer cloud, and the events e1 to e4."""
+    routerctl.edge()
+    lines = "".join(f'{{"type":"t","id":"e{n}"}}\n' for n in range(1, 5))
+    routerctl("fed", "event", "emit", "--stdin", stdin=lines)
+    return routerctl
+
+
+def test_the_summary_has_a_line_for_each_peer(edge: Control, consumer: Consumer) -> None:
+    consumer.settle(2, refused=2)
+    consumer.fail(3)
+    told = edge("federation", "deliveries", "summary", "--group", "edge")
+    assert told.lines[0].split() == [
+        *("GROUP", "PEER", "EVENTS", "DELIVERED", "STALE_TTL", "FAILED", "PENDING", "MAX_LAG", "MIN_EXPIRES_IN")
+    ]
+    cells = told.lines[1].split()
+    assert [*cells[:7], cells[8]] == ["edge", "cloud", "4", "1", "0", "1", "1", "-"]
+    assert told.err == "note: cloud in group edge: 1 refused\n"
+    (row,) = edge("fed", "deliveries", "summary", "-o", "json").json
+    assert set(row) == {
+        *("group", "peer", "events", "delivered", "staleTTL", "failed", "pending", "maxLagSeconds"),
+        *("minExpiresInSeconds", "expired", "refused", "inPath", "unknown"),
+    }
+    assert row["minExpiresInSeconds"] == 0
+    assert edge("fed", "deliveries", "summary", "--type", "none", "-o", "json").json[0]["events"] == 0
+    assert edge("fed", "deliveries", "summary", "--peer", "x", code=3).err.startswith("error: group edge has no peer x")
+
+
+def test_links_show_why_a_peer_waits(edge: Control, consumer: Consumer) -> None:
+    consumer.fail(4)
+    told = edge("federation", "links")
+    assert told.lines[0].split() == [
+        *("GROUP", "PEER", "STATE", "REASON", "WAITING", "LAG", "LAST_SUCCESS", "NEXT_TRY", "LAST_ERROR")
+    ]
+    cells = told.lines[1].split()
+    assert cells[:5] == ["edge", "cloud", "backing-off", "unreachable", "4"]
+    assert cells[-2:] == ["no", "route"]
+    assert edge("fed", "peers", "-o", "name").lines == ["edge/cloud"]
+    answer = edge("fed", "links", "-o", "json").json
+    assert answer["outbound"][0]["lagEvents"] == 4
+    assert answer["inbound"] == []
+
+
+def test_pause_and_resume(edge: Control) -> None:
+    (_, line) = edge("federation", "pause", "cloud", "--group", "edge").lines
+    assert line.split()[2] == "paused"
+    assert edge("fed", "links", "-o", "json").json["outbound"][0]["pausedBy"]
+    edge("fed", "resume", "cloud")
+    told = edge("fed", "pause", "cloud", "--by", "ann: upgrade", "-o", "json").json
+    assert (told["state"], told["pausedBy"]) == ("paused", "ann: upgrade")
+    assert edge("fed", "resume", "cloud", "-o", "json").json["state"] == "running"
+    assert edge("fed", "pause", "clod", code=3).err.startswith(
+        "error: group edge has no peer clod (did you mean cloud?)"
+    )
+
+
+def test_redeliver_says_what_it_would_send_and_then_sends(edge: Control, consumer: Consumer) -> None:
+    consumer.settle(3)
+    dry = edge("federation", "redeliver", "cloud", "--from-seq", "2", "--dry-run")
+    assert dry.lines[0].startswith("would send 2 events (")
+    assert dry.lines[0].endswith("left out: 1 on their way already")
+    assert edge("fed", "redeliver", "cloud", "--id", "e1").lines[0].startswith("sends 1 event (")
+    assert edge("fed", "redeliver", "cloud", "--since", "1h", "--until", "0s", "-o", "json").json["events"] == 3
+    assert len(edge("fed", "links", "-o", "json").json["outbound"][0]["repairs"]) == 2
+    refused = edge("fed", "redeliver", "cloud", "--id", "e4", code=1)
+    assert refused.err == "error: event e4 cannot be sent again: it is on its way: the link has not come to it yet\n"
+    unknown = edge("fed", "redeliver", "cloud", "--id", "e9", code=3)
+    assert unknown.err == "error: event e9 cannot be sent again: group edge has none of that id\n"
+    both = edge("fed", "redeliver", "cloud", "--id", "e1", "--since", "1h", code=2)
+    assert both.err.startswith("error: say what to send in one way: --id, a range")
+
+
+def test_dead_letters_are_listed_retried_and_dropped(edge: Control, consumer: Consumer) -> None:
+    consumer.settle(1, refused=1)
+    consumer.settle(2, refused=2)
+    consumer.settle(3, refused=3)
+    told = edge("federation", "dead-letters", "list", "--group", "edge")
+    assert told.lines[0].split() == ["LETTER", "EVENT_ID", "PEER", "REASON", "DETAIL", "ATTEMPTS", "PARKED"]
+    assert [line.split()[1:4] for line in told.lines[1:]] == [[f"e{n}", "cloud", "invalid"] for n in (1, 2, 3)]
+    first, second, _ = edge("fed", "dead-letters", "list", "-o", "name").lines
+    page = edge("fed", "dead-letters", "list", "--limit", "1", "-o", "json")
+    assert page.err == f"note: group edge has more: --group edge --after {first}, or --limit 0 for all\n"
+    assert len(edge("fed", "dead-letters", "list", "--after", first, "-o", "json").json) == 2
+    assert edge("fed", "dead-letters", "retry", first).lines == ["sending 1 letter once more"]
+    assert edge("fed", "event", "deliveries", "--event-id", "e1", "-o", "json").json[0]["status"] == "pending"
+    assert edge("fed", "dead-letters", "drop", second).lines == ["dropped 1 letter"]
+    assert edge("fed", "dead-letters", "drop", second, code=3).err == f"error: group edge has no dead letter {second}\n"
+    assert edge("fed", "dead-letters", "retry", "--peer", "cloud", "-o", "json").json[0]["retried"] == 1
+    assert edge("fed", "dead-letters", "drop", "--all").lines == ["dropped 0 letters"]
+    assert edge("fed", "dead-letters", "drop", code=2).err.startswith("error: choose letters in one way")
+
+
+def test_status_shows_all_groups(edge: Control) -> None:
+    told = edge("federation", "status")
+    assert told.lines[0].split() == ["GROUP", "NODE", "EVENTS", "BYTES", "SEQ", "PEERS", "LINKS", "LISTEN"]
+    cells = told.lines[1].split()
+    assert [cells[0], cells[1], cells[2], *cells[4:]] == ["edge", "onprem", "4", "4", "1", "1", "running", "-"]
+    assert edge("fed", "status", "-o", "json").json["groups"][0]["links"] == {"running": 1}
+
+
+def test_status_says_whether_a_node_is_at_work(control: Control) -> None:
+    control.edge()
+    assert control("fed", "status").err == "note: no node serves this database now\n"
+    database = Database(f"sqlite:///{control.folder}/eventd-data/eventd.db")
+    try:
+        with serving(database):
+            assert control("fed", "status").err == f"note: process {os.getpid()} serves this database\n"
+    finally:
+        database.close()

@@ -1,0 +1,116 @@
+"""What only happens between routerctl and an API: keys, addresses, and nobody there."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cli.conftest import EDGE, Api, Control
+from tests.support.ports import free_port
+
+KEYS = "writer-key-0001:read+write:edge,admin-key-0001,reader-key-0001:read"
+
+
+@pytest.fixture
+def api(sqlite_url: str) -> Iterator[Api]:
+    """An API that wants keys."""
+    with Api(sqlite_url, keys=KEYS) as found:
+        yield found
+
+
+def test_a_key_comes_from_a_flag_a_file_or_the_environment(
+    api: Api, control: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = ("--server", api.url)
+    told = control("get", "all", *at, code=1)
+    assert told.err == "error: this API needs a key (send it as Authorization: Bearer KEY)\n"
+    assert control("get", "all", *at, "--key", "nobody's key", code=1).err == "error: this key is not known\n"
+    assert control("get", "all", *at, "--key", "reader-key-0001").err == "nothing is declared\n"
+    path = control.file("admin-key-0001\n", "key")
+    control("apply", "-f", control.file(EDGE), *at, "--key-file", path)
+    monkeypatch.setenv("EVENTD_SERVER", api.url)
+    monkeypatch.setenv("EVENTD_API_KEY_FILE", path)
+    assert control("get", "eg", "-o", "name").lines == ["eventgroup/edge"]
+    monkeypatch.setenv("EVENTD_API_KEY", "reader-key-0001")
+    told = control("fed", "event", "emit", "--group", "edge", "--type", "t", code=1)
+    assert told.err.startswith("error: this key lacks the scope write")
+
+
+def test_a_key_for_one_group_works_where_the_group_is_named(api: Api, control: Control) -> None:
+    at = ("--server", api.url, "--key")
+    control("apply", "-f", control.file(EDGE), *at, "admin-key-0001")
+    assert control("fed", "event", "list", *at, "writer-key-0001", code=1).err.endswith("(name the group)\n")
+    control("fed", "event", "emit", "--group", "edge", "--type", "t", "--id", "i", *at, "writer-key-0001")
+    assert control("fed", "event", "list", "--group", "edge", "-o", "name", *at, "writer-key-0001").lines == ["i"]
+
+
+def test_an_unreadable_key_file_is_named(control: Control) -> None:
+    told = control("get", "all", "--server", "http://127.0.0.1:1", "--key-file", "missing", code=1)
+    assert told.err == "error: missing: No such file or directory (the file should hold the key and nothing else)\n"
+
+
+def test_a_database_that_is_named_comes_before_a_server_of_the_environment(
+    control: Control, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("EVENTD_SERVER", "http://127.0.0.1:1")
+    told = control("get", "all", "--data-dir", str(tmp_path / "node"), code=3)
+    assert told.err.startswith("error: there is no database")
+
+
+def test_nobody_there(control: Control) -> None:
+    port = free_port()
+    told = control("fed", "status", "--server", f"127.0.0.1:{port}", code=1)
+    assert told.err == (
+        f"error: cannot reach http://127.0.0.1:{port}: Connection refused"
+        " (is the node running, and is this its API's address?)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("server", "message"),
+    [
+        ("ftp://host", "the server's address is no address of an API"),
+        ("http://", "the server's address is no address of an API"),
+        ("http://host:port", "the server's address cannot be read"),
+        ("http://me:secret@host", "the server's address must not hold a name or a password"),
+    ],
+)
+def test_a_server_that_is_no_address(control: Control, server: str, message: str) -> None:
+    told = control("fed", "status", "--server", server, code=1)
+    assert told.err.startswith(f"error: {message} (")
+    assert "secret" not in told.err
+
+
+class Stranger(http.server.BaseHTTPRequestHandler):
+    """Some other web server."""
+
+    def do_GET(self) -> None:
+        status = 200 if "resources" in self.path else 404
+        self.send_response(status)
+        self.send_header("Content-Length", "7")
+        self.end_headers()
+        self.wfile.write(b"<html/>")
+
+    def log_message(self, *_: object) -> None:
+        return
+
+
+def test_another_server_is_recognised_as_one(control: Control) -> None:
+    server = http.server.HTTPServer(("127.0.0.1", 0), Stranger)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        at = f"http://127.0.0.1:{server.server_port}"
+        assert control("get", "all", "--server", at, code=1).err == (
+            f"error: {at} answers, but not as a routerd-eventd does\n"
+        )
+        told = control("fed", "status", "--server", at, code=3)
+        assert told.err == "error: the server answered 404 (is there a routerd-eventd at this address?)\n"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

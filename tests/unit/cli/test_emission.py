@@ -1,0 +1,112 @@
+"""Many events from a stream: chunks, order, line numbers, and what is said when the node fails in the middle."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+
+from eventd.api.emitted import BadEvents, EventsTooLarge, Problem
+from eventd.cli import emission
+from eventd.cli.emission import Emission, _lines
+from eventd.errors import Conflict, EventdError, Full, Invalid, NotFound, Unavailable
+
+
+class Node:
+    """Takes events as a node does; `trouble` is raised for the request with that number, from 0."""
+
+    def __init__(self, **trouble: EventdError) -> None:
+        self.requests: list[tuple[str, list[dict[str, Any]]]] = []
+        self._trouble = {int(number[1:]): error for number, error in trouble.items()}
+
+    async def call(self, operation: str, *, group: str, events: list[dict[str, Any]]) -> dict[str, Any]:
+        assert operation == "events.emit"
+        self.requests.append((group, events))
+        if error := self._trouble.get(len(self.requests) - 1):
+            raise error
+        return {"results": [{"id": event["id"], "result": event.get("result", "new")} for event in events]}
+
+
+async def emit(node: Node, lines: list[tuple[str, dict[str, Any]]]) -> Emission:
+    found = Emission(node)  # type: ignore[arg-type]
+    for number, (group, event) in enumerate(lines, start=1):
+        await found.add(number, group, event, 10)
+    await found.flush_all()
+    return found
+
+
+async def test_lines_are_stored_in_chunks_and_in_the_order_of_their_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(emission, "CHUNK", 3)
+    node = Node()
+    found = await emit(node, [("gh"[n % 2], {"id": n}) for n in range(10)])
+    assert [(group, [event["id"] for event in events]) for group, events in node.requests] == [
+        ("g", [0, 2, 4]),
+        ("h", [1, 3, 5]),
+        ("g", [6, 8]),
+        ("h", [7, 9]),
+    ]
+    assert found.counts["new"] == 10
+
+
+async def test_large_lines_make_smaller_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(emission, "CHUNK_BYTES", 25)
+    node = Node()
+    await emit(node, [("g", {"id": n}) for n in range(7)])
+    assert [len(events) for _, events in node.requests] == [3, 3, 1]
+
+
+async def test_wrong_events_are_left_out_and_the_others_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+    large = EventsTooLarge([Problem(0, "300 bytes")], 3)
+    node = Node(r0=BadEvents([Problem(1, "type is required"), Problem(3, "no")], 5), r1=large)
+    found = await emit(node, [("g", {"id": n}) for n in range(5)])
+    assert [[event["id"] for event in events] for _, events in node.requests] == [[0, 1, 2, 3, 4], [0, 2, 4], [2, 4]]
+    assert found.counts["new"] == 2
+    assert capsys.readouterr().err.splitlines() == ["line 2: type is required", "line 4: no", "line 1: 300 bytes"]
+
+
+async def test_a_conflict_is_about_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    found = await emit(Node(), [("g", {"id": "a"}), ("g", {"id": "b", "result": "conflict"})])
+    assert found.bad == [{"line": 2, "message": "the id b is taken by another content or another source"}]
+    alone = await emit(Node(r0=Conflict("the id a is taken")), [("g", {"id": "a"})])
+    assert alone.bad == [{"line": 1, "message": "the id a is taken"}]
+
+
+async def test_an_unknown_group_concerns_its_own_lines_only() -> None:
+    found = await emit(
+        Node(r0=NotFound("there is no EventGroup x")), [("x", {"id": 1}), ("g", {"id": 2}), ("x", {"id": 3})]
+    )
+    assert [bad["line"] for bad in found.bad] == [1, 3]
+    assert found.counts["new"] == 1
+
+
+@pytest.mark.parametrize("error", [Full("the topic is full"), Unavailable("the node is stopping", hint="wait")])
+async def test_a_node_in_trouble_ends_it_and_says_where_to_go_on(
+    error: EventdError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(emission, "CHUNK", 2)
+    node = Node(r1=error)
+    with pytest.raises(type(error)) as raised:
+        await emit(node, [("g", {"id": 1}), ("g", {"id": 2}), ("h", {"id": 3}), ("g", {"id": 4}), ("g", {"id": 5})])
+    assert raised.value.message == error.message
+    assert raised.value.hint.endswith("lines before 3 are dealt with, repeat from there"), "line 3 waits for its group"
+
+
+async def test_an_invalid_request_that_names_no_event_is_not_swallowed() -> None:
+    with pytest.raises(Invalid, match="the whole request is wrong"):
+        await emit(Node(r0=Invalid("the whole request is wrong")), [("g", {"id": 1})])
+
+
+async def test_only_so_many_bad_lines_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    found = Emission(Node())  # type: ignore[arg-type]
+    for number in range(1, 151):
+        found.refuse(number, "no")
+    assert len(capsys.readouterr().err.splitlines()) == 100
+    assert len(found.bad) == 150
+
+
+def test_blank_lines_count_and_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(emission, "LONGEST_LINE", 10)
+    given = b"one\n\n  \ntwo\n" + b"x" * 35 + b"\nthree"
+    assert list(_lines(io.BytesIO(given))) == [(1, b"one\n"), (4, b"two\n"), (5, b"x" * 11), (6, b"three")]
+    assert [number for number, _ in _lines(io.BytesIO(b"x" * 35))] == [1]

@@ -1,0 +1,39 @@
+"""From an operation to a request: the address, the path, the query."""
+
+from __future__ import annotations
+
+import pytest
+
+from eventd.cli.gateway import Address, _fill, _query, check_params, find_operation
+from eventd.errors import Invalid
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("http://127.0.0.1:8780", "http://127.0.0.1:8780"),
+        ("127.0.0.1:9000", "http://127.0.0.1:9000"),
+        ("localhost", "http://localhost:8780"),
+        ("https://node.example", "https://node.example:443"),
+        ("http://[::1]:8780/", "http://[::1]:8780"),
+        ("https://proxy/eventd/", "https://proxy:443/eventd"),
+    ],
+)
+def test_an_address_may_leave_out_what_goes_without_saying(given: str, expected: str) -> None:
+    assert str(Address.parse(given)) == expected
+
+
+def test_what_stands_in_a_path_is_quoted() -> None:
+    path, rest = _fill("/api/v1/groups/{group}/peers/{peer}/pause", {"group": "g", "peer": "a/b c@1", "by": "x"})
+    assert path == "/api/v1/groups/g/peers/a%2Fb%20c%401/pause"
+    assert rest == {"by": "x"}
+
+
+def test_lists_and_truth_values_in_a_query() -> None:
+    assert _query({}) == ""
+    assert _query({"type": ["a b", "c&d"], "newest": True, "limit": 3}) == "?type=a+b&type=c%26d&newest=true&limit=3"
+
+
+def test_wrong_parameters_are_told_in_the_words_of_the_api() -> None:
+    with pytest.raises(Invalid, match="limit must be at most 1000"):
+        check_params(find_operation("events.list"), {"group": "g", "limit": 5000})

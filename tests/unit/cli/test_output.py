@@ -1,0 +1,142 @@
+"""Tables, JSON, YAML and names: what is shown, and that nothing shown can steer a terminal."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from eventd.cli.output import (
+    Column,
+    Format,
+    Output,
+    count,
+    joined,
+    moment,
+    printable,
+    show_moment,
+    show_span,
+    span,
+    text,
+)
+
+COLUMNS = (
+    Column("NAME", text("name")),
+    Column("STATE", text("state")),
+    Column("AT", moment("at")),
+    Column("MORE", text("more"), wide=True),
+)
+ROWS = [
+    {"name": "a", "state": "running", "at": "2026-11-20T12:00:00.123456Z", "more": 0},
+    {"name": "longer", "state": "", "at": None, "more": []},
+]
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is one."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def shown(format: Format = "table", *, headers: bool = True, colour: bool = True, terminal: bool = False) -> str:
+    stream = Terminal() if terminal else io.StringIO()
+    out = Output(format, headers=headers, colour=colour, stream=stream)
+    out.rows(COLUMNS, ROWS, name=lambda row: str(row["name"]))
+    return stream.getvalue()
+
+
+def test_columns_are_aligned_with_a_gap_of_two_and_end_without_blanks() -> None:
+    assert shown() == (
+        "NAME    STATE    AT\n"  #
+        "a       running  2026-11-20T12:00:00Z\n"
+        "longer  -        -\n"
+    )
+
+
+def test_wide_shows_more_and_headers_can_be_left_out() -> None:
+    assert shown("wide", headers=False) == (
+        "a       running  2026-11-20T12:00:00Z  0\n"  #
+        "longer  -        -                     -\n"
+    )
+
+
+def test_an_empty_table_has_its_header_and_an_empty_list_its_brackets() -> None:
+    for format, expected in (("table", "NAME  STATE  AT\n"), ("json", "[]\n"), ("yaml", "[]\n"), ("name", "")):
+        stream = io.StringIO()
+        Output(format, headers=True, colour=False, stream=stream).rows(COLUMNS, [], name=str)  # type: ignore[arg-type]
+        assert stream.getvalue() == expected
+
+
+def test_styles_are_for_terminals_and_can_be_refused() -> None:
+    styled = shown(terminal=True)
+    assert "\x1b[1mNAME  \x1b[0m" in styled
+    assert "\x1b[32mrunning\x1b[0m" in styled
+    assert "\x1b" not in shown(terminal=True, colour=False)
+    assert "\x1b" not in shown("json", terminal=True)
+
+
+def test_names_are_one_a_line() -> None:
+    assert shown("name") == "a\nlonger\n"
+
+
+def test_json_keeps_letters_of_every_script_and_survives_surrogates() -> None:
+    stream = io.StringIO()
+    out = Output("json", headers=True, colour=False, stream=stream)
+    out.one((), {"name": "zürich \ud800"}, name=str)
+    assert stream.getvalue() == '{\n  "name": "zürich \\ud800"\n}\n'
+
+
+def test_rows_that_keep_coming_keep_their_columns() -> None:
+    stream = io.StringIO()
+    show = Output("table", headers=True, colour=False, stream=stream).stream_rows(COLUMNS)
+    for row in [*ROWS, ROWS[0]]:
+        show([row])
+    assert stream.getvalue().splitlines() == [
+        "NAME  STATE    AT",
+        "a     running  2026-11-20T12:00:00Z",
+        "longer  -        -",
+        "a       running  2026-11-20T12:00:00Z",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("plain ü 漢字 🎉", "plain ü 漢字 🎉"),
+        ("a\x1b[2J", "a\\x1b[2J"),
+        ("a\nb\tc", "a\\nb\\tc"),
+        ("\u202ex", "\\u202ex"),
+    ],
+)
+def test_what_could_steer_a_terminal_is_spelled_out(given: str, expected: str) -> None:
+    assert printable(given) == expected
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [(0, "-"), (0.0004, "0s"), (0.012, "12ms"), (0.9994, "999ms"), (1.9, "1s"), (1740, "29m0s"), (-5.5, "-5s")],
+)
+def test_durations_are_whole_seconds_or_milliseconds(seconds: float, expected: str) -> None:
+    assert show_span(seconds) == expected
+    assert span("lag")({"lag": seconds}) == expected
+
+
+@pytest.mark.parametrize(
+    ("time", "expected"),
+    [
+        (None, "-"),
+        ("", "-"),
+        ("0001-01-01T00:00:00Z", "-"),
+        ("2026-11-20T12:00:00Z", "2026-11-20T12:00:00Z"),
+        ("2026-11-20T12:00:00.999999Z", "2026-11-20T12:00:00Z"),
+    ],
+)
+def test_times_are_cut_to_the_second(time: str | None, expected: str) -> None:
+    assert show_moment(time) == expected
+
+
+def test_lists_are_joined_and_numbers_counted() -> None:
+    assert joined("on")({"on": ["a", 1]}) == "a,1"
+    assert joined("on")({"on": []}) == "-"
+    assert (count(1, "event"), count(0, "event"), count(2, "line")) == ("1 event", "0 events", "2 lines")
