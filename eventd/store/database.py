@@ -37,6 +37,8 @@ SQLITE_NAMES = 500
 """Values per IN list on SQLite, well under its limit on bound parameters."""
 CHANNEL = "eventd_head"
 """The Postgres channel that says the head moved. It carries no content: the number is read from the head row."""
+SCHEMA_LOCK = 0x6576656E7464  # "eventd"
+"""The Postgres advisory lock of whoever migrates."""
 
 Kind = Literal["sqlite", "postgresql"]
 
@@ -320,6 +322,12 @@ def joined(conn: sa.Connection, expression: str) -> str:
     if _is_sqlite(conn):
         return f"group_concat({expression}, '')"  # in the order of the subquery it reads from
     return f"string_agg({expression}, '' ORDER BY position)"
+
+
+def lock_schema(conn: sa.Connection) -> None:
+    """Wait until no other process changes the schema. On SQLite a writing transaction is alone anyway."""
+    if not _is_sqlite(conn):
+        _raw(conn).execute("SELECT pg_advisory_xact_lock(%s)", (SCHEMA_LOCK,))
 
 
 def notify_head(conn: sa.Connection) -> None:

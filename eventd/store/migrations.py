@@ -13,7 +13,7 @@ from alembic.script import ScriptDirectory
 
 import eventd
 from eventd.errors import DatabaseUnusable
-from eventd.store.database import Database, insert
+from eventd.store.database import Database, insert, lock_schema
 from eventd.store.schema import log_heads
 
 
@@ -60,6 +60,7 @@ def pending(conn: sa.Connection) -> list[str]:
 
 def upgrade(conn: sa.Connection, *, now: int) -> list[str]:
     """Apply every pending migration in the open transaction; what was applied. Makes the head row of a new log."""
+    lock_schema(conn)
     applied = pending(conn)
     if applied:
         config = _config()

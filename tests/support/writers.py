@@ -11,12 +11,13 @@ import multiprocessing
 import os
 from collections.abc import AsyncIterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 
 from eventd.clock import SystemClock
 from eventd.log.eventlog import EventLog
+from eventd.store import migrations
 from eventd.store.database import Database
-from eventd.testing import draft
+from eventd.testing import NOW, draft
 
 PATIENCE = 30.0
 """Seconds after which a tail returns what it has: whoever should have written has failed, and says so itself."""
@@ -40,6 +41,12 @@ async def opened(url: str) -> AsyncIterator[EventLog]:
         await log.close()
     finally:
         database.close()
+
+
+def upgrade(url: str) -> list[str]:
+    """Apply the migrations; which were applied."""
+    with closing(Database(url)) as database:
+        return database.write_now(migrations.upgrade, now=NOW)
 
 
 def append(url: str, topics: list[str], name: str, *, commits: int, size: int) -> list[tuple[str, int]]:
