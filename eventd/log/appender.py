@@ -21,7 +21,7 @@ from eventd.log.append import place
 from eventd.log.cursors import Postponement, Step, apply_step, check_fence, lock_positions, postpone
 from eventd.log.head import lock_head, move_head, read_topic_bytes
 from eventd.log.values import Appended, Draft, Head, size_of
-from eventd.store.database import Database, notify_head, translate
+from eventd.store.database import Database, notify_head, savepoint, translate
 from federation.errors import MessageError
 
 R_co = TypeVar("R_co", covariant=True)
@@ -242,12 +242,10 @@ class Committed:
 def commit(conn: sa.Connection, units: Sequence[Unit[Any]], now: int) -> Committed:
     """Write all units in the open transaction; where one of them fails, all but that one."""
     head = lock_head(conn)
-    savepoint = conn.begin_nested()
     try:
-        done = _write(conn, units, head, now)
-        savepoint.commit()
+        with savepoint(conn):
+            done = _write(conn, units, head, now)
     except Exception:
-        savepoint.rollback()
         done = _one_by_one(conn, units, head, now)
     if done.last >= done.first:
         move_head(conn, done.last + 1)
@@ -259,13 +257,10 @@ def _one_by_one(conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, now
     """One unit of the group has a fault of its own: find it, and let the others through."""
     total = Committed([], head.next_position, head.last, {})
     for unit in units:
-        savepoint = conn.begin_nested()
         try:
-            current = replace(head, next_position=total.last + 1)
-            done = _write(conn, [unit], current, now)
-            savepoint.commit()
+            with savepoint(conn):
+                done = _write(conn, [unit], replace(head, next_position=total.last + 1), now)
         except Exception as error:
-            savepoint.rollback()
             total.results.append(translate(error))
             continue
         total.results += done.results

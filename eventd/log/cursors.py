@@ -15,7 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from eventd.errors import FenceLost, Invalid, NotFound
-from eventd.store.database import execute_many, fetch, insert
+from eventd.store.database import bulk_insert, execute, execute_many, fetch, for_update, insert
 from eventd.store.schema import batches, cursors, dead_letters, selectors
 
 
@@ -222,8 +222,9 @@ def next_repair_name(conn: sa.Connection, group: str, node: str) -> str:
 def lock_positions(conn: sa.Connection, names: Sequence[str]) -> dict[str, int]:
     """The positions of these cursors, locked until the transaction ends."""
     ordered = sorted(set(names))  # one order for all, so that two writers never wait for each other
-    query = sa.select(cursors.c.name, cursors.c.position).where(cursors.c.name.in_(ordered)).order_by(cursors.c.name)
-    return {row.name: row.position for row in conn.execute(query.with_for_update())}
+    marks = ", ".join("?" * len(ordered))
+    sql = f"SELECT name, position FROM cursors WHERE name IN ({marks}) ORDER BY name{for_update(conn)}"
+    return dict(fetch(conn, sql, ordered))
 
 
 def check_fence(positions: Mapping[str, int], step: Step) -> None:
@@ -236,25 +237,25 @@ def check_fence(positions: Mapping[str, int], step: Step) -> None:
 
 def apply_step(conn: sa.Connection, step: Step) -> None:
     """Move the cursor and keep what belongs to the step. The fence was checked under lock."""
-    values: dict[str, Any] = {"position": step.upto, "sent_upto": step.sent_upto}
+    changes: dict[str, Any] = {"position = ?": step.upto, "sent_upto = ?": step.sent_upto}
     if step.succeeded:
-        values |= {
-            "state": LinkState.RUNNING,
-            "reason": "",
-            "since": sa.case((cursors.c.state == LinkState.RUNNING, cursors.c.since), else_=step.now),
-            "attempts": 0,
-            "retry_at": None,
-            "last_error": "",
-            "attempted_at": step.now,
-            "attempted_upto": step.upto,
-            "succeeded_at": step.now,
+        changes |= {
+            "since = CASE WHEN state = 'running' THEN since ELSE ? END": step.now,
+            "state = ?": LinkState.RUNNING.value,
+            "reason = ?": "",
+            "attempts = ?": 0,
+            "retry_at = ?": None,
+            "last_error = ?": "",
+            "attempted_at = ?": step.now,
+            "attempted_upto = ?": step.upto,
+            "succeeded_at = ?": step.now,
         }
     if step.protocol:
-        values["protocol"] = step.protocol
+        changes["protocol = ?"] = step.protocol
     ranges = [batch for batch in step.batches if batch.status and not batch.picked]
     if ranges:
-        values["sent_epoch"] = ranges[-1].epoch
-    conn.execute(cursors.update().where(cursors.c.name == step.name).values(**values))
+        changes["sent_epoch = ?"] = ranges[-1].epoch
+    execute(conn, f"UPDATE cursors SET {', '.join(changes)} WHERE name = ?", (*changes.values(), step.name))
     for batch in step.batches:
         insert_batch(conn, batch)
     for letter in step.parked:
@@ -266,7 +267,7 @@ def insert_batch(conn: sa.Connection, batch: Batch) -> None:
     values = {name: getattr(batch, name) for name in Batch.__slots__}
     values["exceptions"] = json.dumps(list(batch.exceptions), separators=(",", ":")) if batch.exceptions else ""
     values["picked"] = json.dumps(list(batch.picked), separators=(",", ":")) if batch.picked else ""
-    conn.execute(batches.insert().values(**values))
+    bulk_insert(conn, batches, list(values), [list(values.values())])
 
 
 def park(conn: sa.Connection, letter: DeadLetter) -> None:

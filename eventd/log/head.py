@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from eventd.errors import DatabaseUnusable, NotFound
 from eventd.log.values import Head, Topic
-from eventd.store.database import fetch, insert
+from eventd.store.database import execute, fetch, insert
 from eventd.store.migrations import new_epoch
 from eventd.store.schema import log_heads, topics
 
@@ -37,7 +37,7 @@ def _head(rows: list[tuple[int, str, int, int]]) -> Head:
 
 def move_head(conn: sa.Connection, next_position: int) -> None:
     """Record the next free position. The head must be locked."""
-    conn.execute(log_heads.update().values(next_position=next_position))
+    execute(conn, "UPDATE log_heads SET next_position = ? WHERE id = 1", (next_position,))
 
 
 def renew_epoch(conn: sa.Connection) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from eventd.store.database import execute, fetch, insert
+from eventd.store.database import bulk_insert, execute, fetch
 from eventd.store.schema import inbound_batches, inbound_gaps, inbound_links
 
 
@@ -47,16 +47,14 @@ def read_mark(conn: sa.Connection, group: str, node: str) -> StoredMark | None:
 
 def write_mark(conn: sa.Connection, group: str, node: str, mark: StoredMark, now: int) -> None:
     """Set the mark of one link."""
-    values = {
-        "epoch": mark.epoch,
-        "incarnation": mark.incarnation,
-        "base": mark.base,
-        "upto": mark.upto,
-        "updated_at": now,
-    }
-    statement = insert(conn, inbound_links).values(group_name=group, node=node, **values)
-    key = [inbound_links.c.group_name, inbound_links.c.node]
-    conn.execute(statement.on_conflict_do_update(index_elements=key, set_=values))
+    execute(
+        conn,
+        "INSERT INTO inbound_links (group_name, node, epoch, incarnation, base, upto, updated_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (group_name, node) DO UPDATE SET epoch = excluded.epoch,"
+        " incarnation = excluded.incarnation, base = excluded.base, upto = excluded.upto,"
+        " updated_at = excluded.updated_at",
+        (group, node, mark.epoch, mark.incarnation, mark.base, mark.upto, now),
+    )
 
 
 def record_gap(
@@ -117,18 +115,8 @@ def keep_receipt(
     now: int,
 ) -> None:
     """Remember a receipt, so that a repeated batch gets the same one."""
-    conn.execute(
-        inbound_batches.insert().values(
-            group_name=group,
-            node=node,
-            batch_id=batch_id,
-            key_id=key_id,
-            covers=covers,
-            digest=digest,
-            receipt=receipt,
-            recorded_at=now,
-        )
-    )
+    names = ("group_name", "node", "batch_id", "key_id", "covers", "digest", "receipt", "recorded_at")
+    bulk_insert(conn, inbound_batches, names, [(group, node, batch_id, key_id, covers, digest, receipt, now)])
 
 
 def read_inbound_links(conn: sa.Connection, group: str | None = None) -> list[InboundLink]:
