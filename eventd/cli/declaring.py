@@ -203,7 +203,7 @@ def _show_tables(session: Session, rows: list[dict[str, Any]]) -> None:
 async def describe(
     session: Session,
     kind: Annotated[str, typer.Argument(metavar="KIND", help="EventGroup (eg) or EventPeer (ep).")],
-    name: Annotated[str, typer.Argument(metavar="NAME")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name.")],
 ) -> None:
     """Show one resource with its defaults, and how it is doing: link state, lag, recent errors."""
     from eventd.cli.describing import describe_resource
@@ -221,7 +221,7 @@ async def describe(
 async def delete(
     session: Session,
     kind: Annotated[str, typer.Argument(metavar="[KIND]", help="EventGroup (eg) or EventPeer (ep).")] = "",
-    name: Annotated[str, typer.Argument(metavar="[NAME]")] = "",
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="Its name.")] = "",
     filename: OptionalFilesOption = None,
     ignore_not_found: Annotated[
         bool, typer.Option("--ignore-not-found", help="With -f: pass over what is not declared.")

@@ -117,7 +117,9 @@ async def pause(
     session: Session,
     peer: PeerArgument,
     group: GroupOption = "",
-    by: Annotated[str, typer.Option("--by", help="Who pauses it, or why; your user name by default.")] = "",
+    by: Annotated[
+        str, typer.Option("--by", metavar="WHO", help="Who pauses it, or why; your user name by default.")
+    ] = "",
 ) -> None:
     """Stop sending to a peer. What it has to get is kept, and waits."""
     answer = await session.call("links.pause", group=await one_group(session, group), peer=peer, by=by or _user())

@@ -1,0 +1,148 @@
+"""The reference of commands and of the API is complete and says what the programs say.
+
+Each command and each operation has a block that is made from the program itself; a page must hold it word for word.
+When one differs, the failure prints the block to put in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
+
+import pytest
+import typer.main
+from pydantic.fields import FieldInfo
+
+from eventd.api.operations import Operation
+from eventd.api.surfaces import OPERATIONS
+from eventd.cli import control, daemon
+from eventd.cli.flags import _PANEL as SETTINGS_PANEL
+from eventd.cli.session import _SHARED
+
+REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
+
+
+def commands(app: typer.Typer, name: str) -> Iterator[tuple[str, Any]]:
+    """Every command with its full name; hidden names of the same are left out."""
+    yield from _walk(typer.main.get_command(app), name)
+
+
+def _walk(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if not hasattr(command, "commands"):
+        yield path, command
+        return
+    for name, inner in command.commands.items():
+        if not inner.hidden:
+            yield from _walk(inner, f"{path} {name}")
+
+
+def block_of_command(path: str, command: Any) -> str:
+    """The heading of a command, what it does, and its own options."""
+    shared = _SHARED if path.startswith("routerctl") else ()
+    params = [p for p in command.params if p.name not in ("help", *shared) and p.rich_help_panel != SETTINGS_PANEL]
+    arguments = "".join(f" {p.metavar}" for p in params if p.param_type_name == "argument")
+    lines = [f"### {path}{arguments}", "", " ".join(command.help.split())]
+    if params:
+        lines += ["", "| Option | Meaning |", "|---|---|", *map(_row, params)]
+    return "\n".join(lines)
+
+
+def _row(param: Any) -> str:
+    if param.param_type_name == "argument":
+        name = f"`{param.metavar}`"
+    else:
+        value = "" if param.is_flag else f" {param.metavar or _metavar(param)}"
+        name = ", ".join(f"`{option}`" for option in param.opts[:-1])
+        name += f"{', ' if name else ''}`{param.opts[-1]}{value}`"
+    default = "" if param.default in (None, "", False, []) or param.is_flag else f" Default: `{param.default}`."
+    variable = f" [{param.envvar}]" if param.envvar else ""
+    required = " Required." if param.required and param.param_type_name == "option" else ""
+    return f"| {name} | {(param.help or '').replace('|', chr(92) + '|')}{variable}{required}{default} |"
+
+
+def _metavar(param: Any) -> str:
+    return str(param.opts[-1].removeprefix("--").split("-")[-1].upper())
+
+
+def shared_options() -> str:
+    """The table of the options every command of routerctl takes."""
+    (_, command) = next(iter(commands(control.app, "routerctl")))
+    rows = [_row(param) for param in command.params if param.name in _SHARED]
+    return "\n".join(["| Option | Meaning |", "|---|---|", *rows])
+
+
+def block_of_operation(operation: Operation[Any]) -> str:
+    """The heading of an operation, what it does, who may, and what it takes."""
+    fields = operation.params.model_fields
+    lines = [f"### {operation.method} {operation.path}", "", f"{operation.summary}. Scope: `{operation.scope}`."]
+    if fields:
+        lines += ["", "| Field | Type | Meaning |", "|---|---|---|"]
+        lines += [_field_row(field, name in operation.path) for name, field in fields.items()]
+    return "\n".join(lines)
+
+
+def _field_row(field: FieldInfo, in_path: bool) -> str:
+    told = field.description or ("The name of the EventGroup." if field.alias == "group" else "Its name.")
+    default = "" if in_path else _default(field)
+    return f"| `{field.alias}` | {_type(field.annotation)} | {told.replace('|', chr(92) + '|')}{default} |"
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return " Required."
+    return "" if field.default in (None, "", False, []) else f" Default: `{field.default}`."
+
+
+def _type(annotation: Any) -> str:
+    origin = get_origin(annotation)
+    if origin is list:
+        return f"list of {_type(get_args(annotation)[0])}"
+    if origin in (Union, UnionType):
+        return _type(get_args(annotation)[0])
+    names = {str: "text", int: "number", bool: "true or false", Any: "object"}
+    if annotation in names:
+        return names[annotation]
+    return "object" if hasattr(annotation, "model_fields") else ", ".join(f"`{value}`" for value in annotation)
+
+
+def sections(page: str) -> str:
+    return (REFERENCE / page).read_text(encoding="utf-8")
+
+
+EVERY = [*commands(daemon.app, "routerd-eventd"), *commands(control.app, "routerctl")]
+
+
+@pytest.mark.parametrize(("path", "command"), EVERY, ids=[path for path, _ in EVERY])
+def test_every_command_is_in_the_reference(path: str, command: Any) -> None:
+    block = block_of_command(path, command)
+    assert f"\n{block}\n" in sections("cli.md"), f"docs/reference/cli.md lacks this block:\n\n{block}"
+
+
+def test_the_options_of_every_command_are_in_the_reference() -> None:
+    block = shared_options()
+    assert f"\n{block}\n" in sections("cli.md"), f"docs/reference/cli.md lacks this table:\n\n{block}"
+
+
+def test_the_reference_names_no_command_that_is_not_there() -> None:
+    known = {block_of_command(path, command).splitlines()[0] for path, command in EVERY}
+    named = {line for line in sections("cli.md").splitlines() if line.startswith("### ")}
+    assert named == known
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_every_operation_is_in_the_reference(operation: Operation[Any]) -> None:
+    block = block_of_operation(operation)
+    assert f"\n{block}\n" in sections("http-api.md"), f"docs/reference/http-api.md lacks this block:\n\n{block}"
+
+
+def test_the_reference_names_no_operation_that_is_not_there() -> None:
+    known = {f"### {operation.method} {operation.path}" for operation in OPERATIONS}
+    named = {line for line in sections("http-api.md").splitlines() if line.startswith("### ")}
+    assert named == known
+
+
+def test_names_and_routes_are_given_once() -> None:
+    assert len({operation.name for operation in OPERATIONS}) == len(OPERATIONS)
+    assert len({(operation.method, operation.path) for operation in OPERATIONS}) == len(OPERATIONS)
