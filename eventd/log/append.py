@@ -16,10 +16,7 @@ from eventd.store.database import bulk_insert, execute, execute_many, fetch, fet
 from eventd.store.schema import event_ids, records
 from federation.event import content_digest, content_of
 
-_RECORD = (
-    "position", "topic_id", "seq", "node", "tag", "subject", "event_id", "dedupe_key", "ts", "expires_at",
-    "recorded_at", "path", "size", "body",
-)  # fmt: skip
+_RECORD = ("position", "topic_id", "seq", "recorded_at", "size", *Draft._fields)
 _ID = ("topic_id", "event_id", "node", "position", "expires_at")
 
 
@@ -100,12 +97,9 @@ class _Placing:
         topic_id, now, position, seq = self._topic_id, self._now, self.position, self._seq
         sizes = [size_of(d.body) for d in drafts]
         self._records += [
-            (position + i, topic_id, seq + i, node, tag, subject, event_id, dedupe_key, ts, expires_at, now, path, size,
-             body)
-            for i, ((event_id, node, tag, subject, dedupe_key, ts, expires_at, path, body), size) in enumerate(
-                zip(drafts, sizes, strict=True)
-            )
-        ]  # fmt: skip
+            (position + i, topic_id, seq + i, now, size, *draft)
+            for i, (draft, size) in enumerate(zip(drafts, sizes, strict=True))
+        ]
         for i, d in enumerate(drafts, position):
             self._ids[d.event_id] = (topic_id, d.event_id, d.node, i, d.expires_at)
         self._advance(sizes)
