@@ -40,6 +40,8 @@ SQLITE_NAMES = 500
 """Values per IN list on SQLite, well under its limit on bound parameters."""
 CHANNEL = "eventd_head"
 """The Postgres channel that says the head moved. It carries no content: the number is read from the head row."""
+LOCK_SECONDS = 5.0
+"""How long a transaction waits for another process to let go of what it needs."""
 SCHEMA_LOCK = 0x6576656E7464  # "eventd"
 """The Postgres advisory lock of whoever migrates."""
 
@@ -165,7 +167,7 @@ def _engine(url: sa.URL, kind: Kind, *, readers: int) -> sa.Engine:
     size = max(1, readers)
     if kind == "sqlite":
         engine = sa.create_engine(
-            url, pool_size=size, max_overflow=0, connect_args={"check_same_thread": False, "timeout": 5.0}
+            url, pool_size=size, max_overflow=0, connect_args={"check_same_thread": False, "timeout": LOCK_SECONDS}
         )
         event.listen(engine, "connect", _prepare_sqlite)
         begin = "BEGIN" if readers else "BEGIN IMMEDIATE"
@@ -180,7 +182,13 @@ def _engine(url: sa.URL, kind: Kind, *, readers: int) -> sa.Engine:
             connect_args={
                 "connect_timeout": 5,
                 "application_name": "eventd-reader" if readers else "eventd-writer",
-                "options": "-c synchronous_commit=on",  # whatever the server's or the role's default says
+                # whatever the defaults of the server or the role say
+                "options": f"-c synchronous_commit=on -c lock_timeout={LOCK_SECONDS * 1000:.0f}",
+                # a server that is gone without a word must not be waited for without end
+                "keepalives_idle": 10,
+                "keepalives_interval": 5,
+                "keepalives_count": 3,
+                "tcp_user_timeout": 30_000,
             },
         )
     except ModuleNotFoundError:
@@ -195,7 +203,6 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
         "page_size=8192",  # of a new file: bodies of a few hundred bytes in fewer pages, half the frames per commit
         "journal_mode=WAL",
         "synchronous=FULL",
-        "busy_timeout=5000",
         "foreign_keys=ON",
         "cache_size=-16384",
         "journal_size_limit=67108864",
@@ -228,21 +235,37 @@ def translate(error: Exception, label: str = "the database") -> Exception:
     return error
 
 
+_OLD = "restore a backup, or run `routerd-eventd migrate` if its schema is older"
+_REACH = "check that the server runs and can be reached"
+# The first that occurs in what the driver says decides.
+_MEANINGS: tuple[tuple[str, type[EventdError], str], ...] = (
+    ("malformed", DatabaseUnusable, _OLD),
+    ("not a database", DatabaseUnusable, _OLD),
+    ("no such table", DatabaseUnusable, _OLD),
+    ("no such column", DatabaseUnusable, _OLD),
+    ('database "', DatabaseUnavailable, "create the database, or correct its URL"),
+    ('role "', DatabaseUnavailable, "create the role, or correct the database's URL"),
+    ("does not exist", DatabaseUnusable, _OLD),
+    ("authentication failed", DatabaseUnavailable, "correct the user or the password of the database's URL"),
+    ("full", DatabaseUnavailable, "free some space; nothing that was acknowledged is lost"),
+    ("No space left", DatabaseUnavailable, "free some space; nothing that was acknowledged is lost"),
+    ("disk I/O error", DatabaseUnavailable, "check the disk: it may be full, over a quota, or failing"),
+    ("locked", DatabaseUnavailable, "another process holds the database; try again"),
+    ("lock timeout", DatabaseUnavailable, "another process holds the database; try again"),
+    ("unable to open", DatabaseUnavailable, "check that the directory exists and can be written"),
+    ("readonly", DatabaseUnavailable, "check the permissions of the file and its directory"),
+    ("connect", DatabaseUnavailable, _REACH),
+    ("resolve host", DatabaseUnavailable, _REACH),
+    ("server closed", DatabaseUnavailable, _REACH),
+)
+
+
 def _translate(label: str, text: str) -> EventdError:
     first = text.strip().splitlines()[0] if text.strip() else "no reason given"
-    damaged = ("malformed", "not a database", "no such table", "no such column", "does not exist", "UndefinedTable")
-    if any(word in first for word in damaged):
-        return DatabaseUnusable(
-            f"{label}: {first}", hint="restore a backup, or run `routerd-eventd migrate` if its schema is older"
-        )
-    hints = {
-        "full": "free some space; nothing that was acknowledged is lost",
-        "locked": "another process holds the database; try again",
-        "unable to open": "check that the directory exists and can be written",
-        "readonly": "check the permissions of the file and its directory",
-    }
-    hint = next((advice for word, advice in hints.items() if word in first), "")
-    return DatabaseUnavailable(f"{label}: {first}", hint=hint)
+    for word, kind, hint in _MEANINGS:
+        if word in first:
+            return kind(f"{label}: {first}", hint=hint)
+    return DatabaseUnavailable(f"{label}: {first}")
 
 
 def _raw(conn: sa.Connection) -> Any:

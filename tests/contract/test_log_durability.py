@@ -1,0 +1,70 @@
+"""What is acknowledged is on the disk: no default of a server, a role or a library may weaken that."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from eventd.store.database import Database, fetch
+
+
+def setting(name: str) -> Any:
+    def ask(conn: sa.Connection) -> Any:
+        return conn.exec_driver_sql(name).scalar_one()
+
+    return ask
+
+
+async def test_every_commit_of_sqlite_is_flushed(migrated_sqlite_url: str) -> None:
+    with closing(Database(migrated_sqlite_url)) as database:
+        for ask, expected in (("PRAGMA synchronous", 2), ("PRAGMA journal_mode", "wal")):
+            assert await database.write(setting(ask)) == expected
+            assert await database.read(setting(ask)) == expected
+        await database.take_over_checkpoints()
+        assert await database.write(setting("PRAGMA synchronous")) == 2
+
+
+async def test_every_commit_of_postgres_is_flushed_whatever_its_defaults_say(migrated_postgres_url: str) -> None:
+    name = migrated_postgres_url.rsplit("/", 1)[1]
+    with closing(Database(migrated_postgres_url)) as other:
+        other.write_now(lambda conn: conn.exec_driver_sql(f'ALTER DATABASE "{name}" SET synchronous_commit = off'))
+        try:
+            with closing(Database(migrated_postgres_url)) as database:
+                assert await database.write(setting("SHOW synchronous_commit")) == "on"
+                assert await database.read(setting("SHOW synchronous_commit")) == "on"
+                assert await database.read(setting("SHOW fsync")) == "on", "the suite runs against what users have"
+        finally:
+            other.write_now(lambda conn: conn.exec_driver_sql(f'ALTER DATABASE "{name}" RESET synchronous_commit'))
+
+
+async def test_a_wait_for_postgres_has_an_end(migrated_postgres_url: str) -> None:
+    with closing(Database(migrated_postgres_url)) as database:
+        assert await database.write(setting("SHOW lock_timeout")) == "5s"
+
+
+async def test_a_reader_sees_one_moment(database: Database) -> None:
+    def look_twice(conn: sa.Connection) -> tuple[Any, Any]:
+        before = fetch(conn, "SELECT epoch FROM log_heads")
+        database.write_now(lambda c: c.exec_driver_sql("UPDATE log_heads SET epoch = epoch || 'x'").close())
+        return before, fetch(conn, "SELECT epoch FROM log_heads")
+
+    before, after = await database.read(look_twice)
+    assert before == after
+
+
+async def test_what_raises_is_undone(database: Database) -> None:
+    def change(conn: sa.Connection) -> None:
+        conn.exec_driver_sql("UPDATE log_heads SET epoch = 'changed'")
+        raise RuntimeError("after it was written")
+
+    with pytest.raises(RuntimeError, match="after it was written"):
+        await database.write(change)
+    assert await database.read(fetch, "SELECT epoch FROM log_heads WHERE epoch = 'changed'") == []
+
+
+async def test_a_label_shows_no_password() -> None:
+    with closing(Database("postgresql://eve:secret@127.0.0.1:1/x")) as database:
+        assert database.label() == "postgresql+psycopg://eve:***@127.0.0.1:1/x"
