@@ -21,7 +21,7 @@ from eventd.log.append import place
 from eventd.log.cursors import Postponement, Step, apply_step, check_fence, lock_positions, postpone
 from eventd.log.head import lock_head, move_head, read_topic_bytes
 from eventd.log.values import Appended, Draft, Head, size_of
-from eventd.store.database import Database, notify_head, savepoint, translate
+from eventd.store.database import Database, in_transaction, notify_head, savepoint, translate
 from federation.errors import MessageError
 
 R_co = TypeVar("R_co", covariant=True)
@@ -240,12 +240,17 @@ class Committed:
 
 
 def commit(conn: sa.Connection, units: Sequence[Unit[Any]], now: int) -> Committed:
-    """Write all units in the open transaction; where one of them fails, all but that one."""
+    """Write all units in the open transaction; where one of them fails, all but that one.
+
+    When the database itself has undone the transaction, all of them fail.
+    """
     head = lock_head(conn)
     try:
         with savepoint(conn):
             done = _write(conn, units, head, now)
     except Exception:
+        if not in_transaction(conn):
+            raise
         done = _one_by_one(conn, units, head, now)
     if done.last >= done.first:
         move_head(conn, done.last + 1)
@@ -261,6 +266,8 @@ def _one_by_one(conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, now
             with savepoint(conn):
                 done = _write(conn, [unit], replace(head, next_position=total.last + 1), now)
         except Exception as error:
+            if not in_transaction(conn):
+                raise
             total.results.append(translate(error))
             continue
         total.results += done.results

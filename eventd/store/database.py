@@ -358,16 +358,29 @@ def lock_schema(conn: sa.Connection) -> None:
 
 @contextmanager
 def savepoint(conn: sa.Connection) -> Iterator[None]:
-    """Undo what the block did to the transaction when it raises, and nothing else."""
+    """Undo what the block did to the transaction when it raises, and nothing else, while there still is one."""
     raw = _raw(conn)
     raw.execute("SAVEPOINT part")
     try:
         yield
     except BaseException:
-        raw.execute("ROLLBACK TO SAVEPOINT part")
+        if in_transaction(conn):
+            raw.execute("ROLLBACK TO SAVEPOINT part")
+            raw.execute("RELEASE SAVEPOINT part")
         raise
-    finally:
-        raw.execute("RELEASE SAVEPOINT part")
+    raw.execute("RELEASE SAVEPOINT part")
+
+
+def in_transaction(conn: sa.Connection) -> bool:
+    """Whether the transaction that was begun still is one.
+
+    A full disk makes SQLite undo all of it on its own, and so does a lost connection to Postgres. Whatever is executed
+    after that would be a transaction of its own, without the locks that the first one held.
+    """
+    raw = _raw(conn)
+    if _is_sqlite(conn):
+        return bool(raw.in_transaction)
+    return raw.info.transaction_status.name in ("INTRANS", "INERROR")
 
 
 def for_update(conn: sa.Connection) -> str:
