@@ -10,7 +10,7 @@ import msgspec
 from pydantic import Field
 
 from eventd.api.emitted import drafts_from
-from eventd.api.groups import find_group, find_topic
+from eventd.api.groups import find_group, find_known_group, find_topic
 from eventd.api.moments import read_moment, read_token, show_time, write_token
 from eventd.api.operations import Operation, Params, Services
 from eventd.errors import Conflict
@@ -60,10 +60,11 @@ class Emit(Params):
         description="Each has a type and, as wanted, id, sourceNode, subject, dedupeKey, payload, observedAt,"
         " expiresAt or ttl.",
     )
+    brief: bool = Field(default=False, description="Answer without the events as they are stored, which is faster.")
 
 
 async def _emit(services: Services, params: Emit) -> dict[str, Any]:
-    group = await services.database.read(find_group, params.group)
+    group = await find_known_group(services.database, params.group)
     now = services.clock.now()
     drafts = drafts_from(params.events, group, now=now, random=secrets.token_bytes)
     topic = await services.log.topic(topic_of(group.name))
@@ -71,22 +72,17 @@ async def _emit(services: Services, params: Emit) -> dict[str, Any]:
     if len(drafts) == 1 and appended.outcomes[0] is Outcome.CONFLICT:
         what = f"the id {drafts[0].event_id} is taken in group {group.name} by another content or another source"
         raise Conflict(what, hint="an id stands for one fact: give the new fact an id of its own")
-    records = await services.database.read(read_at, list(appended.positions))
-    return {
-        "counts": {word: appended.count(outcome) for outcome, word in RESULTS.items()},
-        "results": _results(drafts, appended, records),
-    }
+    results = _results(drafts, appended)
+    if not params.brief:
+        stored = {r.position: r for r in await services.database.read(read_at, list(appended.positions))}
+        for result, position in zip(results, appended.positions, strict=True):
+            result["event"] = show_event(stored[position]) if position in stored else None
+    return {"counts": {word: appended.count(outcome) for outcome, word in RESULTS.items()}, "results": results}
 
 
-def _results(drafts: Sequence[Draft], appended: Appended, records: Sequence[Record]) -> list[dict[str, Any]]:
-    """One per event; `event` is what is stored under the id, None where retention has removed it."""
-    stored = {record.position: record for record in records}
-    found = []
-    for draft, outcome, position in zip(drafts, appended.outcomes, appended.positions, strict=True):
-        record = stored.get(position)
-        event = show_event(record) if record is not None else None
-        found.append({"id": draft.event_id, "result": RESULTS[outcome], "event": event})
-    return found
+def _results(drafts: Sequence[Draft], appended: Appended) -> list[dict[str, Any]]:
+    fates = zip(drafts, appended.outcomes, strict=True)
+    return [{"id": draft.event_id, "result": RESULTS[outcome]} for draft, outcome in fates]
 
 
 class ListEvents(Params):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from eventd.api.operations import Operation, Params, Services
 from eventd.egress.links import link_name
@@ -13,8 +14,8 @@ from eventd.log.head import read_head, read_topics
 from eventd.log.values import Topic
 from eventd.resources.effective import GroupConfig, PeerConfig, effective, topic_of
 from eventd.resources.kinds import EVENT_GROUP, EVENT_PEER
-from eventd.store.database import Connection
-from eventd.store.registry import read_resources
+from eventd.store.database import Connection, Database
+from eventd.store.registry import read_resources, read_version
 
 
 def find_group(conn: Connection, name: str) -> GroupConfig:
@@ -24,6 +25,20 @@ def find_group(conn: Connection, name: str) -> GroupConfig:
         known = [row.name for row in read_resources(conn, EVENT_GROUP.name)]
         raise NotFound(f"there is no EventGroup {name}", hint=_meant(name, known) or _declare(known))
     return effective([*stored, *read_resources(conn, EVENT_PEER.name)])[name]
+
+
+_declared: WeakKeyDictionary[Database, tuple[int, dict[str, GroupConfig]]] = WeakKeyDictionary()
+
+
+async def find_known_group(database: Database, name: str) -> GroupConfig:
+    """`find_group` for those who ask at every event: what is declared is read again only when its version has moved."""
+    seen, groups = _declared.get(database, (0, {}))
+    version = await database.read(read_version)
+    if version != seen:
+        # Only what is committed may be remembered: a version that is rolled back is given again, to other contents.
+        version, groups = await database.read(lambda conn: (read_version(conn), effective(read_resources(conn))))
+        _declared[database] = version, groups
+    return groups[name] if name in groups else await database.read(find_group, name)
 
 
 def _meant(name: str, known: list[str]) -> str:

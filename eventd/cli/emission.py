@@ -45,7 +45,8 @@ class Emission:
         del self._sizes[group]
         while lines:
             try:
-                answer = await self._session.call("events.emit", group=group, events=[event for _, event in lines])
+                events = [event for _, event in lines]
+                answer = await self._session.call("events.emit", group=group, events=events, brief=True)
             except (Invalid, TooLarge) as error:
                 wrong = _wrong(error, len(lines))
                 for at, message in wrong.items():

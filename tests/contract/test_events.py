@@ -55,6 +55,24 @@ async def test_what_is_missing_is_filled_in(books: Books) -> None:
     }
 
 
+async def test_a_brief_answer_leaves_the_events_out(books: Books) -> None:
+    answer = await books.call("events.emit", group="g", events=[{"type": "t", "id": "i"}], brief=True)
+    assert answer == {
+        "counts": {"new": 1, "refreshed": 0, "duplicate": 0, "conflict": 0},
+        "results": [{"id": "i", "result": "new"}],
+    }
+
+
+async def test_a_changed_declaration_counts_from_the_next_event_on(books: Books) -> None:
+    await emit(books, {"type": "t"})
+    await books.declare(spec="limits: {maxEventBytes: 1KiB}")
+    with pytest.raises(EventsTooLarge):
+        await emit(books, {"type": "t", "payload": {"k": "v" * 2000}})
+    await books.call("resources.delete", kind="eg", name="g")
+    with pytest.raises(NotFound, match="there is no EventGroup g"):
+        await emit(books, {"type": "t"})
+
+
 async def test_what_is_given_is_kept(books: Books) -> None:
     given = {
         "id": " i ",

@@ -20,8 +20,9 @@ class Node:
         self.requests: list[tuple[str, list[dict[str, Any]]]] = []
         self._trouble = {int(number[1:]): error for number, error in trouble.items()}
 
-    async def call(self, operation: str, *, group: str, events: list[dict[str, Any]]) -> dict[str, Any]:
+    async def call(self, operation: str, *, group: str, events: list[dict[str, Any]], brief: bool) -> dict[str, Any]:
         assert operation == "events.emit"
+        assert brief
         self.requests.append((group, events))
         if error := self._trouble.get(len(self.requests) - 1):
             raise error
