@@ -53,7 +53,7 @@ class Books:
         self.services = Services(log)
         self._numbers = 0
 
-    async def call(self, name: str, **params: Any) -> Any:
+    async def call(self, name: str, /, **params: Any) -> Any:
         """Run an operation as the API does."""
         operation = BY_NAME[name]
         return await operation.run(self.services, operation.params(**params))
