@@ -132,14 +132,19 @@ class Seen:
 
 @dataclass
 class V1Receiver:
-    """Takes events on a port until closed. `fail` answers the next requests instead: statuses in order."""
+    """Takes events on a port until closed.
+
+    `fail` is answered to the next posts instead, in order: a status, or a status and a text; 0 lets one through. `unknown` is
+    what other paths are answered with.
+    """
 
     port: int
     secret: bytes
     window: int = 300
+    unknown: int = 404
     events: dict[str, dict[str, Any]] = field(default_factory=dict)
     seen: list[Seen] = field(default_factory=list)
-    fail: list[int] = field(default_factory=list)
+    fail: list[int | tuple[int, bytes]] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -203,12 +208,12 @@ class V1Receiver:
     def _answer(self, line: str, headers: list[tuple[str, str]], body: bytes) -> tuple[int, str, bytes]:
         method, path, _ = line.split()
         if path != "/v1/events":
-            return 404, _TEXT, b"404 page not found\n"
+            return self.unknown, _TEXT, b"404 page not found\n"
         if method != "POST":
             return 405, "", b""
-        if self.fail:
-            status = self.fail.pop(0)
-            return status, _TEXT, b"store error\n" if status == 500 else b"no\n"
+        if self.fail and (failure := self.fail.pop(0)):
+            status, text = failure if isinstance(failure, tuple) else (failure, b"store error\n")
+            return status, _TEXT, text
         given = {name.lower(): value for name, value in headers}
         try:
             timestamp = int(given.get("x-routerd-timestamp", ""))

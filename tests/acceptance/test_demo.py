@@ -1,0 +1,121 @@
+"""The demo as a newcomer starts it: it proves what it says, ends well, ends badly in words, and leaves nothing."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.ports import free_port
+from tests.support.processes import DAEMON, Process, Processes
+from tests.support.waiting import wait_for
+
+SECONDS = 100.0
+"""What it may take on a machine that does much else; alone it takes about ten."""
+
+ON_A_TERMINAL = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
+WITH_A_TAKEN_PORT = (
+    "import sys; from eventd.cli import demo, demo_nodes, exits; import typer;"
+    "demo_nodes.PATIENCE_SECONDS = 4.0; demo_nodes.free_ports = lambda count: {ports};"
+    "app = typer.Typer(); app.command()(demo.run); exits.run(app, 'demo')"
+)
+CONFUSING = {
+    "EVENTD_GROUP": "another",
+    "EVENTD_DATA_DIR": "/nonexistent",
+    "EVENTD_DATABASE_URL": "postgresql+psycopg://nobody@127.0.0.1:1/nothing",
+    "EVENTD_API_KEYS": "secret:read",
+    "EVENTD_API_LISTEN": "nonsense",
+    "EVENTD_SERVER": "http://127.0.0.1:1",
+    "EVENTD_CONFIG": "/nonexistent.yaml",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where the demo makes its files, and nothing else does."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    return folder
+
+
+def running_in(folder: Path) -> list[str]:
+    """The command lines of all processes that name the folder."""
+    lines = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if str(folder) in line:
+            lines.append(line)
+    return lines
+
+
+def assert_nothing_left(folder: Path) -> None:
+    assert list(folder.iterdir()) == []
+    assert running_in(folder) == []
+
+
+def test_it_proves_on_a_terminal_that_nothing_is_lost(processes: Processes, folder: Path) -> None:
+    command = [sys.executable, "-c", ON_A_TERMINAL, *DAEMON, "demo"]
+    terminal = {"TMPDIR": str(folder), "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40"}
+    demo = processes.start("demo", command, env=terminal)
+    assert demo.wait_exit(seconds=SECONDS) == 0, demo.log()
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", demo.log())
+    assert "✖ down" in shown  # the picture, while site-b is dead
+    assert re.search(r"c → b  backing-off  \d+ wait", shown)
+    facts = re.findall(r"site-[abc] +([\d,]+) +([\d,]+) +([0-9a-f]{40})…", shown)
+    assert len(facts) == 3
+    assert len(set(facts)) == 1
+    assert facts[0][0] == facts[0][1]
+    assert_nothing_left(folder)
+
+
+def test_it_can_be_kept_and_its_commands_work(processes: Processes, folder: Path) -> None:
+    """Without a terminal, and with settings in the environment that would lead every command astray."""
+    demo = processes.start("demo", [*DAEMON, "demo", "--keep"], env={"TMPDIR": str(folder), **CONFUSING})
+    wait_for(lambda: "stay until Ctrl-C" in demo.log() or not demo.running, "the demo to play", seconds=SECONDS)
+    assert demo.running, demo.log()
+    assert "\x1b" not in demo.log()
+    for command in suggested(demo):
+        done = processes.run(["sh", "-c", command])
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+        if "event list" in command:
+            assert re.search(r"sites +site-a +hello +world", done.stdout)
+    demo.send(signal.SIGINT)
+    assert demo.wait_exit() == 0, demo.log()
+    assert_nothing_left(folder)
+
+
+def suggested(demo: Process) -> list[str]:
+    """The commands for routerctl, as they are printed. The two others end a node, and run one until Ctrl-C."""
+    turn = demo.log().partition("Your turn")[2]
+    commands = [line.strip() for line in turn.splitlines() if " federation " in line]
+    assert len(commands) == 6
+    return commands
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_interrupted_it_cleans_up_and_says_so(processes: Processes, folder: Path, number: signal.Signals) -> None:
+    demo = processes.start("demo", [*DAEMON, "demo"], env={"TMPDIR": str(folder)})
+    wait_for(lambda: "routerctl apply" in demo.log(), "the nodes to run")
+    assert running_in(folder)
+    demo.send(number)
+    assert demo.wait_exit() == 1
+    assert demo.log().splitlines()[-1] == "error: stopped before its end; its nodes and files are gone"
+    assert_nothing_left(folder)
+
+
+def test_it_fails_with_the_end_of_the_log(processes: Processes, folder: Path) -> None:
+    """Two nodes on one port: one of them cannot listen."""
+    port = free_port()
+    driver = WITH_A_TAKEN_PORT.format(ports=[port, port, free_port()])
+    demo = processes.start("demo", [sys.executable, "-c", driver], env={"TMPDIR": str(folder)})
+    assert demo.wait_exit(seconds=60) == 1
+    assert re.search(r"error: waited 4 s for site-[ab] to be ready", demo.log())
+    assert re.search(rf"cannot listen on 127.0.0.1 port {port}", demo.log())
+    assert "Traceback" not in demo.log()
+    assert_nothing_left(folder)

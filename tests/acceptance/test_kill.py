@@ -1,0 +1,150 @@
+"""kill -9 at any moment of either node, with traffic in both directions: what was acknowledged is on both, once, in
+the order of its source. The seed is printed; EVENTD_TEST_SEED repeats it.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import random
+import threading
+import time
+
+import pytest
+
+from tests.support.postgres import PostgresServer
+from tests.support.processes import Processes
+from tests.support.running import Refused, Running
+from tests.support.waiting import wait_for
+
+
+class Emitter(threading.Thread):
+    """Puts events into a node as long as it lives, and remembers which ones were acknowledged."""
+
+    def __init__(self, node: Running, seed: int) -> None:
+        super().__init__(name=f"emitter {node.name}")
+        self.node = node
+        self.acknowledged: list[str] = []
+        self.attempts = 0
+        self._random = random.Random(seed)
+        self._end = threading.Event()
+        self._number = 0
+
+    def run(self) -> None:
+        while not self._end.is_set():
+            # An id is used once: whether an unanswered event was stored is for the logs to say.
+            ids = [f"{self.node.name}-{self._number + at:06}" for at in range(self._random.randint(1, 20))]
+            self._number += len(ids)
+            self.attempts += 1
+            try:
+                self.node.emit(*ids)
+            except (OSError, http.client.HTTPException, AssertionError, ValueError, Refused):
+                self._end.wait(0.02)  # it is dead, or not yet up
+            else:
+                self.acknowledged += ids
+            self._end.wait(self._random.random() * 0.02)
+
+    def finish(self) -> None:
+        self._end.set()
+        self.join(30)
+        assert not self.is_alive()
+
+
+def _crash(node: Running, chance: random.Random) -> None:
+    """Kill it at a random moment of its work, or of its start; it is up again afterwards."""
+    if chance.random() < 0.2:
+        time.sleep(chance.random() * 0.1)
+        node.kill9()
+        node.process.start()
+        time.sleep(chance.random() * 1.2)  # anywhere between nothing done and everything open
+    else:
+        time.sleep(chance.random() * 0.3)
+    node.kill9()
+    node.start()
+
+
+def _storm(a: Running, b: Running, kills: int) -> None:
+    seed = int(os.environ.get("EVENTD_TEST_SEED", "0")) or random.SystemRandom().randrange(1 << 32)
+    chance = random.Random(seed)
+    emitters = [Emitter(a, seed + 1), Emitter(b, seed + 2)]
+    counted = {"a": 0, "b": 0}
+    for emitter in emitters:
+        emitter.start()
+    try:
+        while sum(counted.values()) < kills:
+            node = chance.choice((a, b))
+            _crash(node, chance)
+            counted[node.name] += 1
+        wait_for(lambda: all(emitter.acknowledged for emitter in emitters), "both nodes to have acknowledged events")
+    finally:
+        for emitter in emitters:
+            emitter.finish()
+    said = ", ".join(f"{e.node.name} acknowledged {len(e.acknowledged)} events" for e in emitters)
+    print(f"seed {seed}: killed a {counted['a']} and b {counted['b']} times; {said}")  # noqa: T201
+    _judge(a, b, emitters)
+
+
+def _judge(a: Running, b: Running, emitters: list[Emitter]) -> None:
+    for node, other in ((a, b), (b, a)):
+        node.wait_sent(other.name, seconds=60)
+    for emitter, other in zip(emitters, (b, a), strict=True):
+        own, there = emitter.node.ids(source=emitter.node.name), other.ids(source=emitter.node.name)
+        stored = set(own)
+        lost = [event for event in emitter.acknowledged if event not in stored]
+        assert not lost, f"{emitter.node.name} lost {len(lost)} acknowledged events, the first is {lost[0]}"
+        assert own == sorted(own), f"{emitter.node.name} holds its own events in another order than they came"
+        assert there == own, f"{other.name} does not hold the events of {emitter.node.name} in their order"
+    for node in (a, b):
+        events, records = node.counts()
+        assert events == records, f"{node.name} made {records} records of {events} events"
+        assert node.letters() == []
+    assert a.counts() == b.counts()
+
+
+@pytest.mark.timeout(300)
+def test_acknowledged_events_survive_kills_on_sqlite(processes: Processes) -> None:
+    a, b = Running(processes, "a"), Running(processes, "b")
+    a.join(), b.join()
+    a.join(b), b.join(a)
+    _storm(a, b, kills=26)
+
+
+@pytest.mark.timeout(300)
+def test_acknowledged_events_survive_kills_on_postgres(
+    processes: Processes, postgres_server: PostgresServer, postgres_url: str
+) -> None:
+    second = postgres_server.create_database()
+    try:
+        a = Running(processes, "a", database_url=postgres_url)
+        b = Running(processes, "b", database_url=second)
+        a.join(), b.join()
+        a.join(b), b.join(a)
+        _storm(a, b, kills=10)
+    finally:
+        processes.close()
+        postgres_server.drop_database(second)
+
+
+def test_a_stop_by_signal_drains_and_loses_nothing(processes: Processes) -> None:
+    a, b = Running(processes, "a"), Running(processes, "b")
+    a.join(), b.join()
+    a.join(b), b.join(a)
+    emitters = [Emitter(a, 1), Emitter(b, 2)]
+    for emitter in emitters:
+        emitter.start()
+    try:
+        for node in (a, b, a, b):
+            before = len(emitters[0].acknowledged) + len(emitters[1].acknowledged)
+            wait_for(
+                lambda before=before: sum(len(e.acknowledged) for e in emitters) > before + 50,  # type: ignore[misc]
+                "some traffic",
+            )
+            begun = time.monotonic()
+            assert node.stop() == 0
+            assert time.monotonic() - begun < 5
+            assert "Traceback" not in node.process.log()
+            node.start()
+    finally:
+        for emitter in emitters:
+            emitter.finish()
+    _judge(a, b, emitters)

@@ -1,0 +1,87 @@
+"""What the README says works: the commands of its five minutes, as they stand there."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.ports import free_port
+from tests.support.processes import Processes
+from tests.support.source import ROOT
+
+README = (ROOT / "README.md").read_text()
+FIVE_MINUTES = README.partition("\n## Federate two nodes in five minutes\n")[2].partition("\n## ")[0]
+BLOCKS = re.findall(r"```sh\n(.*?)```", FIVE_MINUTES, re.DOTALL)
+PORTS = ("8781", "8782", "8787", "8788")
+
+INSTALL = 'make venv\nexport PATH="$PWD/.venv/bin:$PATH"\n'
+"""The one block that is not run: the tests have their own way to the commands."""
+ARRIVED = "until routerctl federation event deliveries --data-dir onprem | grep -q delivered; do sleep 0.1; done\n"
+"""A reader is slower than a delivery. A script on a busy machine may be not."""
+
+
+@pytest.fixture
+def commands(tmp_path: Path) -> Path:
+    """A folder with both commands."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name, module in (("routerd-eventd", "daemon"), ("routerctl", "control")):
+        file = folder / name
+        file.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m eventd.cli.{module} "$@"\n')
+        file.chmod(0o755)
+    return folder
+
+
+def script() -> str:
+    """Every block, with the name of its place before it; other ports, since the README's may be taken here."""
+    parts = ["trap 'kill -9 $onprem $cloud 2>/dev/null || true' EXIT\n"]
+    for number, block in enumerate(BLOCKS[1:], start=1):
+        wait = ARRIVED if "event deliveries" in block else ""
+        parts.append(f"{wait}echo '=== {number}'\n{block}")
+    text = "".join(parts)
+    for port in PORTS:
+        text = text.replace(port, str(free_port()))
+    return text
+
+
+def test_the_five_minutes_work_as_they_are_written(processes: Processes, commands: Path) -> None:
+    assert BLOCKS[0] == INSTALL
+    path = f"{commands}:/usr/local/bin:/usr/bin:/bin"
+    done = processes.run(["bash", "-e"], env={"PATH": path}, stdin=script(), seconds=100)
+    told = re.split(r"^=== \d+\n", done.stdout, flags=re.MULTILINE)[1:]
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(told) == len(BLOCKS) - 1
+    key, onprem, cloud, serve, apply, emit, find, cut, back, stop = told
+    assert key == onprem == cloud == serve == stop == ""
+    assert apply.splitlines() == [
+        "eventgroup/edge created",
+        "eventpeer/cloud created",
+        "eventgroup/edge created",
+        "eventpeer/onprem created",
+    ]
+    assert re.search(r"edge +onprem +client\.seen +10\.88\.60\.9/32", emit)
+    listed, _, deliveries = find.partition("EVENT_ID")
+    assert re.search(r"edge +onprem +client\.seen +10\.88\.60\.9/32", listed)
+    assert re.search(r"cloud +delivered ", deliveries)
+    assert re.search(r"edge +cloud +backing-off +unreachable +1 ", cut) or re.search(
+        r"edge +cloud +running +- +1 ", cut
+    )
+    assert [line.split()[3] for line in back.splitlines()[1:]] == ["client.seen", "client.gone"]
+
+
+def test_the_readme_shows_what_the_commands_print() -> None:
+    """The samples have the columns of today."""
+    from eventd.cli.facts import DELIVERIES
+    from eventd.cli.links_table import OUTBOUND
+
+    for columns, first in ((DELIVERIES, "EVENT_ID"), (OUTBOUND, "GROUP")):
+        (shown,) = [line for line in FIVE_MINUTES.splitlines() if line.startswith(first)]
+        assert shown.split() == [column.header for column in columns if not column.wide]
+
+
+def test_every_page_the_readme_leads_to_is_there() -> None:
+    missing = [link for link in re.findall(r"\]\(([^)#:]+)", README) if not (ROOT / link).exists()]
+    assert not missing

@@ -1,0 +1,162 @@
+"""Nodes as processes, for acceptance tests: started by the command, asked over HTTP, nothing else.
+
+Blocking; every wait names the fact it waits for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from tests.support.declared import declare, group, peer
+from tests.support.ports import free_port
+from tests.support.processes import Process, Processes
+from tests.support.waiting import wait_for
+
+SECRET = "0123456789abcdef0123456789abcdef"
+
+
+class Refused(Exception):
+    """The API answered with an error."""
+
+    def __init__(self, status: int, error: dict[str, Any]) -> None:
+        super().__init__(f"{status} {error.get('code')}: {error.get('message')}")
+        self.status = status
+        self.code = error.get("code", "")
+
+
+class Running:
+    """One node over its life: the same data, the same listener, several starts."""
+
+    def __init__(self, processes: Processes, name: str, *, database_url: str | None = None, **env: str) -> None:
+        self.name = name
+        self.port = free_port()
+        self.secret: Path = processes.directory / f"{name}.secret"
+        self.secret.write_text(SECRET)
+        self.data = processes.directory / name
+        migrate = ["--migrate"] if database_url else []
+        self.process: Process = processes.serve(
+            name, *migrate, database_url=database_url, env={"EVENTD_DRAIN_TIMEOUT": "5s", **env}
+        )
+
+    @property
+    def file(self) -> Path:
+        """The SQLite file."""
+        return self.data / "eventd.db"
+
+    # --- life -----------------------------------------------------------------------------------------------
+
+    def kill9(self) -> None:
+        """A crash."""
+        self.process.kill9()
+
+    def start(self) -> Running:
+        """Start it again, and wait until it is ready."""
+        self.process.start().wait_ready()
+        return self
+
+    def stop(self) -> int:
+        """SIGTERM; the exit status."""
+        return self.process.terminate()
+
+    # --- asking ---------------------------------------------------------------------------------------------
+
+    def ask(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
+        """One request to the API. Raises Refused; OSError or HTTPException when nobody answers."""
+        url = f"/api/v1{path}" + (f"?{urlencode(query, doseq=True)}" if query else "")
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.process.port, timeout=20)) as connection:
+            headers = {"Content-Type": "application/json"}
+            connection.request(method, url, None if body is None else json.dumps(body), headers)
+            answer = connection.getresponse()
+            told = json.loads(answer.read())
+        if answer.status >= 400:
+            raise Refused(answer.status, told["error"])
+        return told
+
+    def apply(self, *documents: dict[str, Any], prune: bool = False) -> Any:
+        """Declare resources."""
+        sources = [{"name": "test", "text": declare(*documents)}]
+        return self.ask("POST", "/resources/apply", {"sources": sources, "prune": prune})
+
+    def join(self, *others: Running, **spec: Any) -> None:
+        """Declare the group with these peers."""
+        peers = [peer(other.name, other.port) for other in others]
+        self.apply(group(self.name, port=self.port, secret=self.secret, **spec), *peers)
+        self.wait_listening()
+
+    def wait_listening(self) -> None:
+        """Until peers can reach it."""
+
+        def listens() -> bool:
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+                with contextlib.closing(connection):
+                    connection.request("GET", "/")
+                    return connection.getresponse().status == 404
+            return False
+
+        wait_for(listens, f"{self.name} to listen for peers")
+
+    def emit(self, *ids: str, group: str = "edge", **fields: Any) -> Any:
+        """Store events; when this returns, they are acknowledged."""
+        events = [{"id": each, "type": "t", **fields} for each in ids]
+        return self.ask("POST", f"/groups/{group}/events", {"events": events})
+
+    def ids(self, *, source: str = "", group: str = "edge") -> list[str]:
+        """Every event in the order of this node's log, expired ones too."""
+        found: list[str] = []
+        after = ""
+        while True:
+            page = self.ask(
+                "GET", f"/groups/{group}/events", limit=1000, includeExpired="true", source=source, after=after
+            )
+            found += [event["id"] for event in page["events"]]
+            if page["next"] is None:
+                return found
+            after = page["next"]
+
+    def counts(self, group: str = "edge") -> tuple[int, int]:
+        """How many events are known, and how many records were ever made of them: equal when none came twice."""
+        status = self.ask("GET", f"/resources/EventGroup/{group}/describe")["status"]
+        return status["events"], status["seq"]
+
+    def link(self, peer: str, group: str = "edge") -> dict[str, Any]:
+        """The link to a peer."""
+        shown: dict[str, Any] = self.ask("GET", f"/groups/{quote(group)}/links", peer=peer)["outbound"][0]
+        return shown
+
+    def letters(self, group: str = "edge") -> list[tuple[str, str, str]]:
+        """The dead letters: event, peer, reason."""
+        found = self.ask("GET", f"/groups/{group}/dead-letters", limit=1000)["deadLetters"]
+        return [(letter["eventId"], letter["peer"], letter["reason"]) for letter in found]
+
+    # --- waiting --------------------------------------------------------------------------------------------
+
+    def wait_holds(self, ids: set[str], *, seconds: float = 30.0) -> None:
+        """Until all these are here."""
+        wait_for(lambda: not ids - set(self.ids()), f"{self.name} to hold {len(ids)} events", seconds=seconds)
+
+    def wait_sent(self, *peers: str, seconds: float = 30.0, group: str = "edge") -> None:
+        """Until these peers have acknowledged everything."""
+        for each in peers:
+            wait_for(
+                lambda each=each: self.link(each, group)["lagEvents"] == 0,  # type: ignore[misc]
+                f"{self.name} to have sent everything to {each}",
+                seconds=seconds,
+            )
+
+    def wait_link(self, peer: str, state: str, reason: str = "", *, seconds: float = 20.0) -> dict[str, Any]:
+        """Until the link is in this state, for this reason."""
+
+        def so() -> dict[str, Any] | None:
+            link = self.link(peer)
+            return link if link["state"] == state and reason in ("", link["reason"]) else None
+
+        try:
+            return wait_for(so, f"{self.name} to {peer} to be {state} {reason}", seconds=seconds) or {}
+        except AssertionError as error:
+            raise AssertionError(f"{error}; the link: {self.link(peer)}") from None
