@@ -223,9 +223,21 @@ def _ahead(cursor: Cursor | None, record: Record, now: int) -> Delivery:
     """The state of a record that the cursor has not passed."""
     if not is_alive(record.expires_at, now):
         return Delivery(DeliveryState.EXPIRED)
-    if cursor is not None and cursor.attempts and record.position <= cursor.attempted_upto:
+    if cursor is not None and _was_tried(cursor, record):
         return Delivery(DeliveryState.FAILED, cursor.attempts, cursor.attempted_at, cursor.last_error)
     return Delivery(DeliveryState.PENDING)
+
+
+def _was_tried(cursor: Cursor, record: Record) -> bool:
+    """Whether the tries that failed were about this record.
+
+    A link that cannot even be opened carries nothing: then the try was about everything that waited.
+    """
+    if not cursor.attempts:
+        return False
+    if cursor.attempted_upto > cursor.position:
+        return record.position <= cursor.attempted_upto
+    return cursor.attempted_at is not None and record.recorded_at <= cursor.attempted_at
 
 
 def _unproven(books: Books, record: Record, *, excluded: bool) -> Delivery:

@@ -54,6 +54,18 @@ async def test_what_was_tried_and_not_acknowledged_has_failed_for_now(books: Boo
     assert row["lastAttemptAt"] == "2026-11-20T12:00:00Z"
 
 
+async def test_a_link_that_cannot_be_opened_fails_what_waited(books: Books, clock: ManualClock) -> None:
+    await books.publish(draft("e1"), draft("e2"))
+    await books.settle("b", 1)
+    await books.fail("b", 1, "connection refused")
+    clock.advance(1)
+    await books.publish(draft("e3"))
+    assert await books.states() == {"e1": "delivered", "e2": "failed", "e3": "pending"}
+    assert (await books.row("e2"))["lastError"] == "connection refused"
+    await books.fail("b", 1)
+    assert await books.states() == {"e1": "delivered", "e2": "failed", "e3": "failed"}
+
+
 async def test_the_batch_that_ends_first_speaks_for_a_position(books: Books) -> None:
     """A page of expired records alone shares its beginning with the next batch, which does not name them."""
     await books.publish(draft("e1", expires=NOW - 1), draft("e2"))
