@@ -162,14 +162,18 @@ class Output:
         if self.format == "yaml":
             from eventd.resources.yaml_text import write_yaml
 
-            self._stream.write(write_yaml(value))
+            self._write(write_yaml(value))
         else:
             self.line(json.dumps(value, indent=2, ensure_ascii=False))
 
     def line(self, line: str = "") -> None:
         """One line as it is."""
-        # A lone surrogate from a file name has no form in the terminal's encoding.
-        self._stream.write(line.encode(errors="backslashreplace").decode() + "\n")
+        self._write(f"{line}\n")
+
+    def _write(self, content: str) -> None:
+        # Not every stream can hold every character, and no stream a lone surrogate.
+        encoding = getattr(self._stream, "encoding", None) or "utf-8"
+        self._stream.write(content.encode(encoding, "backslashreplace").decode(encoding))
 
 
 def _style(cell: str, *, header: bool) -> str:
@@ -181,4 +185,4 @@ def _style(cell: str, *, header: bool) -> str:
 
 def note(words: str) -> None:
     """Something the reader should know, beside the output."""
-    print(words.encode(errors="backslashreplace").decode(), file=sys.stderr)
+    print(words, file=sys.stderr)  # which spells out by itself what it cannot hold

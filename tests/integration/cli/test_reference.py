@@ -6,6 +6,8 @@ When one differs, the failure prints the block to put in its place.
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from types import UnionType
@@ -141,6 +143,29 @@ def test_the_reference_names_no_operation_that_is_not_there() -> None:
     known = {f"### {operation.method} {operation.path}" for operation in OPERATIONS}
     named = {line for line in sections("http-api.md").splitlines() if line.startswith("### ")}
     assert named == known
+
+
+def _command_lines() -> Iterator[tuple[str, list[str]]]:
+    """Every line of the documentation that begins with routerctl, in a block or between backticks."""
+    pages = [*REFERENCE.parent.rglob("*.md"), REFERENCE.parents[1] / "README.md"]
+    for page in pages:
+        text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+        for found in re.finditer(r"^ *(?:\$ )?routerctl ([^\n|>]+)|`routerctl ([^`\n]+)`", text, re.MULTILINE):
+            yield page.name, shlex.split((found[1] or found[2]).split(" #")[0])
+
+
+def test_every_command_line_in_the_documentation_can_be_typed() -> None:
+    root = typer.main.get_command(control.app)
+    for page, arguments in _command_lines():
+        command: Any = root
+        rest = list(arguments)
+        while hasattr(command, "commands") and rest and rest[0] in command.commands:
+            command = command.commands[rest.pop(0)]
+        known = {"-", "--help", *(option for param in command.params for option in param.opts)}
+        options = [word.split("=")[0] for word in rest if word.startswith("-")]
+        said = f"{page}: routerctl {shlex.join(arguments)}"
+        assert set(options) <= known, f"{said}: {', '.join(set(options) - known)} is no option of it"
+        assert not hasattr(command, "commands") or len(options) == len(rest), f"{said}: there is no such command"
 
 
 def test_names_and_routes_are_given_once() -> None:

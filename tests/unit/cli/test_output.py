@@ -87,6 +87,14 @@ def test_json_keeps_letters_of_every_script_and_survives_surrogates() -> None:
     assert stream.getvalue() == '{\n  "name": "zürich \\ud800"\n}\n'
 
 
+def test_a_stream_that_cannot_hold_a_letter_gets_it_spelled_out() -> None:
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="ascii")
+    Output("table", headers=True, colour=False, stream=stream).line("zürich")
+    stream.flush()
+    assert raw.getvalue() == b"z\\xfcrich\n"
+
+
 def test_rows_that_keep_coming_keep_their_columns() -> None:
     stream = io.StringIO()
     show = Output("table", headers=True, colour=False, stream=stream).stream_rows(COLUMNS)
