@@ -1,13 +1,21 @@
-"""What the README says works: the commands of its five minutes, as they stand there."""
+"""What the README and the pages say works: five minutes as they are written, and no command or link that is none."""
 
 from __future__ import annotations
 
 import re
+import shlex
 import sys
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
+from typer._click.exceptions import BadOptionUsage, MissingParameter  # typer brings its own parser
 
+from eventd.cli import control, daemon
+from eventd.resources.documents import load_text
+from eventd.resources.validation import check_draft
 from tests.support.ports import free_port
 from tests.support.processes import Processes
 from tests.support.source import ROOT
@@ -15,6 +23,7 @@ from tests.support.source import ROOT
 README = (ROOT / "README.md").read_text()
 FIVE_MINUTES = README.partition("\n## Federate two nodes in five minutes\n")[2].partition("\n## ")[0]
 BLOCKS = re.findall(r"```sh\n(.*?)```", FIVE_MINUTES, re.DOTALL)
+PAGES = sorted(page.relative_to(ROOT) for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 PORTS = ("8781", "8782", "8787", "8788")
 
 INSTALL = 'make venv\nexport PATH="$PWD/.venv/bin:$PATH"\n'
@@ -82,6 +91,62 @@ def test_the_readme_shows_what_the_commands_print() -> None:
         assert shown.split() == [column.header for column in columns if not column.wide]
 
 
-def test_every_page_the_readme_leads_to_is_there() -> None:
-    missing = [link for link in re.findall(r"\]\(([^)#:]+)", README) if not (ROOT / link).exists()]
-    assert not missing
+def commands_in(text: str) -> list[str]:
+    """Every call of the two commands, in blocks of code and in the running text."""
+    lines = [re.sub(r"\s+#.*| [|<>&].*| 2>.*", "", line.strip().removeprefix("$ ")) for line in text.splitlines()]
+    found = [line for line in lines if re.match(r"(routerctl|routerd-eventd) [a-z-]", line)]
+    return found + re.findall(r"`((?:routerctl|routerd-eventd) [^`]+)`", text.replace("\n", " "))
+
+
+def parse(command: str) -> None:
+    """Read a command line as the program would, without running it. Raises for a command or an option that is none.
+
+    What is missing is no mistake: the text may speak of a command without all that it needs.
+    """
+    name, *arguments = shlex.split(command.replace("…", "SOMETHING"))
+    app: Any = typer.main.get_command({"routerctl": control.app, "routerd-eventd": daemon.app}[name])
+    while arguments and not arguments[0].startswith("-") and hasattr(app, "commands"):
+        app, arguments = app.commands[arguments[0]], arguments[1:]
+    options = {option for param in app.params for option in (*param.opts, *param.secondary_opts)} | {"--help"}
+    unknown = [word for word in arguments if word.startswith("-") and len(word) > 1 and word not in options]
+    assert not unknown, f"{' '.join(unknown)} is no option of it"
+    if not hasattr(app, "commands"):
+        with suppress(MissingParameter, BadOptionUsage):
+            app.make_context(name, arguments)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_every_command_a_page_shows_is_one(page: Path) -> None:
+    wrong = []
+    for command in commands_in((ROOT / page).read_text()):
+        try:
+            parse(command)
+        except Exception as error:
+            wrong.append(f"{command}: {type(error).__name__} {error}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
+    folder = (ROOT / page).parent
+    for target in re.findall(r"\]\(([^)\s]+)\)", (ROOT / page).read_text()):
+        if "://" in target:
+            continue
+        name, _, anchor = target.partition("#")
+        file = (folder / name) if name else ROOT / page
+        assert file.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", file.read_text(), re.MULTILINE)
+            slugs = [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings]
+            assert anchor in slugs, target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_every_resource_a_page_shows_can_be_declared(page: Path) -> None:
+    """Blocks of YAML that are whole resources; what only shows some fields is not looked at."""
+    for block in re.findall(r"```yaml\n(apiVersion:.*?)```", (ROOT / page).read_text(), re.DOTALL):
+        loaded = load_text(str(page), block)
+        checked = [check_draft(draft) for draft in loaded.drafts]
+        problems = [*loaded.problems, *(problem for found in checked if isinstance(found, list) for problem in found)]
+        assert checked
+        assert not problems, "\n".join(map(str, problems))
