@@ -6,7 +6,6 @@ A change of the group swaps what it concerns and nothing else; a change of one p
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -232,8 +231,7 @@ class Membership:
             await asyncio.wait(tasks, timeout=seconds)
         for task in tasks:
             task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def wake(self, node: str) -> None:
         """That node called us, so it is up: do not wait for the end of a back-off."""

@@ -52,9 +52,11 @@ class Supervisor:
         task.add_done_callback(self._forget)
         return task
 
-    def guard(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    def guard(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """A task without which the node must not go on."""
-        self.spawn(work, name).add_done_callback(self._check)
+        task = self.spawn(work, name)
+        task.add_done_callback(self._check)
+        return task
 
     def _forget(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
@@ -140,11 +142,14 @@ class Node:
 
     def _keep_up(self) -> None:
         books = Housekeeping(self.log, self.settings, self.metrics)
-        self.supervisor.guard(self._follow_changes(), "changes")
-        self.supervisor.guard(books.prune_for_ever(self._configs), "retention")
-        self.supervisor.guard(books.checkpoint_for_ever(), "checkpoint")
-        self.supervisor.guard(books.measure_for_ever(self._configs), "measure")
-        self.supervisor.guard(self._mend_for_ever(), "mend")
+        self._chores = [
+            self.supervisor.guard(self._follow_changes(), "changes"),
+            self.supervisor.guard(books.prune_for_ever(self._configs), "retention"),
+            self.supervisor.guard(books.checkpoint_for_ever(), "checkpoint"),
+            self.supervisor.guard(books.measure_for_ever(self._configs), "measure"),
+            self.supervisor.guard(self._mend_for_ever(), "mend"),
+        ]
+        self._started.append(self._end_chores)
 
     async def _serve_api(self) -> None:
         app = build_app(
@@ -240,18 +245,31 @@ class Node:
         while True:
             await self._clock.sleep(MEND_SECONDS)
             for group in list(self.groups.values()):
-                if group.trouble:
-                    await group.mend()
+                try:
+                    await self._mend(group)
+                except EventdError as error:
+                    logger.warning("could not put the links right: %s", error, extra={"group": group.config.name})
+
+    async def _mend(self, group: Membership) -> None:
+        if not group.trouble:
+            return
+        keyless = "keys" in group.trouble
+        await group.mend()
+        if keyless and "keys" not in group.trouble:
+            await self._forgive(group)
 
     async def reload(self) -> None:
         """Read every key again, and forgive what was held up for want of one. Raises `BadSettings`."""
         for group in list(self.groups.values()):
             await group.load_keys()
-            names = group.link_names()
-            await self.log.database.write(forgive, names, self._clock.now())
-            group.wake_all()
+            await self._forgive(group)
         self.keys.reload()
         logger.info("read the keys again")
+
+    async def _forgive(self, group: Membership) -> None:
+        """Whatever held the group's links up may be gone: try each of them at once."""
+        await self.log.database.write(forgive, group.link_names(), self._clock.now())
+        group.wake_all()
 
     def _wake(self, group: str, node: str) -> None:
         if group in self.groups:
@@ -286,6 +304,12 @@ class Node:
         self._stopped.set()
         while self._started:
             await self._started.pop()()
+
+    async def _end_chores(self) -> None:
+        """First of all: what follows the declarations must not open what is being closed."""
+        for task in self._chores:
+            task.cancel()
+        await asyncio.gather(*self._chores, return_exceptions=True)
 
     async def _stop_groups(self) -> None:
         groups, self.groups = list(self.groups.values()), {}

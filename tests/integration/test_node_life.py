@@ -1,0 +1,133 @@
+"""A whole node from start to stop: what it opens it closes, and what is declared meanwhile does no harm."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+
+from eventd.errors import DatabaseUnusable, Unavailable
+from eventd.node import Node
+from eventd.settings import load
+from eventd.testing import ManualClock, until
+from tests.integration.conftest import MakeSites
+from tests.support.declared import declare, group, peer
+from tests.support.flaky_peer import FlakyPeer
+from tests.support.leaks import open_files
+from tests.support.ports import free_port
+
+
+def _listeners(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+async def test_a_stop_in_the_middle_of_a_declaration_leaves_nothing_open(sites: MakeSites) -> None:
+    (a,) = sites("a")
+    await a.start()
+    for turn in range(12):
+        port = free_port()
+        text = declare(group("a", port=port, secret=a.secret), peer("x", free_port()))
+        await a.ask("resources.apply", sources=[{"name": "test", "text": text}])
+        await asyncio.sleep(0.01 * turn)  # up to twice the time after which it takes notice
+        await a.stop()
+        assert not _listeners(port)
+        assert open_files(a.file) == []
+        await a.start()
+
+
+async def test_a_stop_does_not_wait_for_a_peer_that_never_answers(sites: MakeSites) -> None:
+    with FlakyPeer(free_port()) as hole:
+        (a,) = sites("a")
+        await a.start(drain_timeout="500ms")
+        await a.join()
+        await a.apply(peer("hole", hole.port))
+        await until(lambda: hole.heard, "the peer to be asked")
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        await a.stop()
+        assert loop.time() - begun < 2
+
+
+async def test_stopping_twice_and_stopping_what_never_started_is_harmless(sites: MakeSites) -> None:
+    (a,) = sites("a")
+    await a.start()
+    node = a.running
+    await node.stop()
+    await node.stop()
+    other = Node(load({"database_url": a.url}, {}), clock=ManualClock())
+    await other.stop()
+
+
+async def test_a_listener_whose_address_is_taken_is_an_error_at_the_start(sites: MakeSites) -> None:
+    (a,) = sites("a")
+    await a.start()
+    await a.join()
+    await a.stop()
+    with socket.create_server(("127.0.0.1", a.port)):
+        with pytest.raises(Unavailable, match=f"EventGroup 'edge': cannot listen on 127.0.0.1 port {a.port}"):
+            await a.start()
+        await a.stop()
+    assert open_files(a.file) == []
+    await a.start()
+    assert _listeners(a.port)
+
+
+async def test_a_listener_whose_address_is_taken_later_is_had_as_soon_as_it_is_free(sites: MakeSites) -> None:
+    clock = ManualClock()
+    (a,) = sites("a", clock=clock)
+    await a.start()
+    await a.join()
+    port = free_port()
+    with socket.create_server(("127.0.0.1", port)):
+        await a.apply(group("a", port=port, secret=a.secret))
+        trouble = a.running.readiness()["group edge"]
+        assert f"cannot listen on 127.0.0.1 port {port}" in trouble
+    clock.advance(5.1)
+    await until(lambda: a.running.readiness()["group edge"] == "ok", "the listener to be had")
+    assert _listeners(port)
+    assert not _listeners(a.port)
+
+
+async def test_a_secret_that_appears_late_lets_everything_go_on(sites: MakeSites) -> None:
+    clock = ManualClock()
+    (a,), (b,) = sites("a", clock=clock), sites("b", clock=clock)
+    await b.start()
+    await b.join()
+    text = a.secret.read_text()
+    a.secret.unlink()
+    await a.start()
+    await a.join(b)
+    await a.emit("one")
+    cursor = await a.in_state("b", "failed", "secret_unreadable")
+    assert str(a.secret) in cursor.last_error
+    assert "cannot read" in a.running.readiness()["group edge"]
+    a.secret.write_text(text)
+    clock.advance(5.1)
+    await b.holds("one", seconds=5)
+    await a.in_state("b", "running")
+    assert a.running.readiness()["group edge"] == "ok"
+
+
+async def test_a_node_with_no_schema_says_what_to_run(sites: MakeSites) -> None:
+    (a,) = sites("a")
+    a.file.unlink()
+    with pytest.raises(DatabaseUnusable, match="lacks 1 migration") as caught:
+        await a.start()
+    assert caught.value.hint == "run `routerd-eventd migrate`"
+    await a.stop()
+
+
+async def test_a_group_that_is_left_out_by_name_rests(sites: MakeSites) -> None:
+    (a,) = sites("a")
+    await a.start()
+    await a.join()
+    lab = free_port()
+    await a.apply(group("a", port=lab, secret=a.secret, name="lab"))
+    assert _listeners(a.port)
+    assert _listeners(lab)
+    await a.stop()
+    await a.start(group="lab")
+    assert not _listeners(a.port)
+    assert _listeners(lab)
