@@ -13,6 +13,7 @@ from eventd.api.operations import Operation, Params, Services
 from eventd.api.redelivery import Link
 from eventd.egress.links import link_name, peer_of
 from eventd.errors import Conflict, NotFound
+from eventd.log.head import lock_head
 from eventd.log.reading import read_at
 from eventd.log.repairs import MOST_POSITIONS, Letter, read_letters, remove_letters
 from eventd.store.database import Connection
@@ -86,6 +87,7 @@ async def _retry(services: Services, params: ChooseLetters) -> dict[str, Any]:
 
 def _retry_now(conn: Connection, params: ChooseLetters, now: int) -> dict[str, Any]:
     """Start a repair for each peer concerned. What cannot be sent any more stays where it is, with the reason."""
+    lock_head(conn)  # two retries at once: the second finds what the first has left
     letters = _chosen(conn, params)
     links = {node: Link.read(conn, params.group, node) for node in {peer_of(letter.cursor)[1] for letter in letters}}
     records = {record.position: record for record in read_at(conn, [letter.position for letter in letters])}

@@ -13,6 +13,7 @@ from eventd.api.moments import show_time
 from eventd.api.operations import Operation, Params, Services
 from eventd.egress.links import link_name, reconcile
 from eventd.errors import EventdError, NotFound
+from eventd.log.head import lock_head
 from eventd.log.repairs import count_letters, read_letters
 from eventd.resources.apply import Plan, apply_loaded, delete_resources
 from eventd.resources.documents import Identity, Loaded, load_text
@@ -54,6 +55,11 @@ class Sources(Params):
         return loaded
 
 
+async def _load(services: Services, params: Sources) -> Loaded:
+    """Read the sources on a thread: a large one takes seconds, and the node has other things to do."""
+    return await services.database.read(lambda _: params.load())
+
+
 class Apply(Sources):
     """Make what is stored equal to the sources."""
 
@@ -63,13 +69,15 @@ class Apply(Sources):
 
 
 async def _apply(services: Services, params: Apply) -> dict[str, Any]:
-    loaded, now = params.load(), services.clock.now()
+    loaded, now = await _load(services, params), services.clock.now()
     run = services.database.read if params.dry_run else services.database.write
     planned = await run(_apply_now, loaded, params, now)
     return {"changes": _changes(planned), "dryRun": params.dry_run}
 
 
 def _apply_now(conn: Connection, loaded: Loaded, params: Apply, now: int) -> Plan:
+    if not params.dry_run:
+        lock_head(conn)  # two declarations at once: the second is checked against what the first has left
     planned = apply_loaded(
         conn, loaded, now=now, prune=params.prune, allow_empty=params.allow_empty, dry_run=params.dry_run
     )
@@ -103,7 +111,7 @@ class Diff(Sources):
 
 
 async def _diff(services: Services, params: Diff) -> dict[str, Any]:
-    loaded, now = params.load(), services.clock.now()
+    loaded, now = await _load(services, params), services.clock.now()
     planned = await services.database.read(
         apply_loaded, loaded, now=now, prune=params.prune, allow_empty=True, dry_run=True
     )
@@ -223,7 +231,7 @@ class DeleteResources(Sources):
 
 
 async def _delete_sources(services: Services, params: DeleteResources) -> dict[str, Any]:
-    loaded = params.load()
+    loaded = await _load(services, params)
     nameless = [d.problem((), "lacks apiVersion, kind or metadata.name") for d in loaded.drafts if d.identity is None]
     if problems := [*loaded.problems, *nameless]:
         raise Rejected(problems)
@@ -241,6 +249,8 @@ async def _delete_all(services: Services, doomed: list[Identity], *, dry_run: bo
 
 
 def _delete_now(conn: Connection, doomed: list[Identity], now: int, *, dry_run: bool) -> Plan:
+    if not dry_run:
+        lock_head(conn)
     return _follow(conn, delete_resources(conn, doomed, now=now, dry_run=dry_run), now, dry_run=dry_run)
 
 
