@@ -52,10 +52,10 @@ RANGE_WAIT: Final = SECOND
 class Limits:
     """What one receiver takes. A sender measures itself against the same figures."""
 
-    batch_bytes: int = 4 * 1024 * 1024
-    batch_events: int = 4096
+    batch_bytes: int = 8 * 1024 * 1024
+    batch_events: int = 10_000
     event_bytes: int = 1024 * 1024
-    max_hops: int = 16
+    max_hops: int = 8
 
 
 STATUS: Final = {

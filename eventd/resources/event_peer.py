@@ -32,7 +32,7 @@ class PeerLimits(Spec):
         default=4, description="Batches on the way at the same time."
     )
     batch_events: Annotated[Whole, Field(ge=1, le=10_000)] = Field(
-        default=1000, description="The most events in a batch."
+        default=2500, description="The most events in a batch."
     )
     batch_bytes: Annotated[Size, size_between(KIB, GIB)] = Field(default=MIB, description="The most bytes in a batch.")
     timeout: Annotated[Duration, duration_between(100 * MILLISECOND, HOUR)] = Field(

@@ -51,7 +51,7 @@ def test_the_smallest_peer_has_every_default() -> None:
             relay=False,
             selector=Selector(),
             in_flight=4,
-            batch_events=1000,
+            batch_events=2500,
             batch_bytes=2**20,
             timeout=30.0,
             backoff=Backoff(base=0.2, cap=30.0),
