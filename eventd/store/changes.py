@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sqlite3
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
@@ -52,7 +53,10 @@ class FileChanges:
         loop = asyncio.get_running_loop()
         while True:
             await self._sleep(POLL)
-            now = await loop.run_in_executor(self._readers, self._version)
+            try:
+                now = await loop.run_in_executor(self._readers, self._version)
+            except sqlite3.Error:
+                return  # whoever looks now is told what is wrong
             if now != self._seen:
                 self._seen = now
                 return
@@ -68,6 +72,7 @@ class Notifications:
         self._dsn = url.set(drivername="postgresql").render_as_string(hide_password=False)
         self._channel = channel
         self._connection: Any = None
+        self._closed = False
         self._sign = asyncio.Event()
 
     async def wait(self) -> None:
@@ -81,15 +86,17 @@ class Notifications:
     async def _listen(self) -> None:
         import psycopg
 
-        def connect() -> Any:
+        def connect() -> None:
             connection = psycopg.connect(
                 self._dsn, autocommit=True, connect_timeout=5, application_name="eventd-listen"
             )
             connection.execute(f"LISTEN {self._channel}")
-            return connection
+            self._connection = connection  # here, so that `close` finds it also when nobody waits for us any more
+            if self._closed:
+                connection.close()
 
         with contextlib.suppress(psycopg.Error):  # the timed wait is the fall-back until the server is back
-            self._connection = await asyncio.to_thread(connect)
+            await asyncio.to_thread(connect)
             asyncio.get_running_loop().add_reader(self._connection.fileno(), self._readable)
             self._sign.set()  # what was committed before we listened was not heard
 
@@ -111,4 +118,5 @@ class Notifications:
             connection.close()
 
     async def close(self) -> None:
+        self._closed = True
         self._drop()
