@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sqlite3
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -72,6 +73,7 @@ class Notifications:
         self._dsn = url.set(drivername="postgresql").render_as_string(hide_password=False)
         self._channel = channel
         self._connection: Any = None
+        self._watched: int | None = None
         self._closed = False
         self._sign = asyncio.Event()
 
@@ -97,7 +99,10 @@ class Notifications:
 
         with contextlib.suppress(psycopg.Error):  # the timed wait is the fall-back until the server is back
             await asyncio.to_thread(connect)
-            asyncio.get_running_loop().add_reader(self._connection.fileno(), self._readable)
+            # A number of our own for the socket: libpq closes a broken one at once, and the loop must not be left with
+            # a number that by then is somebody else's, or its own next one.
+            self._watched = os.dup(self._connection.fileno())
+            asyncio.get_running_loop().add_reader(self._watched, self._readable)
             self._sign.set()  # what was committed before we listened was not heard
 
     def _readable(self) -> None:
@@ -112,9 +117,11 @@ class Notifications:
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
+        watched, self._watched = self._watched, None
+        if watched is not None:
+            asyncio.get_running_loop().remove_reader(watched)
+            os.close(watched)
         if connection is not None:
-            with contextlib.suppress(Exception):  # a broken socket may have no number any more
-                asyncio.get_running_loop().remove_reader(connection.fileno())
             connection.close()
 
     async def close(self) -> None:

@@ -17,6 +17,7 @@ from eventd.clock import SystemClock
 from eventd.log.eventlog import EventLog
 from eventd.store import migrations
 from eventd.store.database import Database
+from eventd.store.registry import announce
 from eventd.testing import NOW, draft
 
 PATIENCE = 30.0
@@ -103,3 +104,20 @@ def append_until_killed(url: str, topic: str, name: str, acknowledged: str) -> N
                 await asyncio.gather(*(append_and_tell(log, topic_id, unit) for unit in units))
 
     asyncio.run(work())
+
+
+def append_one(url: str, topic: str, event_id: str) -> float:
+    """Append one event; when it was acknowledged, on the clock that all processes of this machine share."""
+
+    async def work() -> float:
+        async with opened(url) as log:
+            await log.append(await log.topic(topic), [draft(event_id)])
+            return log.clock.monotonic()
+
+    return asyncio.run(work())
+
+
+def declare(url: str) -> int:
+    """Say that what is declared has changed; the new version."""
+    with closing(Database(url)) as database:
+        return database.write_now(announce)
