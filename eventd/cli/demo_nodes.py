@@ -223,7 +223,10 @@ class Stage:
             async with self._session.get(f"http://{node.api}{path}") as answer:
                 told = await answer.json(content_type=None)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-            raise DemoFailed(f"{node.name} does not answer {path}: {error}; {node.log_tail()}") from None
+            node.require_running()
+            raise DemoFailed(
+                f"{node.name} does not answer {path} ({type(error).__name__}); {node.log_tail()}"
+            ) from None
         if answer.status >= 400 and path != "/readyz":
             raise DemoFailed(f"{node.name} answered {answer.status} to {path}: {told}")
         return told
