@@ -62,3 +62,8 @@ class Load(Parcel):
     """A parcel of lines."""
 
     records: CarriedLines
+
+    def picked(self, upto: int) -> list[int]:
+        """For the books of a repair, which claims no range: every position up to there that it decides on."""
+        positions = [*(line.position for line in self.records), *(at for at, _ in self.exceptions)]
+        return sorted(position for position in positions if position <= upto)

@@ -98,7 +98,7 @@ class PushV1:
             bytes=sum(len(record.body.encode()) for record in taken),
             selector_version=self._link.selector_version,
             exceptions=sorted(exceptions),
-            picked=[record.position for record in taken] if self._link.repair else (),
+            picked=parcel.picked(upto) if self._link.repair else (),
             attempts=parcel.attempts + count - 1,
             sent_at=sent_at,
             acked_at=self._clock.now(),

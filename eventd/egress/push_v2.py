@@ -225,7 +225,7 @@ class PushV2:
             bytes=0,
             selector_version=self._link.selector_version,
             exceptions=sorted(exceptions),
-            picked=[record.position for record in parcel.records] if self._link.repair else (),
+            picked=parcel.picked(parcel.upto) if self._link.repair else (),
             attempts=parcel.attempts,
             sent_at=now,
             acked_at=now,

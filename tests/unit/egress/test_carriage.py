@@ -1,0 +1,42 @@
+"""Lines on their way to a peer are one text, and come apart into exactly the records they are made of."""
+
+from __future__ import annotations
+
+from eventd.egress.carriage import CarriedLine, CarriedLines, Load
+
+TEXT = '3\t\t{"id":"a"}\n5\tx,y\t{"id":"b"}\n9\t\t{"id":"c"}\n'
+LINES = CarriedLines(TEXT, 3, oldest=7)
+
+
+def _load(lines: CarriedLines, *exceptions: tuple[int, str]) -> Load:
+    return Load(0, 10, "e", 1, lines, exceptions)
+
+
+def test_lines_come_apart_into_position_path_and_body() -> None:
+    assert list(LINES) == [
+        CarriedLine(3, "", '{"id":"a"}'),
+        CarriedLine(5, "x,y", '{"id":"b"}'),
+        CarriedLine(9, "", '{"id":"c"}'),
+    ]
+    assert [line.event_id for line in LINES] == ["a", "b", "c"]
+
+
+def test_a_part_of_the_lines_is_the_same_bytes() -> None:
+    assert LINES[:1].text + LINES[1:].text == TEXT
+    assert (len(LINES[1:]), LINES[1:].oldest) == (2, 7)
+
+
+def test_no_lines_are_nothing() -> None:
+    empty = LINES[:0]
+    assert (empty.text, len(empty), bool(empty), list(empty)) == ("", 0, False, [])
+
+
+def test_a_repair_picks_what_it_sends_and_what_it_must_not_send() -> None:
+    load = _load(LINES, (4, "expired"), (10, "in_path"))
+    assert load.picked(10) == [3, 4, 5, 9, 10]
+    assert load.picked(5) == [3, 4, 5]
+
+
+def test_a_repair_of_exceptions_alone_claims_only_them() -> None:
+    """Without positions of its own, its line in the books would claim a whole range for delivered."""
+    assert _load(LINES[:0], (4, "expired")).picked(10) == [4]
