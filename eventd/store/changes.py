@@ -11,7 +11,6 @@ import contextlib
 import os
 import sqlite3
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 import sqlalchemy as sa
@@ -35,15 +34,18 @@ class ChangeSource(Protocol):
 
 
 class FileChanges:
-    """SQLite's `data_version`, which differs after any other connection, in any process, has committed."""
+    """SQLite's `data_version`, which differs after any other connection, in any process, has committed.
 
-    def __init__(
-        self, engine: sa.Engine, readers: ThreadPoolExecutor, sleep: Callable[[float], Awaitable[None]]
-    ) -> None:
-        self._readers = readers
+    The counter lies in shared memory and is read in the loop itself: a hop to a thread, twenty times a second, would
+    cost an idle node a hundred times as much as the look.
+    """
+
+    def __init__(self, engine: sa.Engine, sleep: Callable[[float], Awaitable[None]]) -> None:
         self._sleep = sleep
         self._connection = engine.raw_connection()
         self._connection.detach()  # its own: the counter compares with what this connection saw last
+        driver: Any = self._connection.dbapi_connection
+        driver.execute("PRAGMA busy_timeout=0")  # the loop must never wait for a lock
         self._seen = self._version()
 
     def _version(self) -> int:
@@ -51,11 +53,10 @@ class FileChanges:
         return int(driver.execute("PRAGMA data_version").fetchone()[0])
 
     async def wait(self) -> None:
-        loop = asyncio.get_running_loop()
         while True:
             await self._sleep(POLL)
             try:
-                now = await loop.run_in_executor(self._readers, self._version)
+                now = self._version()
             except sqlite3.Error:
                 return  # whoever looks now is told what is wrong
             if now != self._seen:

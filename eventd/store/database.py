@@ -103,7 +103,7 @@ class Database:
     def change_source(self, sleep: Callable[[float], Awaitable[None]]) -> ChangeSource:
         """What says that another process has committed. Losing a sign costs a poll, never a record."""
         if self.kind == "sqlite":
-            return FileChanges(self._reading, self._readers, sleep)
+            return FileChanges(self._reading, sleep)
         return Notifications(self.url, CHANNEL)
 
     async def take_over_checkpoints(self) -> None:
