@@ -205,7 +205,7 @@ def _say_applied(applied: Sequence[str]) -> None:
     for name in applied:
         print(f"applied {name}")
     if not applied:
-        print(f"the schema is up to date: {migrations.newest_revision()}")
+        print(f"the schema is up to date: {migrations.NEWEST}")
 
 
 def _objects(rows: Iterable[Any]) -> list[dict[str, str]]:

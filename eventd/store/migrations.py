@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import secrets
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 
 import eventd
 from eventd.errors import DatabaseUnusable
 from eventd.store.database import Database, insert, lock_schema
 from eventd.store.schema import log_heads
+
+if TYPE_CHECKING:
+    from alembic.config import Config
 
 
 def _scripts() -> Path:
@@ -24,22 +24,23 @@ def _scripts() -> Path:
     return inside if inside.is_dir() else package.parent / "migrations"
 
 
+NEWEST = "0001"
+"""The revision this program was built for. It stands here so that a command need not load Alembic to compare."""
+
+
 def _config() -> Config:
+    from alembic.config import Config
+
     config = Config()
     config.set_main_option("script_location", str(_scripts()).replace("%", "%%"))
     return config
 
 
-def newest_revision() -> str:
-    """The revision this program was built for."""
-    head = ScriptDirectory.from_config(_config()).get_current_head()
-    assert head is not None, "the package ships at least one migration"
-    return head
-
-
 def read_revision(conn: sa.Connection) -> str | None:
     """The revision of the open database; None when it was never migrated."""
-    return MigrationContext.configure(conn).get_current_revision()
+    if not sa.inspect(conn).has_table("alembic_version"):
+        return None
+    return conn.execute(sa.text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
 
 
 def pending(conn: sa.Connection) -> list[str]:
@@ -47,8 +48,12 @@ def pending(conn: sa.Connection) -> list[str]:
 
     Raises `DatabaseUnusable` when the database was written by a newer program.
     """
-    scripts = ScriptDirectory.from_config(_config())
     current = read_revision(conn)
+    if current == NEWEST:
+        return []
+    from alembic.script import ScriptDirectory
+
+    scripts = ScriptDirectory.from_config(_config())
     known = {script.revision for script in scripts.walk_revisions()}
     if current is not None and current not in known:
         raise DatabaseUnusable(
@@ -63,6 +68,8 @@ def upgrade(conn: sa.Connection, *, now: int) -> list[str]:
     lock_schema(conn)
     applied = pending(conn)
     if applied:
+        from alembic import command
+
         config = _config()
         config.attributes["connection"] = conn
         command.upgrade(config, "heads")

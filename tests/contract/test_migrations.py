@@ -91,7 +91,7 @@ def test_a_second_upgrade_changes_nothing(empty: Database) -> None:
     head = empty.read_now(fetch, "SELECT * FROM log_heads")
     assert empty.write_now(migrations.upgrade, now=NOW + 1) == []
     assert empty.read_now(fetch, "SELECT * FROM log_heads") == head
-    assert empty.read_now(migrations.read_revision) == migrations.newest_revision()
+    assert empty.read_now(migrations.read_revision) == migrations.NEWEST
     migrations.require_current(empty)
 
 
@@ -107,7 +107,7 @@ def test_each_new_log_has_an_epoch_of_its_own(empty: Database, declared: Databas
 
 
 def test_a_database_that_was_never_migrated_says_which_command_to_run(empty: Database) -> None:
-    assert empty.read_now(migrations.pending) == [migrations.newest_revision()]
+    assert empty.read_now(migrations.pending) == [migrations.NEWEST]
     with pytest.raises(DatabaseUnusable, match=r"lacks 1 migration\(s\).*run `routerd-eventd migrate`"):
         migrations.require_current(empty)
 
@@ -141,4 +141,11 @@ def test_processes_that_upgrade_at_once_do_it_once(database_url: str) -> None:
     """Such as a node and a command that are both started with a new version."""
     with writers.pool(4) as pool:
         applied = sorted(pool.map(writers.upgrade, [database_url] * 4))
-    assert applied == [[], [], [], [migrations.newest_revision()]]
+    assert applied == [[], [], [], [migrations.NEWEST]]
+
+
+def test_the_program_names_the_newest_migration() -> None:
+    """A command compares a database with that name alone; one that lags behind would take an old schema for new."""
+    from alembic.script import ScriptDirectory
+
+    assert ScriptDirectory.from_config(migrations._config()).get_heads() == [migrations.NEWEST]
