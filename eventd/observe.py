@@ -51,8 +51,10 @@ def configure_logging(stream: TextIO, *, format: str = "auto", level: str = "inf
 
 
 def _not_the_clients_fault(record: logging.LogRecord) -> bool:
-    """Leaves out what aiohttp logs, with a traceback, about a client that speaks no HTTP."""
+    """Leaves out what aiohttp logs, with a traceback, about a client that speaks no HTTP, breaks off or goes away."""
     error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, ConnectionError) or type(error).__name__ == "RequestPayloadError":
+        return False
     return error is None or type(error).__module__ != "aiohttp.http_exceptions"
 
 
