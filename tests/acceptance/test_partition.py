@@ -1,8 +1,9 @@
-"""A peer that is cut off, in every way a network and a machine can cut one off: nobody else notices, nothing is lost."""
+"""A peer that is cut off, in every way networks and machines can do it: nobody else notices, nothing is lost."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import signal
 import time
 from collections.abc import Iterator
@@ -97,7 +98,7 @@ def test_a_peer_in_trouble_is_asked_ever_more_rarely_and_found_again(
         a.wait_link("b", "backing-off", reason)
         wait_for(lambda: a.link("b")["attempts"] >= 3, "three attempts")
         tries = [heard.at for heard in between.heard]
-        gaps = [later - earlier for earlier, later in zip(tries, tries[1:], strict=False)]
+        gaps = [later - earlier for earlier, later in itertools.pairwise(tries)]
         if isinstance(answer, Say) and answer.headers:
             assert min(gaps) >= 0.95  # as it was asked to
         else:

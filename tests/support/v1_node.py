@@ -134,8 +134,8 @@ class Seen:
 class V1Receiver:
     """Takes events on a port until closed.
 
-    `fail` is answered to the next posts instead, in order: a status, or a status and a text; 0 lets one through. `unknown` is
-    what other paths are answered with.
+    `fail` is answered to the next posts instead, in order: a status, or a status and a text; 0 lets one through.
+    `unknown` is what other paths are answered with.
     """
 
     port: int
