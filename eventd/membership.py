@@ -63,6 +63,7 @@ class _Running:
     consumer: Consumer[Lines]
     task: asyncio.Task[None]
     peer: PeerConfig
+    version: int
     paused: bool
 
 
@@ -194,7 +195,12 @@ class Membership:
         """Run a consumer for each cursor of the group, and none besides; those that run already are left alone."""
         wanted = {cursor.name: cursor for cursor in cursors if peer_of(cursor.name)[0] == self.config.name}
         peers = {peer.node_name: peer for peer in self.config.peers.values()}
-        done = [name for name, running in self._running.items() if name not in wanted or running.task.done()]
+        done = [
+            name
+            for name, one in self._running.items()
+            # A selection that was changed and changed back has another version, though the peer looks as before.
+            if one.task.done() or name not in wanted or one.version != wanted[name].selector_version
+        ]
         await self._end(done, 0.0)
         for name, cursor in wanted.items():
             peer = peers.get(peer_of(name)[1])
@@ -213,12 +219,14 @@ class Membership:
             around.log,
             cursor.name,
             PeerSink(self.config, peer, link, cursor, outfit),
+            version=cursor.selector_version,
             spawn=around.spawn,
             backoff=peer.backoff,
             chance=around.jitter.random,
         )
         task = around.spawn(consumer.run(), cursor.name)
-        self._running[cursor.name] = _Running(consumer, task, peer, cursor.paused_at is not None)
+        paused = cursor.paused_at is not None
+        self._running[cursor.name] = _Running(consumer, task, peer, cursor.selector_version, paused)
 
     async def _end(self, names: list[str], seconds: float) -> None:
         ending = [self._running.pop(name) for name in names]

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic
 
 from eventd.backoff import Backoff
@@ -51,7 +51,8 @@ class _Course:
 class Consumer(Generic[PageT]):
     """Drives one cursor through one sink, until it is cancelled or the cursor is finished.
 
-    `spawn` starts a task under the node's supervisor; `chance` gives numbers in [0, 1) for the jitter.
+    `version` is that of the selection the sink was made for: when another is declared, the consumer stands still until
+    it is replaced. `spawn` starts a task under the node's supervisor; `chance` gives numbers in [0, 1) for the jitter.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Consumer(Generic[PageT]):
         name: str,
         sink: Sink[PageT],
         *,
+        version: int,
         spawn: Spawn,
         backoff: Backoff,
         chance: Callable[[], float],
@@ -67,6 +69,7 @@ class Consumer(Generic[PageT]):
         self.name = name
         self._log = log
         self._sink = sink
+        self._version = version
         self._spawn = spawn
         self._backoff = backoff
         self._chance = chance
@@ -114,8 +117,8 @@ class Consumer(Generic[PageT]):
                 await self._log.clock.sleep(BROKEN_WAIT)
 
     def _due(self, cursor: Cursor) -> float:
-        """Seconds until the next try; infinite while paused."""
-        if cursor.paused_at is not None:
+        """Seconds until the next try; infinite while paused, and when the sink's selection is not in force any more."""
+        if cursor.paused_at is not None or cursor.selector_version != self._version:
             return float("inf")
         due = cursor.retry_at or 0
         if self._called and cursor.attempted_at is not None:
@@ -200,7 +203,9 @@ class Consumer(Generic[PageT]):
         opened = await self._sink.open(cursor, page)
         if opened.proven and opened.proven != cursor.protocol:
             now, at = self._log.clock.now(), course.settled
-            await self._log.settle(Step(self.name, at, at, course.sent, now, protocol=opened.proven, succeeded=False))
+            await self._log.settle(
+                replace(self._step(at, at, course.sent, now), protocol=opened.proven, succeeded=False)
+            )
         return opened
 
     async def _land(self, course: _Course, cursor: Cursor) -> None:
@@ -260,16 +265,19 @@ class Consumer(Generic[PageT]):
         asked = any(batch.status for batch in ack.batches)
         if ack.upto > course.settled or ack.batches:
             letters = self._letters(cursor, parcel, ack, now)
-            step = Step(
-                self.name, course.settled, ack.upto, sent, now, ack.batches, letters, ack.protocol, succeeded=asked
+            step = self._step(course.settled, ack.upto, sent, now)
+            await self._log.settle(
+                replace(step, batches=ack.batches, parked=letters, protocol=ack.protocol, succeeded=asked)
             )
-            await self._log.settle(step)
             course.settled, course.sent = ack.upto, sent
             course.failures = 0 if asked else course.failures
             course.asleep_since = self._monotonic()
             course.healthy = course.healthy or asked
         if ack.held_up is not None:
             raise ack.held_up
+
+    def _step(self, position: int, upto: int, sent_upto: int, now: int) -> Step:
+        return Step(self.name, position, upto, sent_upto, now, selector_version=self._version)
 
     def _letters(self, cursor: Cursor, parcel: Parcel, ack: Ack, now: int) -> list[DeadLetter]:
         # A repair keeps its books under the name of the peer's own cursor: they outlive it.
@@ -283,7 +291,8 @@ class Consumer(Generic[PageT]):
 
     async def _settle_idle(self, course: _Course, *, succeeded: bool = False) -> None:
         now = self._log.clock.now()
-        await self._log.settle(Step(self.name, course.settled, course.scanned, course.sent, now, succeeded=succeeded))
+        step = self._step(course.settled, course.scanned, course.sent, now)
+        await self._log.settle(replace(step, succeeded=succeeded))
         course.settled = course.scanned
         course.asleep_since = self._monotonic()
         course.healthy = course.healthy or succeeded

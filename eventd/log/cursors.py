@@ -103,7 +103,10 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One settled step of a cursor: from `position` to `upto`, with what has to be remembered of it."""
+    """One settled step of a cursor: from `position` to `upto`, with what has to be remembered of it.
+
+    `selector_version` is that of the selection by which the step was made; None where nothing was selected.
+    """
 
     name: str
     position: int
@@ -114,6 +117,7 @@ class Step:
     parked: Sequence[DeadLetter] = field(default=())
     protocol: str = ""
     succeeded: bool = True
+    selector_version: int | None = None
 
 
 def read_cursors(conn: sa.Connection, *, kind: str | None = None, name: str | None = None) -> list[Cursor]:
@@ -236,7 +240,11 @@ def check_fence(positions: Mapping[str, int], step: Step) -> None:
 
 
 def apply_step(conn: sa.Connection, step: Step) -> None:
-    """Move the cursor and keep what belongs to the step. The fence was checked under lock."""
+    """Move the cursor and keep what belongs to the step. The fence was checked under lock.
+
+    Raises `FenceLost` when the cursor selects by another version than the step: what the step passed over may now be
+    wanted, and the repair that brings what the old selection left out ends where the cursor stood at the declaration.
+    """
     changes: dict[str, Any] = {"position = ?": step.upto, "sent_upto = ?": step.sent_upto}
     if step.succeeded:
         changes |= {
@@ -255,7 +263,12 @@ def apply_step(conn: sa.Connection, step: Step) -> None:
     ranges = [batch for batch in step.batches if batch.status and not batch.picked]
     if ranges:
         changes["sent_epoch = ?"] = ranges[-1].epoch
-    execute(conn, f"UPDATE cursors SET {', '.join(changes)} WHERE name = ?", (*changes.values(), step.name))
+    where: dict[str, Any] = {"name = ?": step.name}
+    if step.selector_version is not None:
+        where["selector_version = ?"] = step.selector_version
+    sql = f"UPDATE cursors SET {', '.join(changes)} WHERE {' AND '.join(where)}"
+    if execute(conn, sql, (*changes.values(), *where.values())) == 0:
+        raise FenceLost(f"cursor {step.name!r} selects by another version than {step.selector_version}")
     for batch in step.batches:
         insert_batch(conn, batch)
     for letter in step.parked:

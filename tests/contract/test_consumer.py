@@ -14,7 +14,15 @@ from eventd.clock import SECOND
 from eventd.egress.consumer import BROKEN_WAIT, IDLE_WRITE
 from eventd.egress.sink import Ack, Blocked, HeldUp, Restored, Rewind, Unavailable
 from eventd.errors import DatabaseUnavailable, Invalid
-from eventd.log.cursors import LinkState, Step, create_cursor, delete_cursors, read_cursors, set_paused
+from eventd.log.cursors import (
+    LinkState,
+    Step,
+    create_cursor,
+    declare_selection,
+    delete_cursors,
+    read_cursors,
+    set_paused,
+)
 from eventd.log.eventlog import EventLog
 from eventd.store.database import Database, fetch
 from eventd.store.schema import batches, dead_letters
@@ -427,6 +435,26 @@ async def test_when_somebody_else_moved_the_cursor_it_goes_on_from_there(log: Ev
         await until(lambda: link.at(2))
     assert [(p.after, p.upto) for p in sink.parcels] == [(0, 2), (1, 2)]
     assert await rows(log, batches, "after", "upto") == [(1, 2)], "the step that lost its fence left no proof"
+
+
+async def test_when_another_selection_was_declared_it_settles_nothing_and_waits_to_be_replaced(
+    log: EventLog, database: Database, topic: int
+) -> None:
+    await publish(log, topic, "a", "b")
+    sink = ScriptedSink(NAME)
+    hangs, told = sink.later()
+    sink.answers.append(hangs)
+    async with driving(log, sink, topic) as link:
+        await until(lambda: sink.parcels)
+        await database.write(declare_selection, NAME, 2, {}, NOW)
+        told.set_result(sink.take)
+        await until(lambda: link.consumer._resting)
+        await publish(log, topic, "c")
+        link.consumer.wake()
+        await give_turns()
+        assert await link.at(0)
+    assert [(p.after, p.upto) for p in sink.parcels] == [(0, 2)]
+    assert await rows(log, batches, "id") == []
 
 
 async def test_told_to_finish_it_settles_what_is_under_way_and_takes_nothing_more(log: EventLog, topic: int) -> None:

@@ -153,6 +153,22 @@ async def test_a_step_from_elsewhere_is_refused_whole(log: EventLog) -> None:
 
 
 @pytest.mark.usefixtures("topic")
+async def test_a_step_by_a_selection_that_is_not_in_force_any_more_is_refused_whole(
+    log: EventLog, database: Database
+) -> None:
+    """It may have passed over what is wanted now, and the repair for that ends where the cursor stood."""
+    await log.settle(step(0, 3, selector_version=1))
+    await database.write(declare_selection, NAME, 2, {}, NOW)
+    with pytest.raises(FenceLost, match=f"'{NAME}' selects by another version than 1"):
+        await log.settle(step(3, 9, batches=[batch(3, 9)], parked=[letter(9)], selector_version=1))
+    assert (await cursor(log)).position == 3
+    assert await rows(log, batches, "id") == []
+    assert await rows(log, dead_letters, "id") == []
+    await log.settle(step(3, 9, selector_version=2))
+    assert (await cursor(log)).position == 9
+
+
+@pytest.mark.usefixtures("topic")
 async def test_of_two_consumers_of_one_cursor_each_step_counts_once(log: EventLog, database: Database) -> None:
     other = await EventLog.open(database, log.clock)
 

@@ -168,7 +168,7 @@ async def driving(
         task.add_done_callback(lambda done: done.cancelled() or done.exception())  # its owner sees it too
         return task
 
-    consumer = Consumer(log, sink.cursor, sink, spawn=spawn, backoff=BACKOFF, chance=lambda: chance)
+    consumer = Consumer(log, sink.cursor, sink, version=1, spawn=spawn, backoff=BACKOFF, chance=lambda: chance)
     running = spawn(consumer.run(), sink.cursor)
     try:
         yield Driven(consumer, running, log, sink.cursor)
