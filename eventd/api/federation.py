@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
+from eventd.errors import EventdError
 from eventd.ingress.peers import PeerIngress
 from federation.errors import MessageError, TooLarge, V1Refused
 from federation.peers import (
@@ -75,7 +76,11 @@ async def _events_v1(request: web.Request, ingress: PeerIngress) -> web.Response
 
 
 async def _status_v1(ingress: PeerIngress) -> web.Response:
-    return web.Response(body=await ingress.status_v1(), headers={"Content-Type": JSON_TYPE})
+    try:
+        return web.Response(body=await ingress.status_v1(), headers={"Content-Type": JSON_TYPE})
+    except EventdError:
+        refusal = V1Refused("store_error")
+        return web.Response(status=refusal.status, body=refusal.body, headers=_TEXT)
 
 
 async def _v2(request: web.Request, ingress: PeerIngress) -> web.Response:
