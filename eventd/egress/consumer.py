@@ -115,6 +115,9 @@ class Consumer(Generic[PageT]):
                 return
             except EventdError:  # the database itself is in trouble: nothing can be written down about it
                 await self._log.clock.sleep(BROKEN_WAIT)
+            except Exception:  # a fault of ours where it cannot be written down: a link must not end without a word
+                logger.exception("a consumer failed", extra={"cursor": self.name})
+                await self._log.clock.sleep(BROKEN_WAIT)
 
     def _due(self, cursor: Cursor) -> float:
         """Seconds until the next try; infinite while paused, and when the sink's selection is not in force any more."""

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 
 from eventd.clock import Clock
 from eventd.egress.carriage import Load
-from eventd.egress.sink import Ack, Blocked, Carried, HeldUp, Parked, Rewind, Unavailable
+from eventd.egress.sink import Ack, Blocked, Carried, HeldUp, Parked, Rewind, Unavailable, plain
 from eventd.egress.transport import Answer, Transport
 from eventd.log.cursors import Batch
 from federation.errors import BadAnswer, NoSigningKey
 from federation.event import micros, new_event_id
 from federation.keys import KeyRing
+from federation.peers import STATUS
 from federation.ranges import Mark, Range
 from federation.signing import SignedRequest, sign_request, verify_answer
 from federation.wire import BatchHeader, LinkQuery, Receipt, read_error, read_link_answer, read_receipt
@@ -158,6 +159,8 @@ class PushV2:
             exceptions=[(at, why) for at, why in parcel.exceptions if at > edge],
         )
         done = await self.push(first)
+        if done.held_up is not None:  # only a part of the first half was taken
+            return done
         try:
             rest = await self.push(second)
         except HeldUp as held:
@@ -198,6 +201,8 @@ class PushV2:
         if error is None:
             return self._transport.hold_up(answer)
         detail = error.message + (f"; its clock says {error.server_time}" if error.server_time else "")
+        if error.code not in STATUS:
+            return self._transport.hold_up(answer, detail=f"{error.code}: {detail}")
         return self._transport.hold_up(answer, code=error.code, detail=detail)
 
     def _parked(self, parcel: Load, receipt: Receipt) -> list[Parked]:
@@ -208,7 +213,7 @@ class PushV2:
         if told != len(by_position) or not refused.keys() <= by_position.keys():
             raise Blocked("unproven_answer", "the receipt does not add up to what was sent")
         words = f"refused by {self._link.peer}"
-        return [Parked(by_position[position], reason, words) for position, reason in refused.items()]
+        return [Parked(by_position[position], plain(reason), words) for position, reason in refused.items()]
 
     def row(self, parcel: Load, refused: Sequence[Carried], *, status: int) -> Batch:
         """The line in the books for a parcel."""

@@ -13,17 +13,29 @@ from typing import Any, Protocol, TypeVar
 from eventd.log.cursors import Batch, Cursor
 from eventd.log.eventlog import EventLog
 
+LONGEST = 500
+"""Characters that are kept of what another side says."""
+
+
+def plain(text: str) -> str:
+    """What another side says, as it may be stored and shown.
+
+    It could be megabytes, steer a terminal, or hold what no database takes as text.
+    """
+    return "".join(character if character.isprintable() else " " for character in text[:LONGEST])
+
 
 class HeldUp(Exception):
     """The link as a whole cannot go on now.
 
-    `reason` is a stable slug, the message says it in words; `retry_after` is what the other side asked for, in seconds.
+    `reason` is a slug out of a fixed set, for it becomes a label of metrics; the message says it in words, and may
+    quote the other side; `retry_after` is what that asked for, in seconds.
     """
 
     def __init__(self, reason: str, detail: str, *, retry_after: float | None = None) -> None:
-        super().__init__(detail)
+        super().__init__(plain(detail))
         self.reason = reason
-        self.detail = detail
+        self.detail = plain(detail)
         self.retry_after = retry_after
 
 

@@ -619,6 +619,25 @@ async def test_a_fault_in_one_link_is_shown_and_ends_neither_it_nor_the_others(
     assert (record.message, record.cursor) == ("a consumer failed", "peer:g/faulty")  # type: ignore[attr-defined]
 
 
+async def test_a_fault_that_cannot_even_be_written_down_is_logged_and_the_link_goes_on(
+    log: EventLog, topic: int, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await publish(log, topic, "a")
+    sink = ScriptedSink(NAME)
+    sink.answers.append(DOWN)
+
+    async def fail(_: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(log, "postpone", fail)
+    with caplog.at_level(logging.ERROR, "eventd.egress"):
+        async with driving(log, sink, topic) as link:
+            await until(lambda: clock.waits)
+            clock.advance(BROKEN_WAIT)
+            await until(lambda: link.at(1))
+    assert [record.message for record in caplog.records] == ["a consumer failed"]
+
+
 async def test_an_error_of_ours_is_shown_in_its_own_words(log: EventLog, topic: int) -> None:
     await publish(log, topic, "a")
     sink = ScriptedSink(NAME)

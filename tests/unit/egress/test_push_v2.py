@@ -1,0 +1,122 @@
+"""Delivering by v2: what a peer takes, what it takes in halves, and what it says when it takes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from eventd.clock import SECOND
+from eventd.egress.carriage import CarriedLines, Load
+from eventd.egress.push_v2 import Link, PushV2
+from eventd.egress.sink import LONGEST, Ack, HeldUp
+from eventd.egress.transport import Answer, Transport
+from eventd.testing import ManualClock
+from federation.batch import decode_batch
+from federation.event import from_micros
+from federation.keys import KeyRing
+from federation.peers import Limits
+from federation.signing import Receiver, Request, sign_answer, verify_request
+from federation.wire import BatchHeader, Receipt, Refusal, encode_json
+
+RING = KeyRing.shared("0123456789abcdef0123456789abcdef")
+Reply = Callable[[list[int]], int | str | list[Refusal]]
+
+
+class Peer(Transport):
+    """A peer that answers what `reply` says of the positions of a batch: a status, a body with 503, or refusals."""
+
+    def __init__(self, clock: ManualClock, reply: Reply) -> None:
+        self._clock = clock
+        self._reply = reply
+        self.taken: list[int] = []
+
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str], *, seconds: float) -> Answer:
+        request = Request("POST", "/v2/events", headers, body)
+        now = self._clock.now()
+        proven = verify_request(request, Receiver("b", "edge", RING), now=now)
+        assert isinstance(proven.header, BatchHeader)
+        lines, unreadable = decode_batch(body, proven.header.range, Limits())
+        positions = [line.position for line in [*lines, *unreadable]]
+        said = self._reply(positions)
+        if isinstance(said, int):
+            return Answer(said, {}, b"")
+        if isinstance(said, str):
+            return Answer(503, {}, said.encode())
+        self.taken += positions
+        claim = proven.header.range
+        receipt = Receipt(
+            group="edge", from_node="a", to_node="b", batch=proven.header.batch_id, digest=proven.digest,
+            epoch=claim.epoch, incarnation=claim.incarnation, upto=claim.upto, accepted=len(positions) - len(said),
+            duplicates=0, refused=tuple(said), recorded_at=from_micros(now),
+        )  # fmt: skip
+        answer = encode_json(receipt)
+        found = sign_answer(proven, 200, answer, RING.keys[0], now=now)
+        return Answer(200, {name.lower(): value for name, value in found.items()}, answer)
+
+
+def _push(reply: Reply, *, repair: bool = False) -> tuple[PushV2, Peer]:
+    clock = ManualClock()
+    peer = Peer(clock, reply)
+    link = Link("peer:edge/b", "edge", "a", "b", "http://b", 1.0, 300 * SECOND, 1, repair)
+    return PushV2(link, peer, lambda: RING, clock, lambda count: b"r" * count, lambda _: None), peer
+
+
+def _load(count: int) -> Load:
+    text = "".join(f'{position}\t\t{{"id":"e{position}"}}\n' for position in range(1, count + 1))
+    return Load(0, count, "epoch", 1, CarriedLines(text, count, 1))
+
+
+def _in_parts(most: int, *down: int) -> Reply:
+    """A peer that takes at most so many lines at once, and is down when one of these positions comes."""
+
+    def reply(positions: list[int]) -> int | list[Refusal]:
+        if len(positions) > most:
+            return 413
+        return 503 if set(positions) & set(down) else []
+
+    return reply
+
+
+async def test_what_is_too_large_goes_in_halves() -> None:
+    push, peer = _push(_in_parts(2))
+    ack = await push.push(_load(7))
+    assert (ack.upto, ack.held_up, peer.taken) == (7, None, [1, 2, 3, 4, 5, 6, 7])
+    assert [(batch.after, batch.upto) for batch in ack.batches] == [(0, 1), (1, 3), (3, 5), (5, 7)]
+
+
+@pytest.mark.parametrize("repair", [False, True], ids=["range", "repair"])
+async def test_a_half_that_fails_in_its_own_half_ends_the_delivery_there(repair: bool) -> None:
+    """For a repair nothing but this tells that a part in the middle is missing: it has no range."""
+    push, peer = _push(_in_parts(1, 2), repair=repair)
+    ack = await push.push(_load(4))
+    assert isinstance(ack, Ack)
+    assert (ack.upto, peer.taken) == (1, [1])
+    assert ack.held_up is not None
+    assert ack.held_up.reason == "http_503"
+
+
+@pytest.mark.parametrize("code", ["x" * 100_000, "\u0000\u001b[2J", "made_up", ""])
+async def test_what_an_answer_says_is_kept_short_and_plain_and_its_code_is_one_of_ours(code: str) -> None:
+    error: dict[str, Any] = {"code": code, "message": "no\u0000\u001b[31m" + "o" * 100_000, "serverTime": "t" * 9000}
+    push, _ = _push(lambda _: json.dumps({"error": error}))
+    with pytest.raises(HeldUp) as held:
+        await push.push(_load(1))
+    assert held.value.reason == "http_503"
+    assert len(held.value.detail) <= LONGEST
+    assert held.value.detail.isprintable()
+
+
+async def test_the_code_of_an_error_we_know_is_the_reason() -> None:
+    push, _ = _push(lambda _: '{"error":{"code":"full","message":"no room"}}')
+    with pytest.raises(HeldUp) as held:
+        await push.push(_load(1))
+    assert (held.value.reason, held.value.detail) == ("full", "the peer answered 503 full: no room")
+
+
+async def test_the_reason_a_peer_gives_for_a_refusal_is_kept_short_and_plain() -> None:
+    push, _ = _push(lambda positions: [Refusal(positions[0], "", "bad\u0000" * 100_000)])
+    [parked] = (await push.push(_load(2))).parked
+    assert parked.reason == ("bad " * LONGEST)[:LONGEST]
