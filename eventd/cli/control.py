@@ -8,7 +8,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from eventd.cli import declaring, facts, flow, letters
+from eventd.cli import copies, declaring, facts, flow, letters
 from eventd.cli.exits import ExitCode, run
 
 
@@ -49,6 +49,7 @@ federation = _commands("Events, deliveries and links.")
 event = _commands("Emit and look at events.")
 deliveries = _commands("What deliveries add up to.")
 dead_letters = _commands("What peers refused for good.")
+db = _commands("Copies of the node's database.")
 
 app.command()(declaring.apply)
 app.command()(declaring.diff)
@@ -76,6 +77,10 @@ deliveries.command()(flow.summary)
 dead_letters.command("list")(letters.list_letters)
 dead_letters.command()(letters.retry)
 dead_letters.command()(letters.drop)
+
+app.add_typer(db, name="db")
+db.command()(copies.backup)
+db.command()(copies.restore)
 
 
 def main() -> None:

@@ -194,6 +194,15 @@ class Session:
 
 def connected(command: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     """A command that takes a `Session` first, made to take the options of `_SHARED` after its own."""
+    return _with_shared(command, lambda session, given: asyncio.run(_run(command, session, given)))
+
+
+def offline(command: Callable[..., None]) -> Callable[..., None]:
+    """The same for one that asks no node: it blocks without a loop, so Ctrl-C ends it where it is."""
+    return _with_shared(command, lambda session, given: command(session, **given))
+
+
+def _with_shared(command: Callable[..., Any], begin: Callable[[Session, dict[str, Any]], None]) -> Callable[..., None]:
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
     shared = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
@@ -203,7 +212,7 @@ def connected(command: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     def run(**given: Any) -> None:
         where = Whereabouts(**{name: given.pop(name) for name in Whereabouts.__slots__})
         out = Output(given.pop("output"), headers=not given.pop("no_headers"), colour=_may_colour())
-        asyncio.run(_run(command, Session(where, out), given))
+        begin(Session(where, out), given)
         sys.stdout.flush()  # whoever has stopped reading is noticed here, where it can be dealt with
 
     keywords = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
