@@ -210,6 +210,8 @@ class Membership:
             elif running is not None and running.paused != (cursor.paused_at is not None):
                 running.paused = cursor.paused_at is not None
                 running.consumer.reread()
+            elif running is not None and cursor.retry_at is None:
+                running.consumer.look_again()  # it may rest until a time that an operator has made void
 
     def _run(self, cursor: Cursor, peer: PeerConfig) -> None:
         around = self._around

@@ -20,8 +20,9 @@ from eventd.egress.links import forgive, link_name, reconcile
 from eventd.egress.transport import Transport
 from eventd.errors import EventdError, Unavailable
 from eventd.housekeeping import Housekeeping
+from eventd.log.cursors import Cursor
 from eventd.log.eventlog import EventLog
-from eventd.log.head import read_head
+from eventd.log.head import lock_head, read_head
 from eventd.membership import SHUTDOWN_SECONDS, Membership, Surroundings
 from eventd.observe import Metrics
 from eventd.resources.effective import GroupConfig, effective, topic_of
@@ -101,6 +102,7 @@ class Node:
         self.groups: dict[str, Membership] = {}
         self._clock = clock
         self._version = 0
+        self._changed: set[str] = set()  # links whose hold-ups are to be forgotten
         self._reloading = asyncio.Lock()
         self._stopped = asyncio.Event()
         self._database_trouble = ""
@@ -186,7 +188,8 @@ class Node:
         source = self.log.database.change_source(self._clock.sleep)
         try:
             while True:
-                await source.wait()
+                if not self._database_trouble:  # what could not be done is tried again, sign or no sign
+                    await source.wait()
                 try:
                     head = await self.log.look_around()
                     if head.registry_version != self._version:
@@ -203,17 +206,27 @@ class Node:
     async def _apply(self, *, strict: bool = False) -> None:
         """Bring the running groups in line with what is declared. `strict`: an address that is taken is an error."""
         async with self._reloading:
-            version, declared = await self.log.database.read(_read_declared)
-            configs = effective(declared)
-            mine = {name: c for name, c in configs.items() if self.settings.group in (None, name)}
-            changed = await self._retire(mine)
-            if strict:
-                changed = [link_name(g.name, p.node_name) for g in mine.values() for p in g.peers.values()]
-            cursors = await self.log.database.write(_reconcile, configs, changed, self._clock.now())
-            for name, config in mine.items():
-                await self._enrol(name, config, strict=strict)
-                await self.groups[name].adjust(cursors)
-            self._version = version
+            while not await self._take_over(strict=strict):
+                pass  # somebody has declared something else meanwhile
+
+    async def _take_over(self, *, strict: bool) -> bool:
+        """One try to; False when what was read is not in force any more by the time the cursors are to follow it."""
+        version, declared = await self.log.database.read(_read_declared)
+        configs = effective(declared)
+        mine = {name: c for name, c in configs.items() if self.settings.group in (None, name)}
+        self._changed.update(await self._retire(mine))
+        if strict:
+            self._changed.update(link_name(g.name, p.node_name) for g in mine.values() for p in g.peers.values())
+        changed = sorted(self._changed)
+        cursors = await self.log.database.write(_reconcile, version, configs, changed, self._clock.now())
+        if cursors is None:
+            return False
+        self._changed.clear()
+        for name, config in mine.items():
+            await self._enrol(name, config, strict=strict)
+            await self.groups[name].adjust(cursors)
+        self._version = version
+        return True
 
     async def _retire(self, configs: dict[str, GroupConfig]) -> list[str]:
         """End what is no longer declared as it was; the links that were changed."""
@@ -244,11 +257,12 @@ class Node:
     async def _mend_for_ever(self) -> None:
         while True:
             await self._clock.sleep(MEND_SECONDS)
-            for group in list(self.groups.values()):
-                try:
-                    await self._mend(group)
-                except EventdError as error:
-                    logger.warning("could not put the links right: %s", error, extra={"group": group.config.name})
+            async with self._reloading:  # a group that is being left must not be opened again
+                for group in self.groups.values():
+                    try:
+                        await self._mend(group)
+                    except EventdError as error:
+                        logger.warning("could not put the links right: %s", error, extra={"group": group.config.name})
 
     async def _mend(self, group: Membership) -> None:
         if not group.trouble:
@@ -260,9 +274,10 @@ class Node:
 
     async def reload(self) -> None:
         """Read every key again, and forgive what was held up for want of one. Raises `BadSettings`."""
-        for group in list(self.groups.values()):
-            await group.load_keys()
-            await self._forgive(group)
+        async with self._reloading:  # or the keys of an earlier declaration could be read last
+            for group in self.groups.values():
+                await group.load_keys()
+                await self._forgive(group)
         self.keys.reload()
         logger.info("read the keys again")
 
@@ -320,7 +335,12 @@ def _read_declared(conn: Connection) -> tuple[int, list[StoredResource]]:
     return read_head(conn).registry_version, read_resources(conn)
 
 
-def _reconcile(conn: Connection, configs: dict[str, GroupConfig], changed: list[str], now: int) -> Any:
+def _reconcile(
+    conn: Connection, version: int, configs: dict[str, GroupConfig], changed: list[str], now: int
+) -> list[Cursor] | None:
+    """The cursors that fit what is declared; None when that is of another version by now."""
+    if lock_head(conn).registry_version != version:
+        return None
     cursors = reconcile(conn, configs, now)
     forgive(conn, changed, now)
     return cursors

@@ -86,6 +86,10 @@ class Consumer(Generic[PageT]):
         Not shorter either: a peer that calls often and refuses us would be asked as often.
         """
         self._called = True
+        self.look_again()
+
+    def look_again(self) -> None:
+        """What it waits for may be void by now: read the cursor again, without disturbing what is under way."""
         if self._resting:
             self.reread()
 
@@ -104,12 +108,13 @@ class Consumer(Generic[PageT]):
         finished = False
         while not (finished or self._finishing):
             self._signal = asyncio.get_running_loop().create_future()
+            self._resting = True  # already while it looks: a sign that comes meanwhile must end the rest
             try:
                 cursor = await self._log.database.read(read_cursor, self.name)
                 if rest := self._due(cursor):
                     await self._rest(rest)
                 else:
-                    self._called = False
+                    self._called = self._resting = False
                     finished = await self._attempt(cursor)
             except NotFound:
                 return
@@ -131,11 +136,7 @@ class Consumer(Generic[PageT]):
     async def _rest(self, seconds: float) -> None:
         """Wait that long or until a signal."""
         assert self._signal is not None
-        self._resting = True
-        try:
-            await self._first({self._signal}, None if seconds == float("inf") else seconds)
-        finally:
-            self._resting = False
+        await self._first({self._signal}, None if seconds == float("inf") else seconds)
 
     async def _attempt(self, cursor: Cursor) -> bool:
         """Work until something stands in the way; whether the cursor is finished."""

@@ -15,7 +15,7 @@ from eventd.log.cursors import (
     read_cursors,
     read_selection,
 )
-from eventd.log.head import ensure_topic, read_topic
+from eventd.log.head import ensure_topic, lock_head, read_topic
 from eventd.log.values import Topic
 from eventd.resources.effective import GroupConfig, PeerConfig, topic_of
 from eventd.store.database import Connection
@@ -80,4 +80,5 @@ def _declare(conn: Connection, topic: Topic, peer: PeerConfig, now: int) -> None
 
 def forgive(conn: Connection, names: list[str], now: int) -> None:
     """These links were changed, or this node was started anew: whatever held them up may be gone."""
+    lock_head(conn)  # before any cursor, as everywhere
     clear_failures(conn, names, now)
