@@ -8,13 +8,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 
 from eventd.log.eventlog import EventLog
 from eventd.store import migrations
 from eventd.store.database import Database
-from eventd.store.schema import metadata
 from eventd.testing import NOW, ManualClock
+from tests.support.logs import empty
 from tests.support.postgres import PostgresServer
 from tests.support.waiting import wait_for
 
@@ -22,12 +21,6 @@ from tests.support.waiting import wait_for
 def _migrate(url: str) -> None:
     with closing(Database(url)) as database:
         database.write_now(migrations.upgrade, now=NOW)
-
-
-def _empty(conn: sa.Connection) -> None:
-    for table in reversed(metadata.sorted_tables):
-        conn.execute(table.delete())
-    migrations.upgrade(conn, now=NOW)  # makes the head of a new log
 
 
 @pytest.fixture(scope="session")
@@ -62,7 +55,7 @@ def migrated_postgres_url(postgres_server: PostgresServer, _shared_postgres_url:
         pytest.fail("Postgres sessions left open:\n" + "\n".join(postgres_server.sessions(url)))
     finally:
         with closing(Database(url)) as database:
-            database.write_now(_empty)
+            database.write_now(empty)
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
