@@ -17,6 +17,8 @@ from federation.event import content_digest
 
 CHUNK = 2000
 """Records per transaction, so that an append never waits long behind retention."""
+CHUNK_BYTES = 16 << 20
+"""Bytes of bodies per transaction: what goes is read once more, for the digest that stays of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,10 @@ class Evicted:
 def evict(conn: sa.Connection, topic_id: int, limits: Limits, *, now: int, chunk: int = CHUNK) -> Evicted:
     """Remove the next few records over the limits, oldest first, in the open transaction."""
     lock_head(conn)
-    next_seq, evicted_seq = fetch(conn, "SELECT next_seq, evicted_seq FROM topics WHERE id = ?", (topic_id,))[0]
+    next_seq, evicted_seq, largest = fetch(
+        conn, "SELECT next_seq, evicted_seq, largest FROM topics WHERE id = ?", (topic_id,)
+    )[0]
+    chunk = max(1, min(chunk, CHUNK_BYTES // max(1, largest)))
     # Everybody waits for the head: nothing beyond what this step may take is looked at, but for one record more, which
     # tells whether more is waiting.
     window = (evicted_seq, min(next_seq - 1, evicted_seq + chunk + 1))

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from eventd.clock import SECOND
+from eventd.log import retention
 from eventd.log.appender import Publish, commit
 from eventd.log.cursors import Batch, DeadLetter, Step, create_cursor, insert_batch, park
 from eventd.log.eventlog import EventLog
@@ -135,6 +136,19 @@ async def test_it_goes_in_chunks_by_age_too(log: EventLog, clock: ManualClock) -
     steps = await evict_all(log, topic, Limits(max_age=5 * SECOND), chunk=10)
     assert steps == [Evicted(10, 10, more=True), Evicted(10, 20, more=False)]
     assert len(await left(log, topic)) == 5
+
+
+async def test_large_records_go_in_smaller_chunks_so_that_memory_stays_bounded(
+    log: EventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "CHUNK_BYTES", 1000)
+    topic = await log.topic("group:g")
+    await fill(log, topic, 3)
+    await log.append(topic, [draft("large", payload={"k": "v" * 300}), draft("last")])
+    steps = await evict_all(log, topic, DROP)
+    assert [step.records for step in steps] == [2, 2, 1]
+    await log.append(topic, [draft("huge", payload={"k": "v" * 3000}), draft("next")])
+    assert [step.records for step in await evict_all(log, topic, DROP)] == [1, 1]
 
 
 async def test_ids_and_bytes_follow(log: EventLog, database: Database) -> None:
