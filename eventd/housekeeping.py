@@ -14,9 +14,10 @@ from eventd.log.head import read_topic
 from eventd.log.retention import BookLimits, Limits, evict, forget
 from eventd.log.values import Topic
 from eventd.observe import Metrics
-from eventd.resources.effective import GroupConfig, topic_of
+from eventd.resources.effective import GroupConfig, effective, topic_of
 from eventd.settings import Settings
 from eventd.store.database import Connection
+from eventd.store.registry import read_resources
 
 CHECKPOINT_SECONDS = 0.5
 MEASURE_SECONDS = 10.0
@@ -40,10 +41,11 @@ class Housekeeping:
             await self._log.clock.sleep(self._settings.prune_interval)
 
     async def _prune(self, groups: Iterable[GroupConfig]) -> None:
-        ids = 0
         for group in groups:
-            ids = max(ids, group.retention.ids, group.replay_window)
             self._metrics.pruned(group.name, await prune(self._log, group))
+        # The books are of all groups, also of those that another process of this database works for.
+        declared = await self._log.database.read(_read_declared)
+        ids = max((group.retention.ids for group in declared), default=0)
         day = 24 * 3600 * SECOND
         limits = BookLimits(
             ids=ids or day,
@@ -94,6 +96,8 @@ class Housekeeping:
             await work
         except EventdError as error:
             logger.warning("%s did not work: %s", what, error)
+        except Exception:  # a fault of ours in here must not end a node that works
+            logger.exception("%s did not work", what)
 
 
 async def prune(log: EventLog, group: GroupConfig) -> int:
@@ -109,6 +113,10 @@ async def prune(log: EventLog, group: GroupConfig) -> int:
         total += done.records
         if not done.more:
             return total
+
+
+def _read_declared(conn: Connection) -> list[GroupConfig]:
+    return list(effective(read_resources(conn)).values())
 
 
 def _read_group(conn: Connection, group: str, now: int) -> tuple[Topic, list[dict[str, Any]]]:
