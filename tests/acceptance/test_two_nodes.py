@@ -103,3 +103,39 @@ def test_selectors_choose_and_widening_brings_what_was_left_out(processes: Proce
     a.apply(peer("b", b.port))
     b.wait_holds({"x-in", "y-in", "x-out", "bare", "z-out", "y-late", "x-late"})
     assert b.counts() == (7, 7)
+
+
+@pytest.mark.parametrize("crash", [False, True], ids=["calm", "with-crashes"])
+def test_a_selector_that_changes_under_traffic_leaves_nothing_out(processes: Processes, crash: bool) -> None:
+    a, b = Running(processes, "a"), Running(processes, "b")
+    b.join()
+    a.apply(group("a", port=a.port, secret=a.secret), peer("b", b.port, types=["x"]))
+    ids: list[str] = []
+    for turn in range(12):
+        for _ in range(7):
+            each = f"e{len(ids):04}"
+            a.emit(each, type="xyz"[len(ids) % 3])
+            ids.append(each)
+        types = [["x", "y"], ["y"], ["x"], ["z", "x"]][turn % 4]
+        a.apply(peer("b", b.port, types=types))
+        if crash and turn % 3 == 2:
+            node = (a, b)[turn // 3 % 2]
+            node.kill9()
+            node.start()
+    a.apply(peer("b", b.port))
+    b.wait_holds(set(ids))
+    wait_for(lambda: not a.link("b")["repairs"], "the backfills to end")
+    a.wait_sent("b")
+    assert b.counts() == (len(ids), len(ids))
+    assert {row["status"] for row in _all_deliveries(a)} == {"delivered"}
+
+
+def _all_deliveries(node: Running) -> list[dict[str, str]]:
+    rows: list[dict[str, str]] = []
+    after = ""
+    while True:
+        page = node.ask("GET", "/groups/edge/deliveries", limit=1000, after=after)
+        rows += page["deliveries"]
+        if page["next"] is None:
+            return rows
+        after = page["next"]

@@ -95,10 +95,10 @@ class Site:
         if node is not None:
             await node.stop()
 
-    async def ask(self, name: str, **params: Any) -> Any:
+    async def ask(self, operation: str, /, **params: Any) -> Any:
         """Run an operation, its parameters by their JSON names."""
-        operation = _OPERATIONS[name]
-        return await operation.run(Services(self.running.log), operation.params.model_validate(params))
+        found = _OPERATIONS[operation]
+        return await found.run(Services(self.running.log), found.params.model_validate(params))
 
     async def apply(self, *documents: dict[str, Any], prune: bool = False) -> None:
         """Declare resources, and wait until the node has taken notice."""

@@ -1,0 +1,100 @@
+"""Churn leaves nothing behind: no task, no descriptor, no thread, and no memory beyond what settles.
+
+EVENTD_TEST_CHURN names the seconds of the long version.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import time
+from pathlib import Path
+
+from tests.integration.conftest import MakeSites
+from tests.support.declared import peer
+from tests.support.ports import free_port
+from tests.support.processes import Processes
+from tests.support.running import SECRET, Running
+from tests.support.v1_node import V1Sender, body_of
+from tests.support.v2_sender import V2Sender, line
+
+
+def _seconds() -> float:
+    return float(os.environ.get("EVENTD_TEST_CHURN", "6"))
+
+
+async def test_peers_that_come_and_go_leave_no_task_and_no_descriptor(sites: MakeSites) -> None:
+    a, b = sites("a", "b")
+    for node in (a, b):
+        await node.start()
+        await node.join()
+
+    dead = free_port()
+
+    async def turn(number: int) -> None:
+        await a.apply(peer("b", b.port, types=["t", f"x{number}"]), peer("dead", dead))
+        await a.emit(f"e{number}")
+        await b.holds(f"e{number}")
+        await a.ask("links.pause", group="edge", peer="b")
+        await a.ask("links.resume", group="edge", peer="b")
+        await a.caught_up("b")
+        await a.ask("deliveries.redeliver", group="edge", peer="b", ids=[f"e{number}"])
+        await a.caught_up("b")
+        await a.running.reload()
+        await a.ask("resources.delete", kind="EventPeer", name="edge-dead")
+        await a.ask("resources.delete", kind="EventPeer", name="edge-b")
+        await a.settled()
+
+    def kept() -> tuple[int, int]:
+        return len(asyncio.all_tasks()), len(os.listdir("/proc/self/fd"))
+
+    for number in range(3):
+        await turn(number)
+    tasks, descriptors = kept()
+    for number in range(3, 18):
+        await turn(number)
+    assert kept()[0] <= tasks + 1
+    assert kept()[1] <= descriptors + 8  # connections are kept for a while; one per turn would be fifteen
+
+
+def test_a_process_under_churn_settles(processes: Processes) -> None:
+    a, b = Running(processes, "a"), Running(processes, "b")
+    a.join(), b.join()
+    a.join(b), b.join(a)
+    v1, v2 = V1Sender(b.port, SECRET.encode()), V2Sender(b.port)
+
+    def churn(seconds: float, number: int) -> int:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            number += 1
+            a.emit(*[f"a{number}-{at}" for at in range(20)])
+            b.emit(f"b{number}")
+            v1.post(body_of(f"v{number}"))
+            v1.post(b"nonsense", sign="wrong")
+            v2.send(v2.batch(line(f"w{number}")))
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", b.port)) as link:
+                link.sendall(b"POST /v2/events HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc")
+            if number % 10 == 0:
+                a.apply(peer("b", b.port, limits={"inFlight": 1 + number // 10 % 4}))
+                a.link("b")
+        return number
+
+    number = churn(2.0, 0)
+    before = {node.name: _use(node) for node in (a, b)}
+    churn(_seconds(), number)
+    a.wait_sent("b")
+    for node in (a, b):
+        descriptors, threads, memory = _use(node)
+        was = before[node.name]
+        assert descriptors <= was[0] + 8, f"{node.name}: {was[0]} descriptors became {descriptors}"
+        assert threads <= was[1] + 3, f"{node.name}: {was[1]} threads became {threads}"
+        assert memory <= was[2] + (40 << 20), f"{node.name}: {was[2] >> 20} MiB became {memory >> 20} MiB"
+
+
+def _use(node: Running) -> tuple[int, int, int]:
+    """Descriptors, threads, resident bytes."""
+    place = Path(f"/proc/{node.process.pid}")
+    fields = dict(line.split(":", 1) for line in (place / "status").read_text().splitlines() if ":" in line)
+    return len(list((place / "fd").iterdir())), int(fields["Threads"]), int(fields["VmRSS"].split()[0]) * 1024
