@@ -116,12 +116,13 @@ class Database:
 
         Under constant writing a passive checkpoint never catches the end, and the write-ahead log would grow without
         bound; past `urgent_bytes` the writer thread itself finishes the little that is left and starts it over.
+        It hardly waits for readers, because appends wait for it: a back-up reads one snapshot for as long as it takes.
         """
         size = await asyncio.to_thread(self.wal_bytes)
         if size > patient_bytes:
             await asyncio.wrap_future(self._readers.submit(self._pragma, self._reading, "wal_checkpoint(PASSIVE)"))
         if size > urgent_bytes:
-            await asyncio.wrap_future(self._writer.submit(self._pragma, self._writing, "wal_checkpoint(RESTART)"))
+            await asyncio.wrap_future(self._writer.submit(self._pragma, self._writing, "wal_checkpoint(RESTART)", 0.05))
 
     def wal_bytes(self) -> int:
         """Size of SQLite's write-ahead log; 0 on Postgres."""
@@ -130,9 +131,13 @@ class Database:
         except OSError:
             return 0
 
-    def _pragma(self, engine: sa.Engine, text: str) -> Any:
+    def _pragma(self, engine: sa.Engine, text: str, patience: float = LOCK_SECONDS) -> Any:
         with translated(self.label()), engine.connect() as conn:  # not begun: a checkpoint cannot run in a transaction
-            return _raw(conn).execute(f"PRAGMA {text}").fetchone()
+            try:
+                _raw(conn).execute(f"PRAGMA busy_timeout={patience * 1000:.0f}")
+                return _raw(conn).execute(f"PRAGMA {text}").fetchone()
+            finally:
+                _raw(conn).execute(f"PRAGMA busy_timeout={LOCK_SECONDS * 1000:.0f}")
 
     def close(self) -> None:
         """Finish what is queued, then let go of every connection and thread."""

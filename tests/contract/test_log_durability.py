@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
+import time
 from contextlib import closing
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
-from eventd.store.database import Database, fetch
+from eventd.store.database import LOCK_SECONDS, Database, fetch
 
 
 def setting(name: str) -> Any:
@@ -68,3 +71,17 @@ async def test_what_raises_is_undone(database: Database) -> None:
 async def test_a_label_shows_no_password() -> None:
     with closing(Database("postgresql://eve:secret@127.0.0.1:1/x")) as database:
         assert database.label() == "postgresql+psycopg://eve:***@127.0.0.1:1/x"
+
+
+async def test_appends_do_not_wait_for_whoever_reads_an_old_moment(migrated_sqlite_url: str) -> None:
+    """A back-up does, for as long as it takes."""
+    with closing(Database(migrated_sqlite_url)) as database, closing(sqlite3.connect(str(database.path))) as reader:
+        await database.take_over_checkpoints()
+        reader.execute("BEGIN")
+        reader.execute("SELECT epoch FROM log_heads").fetchall()
+        await database.write(lambda conn: conn.exec_driver_sql("UPDATE log_heads SET epoch = epoch || 'x'").close())
+        begun = time.monotonic()
+        await database.checkpoint(patient_bytes=1, urgent_bytes=1)
+        assert time.monotonic() - begun < LOCK_SECONDS / 2
+        assert await database.write(setting("PRAGMA busy_timeout")) == LOCK_SECONDS * 1000
+    await asyncio.get_running_loop().shutdown_default_executor()
