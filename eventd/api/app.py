@@ -13,7 +13,7 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from eventd.api import problems
-from eventd.api.auth import ApiKey, Keys, require_local_name
+from eventd.api.auth import ApiKey, Keys, require_local_name, require_own_page
 from eventd.api.health import OPEN_PATHS, Readiness, add_health
 from eventd.api.operations import Operation, Services
 from eventd.api.params import from_query, merge, read_params
@@ -89,8 +89,10 @@ def _identify(keys: Keys) -> Any:
     @web.middleware
     async def identify(request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.path not in OPEN_PATHS:
-            if not keys and _is_local(request):
-                require_local_name(request.headers.get("Host", ""))
+            if not keys:
+                require_own_page(request.headers.get("Origin", ""), request.headers.get("Host", ""))
+                if _is_local(request):
+                    require_local_name(request.headers.get("Host", ""))
             request[_KEY] = keys.identify(request.headers.get("Authorization", ""))
         return await handler(request)
 

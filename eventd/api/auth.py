@@ -100,6 +100,15 @@ def require_local_name(host: str) -> None:
         raise Forbidden(f"an API without keys does not answer to the name {name!r}", hint=hint) from None
 
 
+def require_own_page(origin: str, host: str) -> None:
+    """Raises `Forbidden` for a request that a page from elsewhere makes through its visitor's browser.
+
+    Without keys the browser needs none either, and a request without a body is sent without asking first.
+    """
+    if origin and origin.partition("://")[2].lower() != host.lower():
+        raise Forbidden("a page of another origin may not use this API", hint="set up keys and send one")
+
+
 def parse_keys(text: str) -> tuple[ApiKey, ...]:
     """Entries `key`, `key:scopes`, `key:scopes:prefixes` or `key::prefixes`, parted by commas or line ends.
 

@@ -225,6 +225,19 @@ async def test_without_keys_the_api_answers_to_names_of_this_machine_only(start_
     assert (await keyed.ask("GET", ECHO, headers={"Host": "node.example", "Authorization": "Bearer k"}))[0] == 200
 
 
+async def test_without_keys_a_page_of_another_origin_is_refused(start_api: StartApi) -> None:
+    """A browser sends a request without a body for any page, and nothing else would tell it from the operator's."""
+    api = await start_api()
+    for origin in ("https://evil.example", "null", f"http://localhost:{api.port}", f"http://127.0.0.1:{api.port + 1}"):
+        status, told, _ = await api.ask("POST", ECHO, headers={"Origin": origin})
+        assert (status, code(told)) == (403, "forbidden"), origin
+    assert (await api.ask("POST", ECHO, headers={"Origin": f"http://127.0.0.1:{api.port}"}))[0] == 200
+    assert (await api.ask("POST", ECHO))[0] == 200
+    keyed = await start_api("k")
+    headers = {"Origin": "https://ui.example", "Authorization": "Bearer k"}
+    assert (await keyed.ask("POST", ECHO, headers=headers))[0] == 200
+
+
 # --- health ------------------------------------------------------------------------------------------------------
 
 
