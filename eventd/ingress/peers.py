@@ -19,7 +19,7 @@ from eventd.log.values import Outcome
 from eventd.resources.effective import GroupConfig, topic_of
 from eventd.store.links import StoredMark, read_mark
 from federation.batch import read_batch
-from federation.errors import Conflict, MessageError, V1Refused
+from federation.errors import Conflict, MessageError, NoSigningKey, V1Refused
 from federation.keys import KeyRing
 from federation.peers import JSON_TYPE, STATUS, Limits
 from federation.ranges import Mark
@@ -129,6 +129,11 @@ class PeerIngress:
         try:
             ring = self._ring()
             verified = verify_request(request, self._receiver(ring), now=now)
+            key = ring.signer(self.config.node_name)  # before anything is stored that could not be answered for
+        except NoSigningKey as error:
+            self.reject("no_signing_key")
+            told = ErrorAnswer(code="unavailable", message=error.message)
+            return Answer(STATUS["unavailable"], {"Content-Type": JSON_TYPE}, encode_json(told))
         except MessageError as error:
             self.reject(error.reason)
             return Answer(error.status, {"Content-Type": JSON_TYPE}, encode_json(answer_to(error)))
@@ -137,7 +142,6 @@ class PeerIngress:
             return Answer(status, {"Content-Type": JSON_TYPE}, body)
         self._watcher.verified(self.config.name, verified.header.from_node, "v2")
         status, body = await self._effect(verified, request.body)
-        key = ring.signer(self.config.node_name)
         return Answer(status, sign_answer(verified, status, body, key, now=self._log.clock.now()), body)
 
     async def _effect(self, verified: VerifiedRequest, body: bytes) -> tuple[int, bytes]:

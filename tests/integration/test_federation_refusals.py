@@ -330,3 +330,17 @@ async def test_a_link_nobody_asked_about_does_not_begin_in_the_middle(sites: Mak
     assert (await _send(sender, sender.batch(line("one")))).status == 200
     assert json.loads((await _send(sender, sender.query())).body)["mark"]["base"] == 7
     assert await b.ids() == ["one"]
+
+
+async def test_nothing_is_stored_that_could_not_be_answered_for(
+    sites: MakeSites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a key of its own the receiver cannot prove that it took a batch, so its sender would send it for ever."""
+    b, sender = await _one(sites)
+    theirs = Key.hmac("k-x", SECRET, owner="x")
+    monkeypatch.setattr(b.running.groups["edge"], "_ring", KeyRing([theirs]))
+    sender.key = theirs
+    reply = await _send(sender, sender.batch(line("one")))
+    assert _code(reply) == (503, "unavailable")
+    assert "no active key of the ring lets b sign" in reply.body.decode()
+    assert await b.ids() == []
