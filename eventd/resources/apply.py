@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from eventd.errors import Conflict, Invalid, NotFound
+from eventd.log.head import lock_head
 from eventd.resources.documents import Identity, Loaded
 from eventd.resources.kinds import EVENT_GROUP, EVENT_PEER, KINDS
 from eventd.resources.resource import Resource, document, from_stored, identity_of
@@ -189,6 +190,8 @@ def apply_loaded(
 
     Raises Rejected with every problem, Invalid when there is nothing to apply, and what `plan` raises.
     """
+    if not dry_run:
+        lock_head(conn)  # one declaration at a time: what is checked must still hold when it is written
     stored = read_resources(conn)
     desired = check(loaded, stored, prune=prune).accepted()
     if not desired and not prune:
@@ -201,6 +204,8 @@ def apply_loaded(
 
 def delete_resources(conn: Connection, doomed: Sequence[Identity], *, now: int, dry_run: bool = False) -> Plan:
     """Delete resources in the open transaction unless `dry_run`. Raises what `plan_delete` raises."""
+    if not dry_run:
+        lock_head(conn)  # as in apply_loaded
     planned = plan_delete(doomed, read_resources(conn))
     if not dry_run:
         execute(conn, planned, now=now)
