@@ -27,6 +27,8 @@ IDLE_WRITE = 5.0
 BROKEN_WAIT = 1.0
 """Seconds to wait when this node's own database cannot even record a failure."""
 
+REOPEN_AFTER = 5.0
+"""Seconds within which a link is not compared again because the other side was started."""
 AT_CAP = 64
 """Attempts whose delay is the cap: a link that is refused waits for a change, and is only probed meanwhile."""
 
@@ -78,7 +80,9 @@ class Consumer(Generic[PageT]):
         self._called = False
         self._finishing = False
         self._flying: deque[tuple[Parcel, asyncio.Task[Ack]]] = deque()
-        self._launched_upto = 0
+        self._tried_upto = 0
+        self._failed_upto = 0
+        self._opened_at = float("-inf")
 
     def wake(self) -> None:
         """The other side showed signs of life: wait no longer than after a first failure.
@@ -91,6 +95,14 @@ class Consumer(Generic[PageT]):
     def look_again(self) -> None:
         """What it waits for may be void by now: read the cursor again, without disturbing what is under way."""
         if self._resting:
+            self.reread()
+
+    def reopen(self) -> None:
+        """The other side was started anew: it may have less than it had. Compare again, unless that was just done.
+
+        Two nodes tell each other; without the pause each would have the other ask again, for ever.
+        """
+        if not self._flying and self._monotonic() - self._opened_at > REOPEN_AFTER:
             self.reread()
 
     def reread(self) -> None:
@@ -149,6 +161,7 @@ class Consumer(Generic[PageT]):
             self._monotonic(),
             cursor.state is LinkState.RUNNING,
         )
+        self._failed_upto = cursor.attempted_upto if cursor.attempts else 0
         try:
             with self._log.watch((cursor.topic_id,), own=self._sink.own) as watch:
                 return await self._pump(cursor, course, watch)
@@ -204,6 +217,8 @@ class Consumer(Generic[PageT]):
                 await self._settle_first(course, cursor)
 
     async def _open(self, cursor: Cursor, course: _Course, page: PageT) -> Opened:
+        self._opened_at = self._monotonic()
+        self._tried_upto = max(course.settled, page.upto)  # a link that cannot be opened has failed for all that waited
         opened = await self._sink.open(cursor, page)
         if opened.proven and opened.proven != cursor.protocol:
             now, at = self._log.clock.now(), course.settled
@@ -223,14 +238,16 @@ class Consumer(Generic[PageT]):
         self._flying.popleft()
 
     def _take(self, page: PageT, course: _Course) -> None:
-        parcel = self._sink.select(page, course.launched, course.failures + 1)
+        # What was recorded after the last failure has not failed.
+        attempts = course.failures + 1 if course.scanned < self._failed_upto else 1
+        parcel = self._sink.select(page, course.launched, attempts)
         course.scanned = page.upto
         if parcel is None:
             return
         if parcel.records:
             course.launched = parcel.upto
         self._flying.append((parcel, self._spawn(self._sink.deliver(parcel), f"{self.name} {parcel.upto}")))
-        self._launched_upto = parcel.upto
+        self._tried_upto = max(self._tried_upto, parcel.upto)
 
     async def _wait(self, course: _Course, watch: Watch, more: bool) -> None:
         """Until the first parcel is done, more can be sent, or a signal comes; write an idle cursor down in time."""
@@ -306,7 +323,7 @@ class Consumer(Generic[PageT]):
         state = {Unavailable: LinkState.BACKING_OFF, Blocked: LinkState.BLOCKED}.get(type(held), LinkState.FAILED)
         attempts = course.failures + 1 if state is LinkState.BACKING_OFF else AT_CAP
         delay = self._backoff.delay(attempts, self._chance(), retry_after=held.retry_after)
-        upto = max(self._launched_upto, course.settled)
+        upto = max(self._tried_upto, course.settled)
         await self._log.postpone(
             Postponement(
                 self.name, course.settled, state, held.reason, held.detail, upto, now, now + int(delay * SECOND)

@@ -7,6 +7,7 @@ about a record is read by the protocols.
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -98,7 +99,7 @@ def _words(error: BaseException) -> str:
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return f"the name {error.host!r} cannot be resolved"
     if isinstance(error, aiohttp.ClientConnectorError):
-        return f"cannot connect: {error.os_error.strerror or type(error.os_error).__name__}"
+        return f"cannot connect: {os.strerror(error.os_error.errno) if error.os_error.errno else error.os_error}"
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return "the peer closed the connection without an answer"
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
