@@ -23,11 +23,34 @@ from federation.peers import (
     V1_TIMESTAMP_HEADER,
 )
 from federation.signing import Request
-from federation.wire import answer_to, encode_json
+from federation.wire import ErrorAnswer, answer_to, encode_json
 
 BODY_SECONDS = 30.0
 """A body has to arrive within this time, so that slow senders cannot pile up."""
+READING_BYTES = 128 << 20
+"""Memory for bodies that are still arriving, over all senders of a group: none of them has proven yet who he is."""
 _TEXT = {"Content-Type": "text/plain; charset=utf-8"}
+
+
+class NoRoom(Exception):
+    """Too much is arriving at once."""
+
+
+class Arriving:
+    """Counts the bytes of bodies that are still arriving."""
+
+    def __init__(self, most: int) -> None:
+        self._left = most
+
+    def take(self, size: int) -> None:
+        """Raises `NoRoom`; what was taken is to be given back all the same."""
+        self._left -= size
+        if self._left < 0:
+            raise NoRoom
+
+    def give_back(self, size: int) -> None:
+        self._left += size
+
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -35,11 +58,12 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 def build_listener(ingress: Callable[[], PeerIngress]) -> web.Application:
     """The application of one group. `ingress` gives the receiving side of the moment: it changes with the group."""
     routes: dict[str, tuple[str, Handler]] = {
-        V1_EVENTS_PATH: (PROTOCOL_V1, lambda request: _events_v1(request, ingress())),
+        V1_EVENTS_PATH: (PROTOCOL_V1, lambda request: _events_v1(request, ingress(), arriving)),
         V1_STATUS_PATH: (PROTOCOL_V1, lambda request: _status_v1(ingress())),
-        EVENTS_PATH: (PROTOCOL_V2, lambda request: _v2(request, ingress())),
-        LINK_PATH: (PROTOCOL_V2, lambda request: _v2(request, ingress())),
+        EVENTS_PATH: (PROTOCOL_V2, lambda request: _v2(request, ingress(), arriving)),
+        LINK_PATH: (PROTOCOL_V2, lambda request: _v2(request, ingress(), arriving)),
     }
+    arriving = Arriving(READING_BYTES)
 
     async def dispatch(request: web.Request) -> web.StreamResponse:
         protocol, handler = routes.get(request.path, ("", _not_found))
@@ -48,6 +72,10 @@ def build_listener(ingress: Callable[[], PeerIngress]) -> web.Application:
         try:
             async with asyncio.timeout(BODY_SECONDS + 30):
                 return await handler(request)
+        except NoRoom:
+            ingress().reject("too_much_at_once")
+            busy = ErrorAnswer(code="unavailable", message="too much is arriving at once")
+            return _closing(503, encode_json(busy), {"Content-Type": JSON_TYPE, "Retry-After": "1"})
         except TimeoutError:
             return web.Response(status=408, body=b"", headers={"Connection": "close"})
 
@@ -60,11 +88,11 @@ async def _not_found(_request: web.Request) -> web.Response:
     return web.Response(status=404, body=b"404 page not found\n", headers=_TEXT)
 
 
-async def _events_v1(request: web.Request, ingress: PeerIngress) -> web.Response:
+async def _events_v1(request: web.Request, ingress: PeerIngress, arriving: Arriving) -> web.Response:
     if request.method != "POST":
         return web.Response(status=405)
     try:
-        body = await _body(request, V1_MAX_BODY)
+        body = await _body(request, V1_MAX_BODY, arriving)
         headers = request.headers
         answer = await ingress.push_v1(headers.get(V1_TIMESTAMP_HEADER), headers.get(V1_SIGNATURE_HEADER), body)
     except TooLarge as error:
@@ -83,9 +111,10 @@ async def _status_v1(ingress: PeerIngress) -> web.Response:
         return web.Response(status=refusal.status, body=refusal.body, headers=_TEXT)
 
 
-async def _v2(request: web.Request, ingress: PeerIngress) -> web.Response:
+async def _v2(request: web.Request, ingress: PeerIngress, arriving: Arriving) -> web.Response:
     try:
-        body = b"" if request.method != "POST" else await _body(request, ingress.config.limits.max_batch_bytes)
+        limit = ingress.config.limits.max_batch_bytes
+        body = b"" if request.method != "POST" else await _body(request, limit, arriving)
     except TooLarge as error:
         ingress.reject("too_large")
         return _closing(error.status, encode_json(answer_to(error)), {"Content-Type": JSON_TYPE})
@@ -103,8 +132,8 @@ def _closing(status: int, body: bytes, headers: dict[str, str]) -> web.Response:
     return response
 
 
-async def _body(request: web.Request, limit: int) -> bytes:
-    """The raw body. Raises `TooLarge` before anything of it is looked at."""
+async def _body(request: web.Request, limit: int, arriving: Arriving) -> bytes:
+    """The raw body. Raises `TooLarge` before anything of it is looked at, and `NoRoom`."""
     error = TooLarge(f"a body has at most {limit} bytes", limit=limit, unit="bytes")
     if request.content_length is not None and request.content_length > limit:
         raise error
@@ -114,9 +143,12 @@ async def _body(request: web.Request, limit: int) -> bytes:
         async with asyncio.timeout(BODY_SECONDS):
             async for chunk in request.content.iter_any():
                 size += len(chunk)
+                arriving.take(len(chunk))
                 if size > limit:
                     raise error
                 chunks.append(chunk)
     except (TimeoutError, ConnectionError, web.HTTPException, ValueError):
         raise V1Refused("read_body") from None
+    finally:
+        arriving.give_back(size)
     return b"".join(chunks)

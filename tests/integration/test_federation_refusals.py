@@ -12,6 +12,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
+from eventd.api import federation
 from eventd.testing import ManualClock, until
 from federation.event import new_event_id
 from federation.keys import Key, KeyRing
@@ -183,6 +184,29 @@ async def test_a_body_over_the_limit_is_refused_while_it_is_being_sent(sites: Ma
     assert _code(await _send(sender, chunked + b"\r\n\r\n" + body * 4)) == (413, "too_large")
     await _no_request_left()
     assert await b.ids() == []
+
+
+@pytest.mark.parametrize("path", ["/v2/events", "/v1/events"])
+async def test_strangers_who_send_slowly_cannot_fill_memory(
+    sites: MakeSites, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr(federation, "READING_BYTES", 100_000)
+    b, sender = await _one(sites)
+    head = f"POST {path} HTTP/1.1\r\nHost: b\r\nContent-Length: 200000\r\n\r\n".encode()
+
+    def half() -> Reply:
+        with socket.create_connection(("127.0.0.1", b.port), timeout=10) as link:
+            link.sendall(head + b"x" * 110_000)
+            return read_reply(link)
+
+    for _ in range(2):
+        assert _code(await asyncio.to_thread(half)) == (503, "unavailable")
+    await _no_request_left()
+    most = sender.batch(*[line(f"e{n}") for n in range(500)])  # what was taken for the others was given back
+    assert len(most) > 60_000
+    for _ in range(2):
+        assert (await _send(sender, most)).status in (200, 409)
+    await _no_request_left()
 
 
 async def test_the_lines_of_a_batch_are_counted(sites: MakeSites) -> None:
