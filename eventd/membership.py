@@ -249,6 +249,12 @@ class Membership:
             if peer_of(name)[1] == node:
                 running.consumer.wake()
 
+    def reopen(self, node: str) -> None:
+        """That node was started: what it has may be less than it had."""
+        for name, running in self._running.items():
+            if peer_of(name)[1] == node:
+                running.consumer.reopen()
+
     def wake_all(self) -> None:
         """Whatever held the links up may be gone: look at every cursor again."""
         for running in self._running.values():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from random import Random
 from typing import Any, TypeVar
 
@@ -80,15 +80,20 @@ class Supervisor:
 
 
 class Watcher(Metrics):
-    """The figures of a node, and one thing more: a peer that has called us is up."""
+    """The figures of a node, and one thing more: a peer that has called us is up, perhaps anew."""
 
-    def __init__(self, wake: Callable[[str, str], None]) -> None:
+    def __init__(self, groups: Mapping[str, Membership]) -> None:
         super().__init__()
-        self._wake = wake
+        self._groups = groups
 
     def verified(self, group: str, node: str, protocol: str) -> None:
         super().verified(group, node, protocol)
-        self._wake(group, node)
+        if group in self._groups:
+            self._groups[group].wake(node)
+
+    def started(self, group: str, node: str) -> None:
+        if group in self._groups:
+            self._groups[group].reopen(node)
 
 
 class Node:
@@ -96,10 +101,10 @@ class Node:
 
     def __init__(self, settings: Settings, *, clock: Clock) -> None:
         self.settings = settings
-        self.metrics = Watcher(self._wake)
         self.keys = Keys.of(settings)
         self.api_address: tuple[str, int] | None = None
         self.groups: dict[str, Membership] = {}
+        self.metrics = Watcher(self.groups)
         self._clock = clock
         self._version = 0
         self._changed: set[str] = set()  # links whose hold-ups are to be forgotten
@@ -286,10 +291,6 @@ class Node:
         await self.log.database.write(forgive, group.link_names(), self._clock.now())
         group.wake_all()
 
-    def _wake(self, group: str, node: str) -> None:
-        if group in self.groups:
-            self.groups[group].wake(node)
-
     def _configs(self) -> list[GroupConfig]:
         return [group.config for group in self.groups.values()]
 
@@ -327,7 +328,8 @@ class Node:
         await asyncio.gather(*self._chores, return_exceptions=True)
 
     async def _stop_groups(self) -> None:
-        groups, self.groups = list(self.groups.values()), {}
+        groups = list(self.groups.values())
+        self.groups.clear()
         await asyncio.gather(*(group.stop(self.settings.drain_timeout) for group in groups))
 
 

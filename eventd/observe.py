@@ -239,6 +239,9 @@ class Metrics:
         """A peer has proven who it is; `protocol` is v1 or v2."""
         (self._v1 if protocol == "v1" else self._v2).labels(group).inc()
 
+    def started(self, group: str, node: str) -> None:
+        """A peer opened its link to us; there is no figure for that."""
+
     def delivered(self, group: str, peer: str, count: int, lag: float) -> None:
         """A peer acknowledged a batch; `lag` in seconds since its oldest event was recorded here."""
         self._attempts.labels(group, peer).inc()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -27,6 +28,10 @@ from federation.signing import Receiver, Request, VerifiedRequest, sign_answer, 
 from federation.v1 import check_v1, decode_v1, encode_answer_v1
 from federation.wire import BatchHeader, ErrorAnswer, LinkAnswer, answer_to, encode_json
 
+LOG_SECONDS = 60.0
+
+logger = logging.getLogger("eventd.ingress")
+
 
 class Watcher(Protocol):
     """Who is told what came in: for metrics, and to end back-offs. Counts are per call."""
@@ -36,6 +41,8 @@ class Watcher(Protocol):
     def refused(self, group: str, reason: str, count: int = 1) -> None: ...
 
     def verified(self, group: str, node: str, protocol: str) -> None: ...
+
+    def started(self, group: str, node: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +84,7 @@ class PeerIngress:
         self._log = log
         self._ring = ring
         self._watcher = watcher
+        self._logged: dict[str, float] = {}
         self._gate = Gate(log.clock, config.limits.max_waiting_bytes)
         self._asked: set[str] = set()
 
@@ -198,6 +206,7 @@ class PeerIngress:
     async def _link(self, verified: VerifiedRequest) -> LinkAnswer:
         header = verified.header
         self._asked.add(header.from_node)
+        self._watcher.started(header.group, header.from_node)
         mark = await self._mark(header.from_node)
         return LinkAnswer(group=header.group, from_node=header.from_node, to_node=header.to_node, mark=mark)
 
@@ -225,7 +234,14 @@ class PeerIngress:
         self._watcher.accepted(self.config.name, new, duplicates)
 
     def reject(self, reason: str) -> None:
-        """Count a request that was refused as a whole."""
+        """Count a request that was refused as a whole, and log the precise reason, which its sender is not told.
+
+        Once a minute for each reason: a stranger must not be able to fill the log.
+        """
+        now = self._log.clock.monotonic()
+        if now - self._logged.get(reason, float("-inf")) >= LOG_SECONDS:
+            self._logged[reason] = now
+            logger.warning("refused a request", extra={"group": self.config.name, "reason": reason})
         counts = self.counts
         self.counts = Counts(counts.received, counts.duplicate, counts.rejected + 1)
         self._watcher.refused(self.config.name, reason)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from eventd.egress import consumer
 from eventd.testing import until
 from tests.integration.conftest import MakeSites
 from tests.support.declared import group, peer
@@ -49,6 +50,23 @@ async def test_a_receiver_restored_from_an_older_copy_gets_what_it_lost(sites: M
     cursor = await a.cursor("b")
     assert cursor.rewound_from == 4
     assert set((await a.deliveries()).values()) == {"delivered"}
+
+
+async def test_a_restored_receiver_that_sends_too_is_filled_although_nothing_new_happens(
+    sites: MakeSites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first question, where its own link stands, makes the other side ask the same."""
+    monkeypatch.setattr(consumer, "REOPEN_AFTER", 0.2)
+    a, b = await _pair(sites)
+    await b.apply(peer("a", a.port))
+    await _send(a, b, "e1", "e2")
+    copy = b.back_up()
+    await _send(a, b, "e3", "e4")
+    await b.stop()
+    b.restore(copy)
+    await b.start()
+    await b.holds("e1", "e2", "e3", "e4")
+    assert (await a.cursor("b")).rewound_from == 4
 
 
 @pytest.mark.parametrize("noticed", [True, False], ids=["while-down", "while-idle"])
