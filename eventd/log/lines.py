@@ -74,15 +74,16 @@ def read_lines(
         conn, "SELECT evicted_position, evicted_seq, largest, lost_position FROM topics WHERE id = ?", (topic_id,)
     )[0]
     gaps = [Gap(topic_id, after, evicted, evicted_seq)] if evicted > after else []
-    if limit * largest > max_bytes:
-        limit = affordable(conn, topic_id, after, limit, max_bytes, own=not wanted.relay)
     where, params = _conditions(wanted)
+    where, params = f"topic_id = ? AND position > ? AND position <= ? AND {where}", [topic_id, after, end, *params]
+    if limit * largest > max_bytes:
+        limit = affordable(conn, where, params, limit, max_bytes)
     found, last, text, count, oldest, exceptions = fetch(
         conn,
         f"""
         WITH page AS (
             SELECT position, path, body, recorded_at, {_reason(wanted)} AS reason FROM records
-            WHERE topic_id = ? AND position > ? AND position <= ? AND {where} ORDER BY position LIMIT ?
+            WHERE {where} ORDER BY position LIMIT ?
         )
         SELECT count(*), max(position),
             {joined(conn, _LINE)} FILTER (WHERE reason = ''),
@@ -90,7 +91,7 @@ def read_lines(
             {joined(conn, _EXCEPTION)} FILTER (WHERE reason <> '')
         FROM page
         """,
-        (*_reason_params(wanted, now), topic_id, after, end, *params, limit, "\t", "\t", "\n"),
+        (*_reason_params(wanted, now), *params, limit, "\t", "\t", "\n"),
     )[0]
     full = found == limit
     upto = last if full else max(end, after)

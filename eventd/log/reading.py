@@ -37,26 +37,18 @@ def read_page(
         conn, "SELECT evicted_position, evicted_seq, largest, lost_position FROM topics WHERE id = ?", (topic_id,)
     )[0]
     gaps = [Gap(topic_id, after, evicted, evicted_seq)] if evicted > after else []
+    where, place = f"topic_id = ? AND position > ? AND position <= ?{_OWN[own]}", (topic_id, after, end)
     if limit * largest > max_bytes:
-        limit = affordable(conn, topic_id, after, limit, max_bytes, own)
-    rows = fetch(
-        conn,
-        f"SELECT {COLUMNS} FROM records WHERE topic_id = ? AND position > ? AND position <= ?{_OWN[own]}"
-        " ORDER BY position LIMIT ?",
-        (topic_id, after, end, limit),
-    )
+        limit = affordable(conn, where, place, limit, max_bytes)
+    rows = fetch(conn, f"SELECT {COLUMNS} FROM records WHERE {where} ORDER BY position LIMIT ?", (*place, limit))
     full = len(rows) == limit
     upto = rows[-1][0] if full else max(end, after)
     return Page([*map(Record._make, rows)], gaps, upto, full, head, lost)
 
 
-def affordable(conn: sa.Connection, topic_id: int, after: int, limit: int, max_bytes: int, own: bool) -> int:
-    """How many of the next records fit into `max_bytes`; at least one."""
-    sizes = fetch(
-        conn,
-        f"SELECT size FROM records WHERE topic_id = ? AND position > ?{_OWN[own]} ORDER BY position LIMIT ?",
-        (topic_id, after, limit),
-    )
+def affordable(conn: sa.Connection, where: str, params: Sequence[object], limit: int, max_bytes: int) -> int:
+    """How many of the first records that fulfil the condition fit into `max_bytes`; at least one."""
+    sizes = fetch(conn, f"SELECT size FROM records WHERE {where} ORDER BY position LIMIT ?", (*params, limit))
     total = 0
     for count, (size,) in enumerate(sizes):
         total += size

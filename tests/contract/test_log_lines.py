@@ -1,0 +1,160 @@
+"""A page as lines for the wire: what the database joins is what the records, one by one, would have given."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from eventd.egress.selection import Selection
+from eventd.log.eventlog import EventLog
+from eventd.log.lines import Lines, Wanted, read_lines
+from eventd.log.retention import Limits, evict
+from eventd.log.values import Draft, Gap, Record
+from eventd.testing import NOW, draft
+from federation.event import is_alive
+from federation.loops import decode_path, encode_path, may_send
+from federation.selector import Selector
+
+NODES = ["b", "bb", "x,y", "ü b"]
+SUBJECTS = ["", "bgp", "bgp/1", "bg%", "b_p", "ärger"]
+ALL = Wanted("b", "b")
+
+drafts = st.builds(
+    lambda node, path, type, subject, life: {
+        "node": node,
+        "path": encode_path(tuple(path)),
+        "type": type,
+        "subject": subject,
+        "expires": None if life is None else NOW + life,
+    },
+    st.sampled_from(["a", *NODES]),
+    st.lists(st.sampled_from(NODES), max_size=3),
+    st.sampled_from(["up", "down"]),
+    st.sampled_from(SUBJECTS),
+    st.sampled_from([None, -1, 0, 1]),
+)
+selectors = st.builds(
+    lambda types, prefixes: Selector.of(types=types, subject_prefixes=prefixes),
+    st.lists(st.sampled_from(["up", "down", "none"]), max_size=2),
+    st.lists(st.sampled_from(["b", "bgp", "bg%", "bgp_", "ä"]), max_size=2),
+)
+earlier = st.none() | st.builds(Selection, selectors, st.booleans())
+selections = st.builds(Selection, selectors, st.booleans(), st.frozensets(st.integers(1, 10), max_size=4), earlier)
+names = count(1)
+
+
+def expected(records: list[Record], selection: Selection, peer: str, base: int) -> tuple[str, list[tuple[int, str]]]:
+    """By the rules, one record after the other."""
+    lines, exceptions = "", []
+    shifted = Selection(
+        selection.selector, selection.relay, frozenset(base + at for at in selection.positions), selection.without
+    )
+    for record in records:
+        if not shifted.matches(record):
+            continue
+        reason = None if is_alive(record.expires_at, NOW) else "expired"
+        reason = reason or may_send(decode_path(record.path), record.node, peer, relay=selection.relay)
+        if reason is None:
+            lines += f"{record.position}\t{record.path}\t{record.body}\n"
+        else:
+            exceptions.append((record.position, reason))
+    return lines, exceptions
+
+
+async def read(log: EventLog, topic: int, after: int, wanted: Wanted, **more: int | None) -> Lines:
+    values = {"limit": 1000, "max_bytes": 1 << 20, "until": None, "now": NOW, **more}
+    return await log.database.read(read_lines, topic, after, wanted, **values)  # type: ignore[arg-type]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    facts=st.lists(drafts, max_size=10),
+    selection=selections,
+    peer=st.sampled_from(NODES),
+    limit=st.integers(1, 11),
+)
+async def test_the_lines_are_those_of_the_records_that_may_go(
+    log: EventLog, facts: list[dict[str, object]], selection: Selection, peer: str, limit: int
+) -> None:
+    topic, base = await log.topic(f"group:{next(names)}"), (await log.look_around()).last
+    made: list[Draft] = [draft(f"{n}", **fact) for n, fact in enumerate(facts)]  # type: ignore[arg-type]
+    for one in made:
+        await log.append(topic, [one])
+    wanted = Selection(
+        selection.selector, selection.relay, frozenset(base + at for at in selection.positions), selection.without
+    ).wanted_by(peer)
+    text, exceptions, matched = "", [], 0
+    after, full = base, True
+    while full:
+        page = await read(log, topic, after, wanted, limit=limit)
+        assert page.count == page.text.count("\n")
+        assert page.count + len(page.exceptions) <= limit
+        assert (page.oldest > 0) == (page.count > 0)
+        text += page.text
+        exceptions += page.exceptions
+        matched += page.count
+        after, full = page.upto, page.full
+    records = list((await log.read(topic, base)).records)
+    assert (text, exceptions) == expected(records, selection, peer, base)
+    assert after == base + len(facts)
+
+
+async def test_it_tells_of_gaps_and_of_how_far_it_looked_as_a_page_does(log: EventLog) -> None:
+    topic, other = await log.topic("group:g"), await log.topic("group:h")
+    await log.append(topic, [draft(f"{n}") for n in range(5)])
+    await log.append(other, [draft("x")])
+    await log.database.write(evict, topic, Limits(max_records=2), now=NOW)
+    for after, until, limit in (
+        (0, None, 9),
+        (4, None, 1),
+        (5, None, 9),
+        (0, 4, 9),
+        (0, 2, 9),
+        (6, None, 9),
+        (9, 3, 9),
+    ):
+        page = await log.read(topic, after, until=until, limit=limit)
+        lines = await read(log, topic, after, ALL, until=until, limit=limit)
+        assert (lines.gaps, lines.upto, lines.full, lines.head, lines.lost) == (
+            page.gaps, page.upto, page.full, page.head, page.lost,
+        )  # fmt: skip
+        assert lines.count == len(page.records)
+    assert (await read(log, topic, 0, ALL)).gaps == [Gap(topic, 0, 3, 3)]
+
+
+async def test_the_budget_is_of_what_is_wanted(log: EventLog) -> None:
+    """Small records that are not wanted lie before large ones that are: the page must not become as many large ones."""
+    topic = await log.topic("group:g")
+    await log.append(topic, [draft(f"small{n}", type="small") for n in range(50)])
+    await log.append(topic, [draft(f"large{n}", type="large", payload={"k": "x" * 10_000}) for n in range(50)])
+    met: list[int] = []
+    after, full = 0, True
+    while full:
+        page = await read(log, topic, after, Wanted("b", "b", types=["large"]), limit=50, max_bytes=30_000)
+        assert len(page.text) < 31_000
+        met.append(page.count)
+        after, full = page.upto, page.full
+    assert met == [2] * 25 + [0]
+
+
+async def test_a_record_larger_than_the_budget_goes_alone(log: EventLog) -> None:
+    topic = await log.topic("group:g")
+    await log.append(topic, [draft("a"), draft("huge", payload={"k": "x" * 100_000}), draft("c")])
+    pages = []
+    after, full = 0, True
+    while full:
+        page = await read(log, topic, after, ALL, max_bytes=1000)
+        pages.append(page.count)
+        after, full = page.upto, page.full
+    assert pages == [1, 1, 1]
+
+
+async def test_the_order_is_that_of_the_positions(log: EventLog) -> None:
+    topic = await log.topic("group:g")
+    for start in range(0, 3000, 1000):
+        await log.append(topic, [draft(f"{n}", type="even" if n % 2 else "odd") for n in range(start, start + 1000)])
+    page = await read(log, topic, 0, Wanted("b", "b", types=["even"]), limit=5000, max_bytes=1 << 30)
+    positions = [int(line.split("\t")[0]) for line in page.text.splitlines()]
+    assert positions == list(range(2, 3001, 2))
