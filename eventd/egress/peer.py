@@ -126,10 +126,15 @@ class PeerSink:
             upto = here.upto if here is not None else 0
             raise Rewind(upto, f"{self._peer.node_name} stands at {upto}, and had confirmed {cursor.sent_upto}")
         self._fresh = here is None
-        self._gone_until = page.gaps[-1].upto if page.gaps and cursor.rewound_from is not None else 0
+        again = cursor.rewound_from is not None and cursor.position < cursor.rewound_from
+        self._gone_until = page.gaps[-1].upto if page.gaps and again else 0
 
     def select(self, page: Lines, after: int, attempts: int) -> Load | None:
         """All of the page: the database has picked it."""
+        if (
+            page.gaps and self._wanted.relay
+        ):  # retention holds only what entered here: what was to be relayed may be gone
+            self._gone_until = page.gaps[-1].upto
         if not page.count and not page.exceptions:
             return None
         after, lost = self._begin(page, after)

@@ -197,6 +197,48 @@ async def test_retention_holds_what_a_peer_still_has_to_get(sites: MakeSites) ->
     assert await b.rows("SELECT count(*) FROM inbound_gaps") == [(0,)]
 
 
+async def test_what_retention_took_before_it_was_relayed_is_a_gap_too(sites: MakeSites) -> None:
+    """Retention does not hold it for others, and a range that said nothing of it would claim that all was sent."""
+    a, b, c = sites("a", "b", "c")
+    for node in (a, b, c):
+        await node.start()
+        await node.join()
+    await a.apply(group("a", port=a.port, secret=a.secret, retention={"maxEvents": 1}), peer("b", b.port, relay=True))
+    await c.apply(peer("a", a.port))
+    await c.emit("c1")
+    await b.holds("c1")
+    await a.caught_up("b")
+    await b.stop()
+    await c.emit("c2", "c3", "c4")
+    await a.holds("c4")
+    assert (await a.ask("events.prune", group="edge"))["removed"] == 3
+    await b.start()
+    await b.holds("c4")
+    assert await b.ids() == ["c1", "c4"]
+    assert await b.rows("SELECT after, upto, reason FROM inbound_gaps WHERE node = 'a'") == [(1, 3, "lost")]
+
+
+async def test_a_link_that_once_went_back_does_not_take_what_expired_for_lost(sites: MakeSites) -> None:
+    a, b = await _pair(sites)
+    await a.apply(group("a", port=a.port, secret=a.secret, retention={"maxEvents": 1}))
+    await _send(a, b, "e1")
+    await b.stop()
+    b.lose_database()
+    await b.start()
+    await b.join()
+    await _send(a, b, "e2")
+    await b.holds("e1", "e2")
+    assert (await a.cursor("b")).rewound_from == 1
+    await a.ask("links.pause", group="edge", peer="b")
+    await a.settled()
+    await a.emit("e3", ttl="1us")
+    await a.emit("e4")
+    assert (await a.ask("events.prune", group="edge"))["removed"] == 3
+    await a.ask("links.resume", group="edge", peer="b")
+    await b.holds("e4")
+    assert await b.rows("SELECT count(*) FROM inbound_gaps") == [(0,)]
+
+
 async def test_a_receiver_that_lost_its_database_is_not_told_of_losses_it_never_had(sites: MakeSites) -> None:
     a, b = await _pair(sites)
     await a.apply(group("a", port=a.port, secret=a.secret, retention={"maxEvents": 2}))
