@@ -357,6 +357,34 @@ def test_a_damaged_database_is_named_and_nothing_is_started(processes: Processes
     assert len(node.ids()) == 200
 
 
+def test_a_database_that_is_damaged_under_a_running_node_is_said_and_ends_nothing_else(processes: Processes) -> None:
+    a, b = Running(processes, "a"), Running(processes, "b")
+    a.join(), b.join()
+    a.join(b), b.join(a)
+    a.emit("one")
+    b.wait_holds({"one"})
+    for file in (a.file, a.file.with_name("eventd.db-wal")):
+        with file.open("r+b") as spoiled:
+            spoiled.write(b"nothing of use " * (file.stat().st_size // 15))
+
+    def refuses() -> Refused | None:
+        try:
+            a.emit("two")
+        except Refused as refused:
+            return refused
+        return None
+
+    refused = wait_for(refuses, "the node to notice")
+    assert refused is not None
+    assert (refused.status, refused.code) == (503, "database_unusable")
+    assert str(a.file) in str(refused)
+    wait_for(lambda: a.process.get("/readyz")[0] == 503, "the node to say that it is not ready")
+    assert a.process.get("/healthz")[0] == 200
+    b.emit("three")
+    b.wait_link("a", "backing-off", "unavailable")
+    assert not [fault for fault in _FAULTS if fault in a.process.log()], a.process.log_tail()
+
+
 def test_a_second_node_on_the_same_database_is_refused(processes: Processes) -> None:
     node = Running(processes, "b")
     second = processes.serve("second", env={"EVENTD_DATA_DIR": str(node.data)}, ready=False)
