@@ -18,13 +18,15 @@ from federation.event import content_digest, content_of
 
 _RECORD = ("position", "topic_id", "seq", "recorded_at", "size", *Draft._fields)
 _ID = ("topic_id", "event_id", "node", "position", "expires_at")
+_TIMES_DIFFER = 14
+"""Characters by which the two times of one content can differ: each has a fraction of a second, or none."""
 
 
 class Known(NamedTuple):
     """What the books say of an event id.
 
     `stored`: the id is in the table. Its latest record's `body` says what it stands for, or, where retention removed
-    the record, a `digest` does.
+    the record, a `digest` does. A body of a size that no draft can equal is not read: then it is empty.
     """
 
     node: str
@@ -44,7 +46,7 @@ def place(
     conn: sa.Connection, topic_id: int, units: Sequence[Sequence[Draft]], *, next_position: int, now: int
 ) -> tuple[list[Appended], int]:
     """Append the drafts of several units to one topic; the fate of each unit, and the next free position."""
-    known = _read_known(conn, topic_id, [draft.event_id for unit in units for draft in unit])
+    known = _read_known(conn, topic_id, [draft for unit in units for draft in unit])
     next_seq = fetch(conn, "SELECT next_seq FROM topics WHERE id = ?", (topic_id,))[0][0]
     placing = _Placing(topic_id, next_position, next_seq, known, now)
     appended = [placing.take(unit) for unit in units]
@@ -52,15 +54,32 @@ def place(
     return appended, placing.position
 
 
-def _read_known(conn: sa.Connection, topic_id: int, ids: Sequence[str]) -> dict[str, Known]:
+def _read_known(conn: sa.Connection, topic_id: int, drafts: Sequence[Draft]) -> dict[str, Known]:
     sql = (
-        "SELECT e.event_id, e.node, e.position, e.expires_at, r.body, e.digest FROM event_ids e"
+        "SELECT e.event_id, e.node, e.position, e.expires_at, r.size, e.digest FROM event_ids e"
         " LEFT JOIN records r ON r.position = e.position WHERE e.topic_id = ? AND e.event_id {in}"
     )
+    found = fetch_in(conn, sql, (topic_id,), [draft.event_id for draft in drafts])
+    bodies = _read_bodies(conn, {row[0]: (row[2], row[4]) for row in found if row[4] is not None}, drafts)
     return {
-        event_id: Known(node, position, expires_at, body, digest, True)
-        for event_id, node, position, expires_at, body, digest in fetch_in(conn, sql, (topic_id,), ids)
+        event_id: Known(node, position, expires_at, None if size is None else bodies.get(position, ""), digest, True)
+        for event_id, node, position, expires_at, size, digest in found
     }
+
+
+def _read_bodies(conn: sa.Connection, places: dict[str, tuple[int, int]], drafts: Sequence[Draft]) -> dict[int, str]:
+    """The stored bodies that a draft may equal, by position; `places` are (position, size) by event id.
+
+    No more is read than the drafts themselves hold: small drafts under the ids of large events must not fill memory.
+    """
+    near = {
+        places[draft.event_id][0]
+        for draft in drafts
+        if draft.event_id in places and abs(places[draft.event_id][1] - size_of(draft.body)) <= _TIMES_DIFFER
+    }
+    if not near:
+        return {}
+    return dict(fetch_in(conn, "SELECT position, body FROM records WHERE position {in}", (), sorted(near)))
 
 
 IdRow = tuple[int, str, str, int, int | None]
@@ -176,6 +195,6 @@ def _compare(draft: Draft, known: Known) -> Outcome:
 
 
 def _same_content(draft: Draft, known: Known) -> bool:
-    if known.body is not None:
-        return content_of(draft.body) == content_of(known.body)
-    return content_digest(draft.body) == known.digest
+    if known.body is None:
+        return content_digest(draft.body) == known.digest
+    return known.body != "" and content_of(draft.body) == content_of(known.body)
