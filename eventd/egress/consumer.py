@@ -27,7 +27,7 @@ IDLE_WRITE = 5.0
 BROKEN_WAIT = 1.0
 """Seconds to wait when this node's own database cannot even record a failure."""
 
-REOPEN_AFTER = 5.0
+REOPEN_AFTER = 1.0
 """Seconds within which a link is not compared again because the other side was started."""
 AT_CAP = 64
 """Attempts whose delay is the cap: a link that is refused waits for a change, and is only probed meanwhile."""
@@ -152,6 +152,7 @@ class Consumer(Generic[PageT]):
 
     async def _attempt(self, cursor: Cursor) -> bool:
         """Work until something stands in the way; whether the cursor is finished."""
+        about = {"cursor": self.name}
         course = _Course(
             cursor.position,
             cursor.sent_upto,
@@ -170,6 +171,7 @@ class Consumer(Generic[PageT]):
         except Rewind as back:
             await self._go_back(course, back)
         except Restored:
+            logger.warning("the peer has more of this log than the log itself: it begins a new history", extra=about)
             await self._log.database.write(renew_epoch)
         except HeldUp as held:
             await self._postpone(course, held)
@@ -178,7 +180,7 @@ class Consumer(Generic[PageT]):
         except EventdError as error:
             await self._postpone(course, HeldUp(error.code, str(error)))
         except Exception as error:  # a fault of ours in one link must not end the others
-            logger.exception("a consumer failed", extra={"cursor": self.name})
+            logger.exception("a consumer failed", extra=about)
             await self._postpone(course, HeldUp("internal", f"{type(error).__name__} in this node; see its log"))
         finally:
             await self._give_up_flying()

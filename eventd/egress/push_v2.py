@@ -20,6 +20,8 @@ from federation.signing import SignedRequest, sign_request, verify_answer
 from federation.wire import BatchHeader, LinkQuery, Receipt, read_error, read_link_answer, read_receipt
 
 V2 = "v2"
+BATCH_IDS = 64
+"""Batches without a receipt whose ids are remembered for the next attempt."""
 
 
 class NotSpoken(Exception):
@@ -96,7 +98,7 @@ class PushV2:
             receipt = read_receipt(answer.body, header, signed.digest)
         except BadAnswer as error:
             raise Blocked("unproven_answer", error.message) from None
-        self._batch_ids.clear()
+        self._batch_ids = {key: known for key, known in self._batch_ids.items() if known != header.batch_id}
         self._skewed(self._skew(receipt, sent_at))
         parked = self._parked(parcel, receipt)
         row = replace(
@@ -137,6 +139,10 @@ class PushV2:
         """The same bytes over the same range keep their id over all attempts, so a lost receipt is given again."""
         key = (self._range(parcel).to_header(), str(hash(body)))
         if key not in self._batch_ids:
+            while len(self._batch_ids) >= BATCH_IDS:
+                del self._batch_ids[
+                    next(iter(self._batch_ids))
+                ]  # a peer that is down for long: the page has grown since
             self._batch_ids[key] = new_event_id(self._clock.now(), self._random(10))
         return self._batch_ids[key]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from eventd.clock import SECOND
 from eventd.egress.carriage import CarriedLines, Load
-from eventd.egress.push_v2 import Link, PushV2
+from eventd.egress.push_v2 import BATCH_IDS, Link, PushV2
 from eventd.egress.sink import LONGEST, Ack, HeldUp
 from eventd.egress.transport import Answer, Transport
 from eventd.testing import ManualClock
@@ -61,7 +62,10 @@ def _push(reply: Reply, *, repair: bool = False) -> tuple[PushV2, Peer]:
     clock = ManualClock()
     peer = Peer(clock, reply)
     link = Link("peer:edge/b", "edge", "a", "b", "http://b", 1.0, 300 * SECOND, 1, repair)
-    return PushV2(link, peer, lambda: RING, clock, lambda count: b"r" * count, lambda _: None), peer
+    numbers = itertools.count()
+    return PushV2(
+        link, peer, lambda: RING, clock, lambda size: (next(numbers) << 40).to_bytes(size), lambda _: None
+    ), peer
 
 
 def _load(count: int) -> Load:
@@ -120,3 +124,19 @@ async def test_the_reason_a_peer_gives_for_a_refusal_is_kept_short_and_plain() -
     push, _ = _push(lambda positions: [Refusal(positions[0], "", "bad\u0000" * 100_000)])
     [parked] = (await push.push(_load(2))).parked
     assert parked.reason == ("bad " * LONGEST)[:LONGEST]
+
+
+async def test_a_receipt_lets_go_of_its_own_batch_alone_and_few_are_remembered() -> None:
+    """The others are still under way: sent again, they must be known for the same batches."""
+    push, _ = _push(_in_parts(1000, 5))
+    first, second = _load(2), _load(6)
+    with pytest.raises(HeldUp):
+        await push.push(second)
+    under_way = dict(push._batch_ids)
+    await push.push(first)
+    assert push._batch_ids == under_way
+    assert len(under_way) == 1
+    for count in range(6, 6 + 2 * BATCH_IDS):
+        with pytest.raises(HeldUp):
+            await push.push(_load(count))
+    assert len(push._batch_ids) == BATCH_IDS
