@@ -275,6 +275,19 @@ async def test_what_a_partial_answer_took_is_settled_and_the_rest_is_tried_again
     assert await rows(log, batches, "after", "upto") == [(0, 2), (2, 4)]
 
 
+async def test_what_came_after_a_failure_has_not_failed(log: EventLog, topic: int, clock: ManualClock) -> None:
+    await publish(log, topic, "a")
+    sink = ScriptedSink(NAME, page=(1, 1 << 20))
+    sink.answers.append(DOWN)
+    async with driving(log, sink, topic) as link:
+        await held(link, LinkState.BACKING_OFF, 1)
+        await publish(log, topic, "b")
+        clock.advance(1)
+        await until(lambda: link.at(2))
+    tries = [([record.event_id for record in parcel.records], parcel.attempts) for parcel in sink.parcels]
+    assert tries == [(["a"], 1), (["a"], 2), (["b"], 1)]
+
+
 async def test_progress_makes_the_next_failure_a_first_one(log: EventLog, topic: int, clock: ManualClock) -> None:
     await publish(log, topic, "a", "b")
     sink = ScriptedSink(NAME)

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from eventd.store.database import LOCK_SECONDS, Database, fetch
+from eventd.errors import DatabaseUnavailable
+from eventd.store import database as databases
+from eventd.store.database import LOCK_SECONDS, Database, execute, fetch
 
 
 def setting(name: str) -> Any:
@@ -56,6 +58,26 @@ async def test_a_reader_sees_one_moment(database: Database) -> None:
 
     before, after = await database.read(look_twice)
     assert before == after
+
+
+async def test_what_is_read_in_a_writing_transaction_still_holds_when_it_writes(
+    migrated_sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds the right to write from its beginning; otherwise another could come in between, and it would fail."""
+    monkeypatch.setattr(databases, "LOCK_SECONDS", 0.1)
+    raised = "UPDATE log_heads SET incarnation = incarnation + 1"
+    with closing(Database(migrated_sqlite_url)) as database, closing(Database(migrated_sqlite_url)) as other:
+
+        def read_then_write(conn: sa.Connection) -> None:
+            before = fetch(conn, "SELECT incarnation FROM log_heads")
+            with pytest.raises(DatabaseUnavailable, match="locked"):
+                other.write_now(execute, raised)
+            assert fetch(conn, "SELECT incarnation FROM log_heads") == before
+            execute(conn, raised)
+
+        await database.write(read_then_write)
+        other.write_now(execute, raised)
+        assert await database.read(fetch, "SELECT incarnation FROM log_heads") == [(3,)]
 
 
 async def test_what_raises_is_undone(database: Database) -> None:
