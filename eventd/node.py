@@ -160,7 +160,7 @@ class Node:
 
     async def _serve_api(self) -> None:
         app = build_app(
-            Services(self.log),
+            Services(self.log, self._take_over_now),
             keys=self.keys,
             readiness=self.readiness,
             metrics=self.metrics,
@@ -213,6 +213,13 @@ class Node:
         async with self._reloading:
             while not await self._take_over(strict=strict):
                 pass  # somebody has declared something else meanwhile
+
+    async def _take_over_now(self) -> None:
+        """Somebody has declared something through this node. What fails here is tried again when it is noticed."""
+        try:
+            await self._apply()
+        except EventdError as error:
+            logger.warning("what was declared is not in force yet: %s", error)
 
     async def _take_over(self, *, strict: bool) -> bool:
         """One try to; False when what was read is not in force any more by the time the cursors are to follow it."""

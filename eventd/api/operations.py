@@ -20,11 +20,20 @@ Scope = Literal["read", "write", "delete", "admin"]
 Method = Literal["GET", "POST", "PUT", "DELETE"]
 
 
+async def _nobody() -> None:
+    """There is no node in this process that could take anything over."""
+
+
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What an operation works with, in a running node and in a command beside it alike."""
+    """What an operation works with, in a running node and in a command beside it alike.
+
+    `take_over` brings the node of this process in line with what was just declared, so that an answer means that it
+    is in force here; other processes notice by themselves.
+    """
 
     log: EventLog
+    take_over: Callable[[], Awaitable[None]] = _nobody
 
     @property
     def database(self) -> Database:

@@ -72,7 +72,14 @@ async def _apply(services: Services, params: Apply) -> dict[str, Any]:
     loaded, now = await _load(services, params), services.clock.now()
     run = services.database.read if params.dry_run else services.database.write
     planned = await run(_apply_now, loaded, params, now)
+    await _in_force(services, planned, dry_run=params.dry_run)
     return {"changes": _changes(planned), "dryRun": params.dry_run}
+
+
+async def _in_force(services: Services, planned: Plan, *, dry_run: bool) -> None:
+    """When the answer goes out, this node must not act by what was declared before."""
+    if planned.writes and not dry_run:
+        await services.take_over()
 
 
 def _apply_now(conn: Connection, loaded: Loaded, params: Apply, now: int) -> Plan:
@@ -245,6 +252,7 @@ async def _delete_sources(services: Services, params: DeleteResources) -> dict[s
 async def _delete_all(services: Services, doomed: list[Identity], *, dry_run: bool) -> dict[str, Any]:
     run = services.database.read if dry_run else services.database.write
     planned = await run(_delete_now, doomed, services.clock.now(), dry_run=dry_run)
+    await _in_force(services, planned, dry_run=dry_run)
     return {"changes": _changes(planned), "dryRun": dry_run}
 
 

@@ -56,7 +56,7 @@ async def test_a_restored_receiver_that_sends_too_is_filled_although_nothing_new
     sites: MakeSites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its first question, where its own link stands, makes the other side ask the same."""
-    monkeypatch.setattr(consumer, "REOPEN_AFTER", 0.2)
+    monkeypatch.setattr(consumer, "REOPEN_AFTER", 0.0)
     a, b = await _pair(sites)
     await b.apply(peer("a", a.port))
     await _send(a, b, "e1", "e2")
