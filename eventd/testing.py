@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from eventd.clock import SECOND
 from eventd.log.values import Draft
-from federation.event import UNSET, Event, encode, expiry_micros, from_micros, micros
+from federation.event import UNSET, Event, encode, expiry_micros, from_micros
 
 NOW = int(datetime(2026, 11, 20, 12, tzinfo=UTC).timestamp()) * SECOND
 """Where a `ManualClock` begins: microseconds since 1970, UTC."""
@@ -122,9 +122,6 @@ def drafted(said: Event, *, path: str = "") -> Draft:
         event_id=said.id,
         node=said.source_node,
         tag=said.type,
-        subject=said.subject,
-        dedupe_key=said.dedupe_key,
-        ts=micros(said.observed_at),
         expires_at=expiry_micros(said),
         path=path,
         body=body.decode(),

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from eventd.egress.links import link_name
 from eventd.egress.selection import Selection
 from eventd.log.cursors import Cursor, read_cursors
-from eventd.log.deliveries import Books, Interest, Repair, Version, read_picked, read_versions
+from eventd.log.deliveries import Books, Repair, Version, read_picked, read_versions
+from eventd.log.lines import Wanted
 from eventd.resources.effective import PeerConfig
 from eventd.store.database import Connection
 
@@ -24,9 +25,9 @@ def read_repairs_of(conn: Connection, peer: PeerConfig) -> list[Cursor]:
     return [cursor for cursor in read_cursors(conn, kind="repair") if cursor.name.startswith(prefix)]
 
 
-def interest_of(peer: PeerConfig) -> Interest:
+def wanted_by(peer: PeerConfig) -> Wanted:
     """Which records the peer is to get."""
-    return Interest(peer.node_name, peer.selector, peer.relay)
+    return Selection.of(peer).wanted_by(peer.node_name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from eventd.api.redelivery import Link
 from eventd.egress.links import link_name, peer_of
 from eventd.errors import Conflict, NotFound
 from eventd.log.head import lock_head
-from eventd.log.reading import read_at
 from eventd.log.repairs import MOST_POSITIONS, Letter, read_letters, remove_letters
+from eventd.log.scan import read_at
 from eventd.store.database import Connection
 
 PAGE = 1000

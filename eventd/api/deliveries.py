@@ -8,11 +8,12 @@ from typing import Any
 
 from pydantic import Field
 
-from eventd.api.books import PeerBooks, interest_of, open_books
+from eventd.api.books import PeerBooks, open_books
 from eventd.api.groups import find_group, find_topic, peers_of
 from eventd.api.moments import read_moment, read_token, show_seconds, show_time, write_token
 from eventd.api.operations import Operation, Params, Services
-from eventd.log.deliveries import Delivery, DeliveryState, count_stale, derive, read_latest
+from eventd.egress.selection import Selection
+from eventd.log.deliveries import Delivery, DeliveryState, count_stale, derive
 from eventd.log.head import read_head
 from eventd.log.reading import Question, list_latest
 from eventd.log.values import Head, Record, Topic
@@ -63,8 +64,7 @@ async def _list(services: Services, params: ListDeliveries) -> dict[str, Any]:
     full = False
     while after is not None and not full:
         ask = _question(params, scene, span, after)
-        page = await services.database.read(_read_page, scene, ask, now)
-        after = page[-1][0].position if len(page) == PAGE else None
+        page, after = await services.database.read(_read_page, scene, ask, now)
         for record, deliveries in page:
             fresh = [row for row in _rows(params, scene, record, deliveries) if not _left_out(params, row)]
             full = bool(rows) and len(rows) + len(fresh) > params.limit
@@ -91,10 +91,12 @@ def _question(params: ListDeliveries, scene: _Scene, span: tuple[int | None, int
 Found = tuple[Record, Sequence[Delivery | None]]
 
 
-def _read_page(conn: Connection, scene: _Scene, ask: Question, now: int) -> list[Found]:
-    records = list_latest(conn, ask)
-    columns = [derive(conn, each.books, records, now=now) for each in scene.peers]
-    return [(record, [column[at] for column in columns]) for at, record in enumerate(records)]
+def _read_page(conn: Connection, scene: _Scene, ask: Question, now: int) -> tuple[list[Found], int | None]:
+    """The next records with their deliveries, and where to go on; None at the end."""
+    listed = list_latest(conn, ask)
+    columns = [derive(conn, each.books, listed.records, now=now) for each in scene.peers]
+    found: list[Found] = [(record, [column[at] for column in columns]) for at, record in enumerate(listed.records)]
+    return found, listed.seen if listed.more else None
 
 
 def _left_out(params: ListDeliveries, row: dict[str, Any]) -> bool:
@@ -176,7 +178,7 @@ async def _summary(services: Services, params: SummariseDeliveries) -> dict[str,
     scene = await services.database.read(_open_scene, params.group, params.peer)
     sums = [_Sum() for _ in scene.peers]
     after: int | None = 0 if scene.peers else None
-    while after is not None and after < scene.head.last:
+    while after is not None:
         after = await services.database.read(_add_page, params, scene, sums, after, now)
     for each, total in zip(scene.peers, sums, strict=True):
         total.stale = await services.database.read(_count_stale, scene, each, params.type, now)
@@ -188,13 +190,13 @@ def _add_page(
     conn: Connection, params: SummariseDeliveries, scene: _Scene, sums: Sequence[_Sum], after: int, now: int
 ) -> int | None:
     """Add the next page up; where to go on, None at the end."""
-    page = read_latest(conn, scene.topic.id, after=after, limit=PAGE)
-    records = [r for r in page if r.position <= scene.head.last and (not params.type or r.tag in params.type)]
+    ask = Question(scene.topic.id, types=params.type, after=after, before=scene.head.next_position, limit=PAGE)
+    listed = list_latest(conn, ask)
     for each, total in zip(scene.peers, sums, strict=True):
-        for record, delivery in zip(records, derive(conn, each.books, records, now=now), strict=True):
+        for record, delivery in zip(listed.records, derive(conn, each.books, listed.records, now=now), strict=True):
             if delivery is not None and _counts(each, record, delivery, now, all_of_them=params.include_expired):
                 total.add(record, delivery, now)
-    return page[-1].position if len(page) == PAGE else None
+    return listed.seen if listed.more else None
 
 
 def _counts(each: PeerBooks, record: Record, delivery: Delivery, now: int, *, all_of_them: bool) -> bool:
@@ -207,13 +209,13 @@ def _counts(each: PeerBooks, record: Record, delivery: Delivery, now: int, *, al
 
 
 def _count_stale(conn: Connection, scene: _Scene, each: PeerBooks, types: Sequence[str], now: int) -> int:
-    interest, cursor = interest_of(each.peer), each.books.cursor
-    selector = interest.selector
+    peer, cursor = each.peer, each.books.cursor
+    selector = peer.selector
     both = [name for name in types or selector.types if not selector.types or name in selector.types]
     if cursor is None or (types and not both):
         return 0
-    interest = interest._replace(selector=Selector.of(types=both, subject_prefixes=selector.subject_prefixes))
-    return count_stale(conn, scene.topic.id, interest, after=cursor.position, now=now)
+    narrowed = Selection(Selector.of(types=both, subject_prefixes=selector.subject_prefixes), peer.relay)
+    return count_stale(conn, scene.topic.id, narrowed.wanted_by(peer.node_name), after=cursor.position, now=now)
 
 
 OPERATIONS: tuple[Operation[Any], ...] = (

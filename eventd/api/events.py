@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import msgspec
 from pydantic import Field
 
 from eventd.api.emitted import drafts_from
 from eventd.api.groups import find_group, find_known_group, find_topic
-from eventd.api.moments import read_moment, read_token, show_time, write_token
+from eventd.api.moments import Place, read_moment, read_token, show_time, write_token
 from eventd.api.operations import Operation, Params, Services
 from eventd.errors import Conflict
 from eventd.log.appender import Publish
 from eventd.log.head import read_head
-from eventd.log.reading import Question, list_latest, read_at
+from eventd.log.reading import Question, list_latest
 from eventd.log.retention import Limits, evict
-from eventd.log.values import Appended, Draft, Outcome, Record
+from eventd.log.scan import read_at
+from eventd.log.values import Appended, Draft, Head, Outcome, Record
 from eventd.resources.effective import topic_of
 from eventd.store.database import Connection
 from federation.loops import decode_path
@@ -104,10 +106,38 @@ class ListEvents(Params):
 async def _list(services: Services, params: ListEvents) -> dict[str, Any]:
     now = services.clock.now()
     since, until = read_moment("since", params.since, now), read_moment("until", params.until, now)
-    return await services.database.read(_read_list, params, now, since, until)
+    ask, scene = await services.database.read(_open_listing, params, now, since, until)
+    records: list[Record] = []
+    more = True
+    while more and len(records) < params.limit and ask.max_bytes > 0:
+        found = await services.database.read(list_latest, ask)
+        records += found.records
+        more = found.more
+        ask = replace(
+            ask,
+            limit=ask.limit - len(found.records),
+            max_bytes=ask.max_bytes - sum(record.size for record in found.records),
+            after=ask.after if params.newest else found.seen,
+            before=found.seen if params.newest else ask.before,
+        )
+    return {
+        "events": [show_event(record) for record in records],
+        "next": write_token(scene.head, records[-1].position) if more and records else None,
+        "upto": write_token(scene.head, scene.head.last),
+        "gap": scene.place.gap,
+    }
 
 
-def _read_list(conn: Connection, params: ListEvents, now: int, since: int | None, until: int | None) -> dict[str, Any]:
+class _Scene(NamedTuple):
+    """What a listing began with."""
+
+    head: Head
+    place: Place
+
+
+def _open_listing(
+    conn: Connection, params: ListEvents, now: int, since: int | None, until: int | None
+) -> tuple[Question, _Scene]:
     find_group(conn, params.group)
     head, topic = read_head(conn), find_topic(conn, params.group)
     place = read_token(params.after, head, topic)
@@ -123,18 +153,9 @@ def _read_list(conn: Connection, params: ListEvents, now: int, since: int | None
         after=0 if params.newest else place.position,
         before=(place.position or head.next_position) if params.newest else head.next_position,
         newest=params.newest,
-        limit=params.limit + 1,  # one more tells whether there is more
+        limit=params.limit,
     )
-    found = list_latest(conn, ask)
-    if params.newest:
-        found.reverse()
-    shown = found[: params.limit]
-    return {
-        "events": [show_event(record) for record in shown],
-        "next": write_token(head, shown[-1].position) if len(found) > len(shown) else None,
-        "upto": write_token(head, head.last),
-        "gap": place.gap,
-    }
+    return ask, _Scene(head, place)
 
 
 class Prune(Params):

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from eventd.api.books import interest_of, read_cursor_of, read_repairs_of
+from eventd.api.books import read_cursor_of, read_repairs_of, wanted_by
 from eventd.api.groups import find_group, find_peer, find_topic, peers_of
 from eventd.api.moments import show_seconds, show_time
 from eventd.api.operations import Operation, Params, Services
@@ -48,7 +48,7 @@ def _outbound(
 ) -> dict[str, Any]:
     cursor = read_cursor_of(conn, peer)
     after = cursor.position if cursor else topic.evicted_position
-    lag = read_lag(conn, topic.id, interest_of(peer), after=after, now=now)
+    lag = read_lag(conn, topic.id, wanted_by(peer), after=after, now=now)
     return {
         "group": peer.group,
         "peer": peer.node_name,

@@ -8,23 +8,22 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from eventd.api.books import interest_of, read_cursor_of
+from eventd.api.books import read_cursor_of, wanted_by
 from eventd.api.groups import find_group, find_peer, find_topic
 from eventd.api.moments import read_moment, show_time
 from eventd.api.operations import Operation, Params, Services
 from eventd.egress.selection import Selection
 from eventd.errors import Conflict, EventdError, Invalid, NotFound
 from eventd.log.cursors import Cursor, set_paused
-from eventd.log.reading import read_at
 from eventd.log.repairs import (
     MOST_POSITIONS,
-    Placed,
     numbered_between,
     read_placed,
     recorded_between,
     start_repair,
     survey,
 )
+from eventd.log.scan import read_at
 from eventd.log.values import Record, Topic
 from eventd.resources.effective import PeerConfig
 from eventd.store.database import Connection
@@ -122,7 +121,7 @@ def _repair(conn: Connection, params: Redeliver, now: int) -> dict[str, Any]:
 def _repair_ids(conn: Connection, link: Link, params: Redeliver, now: int) -> dict[str, Any]:
     ids = list(dict.fromkeys(params.ids))
     placed = read_placed(conn, link.topic.id, ids)
-    records = {r.position: r for r in read_at(conn, [p.position for p in placed.values() if p.gone_at is None])}
+    records = {r.position: r for r in read_at(conn, [at for at in placed.values() if at is not None])}
     _require_all(link, ids, placed, records, now)
     if not params.dry_run:
         link.start_at(conn, sorted(records), now)
@@ -138,14 +137,15 @@ def _repair_ids(conn: Connection, link: Link, params: Redeliver, now: int) -> di
 
 
 def _require_all(
-    link: Link, ids: Sequence[str], placed: Mapping[str, Placed], records: Mapping[int, Record], now: int
+    link: Link, ids: Sequence[str], placed: Mapping[str, int | None], records: Mapping[int, Record], now: int
 ) -> None:
     """Raise NotFound or Conflict that names every id which cannot be sent again, and why."""
     reasons = {}
     for event_id in ids:
-        place = placed.get(event_id)
+        at = placed.get(event_id)
         none = f"group {link.peer.group} has none of that id"
-        if reason := link.hindrance(records.get(place.position), now) if place else none:
+        record = None if at is None else records.get(at)
+        if reason := link.hindrance(record, now) if event_id in placed else none:
             reasons[event_id] = reason
     if reasons:
         raise _refusal(reasons, Conflict if reasons.keys() & placed.keys() else NotFound)
@@ -167,9 +167,9 @@ def _span(times: Sequence[int]) -> dict[str, Any]:
 def _repair_range(conn: Connection, link: Link, params: Redeliver, now: int) -> dict[str, Any]:
     after, upto = _range(conn, link.topic, params, now)
     sent = min(upto, link.cursor.position)
-    interest = interest_of(link.peer)
-    found = survey(conn, link.topic.id, interest, after=after, upto=max(after, sent), now=now)
-    waiting = survey(conn, link.topic.id, interest, after=max(after, sent), upto=upto, now=now).events
+    wanted = wanted_by(link.peer)
+    found = survey(conn, link.topic.id, wanted, after=after, upto=max(after, sent), now=now)
+    waiting = survey(conn, link.topic.id, wanted, after=max(after, sent), upto=upto, now=now).events
     counts = {"expired": found.expired, "notMeant": found.others, "waiting": waiting}
     counts["evicted"] = _evicted(link.topic, params)
     if not params.dry_run:

@@ -83,7 +83,7 @@ class PeerSink:
     @property
     def own(self) -> bool:
         """What came from others concerns a peer only where it is relayed."""
-        return not self._wanted.relay
+        return self._wanted.own
 
     async def read(self, log: EventLog, cursor: Cursor, after: int) -> Lines:
         """The next lines for this peer, and those that would be but must not be sent."""
@@ -132,7 +132,7 @@ class PeerSink:
     def select(self, page: Lines, after: int, attempts: int) -> Load | None:
         """All of the page: the database has picked it."""
         if (
-            page.gaps and self._wanted.relay
+            page.gaps and not self._wanted.own
         ):  # retention holds only what entered here: what was to be relayed may be gone
             self._gone_until = page.gaps[-1].upto
         if not page.count and not page.exceptions:

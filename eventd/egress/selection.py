@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from eventd.log.blocks import Block, names
 from eventd.log.lines import Wanted
 from eventd.log.values import Record
 from eventd.resources.effective import PeerConfig
-from federation.loops import encode_path
 from federation.selector import Selector
 
 
@@ -31,7 +31,7 @@ class Selection:
         return cls(peer.selector, peer.relay)
 
     def matches(self, record: Record) -> bool:
-        """Whether the record is meant for the peer at all: the same question as `wanted_by`, of one record."""
+        """Whether the record is meant for the peer at all."""
         return (
             (self.relay or not record.path)
             and self.selector.matches(type=record.tag, subject=record.subject, source=record.node)
@@ -39,17 +39,22 @@ class Selection:
             and (self.without is None or not self.without.matches(record))
         )
 
+    def settles(self, block: Block) -> bool | None:
+        """Whether all records of a block are meant for the peer, or none; None where it takes a look at each."""
+        if not (self.relay or block.own):
+            return False
+        if self.positions:
+            return False if self.positions.isdisjoint(range(block.position, block.last + 1)) else None
+        excluded = False if self.without is None else self.without.settles(block)
+        types = names(block.types) if self.selector.types else frozenset()
+        if excluded or (types and types.isdisjoint(self.selector.types)):
+            return False
+        whole = excluded is False and types is not None and types.issubset(self.selector.types)
+        return True if whole and not (self.selector.subject_prefixes or self.selector.sources) else None
+
     def wanted_by(self, peer: str) -> Wanted:
         """As the log is asked for it."""
-        return Wanted(
-            peer,
-            encode_path((peer,)),
-            self.selector.types,
-            self.selector.subject_prefixes,
-            self.relay,
-            sorted(self.positions),
-            None if self.without is None else self.without.wanted_by(peer),
-        )
+        return Wanted(peer, self)
 
     def widens(self, earlier: Selection) -> bool:
         """Whether this may select a record that `earlier` did not."""

@@ -8,7 +8,7 @@ from eventd.log.values import Draft
 from eventd.resources.effective import GroupConfig
 from federation.batch import Line
 from federation.errors import V1Refused
-from federation.event import Event, encode, expiry_micros, micros
+from federation.event import Event, encode, expiry_micros
 from federation.keys import Key
 from federation.loops import encode_path, extend_path
 
@@ -27,17 +27,7 @@ def drafts_of(lines: Iterable[Line], sender: str) -> list[Draft]:
 
 def draft_of(event: Event, body: str, path: str) -> Draft:
     """The draft of a normalised event whose canonical form is `body`."""
-    return Draft(
-        event.id,
-        event.source_node,
-        event.type,
-        event.subject,
-        "" if event.dedupe_key == event.id else event.dedupe_key,
-        micros(event.observed_at),
-        expiry_micros(event),
-        path,
-        body,
-    )
+    return Draft(event.id, event.source_node, event.type, expiry_micros(event), path, body)
 
 
 def admit_v1(event: Event, group: GroupConfig, key: Key) -> Draft:

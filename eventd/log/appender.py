@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar, cast
 
@@ -17,11 +18,11 @@ import sqlalchemy as sa
 
 from eventd.clock import Clock
 from eventd.errors import EventdError, Full, Unavailable
-from eventd.log.append import place
+from eventd.log.append import place, place_new
 from eventd.log.cursors import Postponement, Step, apply_step, check_fence, lock_positions, postpone
 from eventd.log.head import lock_head, move_head, read_topic_bytes
 from eventd.log.values import Appended, Draft, Head, size_of
-from eventd.store.database import Database, in_transaction, notify_head, savepoint, translate
+from eventd.store.database import Database, KeyTaken, in_transaction, notify_head, savepoint, translate
 from federation.errors import MessageError
 
 R_co = TypeVar("R_co", covariant=True)
@@ -141,6 +142,9 @@ class Postpone:
         postpone(tx.conn, self._failure)
 
 
+Place = Callable[..., tuple[list[Appended], int]]
+"""`place_new` or `place`."""
+
 Group = list[tuple[Unit[Any], asyncio.Future[Any]]]
 """The units of one transaction, each with what its caller awaits."""
 
@@ -246,8 +250,7 @@ def commit(conn: sa.Connection, units: Sequence[Unit[Any]], now: int) -> Committ
     """
     head = lock_head(conn)
     try:
-        with savepoint(conn):
-            done = _write(conn, units, head, now)
+        done = _together(conn, units, head, now)
     except Exception:
         if not in_transaction(conn):
             raise
@@ -258,13 +261,21 @@ def commit(conn: sa.Connection, units: Sequence[Unit[Any]], now: int) -> Committ
     return done
 
 
+def _together(conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, now: int) -> Committed:
+    """All units at once: first as if every draft were new, which most are, then with a look at the known ids."""
+    with suppress(KeyTaken), savepoint(conn):
+        return _write(conn, units, head, now, place_new)
+    with savepoint(conn):
+        return _write(conn, units, head, now, place)
+
+
 def _one_by_one(conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, now: int) -> Committed:
     """One unit of the group has a fault of its own: find it, and let the others through."""
     total = Committed([], head.next_position, head.last, {})
     for unit in units:
         try:
             with savepoint(conn):
-                done = _write(conn, [unit], replace(head, next_position=total.last + 1), now)
+                done = _write(conn, [unit], replace(head, next_position=total.last + 1), now, place)
         except Exception as error:
             if not in_transaction(conn):
                 raise
@@ -277,7 +288,7 @@ def _one_by_one(conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, now
     return total
 
 
-def _write(conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, now: int) -> Committed:
+def _write(conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, now: int, how: Place) -> Committed:
     names = [unit.cursor for unit in units if unit.cursor is not None]
     tx = Transaction(conn, head, lock_positions(conn, names) if names else {}, now)
     results: list[Any] = [None] * len(units)
@@ -287,14 +298,19 @@ def _write(conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, now: int
             admitted[index] = unit.admit(tx)
         except (EventdError, MessageError) as error:
             results[index] = error
-    appended, last, touched = _place(conn, units, admitted, head, now)
+    appended, last, touched = _place(conn, units, admitted, head, now, how)
     for index in admitted:
         results[index] = units[index].finish(tx, appended.get(index, Appended((), ())))
     return Committed(results, head.next_position, last, touched)
 
 
 def _place(
-    conn: sa.Connection, units: Sequence[Unit[Any]], admitted: dict[int, Sequence[Draft]], head: Head, now: int
+    conn: sa.Connection,
+    units: Sequence[Unit[Any]],
+    admitted: dict[int, Sequence[Draft]],
+    head: Head,
+    now: int,
+    how: Place,
 ) -> tuple[dict[int, Appended], int, dict[int, bool]]:
     by_topic: dict[int, list[int]] = {}
     for index, drafts in admitted.items():
@@ -304,7 +320,7 @@ def _place(
     position = head.next_position
     touched: dict[int, bool] = {}
     for topic_id, indexes in by_topic.items():
-        fates, after = place(conn, topic_id, [admitted[i] for i in indexes], next_position=position, now=now)
+        fates, after = how(conn, topic_id, [admitted[i] for i in indexes], next_position=position, now=now)
         appended.update(zip(indexes, fates, strict=True))
         if after > position:
             touched[topic_id] = any(admitted[i][0].path == "" for i in indexes)

@@ -17,14 +17,18 @@ from typing import Any, NamedTuple, Protocol
 
 import sqlalchemy as sa
 
+from eventd.log.blocks import unpack
 from eventd.log.cursors import Cursor
+from eventd.log.head import read_head
+from eventd.log.lines import Wanted
+from eventd.log.scan import outlines, read_block, scan
 from eventd.log.values import Record
 from eventd.store.database import fetch, fetch_in
 from federation.event import is_alive
-from federation.loops import decode_path, encode_path, may_send
-from federation.selector import Selector
+from federation.loops import decode_path, may_send
 
-_RECORD = ", ".join(f"r.{name}" for name in Record._fields if name != "body") + ", ''"
+COUNTED = 20_000
+"""Records that are taken apart to count what waits for a peer."""
 _BATCH = "after, upto, selector_version, exceptions, picked, attempts, sent_at, acked_at, batch_id"
 
 
@@ -103,17 +107,6 @@ def read_picked(conn: sa.Connection, cursor: str) -> list[tuple[int, int, int]]:
     """The ranges of the batches that repairs delivered for a peer, as (row id, after, upto)."""
     rows = fetch(conn, "SELECT id, after, upto FROM batches WHERE cursor = ? AND picked <> ''", (cursor,))
     return [(row[0], row[1], row[2]) for row in rows]
-
-
-def read_latest(conn: sa.Connection, topic_id: int, *, after: int, limit: int) -> list[Record]:
-    """The latest record of each id beyond position `after`, in order, without bodies."""
-    rows = fetch(
-        conn,
-        f"SELECT {_RECORD} FROM records r JOIN event_ids e ON e.topic_id = r.topic_id AND e.event_id = r.event_id"
-        " AND e.position = r.position WHERE r.topic_id = ? AND r.position > ? ORDER BY r.position LIMIT ?",
-        (topic_id, after, limit),
-    )
-    return [Record(*row) for row in rows]
 
 
 def derive(conn: sa.Connection, books: Books, records: Sequence[Record], *, now: int) -> list[Delivery | None]:
@@ -274,33 +267,6 @@ def _worded(delivery: Delivery | None, letter: tuple[str, str, int] | None) -> D
     return delivery._replace(error=f"{reason}: {detail}" if detail else reason, attempts=attempts)
 
 
-class Interest(NamedTuple):
-    """Which records are meant for a peer, as conditions a database can answer."""
-
-    node: str
-    selector: Selector
-    relay: bool
-
-    def conditions(self) -> tuple[str, list[object]]:
-        """A condition over `records r` and its parameters."""
-        texts, params = ["r.node <> ?"], [self.node]
-        if not self.relay:
-            texts.append("r.path = ''")
-        else:
-            # Commas never stand inside a name of a path, so a whole name is one between commas.
-            texts.append("replace(',' || r.path || ',', ?, '') = ',' || r.path || ','")
-            params.append(f",{encode_path((self.node,))},")
-        for column, values in (("r.tag", self.selector.types), ("r.node", self.selector.sources)):
-            if values:
-                texts.append(f"{column} IN ({', '.join('?' * len(values))})")
-                params += values
-        if prefixes := self.selector.subject_prefixes:
-            # LIKE would give % and _ a meaning.
-            texts.append(f"({' OR '.join(['substr(r.subject, 1, length(CAST(? AS TEXT))) = ?'] * len(prefixes))})")
-            params += [prefix for prefix in prefixes for _ in range(2)]
-        return " AND ".join(texts), list(params)
-
-
 class Lag(NamedTuple):
     """What waits for a peer: records that are alive and meant for it. `oldest` is when the first was recorded."""
 
@@ -308,25 +274,34 @@ class Lag(NamedTuple):
     oldest: int | None
 
 
-def read_lag(conn: sa.Connection, topic_id: int, interest: Interest, *, after: int, now: int) -> Lag:
-    """What waits for a peer whose cursor is at `after`. Times in microseconds."""
-    where, params = interest.conditions()
-    sql = (
-        "SELECT count(*), min(r.recorded_at) FROM records r WHERE r.topic_id = ? AND r.position > ?"
-        f" AND (r.expires_at IS NULL OR r.expires_at >= ?) AND {where}"
-    )
-    return Lag(*fetch(conn, sql, (topic_id, after, now, *params))[0])
+def read_lag(conn: sa.Connection, topic_id: int, wanted: Wanted, *, after: int, now: int) -> Lag:
+    """What waits for a peer whose cursor is at `after`. Times in microseconds.
+
+    Blocks that have to be taken apart are, up to COUNTED records; beyond that all that could be meant is counted.
+    """
+    events, oldest, looked = 0, None, 0
+    for outline in outlines(conn, topic_id, after, read_head(conn).last, own=wanted.own):
+        meant = wanted.settles(outline, now)
+        if meant is None and looked < COUNTED:
+            part = read_block(conn, outline.position).within(after, outline.last)
+            count = sum(wanted.waits(record, now) for record in unpack(part)) if part else 0
+            looked += outline.records
+        else:
+            count = 0 if meant is False else outline.last - max(after, outline.position - 1)
+        events += count
+        oldest = outline.recorded_at if oldest is None and count else oldest
+    return Lag(events, oldest)
 
 
-def count_stale(conn: sa.Connection, topic_id: int, interest: Interest, *, after: int, now: int) -> int:
+def count_stale(conn: sa.Connection, topic_id: int, wanted: Wanted, *, after: int, now: int) -> int:
     """Events that were passed on to a peer with a shorter life: their refresh lies beyond its cursor, at `after`."""
-    where, params = interest.conditions()
-    sql = (
-        "SELECT count(DISTINCT r.event_id) FROM records r JOIN event_ids e ON e.topic_id = r.topic_id"
-        " AND e.event_id = r.event_id WHERE r.topic_id = ? AND r.position <= ? AND e.position > ?"
-        f" AND (e.expires_at IS NULL OR e.expires_at >= ?) AND {where}"
-    )
-    return int(fetch(conn, sql, (topic_id, after, after, now, *params))[0][0])
+    sql = "SELECT count(*) FROM event_ids WHERE topic_id = ? AND first_position <= ? AND position {in}"
+    stale = 0
+    for block in scan(conn, topic_id, after, read_head(conn).last, own=wanted.own):
+        if wanted.selection.settles(block) is not False:
+            waiting = [record.position for record in unpack(block) if wanted.waits(record, now)]
+            stale += sum(row[0] for row in fetch_in(conn, sql, (topic_id, after), waiting))
+    return stale
 
 
 def read_versions(conn: sa.Connection, cursor: str) -> list[tuple[int, int, dict[str, Any]]]:

@@ -54,7 +54,6 @@ def ensure_topic(conn: sa.Connection, name: str, now: int) -> int:
         "next_seq": 1,
         "bytes": 0,
         "ids": 0,
-        "largest": 0,
         "evicted_seq": 0,
         "evicted_position": 0,
         "lost_position": 0,

@@ -1,40 +1,79 @@
-"""A page as it goes over the wire: its lines joined by the database itself.
+"""A page as it goes over the wire: the lines of the log as they are stored.
 
-A peer gets the stored bytes as they are, so nothing of a record has to become a value in this process: the database
-picks the records, says which of them must not go, and hands over one text. That is a third of the cost of rows.
+A peer gets the stored bytes as they are. Where all of a block may go, or nothing of it, its text is not even looked at;
+otherwise its records are judged one by one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
 
 import sqlalchemy as sa
 
-from eventd.log.head import read_head
-from eventd.log.reading import affordable
-from eventd.log.values import Gap, Head
-from eventd.store.database import fetch, joined
+from eventd.log.blocks import Block, names, unpack
+from eventd.log.reading import LOOKED_AT, PASSED_OVER, look_ahead
+from eventd.log.scan import scan
+from eventd.log.values import Gap, Head, Record
+from federation.event import is_alive
+from federation.loops import decode_path, may_send
 
-_LINE = "CAST(position AS TEXT) || CAST(? AS TEXT) || path || CAST(? AS TEXT) || body || CAST(? AS TEXT)"
-_EXCEPTION = "CAST(position AS TEXT) || ' ' || reason || ','"
+
+class Selects(Protocol):
+    """What is meant for a destination."""
+
+    @property
+    def relay(self) -> bool:
+        """Whether also what came from other nodes."""
+        ...
+
+    def matches(self, record: Record) -> bool:
+        """Whether this record is."""
+        ...
+
+    def settles(self, block: Block) -> bool | None:
+        """Whether all of a block's records are, or none of them; None where they have to be asked one by one."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be picked. Empty `types` and `subject_prefixes` mean all; `positions`, where given, are the only ones.
-
-    Without `relay` only what entered the log here is picked. What `without` would pick is left out. `peer` is the
-    node that gets the lines, as it stands in a path: what came from it or through it must not go back.
-    """
+    """What a peer is to get. What came from it, or through it, must not go back."""
 
     peer: str
-    peer_in_path: str
-    types: Sequence[str] = ()
-    subject_prefixes: Sequence[str] = ()
-    relay: bool = False
-    positions: Sequence[int] = ()
-    without: Wanted | None = None
+    selection: Selects
+
+    @property
+    def own(self) -> bool:
+        """Whether only what entered the log here can be meant."""
+        return not self.selection.relay
+
+    def settles(self, block: Block, now: int) -> bool | None:
+        """Whether all of a block's records are to be sent, or none is wanted; None where it has to be taken apart."""
+        meant = self.selection.settles(block)
+        return meant if meant is False or self._harmless(block, now) else None
+
+    def _harmless(self, block: Block, now: int) -> bool:
+        """Whether nothing in the block has expired or has been at the peer."""
+        sources, paths = names(block.sources), names(block.paths)
+        return (
+            is_alive(block.expires_first, now)
+            and sources is not None
+            and paths is not None
+            and self.peer not in sources
+            and not any(self.peer in decode_path(path) for path in paths)
+        )
+
+    def hindrance(self, record: Record, now: int) -> str:
+        """Why a record that is meant for the peer must not go; empty when it may."""
+        if not is_alive(record.expires_at, now):
+            return "expired"
+        return may_send(decode_path(record.path), record.node, self.peer, relay=True) or ""
+
+    def waits(self, record: Record, now: int) -> bool:
+        """Whether a record is meant for the peer and may go."""
+        return self.selection.matches(record) and not self.hindrance(record, now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,72 +106,80 @@ def read_lines(
     until: int | None,
     now: int,
 ) -> Lines:
-    """The next lines of a topic beyond `after`: at most `limit` records, about `max_bytes` of bodies, at least one."""
-    head = read_head(conn)
-    end = head.last if until is None else min(until, head.last)
-    evicted, evicted_seq, largest, lost = fetch(
-        conn, "SELECT evicted_position, evicted_seq, largest, lost_position FROM topics WHERE id = ?", (topic_id,)
-    )[0]
-    gaps = [Gap(topic_id, after, evicted, evicted_seq)] if evicted > after else []
-    where, params = _conditions(wanted)
-    where, params = f"topic_id = ? AND position > ? AND position <= ? AND {where}", [topic_id, after, end, *params]
-    if limit * largest > max_bytes:
-        limit = affordable(conn, where, params, limit, max_bytes)
-    found, last, text, count, oldest, exceptions = fetch(
-        conn,
-        f"""
-        WITH page AS (
-            SELECT position, path, body, recorded_at, {_reason(wanted)} AS reason FROM records
-            WHERE {where} ORDER BY position LIMIT ?
-        )
-        SELECT count(*), max(position),
-            {joined(conn, _LINE)} FILTER (WHERE reason = ''),
-            count(*) FILTER (WHERE reason = ''), min(recorded_at) FILTER (WHERE reason = ''),
-            {joined(conn, _EXCEPTION)} FILTER (WHERE reason <> '')
-        FROM page
-        """,
-        (*_reason_params(wanted, now), *params, limit, "\t", "\t", "\n"),
-    )[0]
-    full = found == limit
-    upto = last if full else max(end, after)
-    return Lines(text or "", count, oldest or 0, _exceptions(exceptions), gaps, upto, full, head, lost)
+    """The next lines of a topic beyond `after`: at most `limit` records, about `max_bytes` of bodies, at least one.
+
+    A selector that wants little gets a page of what was found so far; it is `full`, so that it is asked for more.
+    """
+    ahead = look_ahead(conn, topic_id, after, until)
+    sheet = _Sheet(wanted, limit, max_bytes, now)
+    upto, full = max(ahead.end, after), False
+    for block in scan(conn, topic_id, after, ahead.end, own=wanted.own):
+        sheet.take(block)
+        if sheet.is_full:
+            upto, full = sheet.upto, True
+            break
+    texts = "".join(sheet.texts)
+    return Lines(texts, sheet.count, sheet.oldest, sheet.exceptions, ahead.gaps, upto, full, ahead.head, ahead.lost)
 
 
-def _exceptions(text: str | None) -> list[tuple[int, str]]:
-    pairs = (entry.split(" ") for entry in (text or "").split(",") if entry)
-    return [(int(position), reason) for position, reason in pairs]
+@dataclass(slots=True)
+class _Sheet:
+    """A page that is being filled."""
 
+    wanted: Wanted
+    limit: int
+    max_bytes: int
+    now: int
+    texts: list[str] = field(default_factory=list)
+    count: int = 0
+    oldest: int = 0
+    exceptions: list[tuple[int, str]] = field(default_factory=list)
+    upto: int = 0
+    size: int = 0
+    looked: int = 0
+    is_full: bool = False
 
-def _reason(wanted: Wanted) -> str:
-    """Why a record that is wanted must not go; empty when it may."""
-    through = " OR replace(',' || path || ',', ?, '') <> ',' || path || ','" if wanted.relay else ""
-    return f"CASE WHEN expires_at < ? THEN 'expired' WHEN node = ?{through} THEN 'in_path' ELSE '' END"
+    @property
+    def found(self) -> int:
+        return self.count + len(self.exceptions)
 
+    def take(self, block: Block) -> None:
+        """Add what is wanted of the block, until the page is full."""
+        answer = self.wanted.settles(block, self.now)
+        self.looked += PASSED_OVER if answer is not None else block.records
+        if answer is None:
+            self._take_singly(block)
+        elif answer:
+            self._take_whole(block)
+        if not self.is_full:
+            self.upto = block.last
+            self.is_full = self.found == self.limit or self.looked >= LOOKED_AT
 
-def _reason_params(wanted: Wanted, now: int) -> tuple[object, ...]:
-    return (now, wanted.peer, f",{wanted.peer_in_path},") if wanted.relay else (now, wanted.peer)
+    def _take_whole(self, block: Block) -> None:
+        room = block.fitting(self.limit - self.found, self.max_bytes - self.size) or int(not self.found)
+        part = block.within(block.position - 1, block.position + room - 1)
+        if part is not None:
+            self._add(part.lines, part.records, part.recorded_at, part.bytes)
+            self.upto = part.last
+        self.is_full = room < block.records
 
+    def _take_singly(self, block: Block) -> None:
+        for record in unpack(block):
+            if not self.wanted.selection.matches(record):
+                continue
+            if self.found and (self.found == self.limit or self.size + record.size > self.max_bytes):
+                self.is_full = True
+                return
+            self.upto = record.position
+            if reason := self.wanted.hindrance(record, self.now):
+                self.exceptions.append((record.position, reason))
+                self.size += record.size
+            else:
+                line = f"{record.position}\t{record.path}\t{record.body}\n"
+                self._add(line, 1, record.recorded_at, record.size)
 
-def _conditions(wanted: Wanted) -> tuple[str, list[object]]:
-    texts = [] if wanted.relay else ["path = ''"]
-    params: list[object] = []
-    if wanted.types:
-        texts.append(f"tag IN ({_marks(wanted.types)})")
-        params += wanted.types
-    if wanted.subject_prefixes:
-        # a plain comparison of the first characters: LIKE would give % and _ a meaning
-        each = "substr(subject, 1, length(CAST(? AS TEXT))) = ?"
-        texts.append(f"({' OR '.join([each] * len(wanted.subject_prefixes))})")
-        params += [prefix for prefix in wanted.subject_prefixes for _ in range(2)]
-    if wanted.positions:
-        texts.append(f"position IN ({_marks(wanted.positions)})")
-        params += wanted.positions
-    if wanted.without is not None:
-        text, excluded = _conditions(wanted.without)
-        texts.append(f"NOT ({text})")
-        params += excluded
-    return " AND ".join(texts) or "1 = 1", params
-
-
-def _marks(values: Sequence[object]) -> str:
-    return ", ".join("?" * len(values))
+    def _add(self, text: str, count: int, recorded_at: int, size: int) -> None:
+        self.texts.append(text)
+        self.count += count
+        self.size += size
+        self.oldest = min(self.oldest or recorded_at, recorded_at)

@@ -1,19 +1,43 @@
-"""Pages of the log: records in position order, gaps first, in one snapshot."""
+"""Pages of the log: records in position order, gaps first, in one snapshot. And lists of what it holds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
+from eventd.log.blocks import Block, names, unpack
 from eventd.log.head import read_head
-from eventd.log.values import Gap, Page, Record
+from eventd.log.scan import scan, scan_back
+from eventd.log.values import Gap, Head, Page, Record
 from eventd.store.database import fetch, fetch_in
+from federation.event import written
 
-COLUMNS = ", ".join(Record._fields)
-_OWN = {False: "", True: " AND path = ''"}
-_R_COLUMNS = ", ".join(f"r.{name}" for name in Record._fields)
+LOOKED_AT = 5000
+"""Records that are taken apart for one page at most. Whoever wants few of them gets an empty page and comes again."""
+PASSED_OVER = 20
+"""Records whose taking apart costs as much as reading a block that is then passed over."""
+
+
+class Stretch(NamedTuple):
+    """What one snapshot says of the way ahead: where it ends, and what is missing at its beginning."""
+
+    head: Head
+    end: int
+    gaps: Sequence[Gap]
+    lost: int
+
+
+def look_ahead(conn: sa.Connection, topic_id: int, after: int, until: int | None) -> Stretch:
+    """The stretch of a topic beyond `after`, as far as `until`."""
+    head = read_head(conn)
+    evicted, evicted_seq, lost = fetch(
+        conn, "SELECT evicted_position, evicted_seq, lost_position FROM topics WHERE id = ?", (topic_id,)
+    )[0]
+    gaps = [Gap(topic_id, after, evicted, evicted_seq)] if evicted > after else []
+    return Stretch(head, head.last if until is None else min(until, head.last), gaps, lost)
 
 
 def read_page(
@@ -31,43 +55,26 @@ def read_page(
     `until` ends the scan at that position; `own` leaves out what came from other nodes. The gap and the records come
     from one snapshot.
     """
-    head = read_head(conn)
-    end = head.last if until is None else min(until, head.last)
-    evicted, evicted_seq, largest, lost = fetch(
-        conn, "SELECT evicted_position, evicted_seq, largest, lost_position FROM topics WHERE id = ?", (topic_id,)
-    )[0]
-    gaps = [Gap(topic_id, after, evicted, evicted_seq)] if evicted > after else []
-    where, place = f"topic_id = ? AND position > ? AND position <= ?{_OWN[own]}", (topic_id, after, end)
-    if limit * largest > max_bytes:
-        limit = affordable(conn, where, place, limit, max_bytes)
-    rows = fetch(conn, f"SELECT {COLUMNS} FROM records WHERE {where} ORDER BY position LIMIT ?", (*place, limit))
-    full = len(rows) == limit
-    upto = rows[-1][0] if full else max(end, after)
-    return Page([*map(Record._make, rows)], gaps, upto, full, head, lost)
-
-
-def affordable(conn: sa.Connection, where: str, params: Sequence[object], limit: int, max_bytes: int) -> int:
-    """How many of the first records that fulfil the condition fit into `max_bytes`; at least one."""
-    sizes = fetch(conn, f"SELECT size FROM records WHERE {where} ORDER BY position LIMIT ?", (*params, limit))
-    total = 0
-    for count, (size,) in enumerate(sizes):
-        total += size
-        if total > max_bytes:
-            return max(1, count)
-    return max(1, limit)
-
-
-def read_at(conn: sa.Connection, positions: Sequence[int]) -> list[Record]:
-    """The records at these positions that still exist, in order."""
-    rows = fetch_in(conn, f"SELECT {COLUMNS} FROM records WHERE position {{in}}", (), positions)
-    return sorted(map(Record._make, rows))
+    ahead = look_ahead(conn, topic_id, after, until)
+    records: list[Record] = []
+    size = 0
+    for block in scan(conn, topic_id, after, ahead.end, own=own):
+        room = block.fitting(limit - len(records), max_bytes - size) or int(not records)
+        part = block.within(after, block.position + room - 1)
+        if part is not None:
+            records += unpack(part)
+            size += part.bytes
+        if room < block.records or len(records) == limit:
+            return Page(records, ahead.gaps, records[-1].position, True, ahead.head, ahead.lost)
+    return Page(records, ahead.gaps, max(ahead.end, after), False, ahead.head, ahead.lost)
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """What to list. Times in microseconds; `None` and empty mean any.
 
-    `now` hides what has expired; `after` and `before` are positions for paging, exclusive.
+    `now` hides what has expired; `after` and `before` are positions for paging, exclusive. `limit` records are found
+    at most, and no more than `max_bytes` of their bodies, but at least one.
     """
 
     topic_id: int
@@ -82,42 +89,77 @@ class Question:
     before: int | None = None
     newest: bool = False
     limit: int = 100
+    max_bytes: int = 8 << 20
+
+    def fits(self, record: Record) -> bool:
+        """Whether a record is an answer, if it is its id's latest."""
+        return (
+            (not self.event_id or record.event_id == self.event_id)
+            and (not self.types or record.tag in self.types)
+            and record.subject.startswith(self.subject_prefix)
+            and (not self.source or record.node == self.source)
+            and (self.since is None or record.ts >= self.since)
+            and (self.until is None or record.ts <= self.until)
+            and (self.now is None or record.expires_at is None or record.expires_at >= self.now)
+        )
+
+    def rules_out(self, block: Block) -> bool:
+        """Whether no record of a block can be an answer, as far as that shows without taking it apart."""
+        types, sources = names(block.types), names(block.sources)
+        return (
+            bool(self.types and types is not None and types.isdisjoint(self.types))
+            or bool(self.source and sources is not None and self.source not in sources)
+            or bool(self.subject_prefix and f'"subject":{written(self.subject_prefix)[:-1]}' not in block.lines)
+        )
 
 
-def list_latest(conn: sa.Connection, ask: Question) -> list[Record]:
-    """The latest record of each id that answers the question, in log order; the `newest` ones if asked so."""
-    where, params = _conditions(ask)
-    rows = fetch(
-        conn,
-        f"SELECT {_R_COLUMNS} FROM records r JOIN event_ids e ON e.topic_id = r.topic_id"
-        f" AND e.event_id = r.event_id AND e.position = r.position WHERE {' AND '.join(where)}"
-        f" ORDER BY r.position {'DESC' if ask.newest else 'ASC'} LIMIT ?",
-        (*params, ask.limit),
-    )
-    found = [*map(Record._make, rows)]
-    return found[::-1] if ask.newest else found
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Answers in the order they were asked for. `seen` is where to go on when there is `more`: a position."""
+
+    records: Sequence[Record]
+    more: bool
+    seen: int
 
 
-def _conditions(ask: Question) -> tuple[list[str], list[object]]:
-    where: Mapping[str, object | None] = {
-        "r.topic_id = ?": ask.topic_id,
-        "r.position > ?": ask.after,
-        "r.position < ?": ask.before,
-        "e.event_id = ?": ask.event_id or None,
-        "r.node = ?": ask.source or None,
-        "r.ts >= ?": ask.since,
-        "r.ts <= ?": ask.until,
-        "(r.expires_at IS NULL OR r.expires_at >= ?)": ask.now,
-        # a plain comparison of the first characters: LIKE would give % and _ a meaning
-        "substr(r.subject, 1, length(CAST(? AS TEXT))) = ?": ask.subject_prefix or None,
-    }
-    texts: list[str] = []
-    params: list[object] = []
-    for text, value in where.items():
-        if value is not None:
-            texts.append(text)
-            params += [value] * text.count("?")
-    if ask.types:
-        texts.append(f"r.tag IN ({', '.join('?' * len(ask.types))})")
-        params += ask.types
-    return texts, params
+def list_latest(conn: sa.Connection, ask: Question) -> Listing:
+    """The latest record of each id that answers the question, in log order or the newest first.
+
+    A question with few answers in a long log is answered in several parts: then there is more, maybe without a record.
+    """
+    found: list[Record] = []
+    size = looked = seen = 0
+    for block in _blocks(conn, ask):
+        told_enough = ask.rules_out(block)
+        looked += PASSED_OVER if told_enough else block.records
+        fitting = [] if told_enough else [record for record in unpack(block) if ask.fits(record)]
+        for record in latest(conn, ask.topic_id, fitting[::-1] if ask.newest else fitting):
+            if found and (len(found) == ask.limit or size + record.size > ask.max_bytes):
+                return Listing(found, True, found[-1].position)
+            found.append(record)
+            size += record.size
+        seen = block.position if ask.newest else block.last
+        if looked >= LOOKED_AT:
+            return Listing(found, True, seen)
+    return Listing(found, False, seen)
+
+
+def _blocks(conn: sa.Connection, ask: Question) -> Iterator[Block]:
+    end = read_head(conn).next_position if ask.before is None else ask.before
+    if ask.event_id:
+        sql = "SELECT position FROM event_ids WHERE topic_id = ? AND event_id = ? AND gone_at IS NULL"
+        places = [row[0] for row in fetch(conn, sql, (ask.topic_id, ask.event_id)) if ask.after < row[0] < end]
+        for place in places:
+            yield from scan(conn, ask.topic_id, place - 1, place)
+        return
+    if ask.newest:
+        yield from scan_back(conn, ask.topic_id, ask.after, end)
+    else:
+        yield from scan(conn, ask.topic_id, ask.after, end - 1)
+
+
+def latest(conn: sa.Connection, topic_id: int, records: Sequence[Record]) -> list[Record]:
+    """Those of the records that are the latest of their id."""
+    sql = "SELECT event_id, position FROM event_ids WHERE topic_id = ? AND event_id {in}"
+    places = dict(fetch_in(conn, sql, (topic_id,), [record.event_id for record in records])) if records else {}
+    return [record for record in records if places.get(record.event_id) == record.position]

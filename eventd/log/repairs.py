@@ -11,28 +11,26 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from eventd.log.blocks import unpack
 from eventd.log.cursors import create_cursor, next_repair_name
-from eventd.log.deliveries import Interest
+from eventd.log.head import read_head
+from eventd.log.lines import Wanted
+from eventd.log.scan import read_at, scan
+from eventd.log.values import Record
 from eventd.store.database import fetch, fetch_in
 from eventd.store.registry import announce
 from eventd.store.schema import dead_letters
+from federation.event import is_alive
 
 MOST_POSITIONS = 10_000
 """Positions one repair names. A repair of more is a range."""
 
 
-class Placed(NamedTuple):
-    """Where the latest record of an event id is. Times in microseconds; `gone_at` is when retention removed it."""
-
-    position: int
-    expires_at: int | None
-    gone_at: int | None
-
-
-def read_placed(conn: sa.Connection, topic_id: int, ids: Sequence[str]) -> dict[str, Placed]:
-    """The places of those of the ids that are known."""
-    sql = "SELECT event_id, position, expires_at, gone_at FROM event_ids WHERE topic_id = ? AND event_id {in}"
-    return {row[0]: Placed(*row[1:]) for row in fetch_in(conn, sql, (topic_id,), list(ids))}
+def read_placed(conn: sa.Connection, topic_id: int, ids: Sequence[str]) -> dict[str, int | None]:
+    """The positions of the latest records of those of the ids that are known; None where retention removed it."""
+    sql = "SELECT event_id, position, gone_at FROM event_ids WHERE topic_id = ? AND event_id {in}"
+    rows = fetch_in(conn, sql, (topic_id,), list(ids))
+    return {event_id: position if gone_at is None else None for event_id, position, gone_at in rows}
 
 
 def recorded_between(conn: sa.Connection, topic_id: int, since: int | None, until: int | None) -> tuple[int, int]:
@@ -41,16 +39,32 @@ def recorded_between(conn: sa.Connection, topic_id: int, since: int | None, unti
         ["topic_id = ?"] + ["recorded_at >= ?"] * (since is not None) + ["recorded_at <= ?"] * (until is not None)
     )
     params = [topic_id, *[time for time in (since, until) if time is not None]]
-    sql = f"SELECT min(position), max(position) FROM records WHERE {' AND '.join(conditions)}"
+    sql = f"SELECT min(position), max(position + records - 1) FROM blocks WHERE {' AND '.join(conditions)}"
     first, last = fetch(conn, sql, params)[0]
     return (0, 0) if first is None else (int(first) - 1, int(last))
 
 
 def numbered_between(conn: sa.Connection, topic_id: int, first: int, last: int) -> tuple[int, int]:
     """The half-open range of positions of the seqs `first` to `last`, as far as they still exist; (0, 0) for none."""
-    sql = "SELECT min(position), max(position) FROM records WHERE topic_id = ? AND seq >= ? AND seq <= ?"
-    lowest, highest = fetch(conn, sql, (topic_id, first, last))[0]
-    return (0, 0) if lowest is None else (int(lowest) - 1, int(highest))
+    begin, end = _place_of(conn, topic_id, first), _place_of(conn, topic_id, last + 1)
+    if begin is None or begin == end:
+        return (0, 0)
+    return (begin - 1, read_head(conn).last if end is None else end - 1)
+
+
+def _place_of(conn: sa.Connection, topic_id: int, seq: int) -> int | None:
+    """The position of the first record that still exists from that seq on."""
+    held = fetch(
+        conn,
+        "SELECT position, seq, records FROM blocks WHERE topic_id = ? AND seq <= ? ORDER BY seq DESC LIMIT 1",
+        (topic_id, seq),
+    )
+    if held and held[0][1] + held[0][2] > seq:
+        return int(held[0][0] + seq - held[0][1])
+    next_one = fetch(
+        conn, "SELECT position FROM blocks WHERE topic_id = ? AND seq > ? ORDER BY seq LIMIT 1", (topic_id, seq)
+    )
+    return int(next_one[0][0]) if next_one else None
 
 
 class Survey(NamedTuple):
@@ -69,20 +83,25 @@ class Survey(NamedTuple):
     others: int
 
 
-def survey(conn: sa.Connection, topic_id: int, interest: Interest, *, after: int, upto: int, now: int) -> Survey:
+def survey(conn: sa.Connection, topic_id: int, wanted: Wanted, *, after: int, upto: int, now: int) -> Survey:
     """Look over the records in `(after, upto]`."""
-    where, params = interest.conditions()
-    within, place = "r.topic_id = ? AND r.position > ? AND r.position <= ?", (topic_id, after, upto)
-    alive = "(r.expires_at IS NULL OR r.expires_at >= ?)"
-    total = fetch(conn, f"SELECT count(*) FROM records r WHERE {within}", place)[0][0]
-    meant = fetch(conn, f"SELECT count(*) FROM records r WHERE {within} AND {where}", (*place, *params))[0][0]
-    events, size, first, last, oldest, newest = fetch(
-        conn,
-        "SELECT count(*), coalesce(sum(r.size), 0), min(r.position), max(r.position), min(r.recorded_at),"
-        f" max(r.recorded_at) FROM records r WHERE {within} AND {alive} AND {where}",
-        (*place, now, *params),
-    )[0]
-    return Survey(events, int(size), first, last, oldest, newest, meant - events, total - meant)
+    events, size, expired, others = 0, 0, 0, 0
+    places: list[int] = []
+    times: list[int] = []
+    for block in scan(conn, topic_id, after, upto):
+        for record in unpack(block):
+            if not wanted.selection.matches(record) or wanted.hindrance(record, now) == "in_path":
+                others += 1
+            elif not is_alive(record.expires_at, now):
+                expired += 1
+            else:
+                events += 1
+                size += record.size
+                places = [places[0] if places else record.position, record.position]
+                times = [min([record.recorded_at, *times]), max([record.recorded_at, *times])]
+    first, last = places or (None, None)
+    oldest, newest = times or (None, None)
+    return Survey(events, size, first, last, oldest, newest, expired, others)
 
 
 def start_repair(
@@ -137,20 +156,25 @@ def read_letters(
 ) -> list[Letter]:
     """Dead letters of a topic beyond the letter `after`, oldest first, or the newest first."""
     sql = (
-        "SELECT d.id, d.cursor, d.position, d.event_id, d.reason, d.detail, d.attempts, d.parked_at, r.tag, r.subject,"
-        " r.expires_at FROM dead_letters d LEFT JOIN records r ON r.position = d.position"
-        " WHERE d.topic_id = ? AND d.id > ?"
+        "SELECT id, cursor, position, event_id, reason, detail, attempts, parked_at FROM dead_letters"
+        " WHERE topic_id = ? AND id > ?"
     )
     params: list[object] = [topic_id, after]
-    for condition, value in ((" AND d.cursor = ?", cursor), (" AND d.event_id = ?", event_id)):
+    for condition, value in ((" AND cursor = ?", cursor), (" AND event_id = ?", event_id)):
         if value:
             sql += condition
             params.append(value)
     if ids:
-        rows = fetch_in(conn, f"{sql} AND d.id {{in}} ORDER BY d.id", params, list(ids))
+        rows = fetch_in(conn, f"{sql} AND id {{in}} ORDER BY id", params, list(ids))
     else:
-        rows = fetch(conn, f"{sql} ORDER BY d.id {'DESC' if newest else 'ASC'} LIMIT ?", (*params, limit))
-    return [Letter(*row) for row in rows]
+        rows = fetch(conn, f"{sql} ORDER BY id {'DESC' if newest else 'ASC'} LIMIT ?", (*params, limit))
+    stored = {record.position: record for record in read_at(conn, [row[2] for row in rows])}
+    return [_letter(row, stored.get(row[2])) for row in rows]
+
+
+def _letter(row: Sequence[Any], record: Record | None) -> Letter:
+    left = (record.tag, record.subject, record.expires_at) if record else (None, None, None)
+    return Letter(*row, *left)
 
 
 def count_letters(conn: sa.Connection, topic_id: int) -> dict[str, int]:

@@ -6,14 +6,17 @@ the group says otherwise; what was removed all the same is remembered as a line 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from eventd.log.head import lock_head
-from eventd.store.database import execute, execute_many, fetch
-from eventd.store.schema import batches, dead_letters, event_ids, inbound_batches, inbound_gaps, nonces
-from federation.event import content_digest
+from eventd.log.blocks import Block, unpack
+from eventd.log.head import lock_head, read_head
+from eventd.log.scan import read_block, scan
+from eventd.store.database import bulk_insert, execute, execute_many, fetch
+from eventd.store.schema import batches, blocks, dead_letters, event_ids, inbound_batches, inbound_gaps, nonces
+from federation.event import content_digest, is_alive
 
 CHUNK = 2000
 """Records per transaction, so that an append never waits long behind retention."""
@@ -42,10 +45,7 @@ class Evicted:
 def evict(conn: sa.Connection, topic_id: int, limits: Limits, *, now: int, chunk: int = CHUNK) -> Evicted:
     """Remove the next few records over the limits, oldest first, in the open transaction."""
     lock_head(conn)
-    next_seq, evicted_seq, largest = fetch(
-        conn, "SELECT next_seq, evicted_seq, largest FROM topics WHERE id = ?", (topic_id,)
-    )[0]
-    chunk = max(1, min(chunk, CHUNK_BYTES // max(1, largest)))
+    next_seq, evicted_seq = fetch(conn, "SELECT next_seq, evicted_seq FROM topics WHERE id = ?", (topic_id,))[0]
     # Everybody waits for the head: nothing beyond what this step may take is looked at, but for one record more, which
     # tells whether more is waiting.
     window = (evicted_seq, min(next_seq - 1, evicted_seq + chunk + 1))
@@ -58,9 +58,11 @@ def evict(conn: sa.Connection, topic_id: int, limits: Limits, *, now: int, chunk
     last = min(target, evicted_seq + chunk)
     if last <= evicted_seq:
         return Evicted(0, evicted_seq, more=False)
+    going = _going(conn, topic_id, last)
+    last = going[-1].seq + going[-1].records - 1
     lost = undelivered is not None and undelivered <= last
-    removed = _remove(conn, topic_id, last, now=now, lost=lost)
-    return Evicted(removed, last, more=target > last)
+    _remove(conn, topic_id, going, now=now, lost=lost)
+    return Evicted(last - evicted_seq, last, more=target > last)
 
 
 Window = tuple[int, int]
@@ -77,7 +79,7 @@ def _by_age(conn: sa.Connection, topic_id: int, window: Window, limits: Limits, 
         return 0
     kept = fetch(
         conn,
-        "SELECT seq FROM records WHERE topic_id = ? AND seq > ? AND seq <= ? AND recorded_at >= ? ORDER BY seq LIMIT 1",
+        "SELECT seq FROM blocks WHERE topic_id = ? AND seq > ? AND seq <= ? AND recorded_at >= ? ORDER BY seq LIMIT 1",
         (topic_id, *window, now - limits.max_age),
     )
     return int(kept[0][0]) - 1 if kept else window[1]
@@ -85,42 +87,61 @@ def _by_age(conn: sa.Connection, topic_id: int, window: Window, limits: Limits, 
 
 def _first_undelivered(conn: sa.Connection, topic_id: int, window: Window, now: int) -> int | None:
     """The seq of the first live record in the window that entered here and that some cursor has not passed."""
-    found = fetch(
-        conn,
-        "SELECT seq FROM records WHERE topic_id = ? AND seq > ? AND seq <= ? AND path = ''"
-        " AND (expires_at IS NULL OR expires_at >= ?)"
-        " AND position > (SELECT min(position) FROM cursors WHERE topic_id = ?) ORDER BY seq LIMIT 1",
-        (topic_id, *window, now, topic_id),
-    )
-    return int(found[0][0]) if found else None
+    passed = fetch(conn, "SELECT min(position) FROM cursors WHERE topic_id = ?", (topic_id,))[0][0]
+    if passed is None:
+        return None
+    ends = "SELECT min(position), max(position + records - 1) FROM blocks WHERE topic_id = ? AND seq > ? AND seq <= ?"
+    first, last = fetch(conn, ends, (topic_id, *window))[0]
+    for block in scan(conn, topic_id, max(passed, first - 1), last, own=True):
+        if is_alive(block.expires_first, now):
+            return block.seq
+        for record in unpack(block):
+            if is_alive(record.expires_at, now):
+                return record.seq
+    return None
 
 
-def _remove(conn: sa.Connection, topic_id: int, last: int, *, now: int, lost: bool) -> int:
-    count, size, position = fetch(
-        conn,
-        "SELECT count(*), coalesce(sum(size), 0), max(position) FROM records WHERE topic_id = ? AND seq <= ?",
-        (topic_id, last),
-    )[0]
-    gone = _remember_ids(conn, topic_id, last, now)
-    execute(conn, "DELETE FROM records WHERE topic_id = ? AND seq <= ?", (topic_id, last))
+def _going(conn: sa.Connection, topic_id: int, last: int) -> list[Block]:
+    """The oldest blocks up to a seq, the last one cut to it, as far as one step may go."""
+    going: list[Block] = []
+    size = 0
+    for block in scan(conn, topic_id, 0, read_head(conn).last):
+        part = block.within(0, block.position + last - block.seq)
+        if part is None or (going and size + part.bytes > CHUNK_BYTES):
+            break
+        going.append(part)
+        size += part.bytes
+    return going
+
+
+def _remove(conn: sa.Connection, topic_id: int, going: Sequence[Block], *, now: int, lost: bool) -> None:
+    end = going[-1]
+    stored = read_block(conn, end.position)
+    rest = stored.within(end.last, stored.last)
+    execute(conn, "DELETE FROM blocks WHERE topic_id = ? AND position <= ?", (topic_id, end.last))
+    if rest is not None:
+        bulk_insert(conn, blocks, Block._fields, [rest])
+    gone = _remember_ids(conn, topic_id, going, now)
+    size, seq = sum(block.bytes for block in going), end.seq + end.records - 1
     execute(
         conn,
         "UPDATE topics SET bytes = bytes - ?, ids = ids - ?, evicted_seq = ?, evicted_position = ?,"
         " lost_position = CASE WHEN ? = 1 THEN ? ELSE lost_position END WHERE id = ?",
-        (size, gone, last, position, int(lost), position, topic_id),
+        (size, gone, seq, end.last, int(lost), end.last, topic_id),
     )
-    return int(count)
 
 
-def _remember_ids(conn: sa.Connection, topic_id: int, last: int, now: int) -> int:
+def _remember_ids(conn: sa.Connection, topic_id: int, going: Sequence[Block], now: int) -> int:
     """Keep the ids of what goes, each with a digest of what it stood for; how many ids have no record any more."""
-    going = fetch(
-        conn, "SELECT event_id, position, body FROM records WHERE topic_id = ? AND seq <= ?", (topic_id, last)
-    )
     return execute_many(
         conn,
-        "UPDATE event_ids SET gone_at = ?, digest = ? WHERE topic_id = ? AND event_id = ? AND position = ?",
-        [(now, content_digest(body), topic_id, event_id, position) for event_id, position, body in going],
+        "UPDATE event_ids SET gone_at = ?, expires_at = ?, digest = ?"
+        " WHERE topic_id = ? AND event_id = ? AND position = ?",
+        [
+            (now, record.expires_at, content_digest(record.body), topic_id, record.event_id, record.position)
+            for block in going
+            for record in unpack(block)
+        ],
     )
 
 

@@ -18,9 +18,6 @@ class Draft(NamedTuple):
     event_id: str
     node: str
     tag: str
-    subject: str
-    dedupe_key: str
-    ts: int
     expires_at: int | None
     path: str
     body: str
@@ -41,7 +38,6 @@ class Record(NamedTuple):
     tag: str
     subject: str
     event_id: str
-    dedupe_key: str
     ts: int
     expires_at: int | None
     recorded_at: int

@@ -48,6 +48,10 @@ SCHEMA_LOCK = 0x6576656E7464  # "eventd"
 Kind = Literal["sqlite", "postgresql"]
 
 
+class KeyTaken(Exception):
+    """A row with the key of one that was to be inserted exists. The statement, or all of the transaction, is undone."""
+
+
 class Database:
     """An open database. Close it with `close()`; both thread pools end there.
 
@@ -313,13 +317,22 @@ def insert(conn: sa.Connection, table: sa.Table) -> Any:
 
 
 def bulk_insert(conn: sa.Connection, table: sa.Table, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Insert many rows of the columns `names` as fast as this database can. A conflict raises."""
+    """Insert many rows of the columns `names` as fast as this database can. Raises `KeyTaken`."""
     if not rows:
         return
-    if _is_sqlite(conn) or len(rows) < COPY_ROWS:
-        _insert_chunks(conn, table.name, names, rows)
-        return
-    with _raw(conn).cursor() as cursor, cursor.copy(f"COPY {table.name} ({', '.join(names)}) FROM STDIN") as copy:
+    try:
+        if _is_sqlite(conn) or len(rows) < COPY_ROWS:
+            _insert_chunks(conn, table.name, names, rows)
+        else:
+            _copy(conn, table.name, names, rows)
+    except Exception as error:
+        if type(error).__name__ in ("IntegrityError", "UniqueViolation"):
+            raise KeyTaken(f"a row of {table.name} is there already") from error
+        raise
+
+
+def _copy(conn: sa.Connection, table: str, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    with _raw(conn).cursor() as cursor, cursor.copy(f"COPY {table} ({', '.join(names)}) FROM STDIN") as copy:
         for row in rows:
             copy.write_row(row)
 

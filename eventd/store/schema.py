@@ -12,7 +12,7 @@ metadata = sa.MetaData()
 
 Micros = sa.BigInteger
 _gone = sa.text("gone_at IS NOT NULL")
-_own = sa.text("path = ''")
+_own = sa.text("own = 1")
 _serial = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite numbers rows itself only under this name
 
 log_heads = sa.Table(
@@ -34,7 +34,6 @@ topics = sa.Table(
     sa.Column("next_seq", sa.BigInteger, nullable=False),
     sa.Column("bytes", sa.BigInteger, nullable=False),  # of the bodies that are stored
     sa.Column("ids", sa.BigInteger, nullable=False),  # distinct event ids that are stored
-    sa.Column("largest", sa.BigInteger, nullable=False),  # the largest body ever stored: bounds a page's memory
     sa.Column("evicted_seq", sa.BigInteger, nullable=False),  # retention removed everything up to here
     sa.Column("evicted_position", sa.BigInteger, nullable=False),
     sa.Column("lost_position", sa.BigInteger, nullable=False),  # an own live record up to here went undelivered
@@ -42,27 +41,25 @@ topics = sa.Table(
     sqlite_autoincrement=True,  # an id is never used twice
 )
 
-records = sa.Table(
-    "records",
+blocks = sa.Table(
+    "blocks",
     metadata,
-    sa.Column("position", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("position", sa.BigInteger, primary_key=True, autoincrement=False),  # of its first record
     sa.Column("topic_id", sa.BigInteger, nullable=False),
-    sa.Column("seq", sa.BigInteger, nullable=False),
-    sa.Column("node", sa.Text, nullable=False),
-    sa.Column("tag", sa.Text, nullable=False),
-    sa.Column("subject", sa.Text, nullable=False),
-    sa.Column("event_id", sa.Text, nullable=False),
-    sa.Column("dedupe_key", sa.Text, nullable=False),
-    sa.Column("ts", Micros, nullable=False),
-    sa.Column("expires_at", Micros),
+    sa.Column("seq", sa.BigInteger, nullable=False),  # of its first record
+    sa.Column("records", sa.BigInteger, nullable=False),  # how many; positions and seqs run on without a hole
+    sa.Column("bytes", sa.BigInteger, nullable=False),  # of the bodies
     sa.Column("recorded_at", Micros, nullable=False),
-    sa.Column("path", sa.Text, nullable=False),  # the nodes it came through; empty: it entered the log here
-    sa.Column("size", sa.BigInteger, nullable=False),  # of the body, in bytes
-    sa.Column("body", sa.Text, nullable=False),  # the event's canonical form, sent on as it is
-    sa.UniqueConstraint("topic_id", "seq", name="records_topic_seq"),
-    sa.Index("records_topic_position", "topic_id", "position"),
+    sa.Column("own", sa.SmallInteger, nullable=False),  # 1: entered the log here; 0: came from other nodes
+    sa.Column("expires_first", Micros),  # the earliest expiry; none: nothing in it expires
+    sa.Column("types", sa.Text, nullable=False),  # which occur, as a JSON list; empty: too many to say
+    sa.Column("sources", sa.Text, nullable=False),  # likewise
+    sa.Column("paths", sa.Text, nullable=False),  # likewise, each encoded
+    sa.Column("lines", sa.Text, nullable=False),  # position, path and canonical event of each, as they are sent
+    sa.UniqueConstraint("topic_id", "seq", name="blocks_topic_seq"),
+    sa.Index("blocks_topic_position", "topic_id", "position"),
     # A peer that gets only what entered here must not pay for what came from the others.
-    sa.Index("records_own", "topic_id", "position", sqlite_where=_own, postgresql_where=_own),
+    sa.Index("blocks_own", "topic_id", "position", sqlite_where=_own, postgresql_where=_own),
 )
 
 event_ids = sa.Table(
@@ -70,10 +67,10 @@ event_ids = sa.Table(
     metadata,
     sa.Column("topic_id", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("event_id", sa.Text, primary_key=True),
-    sa.Column("node", sa.Text, nullable=False),
     sa.Column("position", sa.BigInteger, nullable=False),  # of the latest record under this id
-    sa.Column("expires_at", Micros),  # the latest expiry; none is later than any
+    sa.Column("first_position", sa.BigInteger),  # of the first one, where a refresh followed it
     sa.Column("gone_at", Micros),  # when retention removed the record; the id is remembered for a while
+    sa.Column("expires_at", Micros),  # the expiry of the record that went
     sa.Column("digest", sa.LargeBinary),  # of the content that went, without its two times
     sa.Index("event_ids_gone", "gone_at", sqlite_where=_gone, postgresql_where=_gone),
     sqlite_with_rowid=False,

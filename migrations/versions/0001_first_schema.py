@@ -15,7 +15,7 @@ depends_on = None
 
 _SERIAL = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 _GONE = sa.text("gone_at IS NOT NULL")
-_OWN = sa.text("path = ''")
+_OWN = sa.text("own = 1")
 
 
 def _create_heads() -> None:
@@ -37,7 +37,6 @@ def _create_heads() -> None:
         sa.Column("next_seq", sa.BigInteger(), nullable=False),
         sa.Column("bytes", sa.BigInteger(), nullable=False),
         sa.Column("ids", sa.BigInteger(), nullable=False),
-        sa.Column("largest", sa.BigInteger(), nullable=False),
         sa.Column("evicted_seq", sa.BigInteger(), nullable=False),
         sa.Column("evicted_position", sa.BigInteger(), nullable=False),
         sa.Column("lost_position", sa.BigInteger(), nullable=False),
@@ -54,36 +53,34 @@ def _create_records() -> None:
         "event_ids",
         sa.Column("topic_id", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("event_id", sa.Text(), nullable=False),
-        sa.Column("node", sa.Text(), nullable=False),
         sa.Column("position", sa.BigInteger(), nullable=False),
-        sa.Column("expires_at", sa.BigInteger(), nullable=True),
+        sa.Column("first_position", sa.BigInteger(), nullable=True),
         sa.Column("gone_at", sa.BigInteger(), nullable=True),
+        sa.Column("expires_at", sa.BigInteger(), nullable=True),
         sa.Column("digest", sa.LargeBinary(), nullable=True),
         sa.PrimaryKeyConstraint("topic_id", "event_id"),
         sqlite_with_rowid=False,
     )
     op.create_index("event_ids_gone", "event_ids", ["gone_at"], sqlite_where=_GONE, postgresql_where=_GONE)
     op.create_table(
-        "records",
+        "blocks",
         sa.Column("position", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("topic_id", sa.BigInteger(), nullable=False),
         sa.Column("seq", sa.BigInteger(), nullable=False),
-        sa.Column("node", sa.Text(), nullable=False),
-        sa.Column("tag", sa.Text(), nullable=False),
-        sa.Column("subject", sa.Text(), nullable=False),
-        sa.Column("event_id", sa.Text(), nullable=False),
-        sa.Column("dedupe_key", sa.Text(), nullable=False),
-        sa.Column("ts", sa.BigInteger(), nullable=False),
-        sa.Column("expires_at", sa.BigInteger(), nullable=True),
+        sa.Column("records", sa.BigInteger(), nullable=False),
+        sa.Column("bytes", sa.BigInteger(), nullable=False),
         sa.Column("recorded_at", sa.BigInteger(), nullable=False),
-        sa.Column("path", sa.Text(), nullable=False),
-        sa.Column("size", sa.BigInteger(), nullable=False),
-        sa.Column("body", sa.Text(), nullable=False),
+        sa.Column("own", sa.SmallInteger(), nullable=False),
+        sa.Column("expires_first", sa.BigInteger(), nullable=True),
+        sa.Column("types", sa.Text(), nullable=False),
+        sa.Column("sources", sa.Text(), nullable=False),
+        sa.Column("paths", sa.Text(), nullable=False),
+        sa.Column("lines", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("position"),
-        sa.UniqueConstraint("topic_id", "seq", name="records_topic_seq"),
+        sa.UniqueConstraint("topic_id", "seq", name="blocks_topic_seq"),
     )
-    op.create_index("records_own", "records", ["topic_id", "position"], sqlite_where=_OWN, postgresql_where=_OWN)
-    op.create_index("records_topic_position", "records", ["topic_id", "position"], unique=False)
+    op.create_index("blocks_own", "blocks", ["topic_id", "position"], sqlite_where=_OWN, postgresql_where=_OWN)
+    op.create_index("blocks_topic_position", "blocks", ["topic_id", "position"], unique=False)
 
 
 def _create_cursors() -> None:

@@ -25,11 +25,12 @@ from eventd.log.eventlog import EventLog
 from eventd.log.head import read_head, read_topics
 from eventd.log.retention import Limits, evict
 from eventd.log.values import Draft, Outcome, Record
-from eventd.store.database import Connection, Database, fetch
+from eventd.store.database import Connection, Database
 from eventd.testing import NOW, ManualClock, draft, give_turns, until
 from tests.support import writers
 from tests.support.logs import empty
 from tests.support.sinks import Driven, ScriptedSink, driving, row
+from tests.support.stored import read_stored
 
 TOPICS = ("group:one", "group:two")
 DOWN = Unavailable("timeout", "no answer")
@@ -220,7 +221,7 @@ class Histories(RuleBasedStateMachine):
             return
 
         def look(conn: Connection) -> tuple[int, list[Any], dict[int, tuple[int, int]]]:
-            rows = fetch(conn, "SELECT position, topic_id, seq, event_id, path FROM records ORDER BY position")
+            rows = [(r.position, r.topic_id, r.seq, r.event_id, r.path) for r in read_stored(conn)]
             lines = {t.id: (t.evicted_seq, t.evicted_position) for t in read_topics(conn)}
             return read_head(conn).last, rows, lines
 
@@ -279,7 +280,7 @@ def log_waits(clock: ManualClock) -> list[float]:
 
 
 def named(event_id: str) -> Record:
-    return Record(0, 0, 0, "", "", "", event_id, "", 0, None, 0, "", 0, "")
+    return Record(0, 0, 0, "", "", "", event_id, 0, None, 0, "", 0, "")
 
 
 def test_any_history_keeps_the_log_whole(migrated_url: str) -> None:
@@ -333,7 +334,7 @@ async def test_writers_that_are_killed_at_any_moment_lose_nothing_they_acknowled
             process.join()
         head = await log.look_around()
         await until(lambda: link.at(head.last))
-    rows = await database.read(fetch, "SELECT position, seq, event_id FROM records ORDER BY position")
+    rows = [(r.position, r.seq, r.event_id) for r in await database.read(read_stored)]
     stored = {event_id for _, _, event_id in rows}
     await log.append(topic, [draft("after")])
     await log.close()

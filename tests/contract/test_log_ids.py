@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import NamedTuple
@@ -21,6 +20,7 @@ from eventd.log.values import Draft, Outcome, Topic
 from eventd.store.database import Database, fetch
 from eventd.testing import NOW, ManualClock, draft
 from federation.event import content_of
+from tests.support.stored import read_stored
 
 NEW, REFRESH, DUPLICATE, CONFLICT = Outcome
 HOUR = 3600 * SECOND
@@ -61,8 +61,8 @@ async def test_only_a_later_expiry_is_a_refresh_and_none_is_later_than_any(
     topic = await log.topic("group:g")
     await fates(log, topic, draft("a", expires=first))
     assert await fates(log, topic, draft("a", expires=second)) == [(outcome, 2 if outcome is REFRESH else 1)]
-    ((expires,),) = await log.database.read(fetch, "SELECT expires_at FROM event_ids")
-    assert expires == (second if outcome is REFRESH else first)
+    [latest] = (await log.database.read(list_latest, Question(topic_id=topic))).records
+    assert latest.expires_at == (second if outcome is REFRESH else first)
 
 
 async def test_a_refresh_is_a_record_of_its_own_and_the_listing_shows_only_it(log: EventLog) -> None:
@@ -70,7 +70,7 @@ async def test_a_refresh_is_a_record_of_its_own_and_the_listing_shows_only_it(lo
     await fates(log, topic, draft("a", expires=NOW), draft("b"), draft("a", expires=NOW + 5))
     records = (await log.read(topic, 0)).records
     assert [(r.event_id, r.seq, r.expires_at) for r in records] == [("a", 1, NOW), ("b", 2, None), ("a", 3, NOW + 5)]
-    listed = await log.database.read(list_latest, Question(topic_id=topic))
+    listed = (await log.database.read(list_latest, Question(topic_id=topic))).records
     assert [(r.event_id, r.position) for r in listed] == [("b", 2), ("a", 3)]
 
 
@@ -139,7 +139,7 @@ async def test_an_id_outlives_its_record(log: EventLog, database: Database) -> N
     assert await fates(log, topic, draft("a", expires=NOW + 1)) == [(REFRESH, 4)]
     books = await database.read(read_topic, "group:g")
     assert (books.ids, books.bytes) == (1, len(draft("a", expires=NOW + 1).body))
-    assert [r.position for r in await database.read(list_latest, Question(topic_id=topic))] == [4]
+    assert [r.position for r in (await database.read(list_latest, Question(topic_id=topic))).records] == [4]
 
 
 async def test_an_id_that_came_back_is_not_forgotten_with_those_that_did_not(log: EventLog, database: Database) -> None:
@@ -252,13 +252,11 @@ class Model:
 
 async def check(database: Database, name: str, model: Model) -> None:
     topic: Topic = await database.read(read_topic, name)
-    rows: Sequence[tuple[int, str, int]] = await database.read(
-        fetch, "SELECT seq, event_id, size FROM records WHERE topic_id = ? ORDER BY position", (topic.id,)
-    )
-    assert [(seq, event_id) for seq, event_id, _ in rows] == [(seq, fact.event_id) for seq, fact in model.stored]
+    records = await database.read(read_stored, topic.id)
+    assert [(record.seq, record.event_id) for record in records] == [(seq, fact.event_id) for seq, fact in model.stored]
     assert topic.next_seq == model.given + 1
-    assert topic.bytes == sum(size for _, _, size in rows)
-    assert topic.ids == len({event_id for _, event_id, _ in rows})
+    assert topic.bytes == sum(record.size for record in records)
+    assert topic.ids == len({record.event_id for record in records})
     ids = await database.read(fetch, "SELECT event_id, gone_at FROM event_ids WHERE topic_id = ?", (topic.id,))
     assert dict(ids) == {event_id: known.gone_at for event_id, known in model.known.items()}
 

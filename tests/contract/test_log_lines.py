@@ -19,7 +19,7 @@ from federation.selector import Selector
 
 NODES = ["b", "bb", "x,y", "ü b"]
 SUBJECTS = ["", "bgp", "bgp/1", "bg%", "b_p", "ärger"]
-ALL = Wanted("b", "b")
+ALL = Selection().wanted_by("b")
 
 drafts = st.builds(
     lambda node, path, type, subject, life: {
@@ -43,6 +43,10 @@ selectors = st.builds(
 earlier = st.none() | st.builds(Selection, selectors, st.booleans())
 selections = st.builds(Selection, selectors, st.booleans(), st.frozensets(st.integers(1, 10), max_size=4), earlier)
 names = count(1)
+
+
+def only(type: str) -> Wanted:
+    return Selection(Selector.of(types=[type])).wanted_by("b")
 
 
 def expected(records: list[Record], selection: Selection, peer: str, base: int) -> tuple[str, list[tuple[int, str]]]:
@@ -132,7 +136,7 @@ async def test_the_budget_is_of_what_is_wanted(log: EventLog) -> None:
     met: list[int] = []
     after, full = 0, True
     while full:
-        page = await read(log, topic, after, Wanted("b", "b", types=["large"]), limit=50, max_bytes=30_000)
+        page = await read(log, topic, after, only("large"), limit=50, max_bytes=30_000)
         assert len(page.text) < 31_000
         met.append(page.count)
         after, full = page.upto, page.full
@@ -155,6 +159,6 @@ async def test_the_order_is_that_of_the_positions(log: EventLog) -> None:
     topic = await log.topic("group:g")
     for start in range(0, 3000, 1000):
         await log.append(topic, [draft(f"{n}", type="even" if n % 2 else "odd") for n in range(start, start + 1000)])
-    page = await read(log, topic, 0, Wanted("b", "b", types=["even"]), limit=5000, max_bytes=1 << 30)
+    page = await read(log, topic, 0, only("even"), limit=5000, max_bytes=1 << 30)
     positions = [int(line.split("\t")[0]) for line in page.text.splitlines()]
     assert positions == list(range(2, 3001, 2))

@@ -28,6 +28,7 @@ from eventd.store.database import Database, execute, fetch
 from eventd.testing import NOW, ManualClock, draft, until
 from tests.support import writers
 from tests.support.ports import free_port
+from tests.support.stored import read_stored
 
 BIG = 200_000
 
@@ -49,8 +50,7 @@ async def fill(log: EventLog, topic: int, *, size: int = 20_000) -> tuple[list[s
 
 
 async def stored(log: EventLog, topic: int) -> list[str]:
-    rows = await log.database.read(fetch, "SELECT event_id FROM records WHERE topic_id = ? ORDER BY seq", (topic,))
-    return [event_id for (event_id,) in rows]
+    return [record.event_id for record in await log.database.read(read_stored, topic)]
 
 
 def error_of(attempt: Callable[[], object]) -> EventdError:
@@ -150,7 +150,7 @@ def write_as_nobody(url: str) -> tuple[str, str, int]:
             database.write_now(lock_head)
         except EventdError as error:
             try:
-                ((count,),) = database.read_now(fetch, "SELECT count(*) FROM records")
+                count = len(database.read_now(read_stored))
             except EventdError:
                 count = -1
             return type(error).__name__, error.hint, count

@@ -8,8 +8,9 @@ import pytest
 from pydantic import ValidationError
 
 from eventd.clock import SECOND
+from eventd.egress.selection import Selection
 from eventd.errors import Conflict, Invalid, NotFound
-from eventd.log.deliveries import Interest, read_lag
+from eventd.log.deliveries import read_lag
 from eventd.log.eventlog import EventLog
 from eventd.log.repairs import survey
 from eventd.log.retention import Limits, evict
@@ -239,9 +240,9 @@ async def test_the_lag_counts_what_the_selection_means(log: EventLog, books: Boo
     topic = await log.topic("group:g")
 
     async def waiting(relay: bool = False, **selector: list[str]) -> int:
-        interest = Interest("b", Selector.of(**selector), relay)
-        lag = await log.database.read(read_lag, topic, interest, after=0, now=NOW)
-        seen = await log.database.read(survey, topic, interest, after=0, upto=5, now=NOW)
+        wanted = Selection(Selector.of(**selector), relay).wanted_by("b")
+        lag = await log.database.read(read_lag, topic, wanted, after=0, now=NOW)
+        seen = await log.database.read(survey, topic, wanted, after=0, upto=5, now=NOW)
         assert lag.events == seen.events == 5 - seen.others
         return lag.events
 

@@ -24,6 +24,7 @@ from eventd.store.database import Database, fetch
 from eventd.store.links import keep_nonce, keep_receipt, record_gap
 from eventd.store.schema import batches, dead_letters, event_ids, inbound_batches, inbound_gaps, nonces
 from eventd.testing import NOW, ManualClock, draft, until
+from tests.support.stored import read_stored
 
 DROP = Limits(max_records=0, keep_undelivered=False)
 KEEP = Limits(max_records=0)
@@ -45,8 +46,7 @@ async def evict_all(log: EventLog, topic: int, limits: Limits, *, chunk: int = C
 
 
 async def left(log: EventLog, topic: int) -> list[str]:
-    rows = await log.database.read(fetch, "SELECT event_id FROM records WHERE topic_id = ? ORDER BY position", (topic,))
-    return [event_id for (event_id,) in rows]
+    return [record.event_id for record in await log.database.read(read_stored, topic)]
 
 
 async def test_without_limits_nothing_goes(log: EventLog) -> None:
@@ -143,12 +143,12 @@ async def test_large_records_go_in_smaller_chunks_so_that_memory_stays_bounded(
 ) -> None:
     monkeypatch.setattr(retention, "CHUNK_BYTES", 1000)
     topic = await log.topic("group:g")
-    await fill(log, topic, 3)
-    await log.append(topic, [draft("large", payload={"k": "v" * 300}), draft("last")])
-    steps = await evict_all(log, topic, DROP)
-    assert [step.records for step in steps] == [2, 2, 1]
-    await log.append(topic, [draft("huge", payload={"k": "v" * 3000}), draft("next")])
-    assert [step.records for step in await evict_all(log, topic, DROP)] == [1, 1]
+    for size in (200, 300, 3000, 250):
+        await log.append(topic, [draft(f"{size}/{n}", payload={"k": "v" * size}) for n in range(2)])
+    assert [step.records for step in await evict_all(log, topic, DROP)] == [2, 2, 2, 2]
+    for size in (10, 10, 10):
+        await log.append(topic, [draft(f"later/{size}/{log.wakeups.head}", payload={"k": "v" * size})])
+    assert [step.records for step in await evict_all(log, topic, DROP)] == [3]
 
 
 async def test_ids_and_bytes_follow(log: EventLog, database: Database) -> None:
@@ -274,8 +274,8 @@ async def test_exactly_what_may_go_goes(
     ]
     over = max(0, len(told) - keep)
     expected = min([over, *(seq - 1 for seq in held)]) if undelivered else over
-    rows = await log.database.read(fetch, "SELECT seq FROM records WHERE topic_id = ? ORDER BY seq", (topic,))
-    assert [seq for (seq,) in rows] == list(range(expected + 1, len(told) + 1))
+    records = await log.database.read(read_stored, topic)
+    assert [record.seq for record in records] == list(range(expected + 1, len(told) + 1))
     page = await log.read(topic, base)
     assert [gap.upto_seq for gap in page.gaps] == ([expected] if expected else [])
     lost = [seq for seq in held if seq <= expected]

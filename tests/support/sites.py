@@ -17,6 +17,7 @@ from eventd.api.operations import Services
 from eventd.api.surfaces import OPERATIONS
 from eventd.clock import Clock, SystemClock
 from eventd.log.cursors import Cursor, read_cursors
+from eventd.log.values import Record
 from eventd.node import Node
 from eventd.settings import load
 from eventd.store import migrations
@@ -25,6 +26,7 @@ from eventd.store.database import Database, fetch
 from eventd.testing import ManualClock, until
 from tests.support.declared import declare, group, peer
 from tests.support.ports import free_port
+from tests.support.stored import read_stored
 
 _OPERATIONS = {operation.name: operation for operation in OPERATIONS}
 
@@ -131,11 +133,12 @@ class Site:
 
     async def ids(self, group: str = "edge", *, source: str = "", expired: bool = False) -> list[str]:
         """The ids of every record in the order of the log, refreshes included."""
-        sql = (
-            "SELECT r.event_id FROM records r JOIN topics t ON t.id = r.topic_id WHERE t.name = ?"
-            " AND (? = '' OR r.node = ?) ORDER BY r.position"
-        )
-        return [row[0] for row in await self.rows(sql, f"group:{group}", source, source)]
+        return [record.event_id for record in await self.stored(group) if source in ("", record.node)]
+
+    async def stored(self, group: str = "edge") -> list[Record]:
+        """Every record of a group in the order of the log."""
+        topic = await self.running.log.topic(f"group:{group}")
+        return await self.running.log.database.read(read_stored, topic)
 
     async def holds(self, *ids: str, group: str = "edge", seconds: float = 20.0) -> None:
         """Until all these are here."""

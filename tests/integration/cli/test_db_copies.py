@@ -22,6 +22,7 @@ from eventd.store import migrations
 from tests.integration.cli.conftest import Control
 from tests.support.processes import CONTROL, Processes
 from tests.support.running import Running
+from tests.support.stored import read_file
 from tests.support.waiting import wait_for
 
 SIDECARS = ("-wal", "-shm", "-journal")
@@ -72,7 +73,7 @@ def rows(file: Path, sql: str) -> list[Any]:
 
 
 def ids(file: Path) -> list[str]:
-    return [row[0] for row in rows(file, "SELECT event_id FROM records ORDER BY position")]
+    return [record.event_id for record in read_file(file)]
 
 
 def epoch(file: Path) -> str:
@@ -81,10 +82,8 @@ def epoch(file: Path) -> str:
 
 def assert_whole(file: Path) -> None:
     assert rows(file, "PRAGMA integrity_check") == [("ok",)]
-    count, last, following = rows(
-        file, "SELECT count(*), coalesce(max(position), 0), (SELECT next_position FROM log_heads) FROM records"
-    )[0]
-    assert count == last == following - 1
+    [(following,)] = rows(file, "SELECT next_position FROM log_heads")
+    assert [record.position for record in read_file(file)] == list(range(1, following))
 
 
 def beside(file: Path) -> list[str]:
@@ -148,7 +147,7 @@ def test_a_copy_can_be_read_where_nothing_can_be_written(node: Node) -> None:
     node.emit("e1")
     node.backup()
     with closing(sqlite3.connect(f"file:{node.copy}?mode=ro", uri=True)) as conn:
-        assert conn.execute("SELECT count(*) FROM records").fetchone() == (1,)
+        assert conn.execute("SELECT count(*) FROM blocks").fetchone() == (1,)
     assert beside(node.copy) == []
 
 
@@ -413,7 +412,7 @@ def test_another_command_that_has_the_database_open_is_not_pulled_out_from_under
     node.backup()
     node.emit("e2")
     with closing(sqlite3.connect(node.file)) as other:
-        other.execute("SELECT count(*) FROM records").fetchone()
+        other.execute("SELECT count(*) FROM blocks").fetchone()
         assert "another process holds the database" in node.restore(code=1)
         other.execute("UPDATE log_heads SET incarnation = incarnation")
         other.commit()
@@ -562,7 +561,7 @@ def _prepare(node: Node, folder: Path) -> Path:
     node.copy = start / "copy.db"
     node.backup()
     with closing(sqlite3.connect(node.file)) as holder:  # so that the write-ahead log is not folded in
-        holder.execute("SELECT count(*) FROM records").fetchone()
+        holder.execute("SELECT count(*) FROM blocks").fetchone()
         node.emit("e3")
         for suffix in ("", "-wal"):
             shutil.copy(f"{node.file}{suffix}", f"{start}/eventd.db{suffix}")

@@ -1,0 +1,146 @@
+"""Blocks: records that were stored together, as one text of lines. Pure.
+
+A record costs most where it is a row: its columns are bound one by one, and every index takes an entry. So what is
+stored at once is one row, and its text is what goes over the wire: position, path and canonical event, line by line.
+What a reader asks most (does anything in here expire, which types and sources occur) stands beside the text, so that a
+block that is wanted as a whole, or not at all, is never taken apart.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+from typing import NamedTuple, Self
+
+from eventd.log.values import Draft, Record, size_of
+from federation.event import Outline, expiry_micros, micros, read_outlines
+
+BLOCK_RECORDS = 1000
+"""Most records of a block."""
+BLOCK_BYTES = 256 << 10
+"""Bytes of bodies from which a block takes no further record: who wants one record reads all of its block."""
+MOST_NAMES = 16
+"""Different types, sources or paths that a block tells; where there are more, it has to be taken apart."""
+
+
+class Block(NamedTuple):
+    """One row of the log: `records` lines, whose positions and seqs run on from those of the first.
+
+    `own` is 1 where they entered the log here, else 0. `expires_first` is the earliest expiry, None where nothing
+    expires. `types`, `sources` and `paths` name all that occur, and maybe more, as JSON lists; empty: too many to say.
+    """
+
+    position: int
+    topic_id: int
+    seq: int
+    records: int
+    bytes: int
+    recorded_at: int
+    own: int
+    expires_first: int | None
+    types: str
+    sources: str
+    paths: str
+    lines: str
+
+    @property
+    def last(self) -> int:
+        """The position of its last record."""
+        return self.position + self.records - 1
+
+    def within(self, after: int, until: int) -> Self | None:
+        """The part of it in `(after, until]`; None when there is none."""
+        if after < self.position and until >= self.last:
+            return self
+        start, stop = max(0, after + 1 - self.position), min(self.records, until + 1 - self.position)
+        if start >= stop:
+            return None
+        rows = self.lines.split("\n", stop)[start:stop]
+        return self._replace(
+            position=self.position + start,
+            seq=self.seq + start,
+            records=stop - start,
+            bytes=sum(size_of(row.split("\t", 2)[2]) for row in rows),
+            lines="\n".join([*rows, ""]),
+        )
+
+    def fitting(self, records: int, size: int) -> int:
+        """How many of its first records are at most `records`, and at most `size` bytes of bodies."""
+        if self.records <= records and self.bytes <= size:
+            return self.records
+        bodies = (row.split("\t", 2)[2] for row in self.lines.split("\n", records)[:records] if row)
+        return bisect_right([*accumulate(map(size_of, bodies))], size)
+
+
+def names(told: str) -> frozenset[str] | None:
+    """The names a block tells; None for too many."""
+    return frozenset(json.loads(told)) if told else None
+
+
+def pack(drafts: Sequence[Draft], *, topic_id: int, position: int, seq: int, now: int) -> Iterator[Block]:
+    """The blocks of drafts that all entered here, or all came from other nodes. `seq` and `position`: of the first."""
+    ends = [*accumulate([len(draft.body) for draft in drafts])]
+    start = 0
+    while start < len(drafts):
+        taken = ends[start - 1] if start else 0
+        stop = bisect_right(ends, taken + BLOCK_BYTES, start, min(len(drafts), start + BLOCK_RECORDS))
+        stop = max(stop, start + 1)
+        yield _block(drafts[start:stop], topic_id, position + start, seq + start, now)
+        start = stop
+
+
+def _block(drafts: Sequence[Draft], topic_id: int, position: int, seq: int, now: int) -> Block:
+    _, nodes, tags, expiries, paths, bodies = zip(*drafts, strict=True)
+    lines = "".join(
+        [f"{at}\t{path}\t{body}\n" for at, (path, body) in enumerate(zip(paths, bodies, strict=True), position)]
+    )
+    return Block(
+        position,
+        topic_id,
+        seq,
+        len(drafts),
+        sum(map(len if lines.isascii() else size_of, bodies)),
+        now,
+        int(paths[0] == ""),
+        min((expiry for expiry in expiries if expiry is not None), default=None),
+        _told(tags),
+        _told(nodes),
+        _told(paths),
+        lines,
+    )
+
+
+def _told(values: Iterable[str]) -> str:
+    distinct = set(values)
+    return json.dumps(sorted(distinct)) if len(distinct) <= MOST_NAMES else ""
+
+
+def unpack(block: Block) -> list[Record]:
+    """Its records, in order."""
+    rows = [row.split("\t", 2) for row in block.lines.split("\n")[:-1]]
+    outlines = read_outlines([row[2] for row in rows])
+    shift, topic_id, recorded_at = block.seq - block.position, block.topic_id, block.recorded_at
+    return [
+        _record(int(position), topic_id, int(position) + shift, recorded_at, path, body, outline)
+        for (position, path, body), outline in zip(rows, outlines, strict=True)
+    ]
+
+
+def _record(position: int, topic_id: int, seq: int, recorded_at: int, path: str, body: str, outline: Outline) -> Record:
+    return Record(
+        position,
+        topic_id,
+        seq,
+        outline.source_node,
+        outline.type,
+        outline.subject,
+        outline.id,
+        micros(outline.observed_at),
+        expiry_micros(outline),
+        recorded_at,
+        path,
+        size_of(body),
+        body,
+    )

@@ -1,0 +1,119 @@
+"""Reading blocks off the disk, a few at a time, so that memory stays bounded however long the log is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import sqlalchemy as sa
+
+from eventd.log.blocks import Block, unpack
+from eventd.log.values import Record
+from eventd.store.database import fetch
+
+AT_FIRST = 4
+"""Blocks read at once to begin with: who has caught up needs one."""
+PORTION = 64
+"""Blocks read at once when there are many, as long as they are small."""
+PORTION_BYTES = 1 << 20
+"""Bytes of bodies read at once: at least one block."""
+
+_COLUMNS = ", ".join(Block._fields)
+_OUTLINE = ", ".join([*Block._fields[:-1], "''"])
+_OWN = {False: "", True: " AND own = 1"}
+_START = "position >= coalesce((SELECT max(position) FROM blocks WHERE topic_id = ? AND position <= ?), 0)"
+
+
+def scan(conn: sa.Connection, topic_id: int, after: int, until: int, *, own: bool = False) -> Iterator[Block]:
+    """The blocks of a topic in `(after, until]`, in order, those at its ends cut to it.
+
+    With `own`, only those of records that entered the log here.
+    """
+    condition = f"topic_id = ? AND {{}} AND position <= ?{_OWN[own]} ORDER BY position LIMIT ?"
+    first = fetch(
+        conn,
+        f"SELECT {_COLUMNS} FROM blocks WHERE {condition.format(_START)}",
+        (topic_id, topic_id, after + 1, until, AT_FIRST),
+    )
+    yield from _cut(first, after, until)
+    full = len(first) == AT_FIRST
+    at = first[-1][0] + 1 if first else 0
+    sql = condition.format("position >= ?")
+    while full:
+        sizes = fetch(conn, f"SELECT position, bytes FROM blocks WHERE {sql}", (topic_id, at, until, PORTION))
+        count = _affordable([size for _, size in sizes])
+        yield from _cut(
+            fetch(conn, f"SELECT {_COLUMNS} FROM blocks WHERE {sql}", (topic_id, at, until, count)), after, until
+        )
+        full = count < len(sizes) or len(sizes) == PORTION
+        at = sizes[count - 1][0] + 1 if sizes else at
+
+
+def scan_back(conn: sa.Connection, topic_id: int, after: int, before: int) -> Iterator[Block]:
+    """The blocks of a topic in `(after, before)`, the newest first."""
+    at = before
+    sql = "FROM blocks WHERE topic_id = ? AND position < ? ORDER BY position DESC LIMIT ?"
+    while sizes := fetch(conn, f"SELECT position, bytes {sql}", (topic_id, at, PORTION)):
+        count = _affordable([size for _, size in sizes])
+        yield from _cut(fetch(conn, f"SELECT {_COLUMNS} {sql}", (topic_id, at, count)), after, before - 1)
+        at = sizes[count - 1][0]
+        if at <= after:
+            return
+
+
+def outlines(conn: sa.Connection, topic_id: int, after: int, until: int, *, own: bool = False) -> Iterator[Block]:
+    """The blocks that hold something in `(after, until]`, whole and without their lines."""
+    condition = f"topic_id = ? AND {{}} AND position <= ?{_OWN[own]} ORDER BY position LIMIT ?"
+    sql = f"SELECT {_OUTLINE} FROM blocks WHERE {condition}"
+    rows = fetch(conn, sql.format(_START), (topic_id, topic_id, after + 1, until, PORTION))
+    while rows:
+        yield from (block for block in map(Block._make, rows) if block.last > after)
+        at = rows[-1][0]
+        rows = fetch(conn, sql.format("position > ?"), (topic_id, at, until, PORTION)) if len(rows) == PORTION else []
+
+
+def _cut(rows: Sequence[Sequence[object]], after: int, until: int) -> Iterator[Block]:
+    for row in rows:
+        part = Block._make(row).within(after, until)
+        if part is not None:
+            yield part
+
+
+def _affordable(sizes: Sequence[int]) -> int:
+    total = 0
+    for count, size in enumerate(sizes):
+        total += size
+        if total > PORTION_BYTES:
+            return max(1, count)
+    return len(sizes)
+
+
+def read_block(conn: sa.Connection, position: int) -> Block:
+    """The block that begins at a position, where there is one."""
+    return Block._make(fetch(conn, f"SELECT {_COLUMNS} FROM blocks WHERE position = ?", (position,))[0])
+
+
+def blocks_at(conn: sa.Connection, positions: Sequence[int]) -> Iterator[tuple[Block, list[int]]]:
+    """The blocks that hold these positions, each with those of them it holds, in order; what is gone is left out."""
+    wanted = sorted(set(positions))
+    at = 0
+    sql = f"SELECT {_COLUMNS} FROM blocks WHERE position <= ? ORDER BY position DESC LIMIT 1"
+    while at < len(wanted):
+        found = [*map(Block._make, fetch(conn, sql, (wanted[at],)))]
+        stop = at + 1
+        if found and found[0].last >= wanted[at]:
+            while stop < len(wanted) and wanted[stop] <= found[0].last:
+                stop += 1
+            yield found[0], wanted[at:stop]
+        at = stop
+
+
+def read_at(conn: sa.Connection, positions: Sequence[int]) -> list[Record]:
+    """The records at these positions that still exist, in order."""
+    return [record for block, places in blocks_at(conn, positions) for record in pick(block, places)]
+
+
+def pick(block: Block, positions: Sequence[int]) -> list[Record]:
+    """The records of a block at these positions, which it holds and which are in order."""
+    part = block.within(positions[0] - 1, positions[-1])
+    wanted = set(positions)
+    return [record for record in unpack(part) if record.position in wanted] if part is not None else []
