@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from eventd.log.values import Draft
+from eventd.log.values import Draft, Drafts
 from eventd.resources.effective import GroupConfig
-from federation.batch import Line
+from federation.batch import Lines
 from federation.errors import V1Refused
-from federation.event import Event, encode, expiry_micros
+from federation.event import UNSET, Event, encode, expiry_micros, micros
 from federation.keys import Key
 from federation.loops import encode_path, extend_path
 
 
-def drafts_of(lines: Iterable[Line], sender: str) -> list[Draft]:
+def drafts_of(lines: Lines, sender: str) -> Drafts:
     """What a batch's lines become here: their path now leads through the sender. The bodies stay as they are."""
-    paths: dict[str, str] = {}
-    drafts: list[Draft] = []
-    for line in lines:
-        path = paths.get(line.path)
-        if path is None:
-            path = paths[line.path] = extend_path(line.path, sender)
-        drafts.append(draft_of(line.event, line.body, path))
-    return drafts
+    paths = {path: extend_path(path, sender) for path in set(lines.paths)}
+    expiries = [event.expires_at for event in lines.events if event.expires_at != UNSET]
+    return Drafts(
+        [event.id for event in lines.events],
+        [paths[path] for path in lines.paths],
+        lines.bodies,
+        frozenset([event.type for event in lines.events]),
+        frozenset([event.source_node for event in lines.events]),
+        micros(min(expiries)) if expiries else None,
+    )
 
 
 def draft_of(event: Event, body: str, path: str) -> Draft:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eventd.log.appender import Transaction, require_room
-from eventd.log.values import Appended, Draft, Outcome
+from eventd.log.values import Appended, Drafts, Outcome
 from eventd.store.links import (
     StoredMark,
     keep_nonce,
@@ -33,7 +33,7 @@ class Received:
     nonce: str
     keep_nonce_until: int
     positions: Sequence[int]
-    drafts: Sequence[Draft]
+    drafts: Drafts
     refused: Sequence[Refusal]
 
 
@@ -69,7 +69,7 @@ class StoreBatch:
     def weight(self) -> int:
         return len(self._batch.drafts)
 
-    def admit(self, tx: Transaction) -> Sequence[Draft]:
+    def admit(self, tx: Transaction) -> Drafts:
         batch = self._batch
         if nonce_seen(tx.conn, batch.header.group, batch.key_id, batch.nonce):
             raise Conflict("this very request was taken before")
@@ -78,7 +78,7 @@ class StoreBatch:
             require_room(tx, self.topic_id, batch.drafts, self._ceiling)
             self._follow(tx)
         keep_nonce(tx.conn, batch.header.group, batch.key_id, batch.nonce, batch.keep_nonce_until)
-        return batch.drafts if self._repeated is None else ()
+        return batch.drafts if self._repeated is None else Drafts()
 
     def _known_receipt(self, tx: Transaction) -> bytes | None:
         header = self._batch.header
@@ -122,8 +122,10 @@ class StoreBatch:
         return Stored(receipt, accepted, duplicates, refused, repeated=False)
 
     def _conflicts(self, appended: Appended) -> list[Refusal]:
-        fates = zip(self._batch.positions, self._batch.drafts, appended.outcomes, strict=True)
-        return [Refusal(at, draft.event_id, "id_conflict") for at, draft, fate in fates if fate is Outcome.CONFLICT]
+        if not appended.count(Outcome.CONFLICT):
+            return []
+        fates = zip(self._batch.positions, self._batch.drafts.event_ids, appended.outcomes, strict=True)
+        return [Refusal(at, event_id, "id_conflict") for at, event_id, fate in fates if fate is Outcome.CONFLICT]
 
     def _receipt(self, accepted: int, duplicates: int, refused: Sequence[Refusal], now: int) -> Receipt:
         header = self._batch.header

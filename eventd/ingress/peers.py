@@ -172,7 +172,7 @@ class PeerIngress:
             verified.key.id,
             verified.nonce,
             verified.nonce_until,
-            [line.position for line in lines],
+            lines.positions,
             drafts_of(lines, header.from_node),
             refused,
         )

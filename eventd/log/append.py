@@ -7,7 +7,8 @@ go to the survivors only: both stay without holes. After that a conflict at the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain, groupby
 from typing import NamedTuple
 
@@ -15,12 +16,11 @@ import sqlalchemy as sa
 
 from eventd.log.blocks import Block, pack
 from eventd.log.scan import blocks_at, pick
-from eventd.log.values import Appended, Draft, Outcome, size_of
+from eventd.log.values import Appended, Drafts, Outcome, size_of
 from eventd.store.database import bulk_insert, execute, execute_many, fetch, fetch_in
 from eventd.store.schema import blocks, event_ids
-from federation.event import content_digest, content_of
+from federation.event import content_digest, content_of, expiry_micros, read_outlines
 
-_ID = ("topic_id", "event_id", "position")
 _TIMES_DIFFER = 14
 """Characters by which the two times of one content can differ: each has a fraction of a second, or none."""
 
@@ -28,15 +28,14 @@ _TIMES_DIFFER = 14
 class Known(NamedTuple):
     """What the books say of an event id.
 
-    `stored`: the id is in the table. Its latest record's `body` says what it stands for, or, where retention removed
-    the record, a `digest` does. A body of a size that no draft can equal is not kept: then it is empty.
+    Its latest record's `body` says what it stands for, or, where retention removed the record, a `digest` does. A body
+    of a size that no draft can equal is not kept: then it is empty.
     """
 
     position: int
     expires_at: int | None
     body: str | None
     digest: bytes | None
-    stored: bool
 
     @property
     def gone(self) -> bool:
@@ -44,14 +43,10 @@ class Known(NamedTuple):
         return self.body is None
 
 
-Units = Sequence[Sequence[Draft]]
-"""The drafts of several units; those of one unit all entered here, or all came from other nodes."""
-
-
 def place_new(
-    conn: sa.Connection, topic_id: int, units: Units, *, next_position: int, now: int
+    conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, next_position: int, now: int
 ) -> tuple[list[Appended], int]:
-    """Append drafts to one topic that should all be new; the fate of each unit, and the next free position.
+    """Append the drafts of several units, which should all be new, to one topic; each unit's fate, the next position.
 
     Raises `KeyTaken` when one is not; then the transaction has to be undone to where it was, and `place` to be asked.
     """
@@ -60,65 +55,73 @@ def place_new(
     for unit in units:
         fates.append(Appended([Outcome.NEW] * len(unit), range(position, position + len(unit))))
         position += len(unit)
-    drafts = [*chain.from_iterable(units)]
-    ids = [(topic_id, draft.event_id, at) for at, draft in enumerate(drafts, next_position)]
-    bulk_insert(conn, event_ids, _ID, ids)
-    _store(conn, topic_id, drafts, position=next_position, now=now, ids=len(ids))
+    event_ids = chain.from_iterable(unit.event_ids for unit in units)
+    _insert_ids(conn, [(topic_id, event_id, at) for at, event_id in enumerate(event_ids, next_position)])
+    _store(conn, topic_id, units, position=next_position, now=now, ids=position - next_position)
     return fates, position
 
 
 def place(
-    conn: sa.Connection, topic_id: int, units: Units, *, next_position: int, now: int
+    conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, next_position: int, now: int
 ) -> tuple[list[Appended], int]:
-    """Append drafts, of which any may be known, to one topic; the fate of each unit, and the next free position."""
-    known = read_known(conn, topic_id, [*chain.from_iterable(units)])
+    """Append the drafts of several units, any of which may be known, to one topic; the same as `place_new` gives."""
+    candidates = [_candidates(unit) for unit in units]
+    known = read_known(conn, topic_id, [*chain.from_iterable(candidates)])
     placing = _Placing(topic_id, next_position, known)
-    appended = [placing.take(unit) for unit in units]
+    appended = [placing.take(unit, each) for unit, each in zip(units, candidates, strict=True)]
     placing.write(conn, now)
     return appended, placing.position
 
 
-def _store(conn: sa.Connection, topic_id: int, drafts: Sequence[Draft], *, position: int, now: int, ids: int) -> None:
+class Candidate(NamedTuple):
+    """A draft that may be known."""
+
+    event_id: str
+    path: str
+    body: str
+    expires_at: int | None
+
+
+def _candidates(unit: Drafts) -> list[Candidate]:
+    expiries = map(expiry_micros, read_outlines(unit.bodies))
+    return [*map(Candidate, unit.event_ids, unit.paths, unit.bodies, expiries)]
+
+
+def _insert_ids(conn: sa.Connection, rows: Sequence[tuple[int, str, int]]) -> None:
+    bulk_insert(conn, event_ids, ("topic_id", "event_id", "position"), rows)
+
+
+def _store(conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, position: int, now: int, ids: int) -> None:
     """Write drafts that have their ids and their positions. `ids`: by how many the topic has more."""
-    seq = fetch(conn, "SELECT next_seq FROM topics WHERE id = ?", (topic_id,))[0][0]
-    made = [*_blocks(drafts, topic_id, position, seq, now)]
+    first = seq = fetch(conn, "SELECT next_seq FROM topics WHERE id = ?", (topic_id,))[0][0]
+    made: list[Block] = []
+    kinds = (part for unit in units for part in unit.of_one_kind())
+    for _, alike in groupby(kinds, lambda part: part.own):
+        drafts = Drafts.joined([*alike])
+        made += pack(drafts, topic_id=topic_id, position=position, seq=seq, now=now)
+        position, seq = position + len(drafts), seq + len(drafts)
     bulk_insert(conn, blocks, Block._fields, made)
     execute(
         conn,
         "UPDATE topics SET next_seq = next_seq + ?, bytes = bytes + ?, ids = ids + ? WHERE id = ?",
-        (len(drafts), sum(block.bytes for block in made), ids, topic_id),
+        (seq - first, sum(block.bytes for block in made), ids, topic_id),
     )
 
 
-def _blocks(drafts: Sequence[Draft], topic_id: int, position: int, seq: int, now: int) -> Iterator[Block]:
-    for run in _of_one_kind(drafts):
-        yield from pack(run, topic_id=topic_id, position=position, seq=seq, now=now)
-        position, seq = position + len(run), seq + len(run)
-
-
-def _of_one_kind(drafts: Sequence[Draft]) -> Iterator[Sequence[Draft]]:
-    """Runs of drafts that all entered here, or all came from other nodes."""
-    paths = {draft.path for draft in drafts}
-    if len(paths) == 1 or "" not in paths:
-        yield drafts
-    else:
-        yield from ([*run] for _, run in groupby(drafts, lambda draft: draft.path == ""))
-
-
-def read_known(conn: sa.Connection, topic_id: int, drafts: Sequence[Draft]) -> dict[str, Known]:
+def read_known(conn: sa.Connection, topic_id: int, drafts: Sequence[Candidate]) -> dict[str, Known]:
     """What the books say of the drafts' ids, those that are known."""
     sql = "SELECT event_id, position, gone_at, expires_at, digest FROM event_ids WHERE topic_id = ? AND event_id {in}"
     found = fetch_in(conn, sql, (topic_id,), [draft.event_id for draft in drafts])
     sizes: dict[str, list[int]] = {}
     for draft in drafts:
         sizes.setdefault(draft.event_id, []).append(size_of(draft.body))
-    known = {row[0]: Known(row[1], row[3], None, row[4], stored=True) for row in found if row[2] is not None}
+    known = {row[0]: Known(row[1], row[3], None, row[4]) for row in found if row[2] is not None}
     for block, places in blocks_at(conn, [row[1] for row in found if row[2] is None]):
         for record in pick(block, places):
             # No more is kept than the drafts hold: small drafts under the ids of large events must not fill memory.
             near = any(abs(record.size - size) <= _TIMES_DIFFER for size in sizes[record.event_id])
             body = record.body if near else ""
-            known[record.event_id] = Known(record.position, record.expires_at, body, None, stored=True)
+            known[record.event_id] = Known(record.position, record.expires_at, body, None)
     return known
 
 
@@ -130,51 +133,46 @@ class _Placing:
         self._first = position
         self._topic_id = topic_id
         self._known = known
-        self._placed: list[Draft] = []
+        self._units: list[Drafts] = []
         self._ids: dict[str, int] = {}
         self._moved: dict[str, int] = {}
         self._back = 0
 
-    def take(self, drafts: Sequence[Draft]) -> Appended:
+    def take(self, unit: Drafts, candidates: Sequence[Candidate]) -> Appended:
         """Decide each draft's fate in order."""
         outcomes: list[Outcome] = []
         positions: list[int] = []
-        for draft in drafts:
-            known = self._known.get(draft.event_id) or self._just_placed(draft.event_id)
+        taken: list[Candidate] = []
+        for draft in candidates:
+            known = self._known.get(draft.event_id)
             outcome = Outcome.NEW if known is None else _compare(draft, known)
             if known is None or outcome is Outcome.REFRESH:
+                taken.append(draft)
                 positions.append(self._take(draft, known))
             else:
                 positions.append(known.position)
             outcomes.append(outcome)
+        if taken:
+            ids, paths, bodies, _ = zip(*taken, strict=True)
+            self._units.append(replace(unit, event_ids=ids, paths=paths, bodies=bodies))
         return Appended(outcomes, positions)
 
-    def _just_placed(self, event_id: str) -> Known | None:
-        """What this transaction itself placed under the id."""
-        position = self._ids.get(event_id)
-        if position is None:
-            return None
-        draft = self._placed[position - self._first]
-        return Known(position, draft.expires_at, draft.body, None, stored=False)
-
-    def _take(self, draft: Draft, known: Known | None) -> int:
+    def _take(self, draft: Candidate, known: Known | None) -> int:
         position = self.position
-        self._placed.append(draft)
         self.position += 1
-        if known is None or not known.stored:
-            self._ids.setdefault(draft.event_id, position)
         if known is None:
-            return position
-        self._moved[draft.event_id] = position
-        self._back += known.gone
-        self._known[draft.event_id] = Known(position, draft.expires_at, draft.body, None, stored=True)
+            self._ids[draft.event_id] = position
+        else:
+            self._moved[draft.event_id] = position
+            self._back += known.gone
+        self._known[draft.event_id] = Known(position, draft.expires_at, draft.body, None)
         return position
 
     def write(self, conn: sa.Connection, now: int) -> None:
         """Write what was taken."""
-        if not self._placed:
+        if not self._units:
             return
-        bulk_insert(conn, event_ids, _ID, [(self._topic_id, event_id, at) for event_id, at in self._ids.items()])
+        _insert_ids(conn, [(self._topic_id, event_id, at) for event_id, at in self._ids.items()])
         execute_many(
             conn,
             "UPDATE event_ids SET first_position = coalesce(first_position, position), position = ?, digest = NULL,"
@@ -182,10 +180,10 @@ class _Placing:
             [(position, self._topic_id, event_id) for event_id, position in self._moved.items()],
         )
         ids = len(self._ids) + self._back
-        _store(conn, self._topic_id, self._placed, position=self._first, now=now, ids=ids)
+        _store(conn, self._topic_id, self._units, position=self._first, now=now, ids=ids)
 
 
-def _compare(draft: Draft, known: Known) -> Outcome:
+def _compare(draft: Candidate, known: Known) -> Outcome:
     if not _same_content(draft, known):
         return Outcome.CONFLICT
     if known.expires_at is not None and (draft.expires_at is None or draft.expires_at > known.expires_at):
@@ -193,7 +191,7 @@ def _compare(draft: Draft, known: Known) -> Outcome:
     return Outcome.DUPLICATE
 
 
-def _same_content(draft: Draft, known: Known) -> bool:
+def _same_content(draft: Candidate, known: Known) -> bool:
     """Whether both state the same, times aside. The source is a part of the content."""
     if known.body is None:
         return content_digest(draft.body) == known.digest

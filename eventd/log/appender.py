@@ -21,7 +21,7 @@ from eventd.errors import EventdError, Full, Unavailable
 from eventd.log.append import place, place_new
 from eventd.log.cursors import Postponement, Step, apply_step, check_fence, lock_positions, postpone
 from eventd.log.head import lock_head, move_head, read_topic_bytes
-from eventd.log.values import Appended, Draft, Head, size_of
+from eventd.log.values import Appended, Draft, Drafts, Head
 from eventd.store.database import Database, KeyTaken, in_transaction, notify_head, savepoint, translate
 from federation.errors import MessageError
 
@@ -65,7 +65,7 @@ class Unit(Protocol[R_co]):
         """The cursor whose position must be locked for it."""
         ...
 
-    def admit(self, tx: Transaction) -> Sequence[Draft]: ...
+    def admit(self, tx: Transaction) -> Drafts: ...
 
     def finish(self, tx: Transaction, appended: Appended) -> R_co: ...
 
@@ -77,14 +77,14 @@ class Publish:
 
     def __init__(self, topic_id: int, drafts: Sequence[Draft], *, ceiling: int | None = None) -> None:
         self.topic_id = topic_id
-        self._drafts = drafts
+        self._drafts = Drafts.of(drafts)
         self._ceiling = ceiling
 
     @property
     def weight(self) -> int:
         return len(self._drafts)
 
-    def admit(self, tx: Transaction) -> Sequence[Draft]:
+    def admit(self, tx: Transaction) -> Drafts:
         require_room(tx, self.topic_id, self._drafts, self._ceiling)
         return self._drafts
 
@@ -92,12 +92,12 @@ class Publish:
         return appended
 
 
-def require_room(tx: Transaction, topic_id: int, drafts: Sequence[Draft], ceiling: int | None) -> None:
+def require_room(tx: Transaction, topic_id: int, drafts: Drafts, ceiling: int | None) -> None:
     """Raise `Full` when the drafts, after those of the units before, would lift the topic over its ceiling of bytes."""
     if ceiling is None:
         return
     taken = tx.shared.get(("bytes", topic_id)) or read_topic_bytes(tx.conn, topic_id)
-    taken += sum(size_of(draft.body) for draft in drafts)
+    taken += drafts.bytes
     if taken > ceiling:
         raise Full(
             f"the topic holds its limit of {ceiling} bytes",
@@ -116,10 +116,10 @@ class Settle:
         self._step = step
         self.cursor = step.name
 
-    def admit(self, tx: Transaction) -> Sequence[Draft]:
+    def admit(self, tx: Transaction) -> Drafts:
         check_fence(tx.positions, self._step)
         tx.positions[self._step.name] = self._step.upto
-        return ()
+        return Drafts()
 
     def finish(self, tx: Transaction, appended: Appended) -> None:
         apply_step(tx.conn, self._step)
@@ -135,8 +135,8 @@ class Postpone:
     def __init__(self, failure: Postponement) -> None:
         self._failure = failure
 
-    def admit(self, tx: Transaction) -> Sequence[Draft]:
-        return ()
+    def admit(self, tx: Transaction) -> Drafts:
+        return Drafts()
 
     def finish(self, tx: Transaction, appended: Appended) -> None:
         postpone(tx.conn, self._failure)
@@ -292,7 +292,7 @@ def _write(conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, now: int
     names = [unit.cursor for unit in units if unit.cursor is not None]
     tx = Transaction(conn, head, lock_positions(conn, names) if names else {}, now)
     results: list[Any] = [None] * len(units)
-    admitted: dict[int, Sequence[Draft]] = {}
+    admitted: dict[int, Drafts] = {}
     for index, unit in enumerate(units):
         try:
             admitted[index] = unit.admit(tx)
@@ -307,7 +307,7 @@ def _write(conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, now: int
 def _place(
     conn: sa.Connection,
     units: Sequence[Unit[Any]],
-    admitted: dict[int, Sequence[Draft]],
+    admitted: dict[int, Drafts],
     head: Head,
     now: int,
     how: Place,
@@ -323,6 +323,6 @@ def _place(
         fates, after = how(conn, topic_id, [admitted[i] for i in indexes], next_position=position, now=now)
         appended.update(zip(indexes, fates, strict=True))
         if after > position:
-            touched[topic_id] = any(admitted[i][0].path == "" for i in indexes)
+            touched[topic_id] = any(admitted[i].own for i in indexes)
         position = after
     return appended, position - 1, touched

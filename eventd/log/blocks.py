@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from itertools import accumulate
 from typing import NamedTuple, Self
 
-from eventd.log.values import Draft, Record, size_of
+from eventd.log.values import Drafts, Record, size_of
 from federation.event import Outline, expiry_micros, micros, read_outlines
 
 BLOCK_RECORDS = 1000
@@ -28,8 +28,8 @@ MOST_NAMES = 16
 class Block(NamedTuple):
     """One row of the log: `records` lines, whose positions and seqs run on from those of the first.
 
-    `own` is 1 where they entered the log here, else 0. `expires_first` is the earliest expiry, None where nothing
-    expires. `types`, `sources` and `paths` name all that occur, and maybe more, as JSON lists; empty: too many to say.
+    `own` is 1 where they entered the log here, else 0. Nothing expires before `expires_first`, and where it is None
+    nothing expires. `types`, `sources` and `paths` name all that occur, and maybe more, as JSON lists; empty: too many.
     """
 
     position: int
@@ -79,42 +79,35 @@ def names(told: str) -> frozenset[str] | None:
     return frozenset(json.loads(told)) if told else None
 
 
-def pack(drafts: Sequence[Draft], *, topic_id: int, position: int, seq: int, now: int) -> Iterator[Block]:
-    """The blocks of drafts that all entered here, or all came from other nodes. `seq` and `position`: of the first."""
-    ends = [*accumulate([len(draft.body) for draft in drafts])]
+def pack(drafts: Drafts, *, topic_id: int, position: int, seq: int, now: int) -> Iterator[Block]:
+    """The blocks of drafts of one kind. `seq` and `position`: of the first."""
+    told = (int(drafts.own), drafts.expires_first, _told(drafts.types), _told(drafts.sources))
+    ends = [*accumulate(map(len, drafts.bodies))]
     start = 0
-    while start < len(drafts):
+    while start < len(ends):
         taken = ends[start - 1] if start else 0
-        stop = bisect_right(ends, taken + BLOCK_BYTES, start, min(len(drafts), start + BLOCK_RECORDS))
+        stop = bisect_right(ends, taken + BLOCK_BYTES, start, min(len(ends), start + BLOCK_RECORDS))
         stop = max(stop, start + 1)
-        yield _block(drafts[start:stop], topic_id, position + start, seq + start, now)
+        paths, bodies = drafts.paths[start:stop], drafts.bodies[start:stop]
+        yield _block(paths, bodies, told, topic_id, position + start, seq + start, now)
         start = stop
 
 
-def _block(drafts: Sequence[Draft], topic_id: int, position: int, seq: int, now: int) -> Block:
-    _, nodes, tags, expiries, paths, bodies = zip(*drafts, strict=True)
-    lines = "".join(
-        [f"{at}\t{path}\t{body}\n" for at, (path, body) in enumerate(zip(paths, bodies, strict=True), position)]
-    )
-    return Block(
-        position,
-        topic_id,
-        seq,
-        len(drafts),
-        sum(map(len if lines.isascii() else size_of, bodies)),
-        now,
-        int(paths[0] == ""),
-        min((expiry for expiry in expiries if expiry is not None), default=None),
-        _told(tags),
-        _told(nodes),
-        _told(paths),
-        lines,
-    )
+Told = tuple[int, int | None, str, str]
+"""What is said of all blocks of some drafts: own, expires_first, types, sources."""
 
 
-def _told(values: Iterable[str]) -> str:
-    distinct = set(values)
-    return json.dumps(sorted(distinct)) if len(distinct) <= MOST_NAMES else ""
+def _block(
+    paths: Sequence[str], bodies: Sequence[str], told: Told, topic_id: int, position: int, seq: int, now: int
+) -> Block:
+    cells = zip(range(position, position + len(bodies)), paths, bodies, strict=True)
+    lines = "".join([f"{at}\t{path}\t{body}\n" for at, path, body in cells])
+    size = sum(map(len if lines.isascii() else size_of, bodies))
+    return Block(position, topic_id, seq, len(bodies), size, now, *told, _told(set(paths)), lines)
+
+
+def _told(values: Set[str]) -> str:
+    return json.dumps(sorted(values)) if len(values) <= MOST_NAMES else ""
 
 
 def unpack(block: Block) -> list[Record]:

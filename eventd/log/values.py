@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import NamedTuple
+from itertools import chain, groupby
+from typing import NamedTuple, Self
 
 
 class Draft(NamedTuple):
@@ -21,6 +22,72 @@ class Draft(NamedTuple):
     expires_at: int | None
     path: str
     body: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drafts:
+    """Drafts as columns.
+
+    `types` and `sources` name all that occur, and maybe more; nothing expires before `expires_first`, and None says
+    that nothing expires at all.
+    """
+
+    event_ids: Sequence[str] = ()
+    paths: Sequence[str] = ()
+    bodies: Sequence[str] = ()
+    types: frozenset[str] = frozenset()
+    sources: frozenset[str] = frozenset()
+    expires_first: int | None = None
+
+    @classmethod
+    def of(cls, drafts: Sequence[Draft]) -> Self:
+        """The columns of single drafts."""
+        if not drafts:
+            return cls()
+        event_ids, nodes, tags, expiries, paths, bodies = zip(*drafts, strict=True)
+        first = min((expiry for expiry in expiries if expiry is not None), default=None)
+        return cls(event_ids, paths, bodies, frozenset(tags), frozenset(nodes), first)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Drafts]) -> Drafts:
+        """The drafts of several, one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        expiries = [part.expires_first for part in parts if part.expires_first is not None]
+        return cls(
+            [*chain.from_iterable(part.event_ids for part in parts)],
+            [*chain.from_iterable(part.paths for part in parts)],
+            [*chain.from_iterable(part.bodies for part in parts)],
+            frozenset().union(*(part.types for part in parts)),
+            frozenset().union(*(part.sources for part in parts)),
+            min(expiries, default=None),
+        )
+
+    def __len__(self) -> int:
+        return len(self.bodies)
+
+    def of_one_kind(self) -> Iterator[Drafts]:
+        """Its parts of drafts that all enter here, or all came from other nodes; mostly it is one."""
+        distinct = set(self.paths)
+        if len(distinct) == 1 or "" not in distinct:
+            yield self
+            return
+        start = 0
+        for _, run in groupby(self.paths, lambda path: path == ""):
+            stop = start + len([*run])
+            part = slice(start, stop)
+            yield replace(self, event_ids=self.event_ids[part], paths=self.paths[part], bodies=self.bodies[part])
+            start = stop
+
+    @property
+    def own(self) -> bool:
+        """Whether any enters the log here."""
+        return "" in self.paths
+
+    @property
+    def bytes(self) -> int:
+        """Of their bodies."""
+        return sum(map(size_of, self.bodies))
 
 
 def size_of(body: str) -> int:

@@ -16,8 +16,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from eventd.log.append import place
+from eventd.log.append import place_new
 from eventd.log.head import ensure_topic
+from eventd.log.values import Drafts
 from eventd.store.database import Database
 from eventd.store.migrations import upgrade
 from tests.bench.latency import measure_latency
@@ -100,7 +101,7 @@ async def _catch_up(
             first = b.stored()
         begun = time.perf_counter()
         while b.stored() < options.events:  # noqa: ASYNC110 another process: there is nothing to wait for but its answer
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0.02)
         seconds = time.perf_counter() - begun
         figures = {
             "events_per_second": round((options.events - first) / seconds),
@@ -126,9 +127,9 @@ def _bare_rate(directory: Path, make_url: Callable[[], str | None], drafts: list
         topic = database.write_now(ensure_topic, "bare", 1)
         position, begun = 1, time.perf_counter()
         for start in range(0, len(drafts), 1000):
-            unit = drafts[start : start + 1000]
+            unit = Drafts.of(drafts[start : start + 1000])
             with database.transaction() as conn:
-                _, position = place(conn, topic, [unit], next_position=position, now=1)
+                _, position = place_new(conn, topic, [unit], next_position=position, now=1)
         return len(drafts) / (time.perf_counter() - begun)
     finally:
         database.close()

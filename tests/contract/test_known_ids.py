@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eventd.clock import SECOND
-from eventd.log.append import read_known
+from eventd.log.append import Candidate, read_known
 from eventd.log.eventlog import EventLog
 from eventd.log.values import Draft, Outcome
 from eventd.testing import NOW, draft
@@ -14,7 +14,8 @@ async def test_small_drafts_under_the_ids_of_large_events_do_not_bring_those_int
     await log.append(topic, [draft(f"e{n}", payload={"k": "v" * 5000}) for n in range(3)])
 
     def kept(drafts: list[Draft]) -> list[str | None]:
-        known = log.database.read_now(read_known, topic, drafts)
+        asked = [Candidate(each.event_id, each.path, each.body, each.expires_at) for each in drafts]
+        known = log.database.read_now(read_known, topic, asked)
         return [known[draft.event_id].body for draft in drafts]
 
     small, same = [draft(f"e{n}") for n in range(3)], draft("e1", payload={"k": "v" * 5000})

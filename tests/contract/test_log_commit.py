@@ -18,7 +18,7 @@ from eventd.log.appender import GROUP_RECORDS, Publish, Transaction
 from eventd.log.cursors import Step, apply_step, check_fence, create_cursor, read_cursor
 from eventd.log.eventlog import EventLog
 from eventd.log.head import read_topic
-from eventd.log.values import Appended, Draft, Outcome
+from eventd.log.values import Appended, Draft, Drafts, Outcome
 from eventd.store.database import Database, execute
 from eventd.testing import NOW, ManualClock, draft, until
 
@@ -33,8 +33,8 @@ class Faulty:
     cursor = None
     weight = 1
 
-    def admit(self, tx: Transaction) -> Sequence[Draft]:
-        return self.drafts
+    def admit(self, tx: Transaction) -> Drafts:
+        return Drafts.of(self.drafts)
 
     def finish(self, tx: Transaction, appended: Appended) -> None:
         execute(tx.conn, "UPDATE topics SET evicted_seq = 4711 WHERE id = ?", (self.topic_id,))
@@ -55,10 +55,10 @@ class Emitting:
     def cursor(self) -> str:
         return self.step.name
 
-    def admit(self, tx: Transaction) -> Sequence[Draft]:
+    def admit(self, tx: Transaction) -> Drafts:
         check_fence(tx.positions, self.step)
         tx.positions[self.step.name] = self.step.upto
-        return self.drafts
+        return Drafts.of(self.drafts)
 
     def finish(self, tx: Transaction, appended: Appended) -> list[int]:
         apply_step(tx.conn, self.step)

@@ -21,7 +21,7 @@ from eventd.errors import DatabaseUnavailable, DatabaseUnusable, EventdError, Se
 from eventd.log.appender import Publish, Transaction
 from eventd.log.eventlog import EventLog
 from eventd.log.head import lock_head
-from eventd.log.values import Appended, Draft
+from eventd.log.values import Appended, Draft, Drafts
 from eventd.store import database as databases
 from eventd.store import migrations
 from eventd.store.database import Database, execute, fetch
@@ -296,8 +296,8 @@ class Undone:
         self.topic_id = topic_id
         self.tries = 0
 
-    def admit(self, tx: Transaction) -> Sequence[Draft]:
-        return [draft("undone")]
+    def admit(self, tx: Transaction) -> Drafts:
+        return Drafts.of([draft("undone")])
 
     def finish(self, tx: Transaction, appended: Appended) -> None:
         self.tries += 1

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from federation.batch import Line, decode_batch, encode_batch, encode_line, judge, read_batch
+from federation.batch import Line, Lines, decode_batch, encode_batch, encode_line, judge, read_batch
 from federation.errors import BadEvent, Malformed, TooLarge
 from federation.event import Event, decode_canonical, encode
 from federation.keys import Key
@@ -28,7 +28,7 @@ def test_batch_is_read_back(values: list[Event], path: str) -> None:
     records = [(number, path, body) for number, _, body in bodies(*values)]
     batch = decode_batch(encode_batch(records), ALL, LIMITS)
     assert batch.refused == []
-    assert batch.lines == [Line(*record, event) for record, event in zip(records, values, strict=True)]
+    assert list(batch.lines) == [Line(*record, event) for record, event in zip(records, values, strict=True)]
     assert encode_batch(records) == "".join(encode_line(*record) for record in records).encode()
 
 
@@ -167,4 +167,4 @@ def test_judging_keeps_the_order_of_positions() -> None:
         (5, "loop"),
         (6, "source_not_allowed"),
     ]
-    assert judge([], make_header(), key, LIMITS) == ([], [])
+    assert judge(Lines(), make_header(), key, LIMITS) == (Lines(), [])
