@@ -14,6 +14,7 @@ from aiohttp import web
 import eventd
 from eventd.api.app import KEEPALIVE_SECONDS, build_app
 from eventd.api.auth import Keys
+from eventd.api.doors import Door
 from eventd.api.operations import Services
 from eventd.clock import Clock
 from eventd.egress.links import forgive, link_name, reconcile
@@ -141,6 +142,7 @@ class Node:
             self.settings.credentials_directory,
             secrets.token_bytes,
             Random(),
+            self.settings.max_connections,
         )
         self._started.append(self._stop_groups)
         await self._apply(strict=True)
@@ -159,12 +161,14 @@ class Node:
         self._started.append(self._end_chores)
 
     async def _serve_api(self) -> None:
+        door = Door("", self.settings.max_connections, self.metrics)
         app = build_app(
             Services(self.log, self._take_over_now),
             keys=self.keys,
             readiness=self.readiness,
             metrics=self.metrics,
             version=eventd.__version__,
+            door=door,
             max_body_bytes=self.settings.max_body_bytes,
         )
         runner = web.AppRunner(
@@ -178,7 +182,7 @@ class Node:
         self._started.append(runner.cleanup)
         host, port = self.settings.api_listen
         try:
-            await web.TCPSite(runner, host, port, backlog=512).start()
+            await door.open(runner, host, port)
         except OSError as error:
             raise Unavailable(
                 f"cannot listen on {host} port {port}: {error.strerror or error}",

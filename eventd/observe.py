@@ -201,6 +201,10 @@ class Metrics:
         self._batches = self._counter("receiver_batches_total", "Batches and single events stored.", "group")
         self._v1 = self._counter("receiver_v1_requests_total", "Requests in protocol v1, verified.", "group")
         self._v2 = self._counter("receiver_v2_requests_total", "Requests in protocol v2, verified.", "group")
+        self._connections = self._gauge("listener_connections", "Connections that are open.", "group")
+        self._turned_away = self._counter(
+            "listener_turned_away_total", "Connections ended for want of room or of a request.", "group", "reason"
+        )
 
     def _sending(self) -> None:
         self._delivery = self._counter(
@@ -238,6 +242,17 @@ class Metrics:
     def verified(self, group: str, node: str, protocol: str) -> None:
         """A peer has proven who it is; `protocol` is v1 or v2."""
         (self._v1 if protocol == "v1" else self._v2).labels(group).inc()
+
+    def connections(self, group: str, count: int | None) -> None:
+        """So many connections are open at a group's listener, or at the API's where `group` is empty; None: closed."""
+        if count is None:
+            self._connections.remove(group)
+        else:
+            self._connections.labels(group).set(count)
+
+    def turned_away(self, group: str, reason: str) -> None:
+        """A connection was ended by this side; `reason` is a slug."""
+        self._turned_away.labels(group, reason).inc()
 
     def started(self, group: str, node: str) -> None:
         """A peer opened its link to us; there is no figure for that."""

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
+from eventd.api.doors import Door
 from eventd.errors import EventdError
 from eventd.ingress.peers import PeerIngress
 from federation.errors import MessageError, TooLarge, V1Refused
@@ -27,6 +28,9 @@ from federation.wire import ErrorAnswer, answer_to, encode_json
 
 BODY_SECONDS = 30.0
 """A body has to arrive within this time, so that slow senders cannot pile up."""
+KEEPALIVE_SECONDS = 30.0
+"""How long the runner of the application should keep an idle connection: longer than senders do. It bounds as well how
+long the head of a next request may take."""
 READING_BYTES = 128 << 20
 """Memory for bodies that are still arriving, over all senders of a group: none of them has proven yet who he is."""
 _TEXT = {"Content-Type": "text/plain; charset=utf-8"}
@@ -55,7 +59,7 @@ class Arriving:
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def build_listener(ingress: Callable[[], PeerIngress]) -> web.Application:
+def build_listener(ingress: Callable[[], PeerIngress], door: Door) -> web.Application:
     """The application of one group. `ingress` gives the receiving side of the moment: it changes with the group."""
     routes: dict[str, tuple[str, Handler]] = {
         V1_EVENTS_PATH: (PROTOCOL_V1, lambda request: _events_v1(request, ingress(), arriving)),
@@ -66,12 +70,16 @@ def build_listener(ingress: Callable[[], PeerIngress]) -> web.Application:
     arriving = Arriving(READING_BYTES)
 
     async def dispatch(request: web.Request) -> web.StreamResponse:
+        door.heard(request.transport)
         protocol, handler = routes.get(request.path, ("", _not_found))
         if protocol and protocol not in ingress().config.protocols:
             handler = _not_found
         try:
             async with asyncio.timeout(BODY_SECONDS + 30):
-                return await handler(request)
+                answer = await handler(request)
+                if answer.status == 200 and request.path in (V1_EVENTS_PATH, EVENTS_PATH):
+                    door.trust(request.transport)
+                return answer
         except NoRoom:
             ingress().reject("too_much_at_once")
             busy = ErrorAnswer(code="unavailable", message="too much is arriving at once")
