@@ -6,12 +6,14 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
+from eventd.api.groups import evict_some
 from eventd.api.links import read_links
 from eventd.clock import SECOND
-from eventd.errors import EventdError
+from eventd.errors import EventdError, NotFound
 from eventd.log.eventlog import EventLog
 from eventd.log.head import read_topic
-from eventd.log.retention import BookLimits, Limits, evict, forget
+from eventd.log.retention import BookLimits, forget
+from eventd.log.retired import clear, read_bare, remove_bare
 from eventd.log.values import Topic
 from eventd.observe import Metrics
 from eventd.resources.effective import GroupConfig, effective, topic_of
@@ -43,6 +45,7 @@ class Housekeeping:
     async def _prune(self, groups: Iterable[GroupConfig]) -> None:
         for group in groups:
             self._metrics.pruned(group.name, await prune(self._log, group))
+        await self._clear_retired()
         # The books are of all groups, also of those that another process of this database works for.
         declared = await self._log.database.read(_read_declared)
         ids = max((group.retention.ids for group in declared), default=0)
@@ -55,6 +58,15 @@ class Housekeeping:
         )
         while await self._log.database.write(forget, limits, now=self._log.clock.now()):
             pass  # a little at a time, so that appends come in between
+
+    async def _clear_retired(self) -> None:
+        """Remove what deleted groups have left. The line of a topic goes one round after all else."""
+        database = self._log.database
+        bare = await database.read(read_bare)
+        while await database.write(clear, now=self._log.clock.now()):
+            pass  # a little at a time, so that appends come in between
+        if bare:
+            await database.write(remove_bare, bare)
 
     async def checkpoint_for_ever(self) -> None:
         """Keep SQLite's write-ahead log short, beside the appends and not among them."""
@@ -102,14 +114,14 @@ class Housekeeping:
 
 async def prune(log: EventLog, group: GroupConfig) -> int:
     """Apply a group's retention now; how many records went."""
-    keep = group.retention
-    limits = Limits(keep.max_events, keep.max_age, keep.keep_undelivered)
-    if limits.max_records is None and limits.max_age is None:
+    if group.retention.max_events is None and group.retention.max_age is None:
         return 0
-    topic = await log.topic(topic_of(group.name))
     total = 0
     while True:
-        done = await log.database.write(evict, topic, limits, now=log.clock.now())
+        try:
+            done = await log.database.write(evict_some, group.name, log.clock.now())
+        except NotFound:  # deleted meanwhile
+            return total
         total += done.records
         if not done.more:
             return total

@@ -77,7 +77,7 @@ class Membership:
     def __init__(self, config: GroupConfig, topic_id: int, around: Surroundings) -> None:
         self.config = config
         self.trouble: dict[str, str] = {}
-        self._topic_id = topic_id
+        self.topic_id = topic_id
         self._around = around
         self._ring: KeyRing | EventdError = KeyRing([])
         self._runner: web.AppRunner | None = None
@@ -88,7 +88,7 @@ class Membership:
         self.ingress = self._make_ingress()
 
     def _make_ingress(self) -> PeerIngress:
-        return PeerIngress(self.config, self._topic_id, self._around.log, self.ring, self._around.watcher)
+        return PeerIngress(self.config, self.topic_id, self._around.log, self.ring, self._around.watcher)
 
     # --- keys -------------------------------------------------------------------------------------------------
 
@@ -187,6 +187,11 @@ class Membership:
         """Stop listening, let every consumer settle what is under way for that long, then end them."""
         await self.stop_listening()
         await self._end(list(self._running), seconds)
+
+    async def leave(self) -> None:
+        """The group is gone: send nothing more, then see requests under way to their end, which store nothing."""
+        await self._end(list(self._running), 0.0)
+        await self.stop_listening()
 
     # --- links ------------------------------------------------------------------------------------------------
 
