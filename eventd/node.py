@@ -15,6 +15,7 @@ import eventd
 from eventd.api.app import KEEPALIVE_SECONDS, build_app
 from eventd.api.auth import Keys
 from eventd.api.doors import Door
+from eventd.api.health import GROUP
 from eventd.api.operations import Services
 from eventd.clock import Clock
 from eventd.egress.links import forgive, link_name, reconcile
@@ -315,7 +316,7 @@ class Node:
         """Name of each check → "ok", or what is wrong."""
         checks = {"database": self._database_trouble or "ok"}
         for name, group in self.groups.items():
-            checks[f"group {name}"] = "; ".join(group.trouble.values()) or "ok"
+            checks[GROUP + name] = "; ".join(group.trouble.values()) or "ok"
         return checks
 
     # --- stopping ---------------------------------------------------------------------------------------------

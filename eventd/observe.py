@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
+from prometheus_client.core import Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.registry import Collector
 
 from eventd.errors import EventdError
 
@@ -317,6 +319,28 @@ class Metrics:
         """Size of SQLite's write-ahead log in bytes."""
         self._wal.set(size)
 
-    def render(self) -> bytes:
-        """All of it in Prometheus' text format, `METRICS_CONTENT_TYPE`."""
-        return generate_latest(self.registry)
+    def render(self, sees: Callable[[str], bool] | None = None) -> bytes:
+        """All of it in Prometheus' text format, `METRICS_CONTENT_TYPE`; with `sees`, that of these groups alone."""
+        if sees is None:
+            return generate_latest(self.registry)
+        apart = CollectorRegistry()
+        apart.register(_OfGroups(self.registry, sees))
+        return generate_latest(apart)
+
+
+class _OfGroups(Collector):
+    """What a registry holds of some groups."""
+
+    def __init__(self, registry: CollectorRegistry, sees: Callable[[str], bool]) -> None:
+        self._registry = registry
+        self._sees = sees
+
+    def describe(self) -> Iterator[Metric]:
+        return iter(())  # its names need no check: they are those of the whole
+
+    def collect(self) -> Iterator[Metric]:
+        for metric in self._registry.collect():
+            shown = Metric(metric.name, metric.documentation, metric.type)
+            shown.samples = [one for one in metric.samples if self._sees(one.labels.get("group", ""))]
+            if shown.samples:
+                yield shown

@@ -51,7 +51,7 @@ def build_app(
     """The application; whoever runs it does so with `access_log=None` and `KEEPALIVE_SECONDS`."""
     app = web.Application(middlewares=[_answer_errors, _identify(keys, door)], client_max_size=max_body_bytes)
     app.on_response_prepare.append(_add_headers)
-    add_health(app, clock=services.clock, readiness=readiness, metrics=metrics, version=version, key=_KEY)
+    add_health(app, clock=services.clock, readiness=readiness, metrics=metrics, version=version, keys=keys, key=_KEY)
     for operation in operations:
         app.router.add_route(operation.method, operation.path, _mount(operation, services))
     return app
