@@ -120,6 +120,7 @@ class Membership:
         """Take over another declaration of the group."""
         before, self.config = self.config, config
         if before.same_but_peers(config):
+            self.ingress.config = config
             return
         await self.load_keys()
         counts = self.ingress.counts

@@ -37,6 +37,8 @@ from federation.v1 import check_v1, decode_v1, encode_answer_v1
 from federation.wire import BatchHeader, ErrorAnswer, LinkAnswer, answer_to, encode_json
 
 LOG_SECONDS = 60.0
+MOST_ASKED = 4096
+"""Nodes of which it is remembered that they asked where they stand, those declared as peers aside."""
 
 logger = logging.getLogger("eventd.ingress")
 
@@ -94,7 +96,7 @@ class PeerIngress:
         self._watcher = watcher
         self._logged: dict[str, float] = {}
         self._gate = Gate(log.clock, config.limits.max_waiting_bytes)
-        self._asked: set[str] = set()
+        self._asked: dict[str, None] = {}  # whoever asked last is at the end
 
     # --- v1 ---------------------------------------------------------------------------------------------------
 
@@ -243,10 +245,18 @@ class PeerIngress:
 
     async def _link(self, verified: VerifiedRequest) -> LinkAnswer:
         header = verified.header
-        self._asked.add(header.from_node)
+        self._remember_asked(header.from_node)
         self._watcher.started(header.group, header.from_node)
         mark = await self._mark(header.from_node)
         return LinkAnswer(group=header.group, from_node=header.from_node, to_node=header.to_node, mark=mark)
+
+    def _remember_asked(self, node: str) -> None:
+        """Whoever is forgotten asks again. A member can invent names without end, but not the names of our peers."""
+        self._asked.pop(node, None)
+        self._asked[node] = None
+        if len(self._asked) > MOST_ASKED + len(self.config.peers):
+            peers = {peer.node_name for peer in self.config.peers.values()}
+            del self._asked[next(known for known in self._asked if known not in peers)]
 
     async def _mark(self, node: str) -> Mark | None:
         stored: StoredMark | None = await self._log.database.read(read_mark, self._topic_id, node)

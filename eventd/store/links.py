@@ -6,11 +6,13 @@ after is safe here.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from eventd.store.database import bulk_insert, execute, fetch
+from eventd.store.database import bulk_insert, execute, execute_many, fetch
 from eventd.store.schema import inbound_batches, inbound_gaps, inbound_links
 
 
@@ -53,6 +55,29 @@ def write_mark(conn: sa.Connection, topic_id: int, node: str, mark: StoredMark, 
         " incarnation = excluded.incarnation, base = excluded.base, upto = excluded.upto,"
         " updated_at = excluded.updated_at",
         (topic_id, node, mark.epoch, mark.incarnation, mark.base, mark.upto, now),
+    )
+
+
+def stale_links(
+    conn: sa.Connection, topic_id: int, peers: AbstractSet[str], *, most: int, before: int
+) -> list[tuple[str, int]]:
+    """Whose marks may go, each with the time of its last batch: nodes that are no peers, and silent since `before`.
+
+    Or beyond the `most` of them that were heard of last.
+    """
+    rows = fetch(
+        conn, "SELECT node, updated_at FROM inbound_links WHERE topic_id = ? ORDER BY updated_at DESC", (topic_id,)
+    )
+    strangers = [(node, at) for node, at in rows if node not in peers]
+    return [(node, at) for number, (node, at) in enumerate(strangers) if number >= most or at < before]
+
+
+def forget_links(conn: sa.Connection, topic_id: int, stale: Iterable[tuple[str, int]]) -> int:
+    """Forget the marks of nodes that have not been heard of since; how many. The head must be locked."""
+    return execute_many(
+        conn,
+        "DELETE FROM inbound_links WHERE topic_id = ? AND node = ? AND updated_at = ?",
+        [(topic_id, node, at) for node, at in stale],
     )
 
 
@@ -120,13 +145,14 @@ def keep_receipt(
 
 def read_inbound_links(conn: sa.Connection, topic_id: int) -> list[InboundLink]:
     """Every node that ever sent us a batch for this topic."""
-    gaps = (
-        sa.select(sa.func.count())
-        .where(inbound_gaps.c.topic_id == inbound_links.c.topic_id, inbound_gaps.c.node == inbound_links.c.node)
-        .scalar_subquery()
-    )
-    query = sa.select(inbound_links, gaps.label("gaps")).where(inbound_links.c.topic_id == topic_id)
+    gaps = dict(fetch(conn, "SELECT node, count(*) FROM inbound_gaps WHERE topic_id = ? GROUP BY node", (topic_id,)))
+    query = sa.select(inbound_links).where(inbound_links.c.topic_id == topic_id).order_by(inbound_links.c.node)
     return [
-        InboundLink(row.node, StoredMark(row.epoch, row.incarnation, row.base, row.upto), row.updated_at, row.gaps)
-        for row in conn.execute(query.order_by(inbound_links.c.node))
+        InboundLink(
+            row.node,
+            StoredMark(row.epoch, row.incarnation, row.base, row.upto),
+            row.updated_at,
+            gaps.get(row.node, 0),
+        )
+        for row in conn.execute(query)
     ]
