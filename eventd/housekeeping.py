@@ -6,19 +6,26 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
+from eventd.api.groups import evict_some
 from eventd.api.links import read_links
 from eventd.clock import SECOND
-from eventd.errors import EventdError
+from eventd.errors import EventdError, NotFound
 from eventd.log.eventlog import EventLog
-from eventd.log.head import read_topic
-from eventd.log.retention import BookLimits, Limits, evict, forget
+from eventd.log.head import lock_head, read_topic
+from eventd.log.retention import CHUNK, BookLimits, forget
+from eventd.log.retired import clear, read_bare, remove_bare
 from eventd.log.values import Topic
 from eventd.observe import Metrics
 from eventd.resources.effective import GroupConfig, effective, topic_of
 from eventd.settings import Settings
 from eventd.store.database import Connection
+from eventd.store.links import forget_links, stale_links
 from eventd.store.registry import read_resources
 
+STRANGERS = 1000
+"""Senders of a group, besides its peers, whose marks are kept."""
+STRANGER_AGE = 30 * 24 * 3600 * SECOND
+"""How long the mark of a sender that is no peer is kept after its last batch."""
 CHECKPOINT_SECONDS = 0.5
 MEASURE_SECONDS = 10.0
 
@@ -43,6 +50,7 @@ class Housekeeping:
     async def _prune(self, groups: Iterable[GroupConfig]) -> None:
         for group in groups:
             self._metrics.pruned(group.name, await prune(self._log, group))
+        await self._clear_retired()
         # The books are of all groups, also of those that another process of this database works for.
         declared = await self._log.database.read(_read_declared)
         ids = max((group.retention.ids for group in declared), default=0)
@@ -55,6 +63,28 @@ class Housekeeping:
         )
         while await self._log.database.write(forget, limits, now=self._log.clock.now()):
             pass  # a little at a time, so that appends come in between
+        for group in declared:
+            await self._forget_strangers(group)
+
+    async def _forget_strangers(self, group: GroupConfig) -> None:
+        """Whoever holds a key for any node can invent senders without end.
+
+        A mark that is gone loses no fact: its sender goes back to the beginning, and ids tell what is here.
+        """
+        database, now = self._log.database, self._log.clock.now()
+        peers = {peer.node_name for peer in group.peers.values()}
+        topic_id, stale = await database.read(_read_stale, group.name, peers, now)
+        for first in range(0, len(stale), CHUNK):
+            await database.write(_forget_links, topic_id, stale[first : first + CHUNK])
+
+    async def _clear_retired(self) -> None:
+        """Remove what deleted groups have left. The line of a topic goes one round after all else."""
+        database = self._log.database
+        bare = await database.read(read_bare)
+        while await database.write(clear, now=self._log.clock.now()):
+            pass  # a little at a time, so that appends come in between
+        if bare:
+            await database.write(remove_bare, bare)
 
     async def checkpoint_for_ever(self) -> None:
         """Keep SQLite's write-ahead log short, beside the appends and not among them."""
@@ -102,14 +132,14 @@ class Housekeeping:
 
 async def prune(log: EventLog, group: GroupConfig) -> int:
     """Apply a group's retention now; how many records went."""
-    keep = group.retention
-    limits = Limits(keep.max_events, keep.max_age, keep.keep_undelivered)
-    if limits.max_records is None and limits.max_age is None:
+    if group.retention.max_events is None and group.retention.max_age is None:
         return 0
-    topic = await log.topic(topic_of(group.name))
     total = 0
     while True:
-        done = await log.database.write(evict, topic, limits, now=log.clock.now())
+        try:
+            done = await log.database.write(evict_some, group.name, log.clock.now())
+        except NotFound:  # deleted meanwhile
+            return total
         total += done.records
         if not done.more:
             return total
@@ -121,3 +151,16 @@ def _read_declared(conn: Connection) -> list[GroupConfig]:
 
 def _read_group(conn: Connection, group: str, now: int) -> tuple[Topic, list[dict[str, Any]]]:
     return read_topic(conn, topic_of(group)), read_links(conn, group, "", now)["outbound"]
+
+
+def _read_stale(conn: Connection, group: str, peers: set[str], now: int) -> tuple[int, list[tuple[str, int]]]:
+    try:
+        topic_id = read_topic(conn, topic_of(group)).id
+    except NotFound:  # deleted meanwhile, or nobody has looked at it yet
+        return 0, []
+    return topic_id, stale_links(conn, topic_id, peers, most=STRANGERS, before=now - STRANGER_AGE)
+
+
+def _forget_links(conn: Connection, topic_id: int, stale: list[tuple[str, int]]) -> None:
+    lock_head(conn)  # before the marks, as a batch does
+    forget_links(conn, topic_id, stale)

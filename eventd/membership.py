@@ -15,7 +15,9 @@ from typing import Protocol
 
 from aiohttp import web
 
-from eventd.api.federation import build_listener
+from eventd.api.doors import Door
+from eventd.api.doors import Watcher as DoorWatcher
+from eventd.api.federation import KEEPALIVE_SECONDS, build_listener
 from eventd.egress.consumer import Consumer, Spawn
 from eventd.egress.links import link_name, peer_of
 from eventd.egress.peer import Outfit, PeerSink
@@ -39,13 +41,14 @@ LINGER_SECONDS = 2.0
 """How long the rest of a refused body is read, so that its sender gets to see the answer."""
 
 
-class Watcher(IngressWatcher, EgressWatcher, Protocol):
+class Watcher(IngressWatcher, EgressWatcher, DoorWatcher, Protocol):
     """Who is told what comes in and goes out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What all groups of a node share. `credentials` is where the service manager keeps secrets."""
+    """What all groups of a node share. `credentials` is where the service manager keeps secrets, `max_connections` is
+    for each listener."""
 
     log: EventLog
     transport: Transport
@@ -54,6 +57,7 @@ class Surroundings:
     credentials: Path | None
     random: Callable[[int], bytes]
     jitter: Random
+    max_connections: int
 
 
 @dataclass(slots=True)
@@ -73,17 +77,18 @@ class Membership:
     def __init__(self, config: GroupConfig, topic_id: int, around: Surroundings) -> None:
         self.config = config
         self.trouble: dict[str, str] = {}
-        self._topic_id = topic_id
+        self.topic_id = topic_id
         self._around = around
         self._ring: KeyRing | EventdError = KeyRing([])
         self._runner: web.AppRunner | None = None
+        self._door: Door | None = None
         self._listening: ListenConfig | None = None
         self._running: dict[str, _Running] = {}
         self.address: tuple[str, int] | None = None
         self.ingress = self._make_ingress()
 
     def _make_ingress(self) -> PeerIngress:
-        return PeerIngress(self.config, self._topic_id, self._around.log, self.ring, self._around.watcher)
+        return PeerIngress(self.config, self.topic_id, self._around.log, self.ring, self._around.watcher)
 
     # --- keys -------------------------------------------------------------------------------------------------
 
@@ -115,6 +120,7 @@ class Membership:
         """Take over another declaration of the group."""
         before, self.config = self.config, config
         if before.same_but_peers(config):
+            self.ingress.config = config
             return
         await self.load_keys()
         counts = self.ingress.counts
@@ -141,25 +147,28 @@ class Membership:
         where = self.config.listen
         if where is None:
             return
+        door = Door(self.config.name, self._around.max_connections, self._around.watcher)
         runner = web.AppRunner(
-            build_listener(lambda: self.ingress),
+            build_listener(lambda: self.ingress, door),
             access_log=None,
             handle_signals=False,
             auto_decompress=False,
+            keepalive_timeout=KEEPALIVE_SECONDS,
             shutdown_timeout=SHUTDOWN_SECONDS,
             lingering_time=LINGER_SECONDS,
         )
         await runner.setup()
         try:
-            await web.TCPSite(runner, where.address, where.port, backlog=512).start()
+            await door.open(runner, where.address, where.port)
         except OSError as error:
             await runner.cleanup()
+            door.close()
             raise Unavailable(
                 f"EventGroup {self.config.name!r}: cannot listen on {where.address} port {where.port}: "
                 f"{error.strerror or error}",
                 hint="stop what holds the address, or change spec.listen",
             ) from None
-        self._runner, self._listening = runner, where
+        self._runner, self._door, self._listening = runner, door, where
         self.address = runner.addresses[0][:2]
         self.trouble.pop("listen", None)
         logger.info(
@@ -171,11 +180,19 @@ class Membership:
         runner, self._runner, self._listening, self.address = self._runner, None, None, None
         if runner is not None:
             await runner.cleanup()
+        if self._door is not None:
+            self._door.close()
+            self._door = None
 
     async def stop(self, seconds: float) -> None:
         """Stop listening, let every consumer settle what is under way for that long, then end them."""
         await self.stop_listening()
         await self._end(list(self._running), seconds)
+
+    async def leave(self) -> None:
+        """The group is gone: send nothing more, then see requests under way to their end, which store nothing."""
+        await self._end(list(self._running), 0.0)
+        await self.stop_listening()
 
     # --- links ------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,8 @@ from aiohttp import web
 import eventd
 from eventd.api.app import KEEPALIVE_SECONDS, build_app
 from eventd.api.auth import Keys
+from eventd.api.doors import Door
+from eventd.api.health import GROUP
 from eventd.api.operations import Services
 from eventd.clock import Clock
 from eventd.egress.links import forgive, link_name, reconcile
@@ -22,7 +24,7 @@ from eventd.errors import EventdError, Unavailable
 from eventd.housekeeping import Housekeeping
 from eventd.log.cursors import Cursor
 from eventd.log.eventlog import EventLog
-from eventd.log.head import lock_head, read_head
+from eventd.log.head import lock_head, read_head, read_topics
 from eventd.membership import SHUTDOWN_SECONDS, Membership, Surroundings
 from eventd.observe import Metrics
 from eventd.resources.effective import GroupConfig, effective, topic_of
@@ -141,6 +143,7 @@ class Node:
             self.settings.credentials_directory,
             secrets.token_bytes,
             Random(),
+            self.settings.max_connections,
         )
         self._started.append(self._stop_groups)
         await self._apply(strict=True)
@@ -159,12 +162,14 @@ class Node:
         self._started.append(self._end_chores)
 
     async def _serve_api(self) -> None:
+        door = Door("", self.settings.max_connections, self.metrics)
         app = build_app(
             Services(self.log, self._take_over_now),
             keys=self.keys,
             readiness=self.readiness,
             metrics=self.metrics,
             version=eventd.__version__,
+            door=door,
             max_body_bytes=self.settings.max_body_bytes,
         )
         runner = web.AppRunner(
@@ -178,7 +183,7 @@ class Node:
         self._started.append(runner.cleanup)
         host, port = self.settings.api_listen
         try:
-            await web.TCPSite(runner, host, port, backlog=512).start()
+            await door.open(runner, host, port)
         except OSError as error:
             raise Unavailable(
                 f"cannot listen on {host} port {port}: {error.strerror or error}",
@@ -223,30 +228,34 @@ class Node:
 
     async def _take_over(self, *, strict: bool) -> bool:
         """One try to; False when what was read is not in force any more by the time the cursors are to follow it."""
-        version, declared = await self.log.database.read(_read_declared)
+        version, declared, topics = await self.log.database.read(_read_declared)
         configs = effective(declared)
         mine = {name: c for name, c in configs.items() if self.settings.group in (None, name)}
-        self._changed.update(await self._retire(mine))
+        self._changed.update(await self._retire(mine, topics))
         if strict:
             self._changed.update(link_name(g.name, p.node_name) for g in mine.values() for p in g.peers.values())
         changed = sorted(self._changed)
-        cursors = await self.log.database.write(_reconcile, version, configs, changed, self._clock.now())
-        if cursors is None:
+        found = await self.log.database.write(_reconcile, version, configs, changed, self._clock.now())
+        if found is None:
             return False
+        cursors, topics = found
         self._changed.clear()
         for name, config in mine.items():
-            await self._enrol(name, config, strict=strict)
+            await self._enrol(name, config, topics[topic_of(name)], strict=strict)
             await self.groups[name].adjust(cursors)
         self._version = version
         return True
 
-    async def _retire(self, configs: dict[str, GroupConfig]) -> list[str]:
-        """End what is no longer declared as it was; the links that were changed."""
+    async def _retire(self, configs: dict[str, GroupConfig], topics: Mapping[str, int]) -> list[str]:
+        """End what is no longer declared as it was; the links that were changed.
+
+        A group with another topic was deleted and declared again since the last look: it is another group.
+        """
         changed: list[str] = []
         for name, group in list(self.groups.items()):
-            if name not in configs:
+            if name not in configs or group.topic_id != topics.get(topic_of(name)):
                 del self.groups[name]
-                await group.stop(0.0)
+                await group.leave()
                 logger.info("left the group", extra={"group": name})
             else:
                 changed += await group.retire(configs[name])
@@ -254,11 +263,11 @@ class Node:
                     changed += group.link_names()
         return changed
 
-    async def _enrol(self, name: str, config: GroupConfig, *, strict: bool) -> None:
+    async def _enrol(self, name: str, config: GroupConfig, topic_id: int, *, strict: bool) -> None:
         if name in self.groups:
             await self.groups[name].update(config)
             return
-        group = Membership(config, await self.log.topic(topic_of(name)), self._around)
+        group = Membership(config, topic_id, self._around)
         self.groups[name] = group
         if strict:
             await group.start()
@@ -307,7 +316,7 @@ class Node:
         """Name of each check → "ok", or what is wrong."""
         checks = {"database": self._database_trouble or "ok"}
         for name, group in self.groups.items():
-            checks[f"group {name}"] = "; ".join(group.trouble.values()) or "ok"
+            checks[GROUP + name] = "; ".join(group.trouble.values()) or "ok"
         return checks
 
     # --- stopping ---------------------------------------------------------------------------------------------
@@ -340,16 +349,20 @@ class Node:
         await asyncio.gather(*(group.stop(self.settings.drain_timeout) for group in groups))
 
 
-def _read_declared(conn: Connection) -> tuple[int, list[StoredResource]]:
-    return read_head(conn).registry_version, read_resources(conn)
+def _read_declared(conn: Connection) -> tuple[int, list[StoredResource], dict[str, int]]:
+    return read_head(conn).registry_version, read_resources(conn), _read_topics(conn)
+
+
+def _read_topics(conn: Connection) -> dict[str, int]:
+    return {topic.name: topic.id for topic in read_topics(conn)}
 
 
 def _reconcile(
     conn: Connection, version: int, configs: dict[str, GroupConfig], changed: list[str], now: int
-) -> list[Cursor] | None:
-    """The cursors that fit what is declared; None when that is of another version by now."""
+) -> tuple[list[Cursor], dict[str, int]] | None:
+    """The cursors and topics that fit what is declared; None when that is of another version by now."""
     if lock_head(conn).registry_version != version:
         return None
     cursors = reconcile(conn, configs, now)
     forgive(conn, changed, now)
-    return cursors
+    return cursors, _read_topics(conn)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
+from prometheus_client.core import Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.registry import Collector
 
 from eventd.errors import EventdError
 
@@ -201,6 +203,10 @@ class Metrics:
         self._batches = self._counter("receiver_batches_total", "Batches and single events stored.", "group")
         self._v1 = self._counter("receiver_v1_requests_total", "Requests in protocol v1, verified.", "group")
         self._v2 = self._counter("receiver_v2_requests_total", "Requests in protocol v2, verified.", "group")
+        self._connections = self._gauge("listener_connections", "Connections that are open.", "group")
+        self._turned_away = self._counter(
+            "listener_turned_away_total", "Connections ended for want of room or of a request.", "group", "reason"
+        )
 
     def _sending(self) -> None:
         self._delivery = self._counter(
@@ -238,6 +244,17 @@ class Metrics:
     def verified(self, group: str, node: str, protocol: str) -> None:
         """A peer has proven who it is; `protocol` is v1 or v2."""
         (self._v1 if protocol == "v1" else self._v2).labels(group).inc()
+
+    def connections(self, group: str, count: int | None) -> None:
+        """So many connections are open at a group's listener, or at the API's where `group` is empty; None: closed."""
+        if count is None:
+            self._connections.remove(group)
+        else:
+            self._connections.labels(group).set(count)
+
+    def turned_away(self, group: str, reason: str) -> None:
+        """A connection was ended by this side; `reason` is a slug."""
+        self._turned_away.labels(group, reason).inc()
 
     def started(self, group: str, node: str) -> None:
         """A peer opened its link to us; there is no figure for that."""
@@ -302,6 +319,28 @@ class Metrics:
         """Size of SQLite's write-ahead log in bytes."""
         self._wal.set(size)
 
-    def render(self) -> bytes:
-        """All of it in Prometheus' text format, `METRICS_CONTENT_TYPE`."""
-        return generate_latest(self.registry)
+    def render(self, sees: Callable[[str], bool] | None = None) -> bytes:
+        """All of it in Prometheus' text format, `METRICS_CONTENT_TYPE`; with `sees`, that of these groups alone."""
+        if sees is None:
+            return generate_latest(self.registry)
+        apart = CollectorRegistry()
+        apart.register(_OfGroups(self.registry, sees))
+        return generate_latest(apart)
+
+
+class _OfGroups(Collector):
+    """What a registry holds of some groups."""
+
+    def __init__(self, registry: CollectorRegistry, sees: Callable[[str], bool]) -> None:
+        self._registry = registry
+        self._sees = sees
+
+    def describe(self) -> Iterator[Metric]:
+        return iter(())  # its names need no check: they are those of the whole
+
+    def collect(self) -> Iterator[Metric]:
+        for metric in self._registry.collect():
+            shown = Metric(metric.name, metric.documentation, metric.type)
+            shown.samples = [one for one in metric.samples if self._sees(one.labels.get("group", ""))]
+            if shown.samples:
+                yield shown

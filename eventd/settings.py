@@ -213,6 +213,9 @@ class Settings(BaseModel):
     max_body_bytes: Annotated[int, BeforeValidator(_size)] = Field(
         16 << 20, description="The largest request body the API takes."
     )
+    max_connections: int = Field(
+        256, ge=16, le=65536, description="Open connections of each listener; beyond, strangers go first."
+    )
     credentials_directory: _AnyPath = Field(None, description="Where `credential:NAME` is looked for; systemd sets it.")
 
     _origins: dict[str, str] = PrivateAttr(default_factory=dict)
@@ -256,12 +259,12 @@ def _show(name: str, value: Any) -> str:
             return str(value).lower()
         case float():
             return _largest(round(value * SECOND), _UNITS)
+        case int() if name == "max_connections":
+            return str(value)
         case int():
             return _largest(value, _SIZES if name.endswith("_bytes") else _UNITS)
-        case None:
-            return ""
         case _:
-            return str(value)
+            return "" if value is None else str(value)
 
 
 def _largest(value: int, units: Mapping[str, int]) -> str:
@@ -328,7 +331,7 @@ def _validate(said: Mapping[str, tuple[Any, str]], problems: list[Problem]) -> S
     except ValidationError as error:
         for detail in error.errors():
             name = str(detail["loc"][0])
-            reason = detail.get("ctx", {}).get("error", "is not valid")
+            reason = detail.get("ctx", {}).get("error", detail["msg"])
             problems.append(Problem(origins[name], str(reason), usage=origins[name].startswith("--")))
             values.pop(name, None)
         settings = Settings.model_validate(values)

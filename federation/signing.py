@@ -8,7 +8,6 @@ fits one attempt only. Time and nonces come from the caller; the caller stores n
 from __future__ import annotations
 
 import hashlib
-import hmac
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -81,11 +80,19 @@ _REQUEST_PARAMS: Final = frozenset({"created", "expires", "nonce", "keyid", "alg
 _ANSWER_PARAMS: Final = frozenset({"created", "keyid", "alg", "tag"})
 
 
-class Request(NamedTuple):
-    """A request as it came. `path` is the whole request target: with a query it is another path, which is not ours.
+class Head(NamedTuple):
+    """A request without its body. `path` is the whole request target: with a query it is another path, not ours.
 
     `headers` are pairs where a name may come twice, or a mapping.
     """
+
+    method: str
+    path: str
+    headers: Mapping[str, str] | Iterable[tuple[str, str]]
+
+
+class Request(NamedTuple):
+    """A whole request: the members of its `Head`, and the body."""
 
     method: str
     path: str
@@ -116,7 +123,7 @@ class SignedRequest:
 
 @dataclass(frozen=True, slots=True)
 class VerifiedRequest:
-    """A request that is proven to come from `header.from_node`.
+    """A request that is proven to come from `header.from_node`, as soon as its body has the `digest`.
 
     `nonce` must be kept, per key id, until `nonce_until` (microseconds), in the transaction that stores the effect.
     """
@@ -168,25 +175,46 @@ def sign_request(
 
 
 def verify_request(request: Request, receiver: Receiver, *, now: int) -> VerifiedRequest:
-    """Prove a request, in the order that tells an outsider least.
+    """Prove a whole request, in the order that tells an outsider least.
 
     Raises NotFound, WrongMethod, TooLarge, UnsupportedMedia, Unauthorized (every reason in `.reason`), Forbidden,
     ClockSkew, Malformed.
     """
-    kind = _check_shape(request, receiver.limits)
-    values = {"@method": request.method, "@path": request.path} | _lower(request.headers)
+    head = Head(request.method, request.path, request.headers)
+    _kind(head)
+    check_size(len(request.body), receiver.limits)
+    verified = verify_head(head, receiver, now=now)
+    check_body(verified, request.body)
+    return verified
+
+
+def check_size(size: int, limits: Limits) -> None:
+    """Whether a body may have so many bytes. Raises TooLarge."""
+    if size > limits.batch_bytes:
+        raise TooLarge(f"a body has at most {limits.batch_bytes} bytes", limit=limits.batch_bytes, unit="bytes")
+
+
+def verify_head(head: Head, receiver: Receiver, *, now: int) -> VerifiedRequest:
+    """Prove all of a request but its body, before that is read. Raises as `verify_request`, TooLarge aside."""
+    kind = _kind(head)
+    values = {"@method": head.method, "@path": head.path} | _lower(head.headers)
     if (values.get("content-type"), values.get("content-encoding")) != (kind.content_type, IDENTITY):
-        raise UnsupportedMedia(f"{request.path} takes {kind.content_type} with Content-Encoding: {IDENTITY}")
+        raise UnsupportedMedia(f"{head.path} takes {kind.content_type} with Content-Encoding: {IDENTITY}")
     signed = _read_signature(values, _PARTS[kind], _REQUEST_PARAMS, REQUEST_TAG)
     nonce = signed.text("nonce")
     if not NONCE.fullmatch(nonce):
         raise Unauthorized("the nonce is not 16 to 64 letters, digits, _ and -", reason="parameters")
-    digest = hashlib.sha256(request.body).digest()
-    key = _check_signature(signed, values, digest, receiver.keys)
+    key, digest = _check_signature(signed, values, receiver.keys)
     _check_audience(values, receiver, key)
     until = _check_time(signed.parts.params, receiver.window, now)
-    header = read_header(request.path, values)
+    header = read_header(head.path, values)
     return VerifiedRequest(header, key, _digest_text(digest), write_value(signed.signature), nonce, until)
+
+
+def check_body(request: VerifiedRequest, body: bytes) -> None:
+    """Whether this is the body that was signed. Raises Unauthorized."""
+    if content_digest_header(body) != request.digest:
+        raise _other_body()
 
 
 def sign_answer(request: VerifiedRequest, status: int, body: bytes, key: Key, *, now: int) -> dict[str, str]:
@@ -213,7 +241,9 @@ def verify_answer(
     peer = request.header.to_node
     try:
         signed = _read_signature(values, _ANSWER_PARTS, _ANSWER_PARAMS, ANSWER_TAG)
-        key = _check_signature(signed, values, hashlib.sha256(body).digest(), keys)
+        key, digest = _check_signature(signed, values, keys)
+        if digest != hashlib.sha256(body).digest():
+            raise _other_body()
     except Unauthorized as error:
         raise BadAnswer(f"the answer of {peer} proves nothing: {error.message}", reason=error.reason) from None
     if not key.belongs_to(peer):
@@ -265,14 +295,12 @@ def _sign(headers: dict[str, str], parts: InnerList, values: Mapping[str, str], 
     return signature
 
 
-def _check_shape(request: Request, limits: Limits) -> type[LinkQuery]:
-    kind = KINDS.get(request.path)
+def _kind(head: Head) -> type[LinkQuery]:
+    kind = KINDS.get(head.path)
     if kind is None:
-        raise NotFound(f"there is no {request.path[:80]!r} here")
-    if request.method != "POST":
-        raise WrongMethod(f"{request.path} takes POST")
-    if len(request.body) > limits.batch_bytes:
-        raise TooLarge(f"a body has at most {limits.batch_bytes} bytes", limit=limits.batch_bytes, unit="bytes")
+        raise NotFound(f"there is no {head.path[:80]!r} here")
+    if head.method != "POST":
+        raise WrongMethod(f"{head.path} takes POST")
     return kind
 
 
@@ -309,12 +337,12 @@ def _check_params(params: Params, expected: frozenset[str], tag: str) -> None:
         raise Unauthorized("the signature's algorithm is not one of ours", reason="wrong_algorithm")
 
 
-def _check_signature(signed: _Signed, values: Mapping[str, str], digest: bytes, keys: KeyRing) -> Key:
-    """The key that made the signature. An unknown key costs the same work as a known one."""
+def _check_signature(signed: _Signed, values: Mapping[str, str], keys: KeyRing) -> tuple[Key, bytes]:
+    """The key that made the signature, and the SHA-256 it covers. An unknown key costs the same work as a known one."""
     found = keys.find(signed.text("keyid"))
     usable = found is not None and found.usable and found.algorithm == signed.text("alg")
     key = found if found is not None and usable else DUMMY
-    digest_fits = _digest_fits(values["content-digest"], digest)
+    digest = _digest_in(values["content-digest"])
     signature_fits = key.verifies(signed.signature, _base(signed.parts, values))
     if found is None:
         raise Unauthorized("no key of the ring has this id", reason="unknown_key")
@@ -322,21 +350,24 @@ def _check_signature(signed: _Signed, values: Mapping[str, str], digest: bytes, 
         raise Unauthorized(f"key {found.id!r} is revoked", reason="revoked_key")
     if not usable:
         raise Unauthorized(f"key {found.id!r} is of another algorithm", reason="wrong_algorithm")
-    if not digest_fits:
-        raise Unauthorized("the body is not the one that was signed", reason="wrong_digest")
+    if digest is None:
+        raise _other_body()
     if not signature_fits:
         raise Unauthorized("the signature does not fit", reason="bad_signature")
-    return key
+    return key, digest
 
 
-def _digest_fits(header: str, digest: bytes) -> bool:
+def _digest_in(header: str) -> bytes | None:
+    """The SHA-256 that a Content-Digest gives, if it gives one."""
     try:
         member = parse_dictionary(header).get("sha-256")
     except Malformed:
-        return False
-    if not isinstance(member, Item) or not isinstance(member.value, bytes):
-        return False
-    return hmac.compare_digest(member.value, digest)
+        return None
+    return member.value if isinstance(member, Item) and isinstance(member.value, bytes) else None
+
+
+def _other_body() -> Unauthorized:
+    return Unauthorized("the body is not the one that was signed", reason="wrong_digest")
 
 
 def _check_audience(values: Mapping[str, str], receiver: Receiver, key: Key) -> None:

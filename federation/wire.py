@@ -161,6 +161,17 @@ def read_receipt(body: bytes, header: BatchHeader, digest: str) -> Receipt:
     return receipt
 
 
+def read_too_large(body: bytes, size: int) -> int:
+    """The limit in a 413 that says of a body of `size` bytes that it is too large.
+
+    Raises BadAnswer when it does not: the 413 may then be about a body that somebody else has put there.
+    """
+    error = read_error(body)
+    if error is None or error.code != TooLarge.code or error.unit != "bytes" or error.limit >= size:
+        raise BadAnswer("the answer does not say that what was sent is too large", reason="other_size")
+    return error.limit
+
+
 def read_link_answer(body: bytes, query: LinkQuery) -> Mark | None:
     """The receiver's mark in the answer to a link query. Raises BadAnswer."""
     try:

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from eventd.api import problems
 from eventd.api.auth import ApiKey, Keys, require_local_name, require_own_page
+from eventd.api.doors import Door
 from eventd.api.health import OPEN_PATHS, Readiness, add_health
 from eventd.api.operations import Operation, Services
 from eventd.api.params import from_query, merge, read_params
@@ -43,13 +44,14 @@ def build_app(
     readiness: Readiness,
     metrics: Metrics,
     version: str,
+    door: Door,
     max_body_bytes: int = MAX_BODY_BYTES,
     operations: Iterable[Operation[Any]] = OPERATIONS,
 ) -> web.Application:
     """The application; whoever runs it does so with `access_log=None` and `KEEPALIVE_SECONDS`."""
-    app = web.Application(middlewares=[_answer_errors, _identify(keys)], client_max_size=max_body_bytes)
+    app = web.Application(middlewares=[_answer_errors, _identify(keys, door)], client_max_size=max_body_bytes)
     app.on_response_prepare.append(_add_headers)
-    add_health(app, clock=services.clock, readiness=readiness, metrics=metrics, version=version, key=_KEY)
+    add_health(app, clock=services.clock, readiness=readiness, metrics=metrics, version=version, keys=keys, key=_KEY)
     for operation in operations:
         app.router.add_route(operation.method, operation.path, _mount(operation, services))
     return app
@@ -85,15 +87,17 @@ def _route(request: web.Request) -> str:
     return f"{request.method} {resource.canonical if resource else '?'}"
 
 
-def _identify(keys: Keys) -> Any:
+def _identify(keys: Keys, door: Door) -> Any:
     @web.middleware
     async def identify(request: web.Request, handler: Handler) -> web.StreamResponse:
+        door.heard(request.transport)
         if request.path not in OPEN_PATHS:
             if not keys:
                 require_own_page(request.headers.get("Origin", ""), request.headers.get("Host", ""))
                 if _is_local(request):
                     require_local_name(request.headers.get("Host", ""))
             request[_KEY] = keys.identify(request.headers.get("Authorization", ""))
+            door.trust(request.transport)
         return await handler(request)
 
     return identify

@@ -9,7 +9,7 @@ import hashlib
 import hmac
 import ipaddress
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, cast, get_args
+from typing import NamedTuple, get_args
 
 from eventd.api.operations import Scope
 from eventd.errors import Forbidden, SettingsError, Unauthorized
@@ -35,11 +35,15 @@ class ApiKey(NamedTuple):
         if scope not in self.scopes:
             raise Forbidden(f"this key lacks the scope {scope}", hint=f"it has {', '.join(sorted(self.scopes))}")
 
+    def sees(self, group: str) -> bool:
+        """Whether the key is for this group."""
+        return not self.prefixes or group.startswith(self.prefixes)
+
     def require_group(self, group: str | None) -> None:
         """Raises `Forbidden` when the key is held to other groups; `None` stands for all groups at once."""
         if self.prefixes and group is None:
             raise Forbidden("this key is for some groups only", hint="name the group")
-        if self.prefixes and not cast(str, group).startswith(self.prefixes):
+        if group is not None and not self.sees(group):
             raise Forbidden(f"this key is not for the group {group!r}")
 
 

@@ -11,17 +11,15 @@ import msgspec
 from pydantic import Field
 
 from eventd.api.emitted import drafts_from
-from eventd.api.groups import find_group, find_known_group, find_topic
+from eventd.api.groups import evict_some, find_group, find_place, find_topic
 from eventd.api.moments import Place, read_moment, read_token, show_time, write_token
 from eventd.api.operations import Operation, Params, Services
 from eventd.errors import Conflict
 from eventd.log.appender import Publish
 from eventd.log.head import read_head
 from eventd.log.reading import Question, list_latest
-from eventd.log.retention import Limits, evict
 from eventd.log.scan import read_at
 from eventd.log.values import Appended, Draft, Head, Outcome, Record
-from eventd.resources.effective import topic_of
 from eventd.store.database import Connection
 from federation.loops import decode_path
 
@@ -66,10 +64,9 @@ class Emit(Params):
 
 
 async def _emit(services: Services, params: Emit) -> dict[str, Any]:
-    group = await find_known_group(services.database, params.group)
     now = services.clock.now()
+    group, topic = await find_place(services.database, params.group, now)
     drafts = drafts_from(params.events, group, now=now, random=secrets.token_bytes)
-    topic = await services.log.topic(topic_of(group.name))
     appended = await services.log.submit(Publish(topic, drafts, ceiling=group.retention.max_bytes))
     if len(drafts) == 1 and appended.outcomes[0] is Outcome.CONFLICT:
         what = f"the id {drafts[0].event_id} is taken in group {group.name} by another content or another source"
@@ -169,10 +166,9 @@ async def _prune(services: Services, params: Prune) -> dict[str, Any]:
         lambda conn: (find_group(conn, params.group), find_topic(conn, params.group))
     )
     retention = group.retention
-    limits = Limits(retention.max_events, retention.max_age, retention.keep_undelivered)
     removed, upto, more = 0, topic.evicted_seq, topic.id != 0
     while more:
-        step = await services.database.write(evict, topic.id, limits, now=services.clock.now())
+        step = await services.database.write(evict_some, group.name, services.clock.now())
         removed, upto, more = removed + step.records, step.upto_seq, step.more
     bounded = retention.max_events is not None or retention.max_age is not None
     return {"group": group.name, "removed": removed, "evictedSeq": upto, "bounded": bounded}

@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
+from eventd.api.doors import Door
 from eventd.errors import EventdError
 from eventd.ingress.peers import PeerIngress
-from federation.errors import MessageError, TooLarge, V1Refused
+from federation.errors import TooLarge, V1Refused
 from federation.peers import (
     EVENTS_PATH,
     JSON_TYPE,
@@ -22,13 +23,18 @@ from federation.peers import (
     V1_STATUS_PATH,
     V1_TIMESTAMP_HEADER,
 )
-from federation.signing import Request
-from federation.wire import ErrorAnswer, answer_to, encode_json
+from federation.signing import Head
+from federation.wire import ErrorAnswer, encode_json
 
 BODY_SECONDS = 30.0
 """A body has to arrive within this time, so that slow senders cannot pile up."""
-READING_BYTES = 128 << 20
-"""Memory for bodies that are still arriving, over all senders of a group: none of them has proven yet who he is."""
+KEEPALIVE_SECONDS = 30.0
+"""How long the runner of the application should keep an idle connection: longer than senders do. It bounds as well how
+long the head of a next request may take."""
+READING_BYTES = 96 << 20
+"""Memory for the bodies of v2 that are still arriving, over all senders of a group: their heads are proven."""
+READING_BYTES_V1 = 32 << 20
+"""The same for v1, whose senders have proven nothing yet: they cannot take it from the others."""
 _TEXT = {"Content-Type": "text/plain; charset=utf-8"}
 
 
@@ -55,23 +61,27 @@ class Arriving:
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def build_listener(ingress: Callable[[], PeerIngress]) -> web.Application:
+def build_listener(ingress: Callable[[], PeerIngress], door: Door) -> web.Application:
     """The application of one group. `ingress` gives the receiving side of the moment: it changes with the group."""
     routes: dict[str, tuple[str, Handler]] = {
-        V1_EVENTS_PATH: (PROTOCOL_V1, lambda request: _events_v1(request, ingress(), arriving)),
+        V1_EVENTS_PATH: (PROTOCOL_V1, lambda request: _events_v1(request, ingress(), strangers)),
         V1_STATUS_PATH: (PROTOCOL_V1, lambda request: _status_v1(ingress())),
         EVENTS_PATH: (PROTOCOL_V2, lambda request: _v2(request, ingress(), arriving)),
         LINK_PATH: (PROTOCOL_V2, lambda request: _v2(request, ingress(), arriving)),
     }
-    arriving = Arriving(READING_BYTES)
+    arriving, strangers = Arriving(READING_BYTES), Arriving(READING_BYTES_V1)
 
     async def dispatch(request: web.Request) -> web.StreamResponse:
+        door.heard(request.transport)
         protocol, handler = routes.get(request.path, ("", _not_found))
         if protocol and protocol not in ingress().config.protocols:
             handler = _not_found
         try:
             async with asyncio.timeout(BODY_SECONDS + 30):
-                return await handler(request)
+                answer = await handler(request)
+                if answer.status == 200 and request.path in (V1_EVENTS_PATH, EVENTS_PATH):
+                    door.trust(request.transport)
+                return answer
         except NoRoom:
             ingress().reject("too_much_at_once")
             busy = ErrorAnswer(code="unavailable", message="too much is arriving at once")
@@ -112,16 +122,12 @@ async def _status_v1(ingress: PeerIngress) -> web.Response:
 
 
 async def _v2(request: web.Request, ingress: PeerIngress, arriving: Arriving) -> web.Response:
-    try:
-        limit = ingress.config.limits.max_batch_bytes
-        body = b"" if request.method != "POST" else await _body(request, limit, arriving)
-    except TooLarge as error:
-        ingress.reject("too_large")
-        return _closing(error.status, encode_json(answer_to(error)), {"Content-Type": JSON_TYPE})
-    except MessageError as error:
-        return _closing(error.status, encode_json(answer_to(error)), {"Content-Type": JSON_TYPE})
-    answer = await ingress.push_v2(Request(request.method, request.raw_path, request.headers.items(), body))
+    head = Head(request.method, request.raw_path, request.headers.items())
+    limit = ingress.config.limits.max_batch_bytes
+    answer = await ingress.push_v2(head, request.content_length, lambda: _body(request, limit, arriving))
     headers = answer.headers | ({"Retry-After": "1"} if answer.status in (429, 503) else {})
+    if not request.content.is_eof():
+        return _closing(answer.status, answer.body, headers)
     return web.Response(status=answer.status, body=answer.body, headers=headers)
 
 

@@ -10,7 +10,8 @@ from eventd.api.operations import Operation, Params, Services
 from eventd.egress.links import link_name
 from eventd.errors import NotFound
 from eventd.log.cursors import Cursor, read_cursors
-from eventd.log.head import read_head, read_topics
+from eventd.log.head import ensure_topic, lock_head, read_head, read_topics
+from eventd.log.retention import Evicted, Limits, evict
 from eventd.log.values import Topic
 from eventd.resources.effective import GroupConfig, PeerConfig, effective, topic_of
 from eventd.resources.kinds import EVENT_GROUP, EVENT_PEER
@@ -27,18 +28,52 @@ def find_group(conn: Connection, name: str) -> GroupConfig:
     return effective([*stored, *read_resources(conn, EVENT_PEER.name)])[name]
 
 
-_declared: WeakKeyDictionary[Database, tuple[int, dict[str, GroupConfig]]] = WeakKeyDictionary()
+Place = tuple[GroupConfig, int]
+"""A declared group, and the id of its topic."""
+
+_declared: WeakKeyDictionary[Database, tuple[int, dict[str, Place]]] = WeakKeyDictionary()
 
 
-async def find_known_group(database: Database, name: str) -> GroupConfig:
-    """`find_group` for those who ask at every event: what is declared is read again only when its version has moved."""
-    seen, groups = _declared.get(database, (0, {}))
+async def find_place(database: Database, name: str, now: int) -> Place:
+    """The group and its topic, for those who ask at every event. Raises NotFound.
+
+    Both are read again only when the version of what is declared has moved: a topic never changes otherwise.
+    """
+    seen, places = _declared.get(database, (0, {}))
     version = await database.read(read_version)
     if version != seen:
         # Only what is committed may be remembered: a version that is rolled back is given again, to other contents.
-        version, groups = await database.read(lambda conn: (read_version(conn), effective(read_resources(conn))))
-        _declared[database] = version, groups
-    return groups[name] if name in groups else await database.read(find_group, name)
+        version, places = await database.read(_read_places)
+        _declared[database] = version, places
+    if name not in places:
+        await database.read(find_group, name)
+        return await database.write(_make_place, name, now)
+    return places[name]
+
+
+def _read_places(conn: Connection) -> tuple[int, dict[str, Place]]:
+    topics = {topic.name: topic.id for topic in read_topics(conn)}
+    groups = effective(read_resources(conn))
+    found = {name: (group, topics.get(topic_of(name))) for name, group in groups.items()}
+    return read_version(conn), {name: (group, topic) for name, (group, topic) in found.items() if topic is not None}
+
+
+def _make_place(conn: Connection, name: str, now: int) -> Place:
+    """Declared, and nobody has made its topic so far."""
+    lock_head(conn)  # or it could be deleted in between
+    return find_group(conn, name), ensure_topic(conn, topic_of(name), now)
+
+
+def evict_some(conn: Connection, name: str, now: int) -> Evicted:
+    """Apply the group's retention to a few of its records, in the open transaction. Raises NotFound.
+
+    Group, topic and retention are those of this very moment: what was declared anew under the name has its own.
+    """
+    lock_head(conn)
+    keep, topic = find_group(conn, name).retention, find_topic(conn, name)
+    if not topic.id:
+        return Evicted(0, 0, more=False)
+    return evict(conn, topic.id, Limits(keep.max_events, keep.max_age, keep.keep_undelivered), now=now)
 
 
 def _meant(name: str, known: list[str]) -> str:
@@ -72,6 +107,12 @@ def find_topic(conn: Connection, group: str) -> Topic:
     name = topic_of(group)
     found = [topic for topic in read_topics(conn) if topic.name == name]
     return found[0] if found else Topic(0, name, 1, 0, 0, 0, 0, 0)
+
+
+def count_events(conn: Connection) -> dict[str, int]:
+    """How many events each declared group holds."""
+    topics = {topic.name: topic.ids for topic in read_topics(conn)}
+    return {row.name: topics.get(topic_of(row.name), 0) for row in read_resources(conn, EVENT_GROUP.name)}
 
 
 class NoParams(Params):

@@ -6,13 +6,16 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from eventd.api.auth import ApiKey
+from eventd.api.auth import ApiKey, Keys
 from eventd.api.problems import success
 from eventd.clock import Clock
+from eventd.errors import Unauthorized
 from eventd.observe import METRICS_CONTENT_TYPE, Metrics
 
 OPEN_PATHS = ("/healthz", "/readyz")
 """Answered without a key: they tell nothing but the state of the node."""
+GROUP = "group "
+"""How the name of a check begins that is about one group."""
 
 Readiness = Callable[[], dict[str, str]]
 
@@ -24,24 +27,50 @@ def add_health(
     readiness: Readiness,
     metrics: Metrics,
     version: str,
+    keys: Keys,
     key: web.RequestKey[ApiKey],
 ) -> None:
-    """Mount the three. `readiness` gives what was checked, each "ok" or what is wrong with it."""
+    """Mount the three. `readiness` gives what was checked, each "ok" or what is wrong with it.
+
+    What is about a group is told to who may read of that group.
+    """
     started = clock.monotonic()
 
     async def healthz(_request: web.Request) -> web.Response:
         uptime = round((clock.monotonic() - started) * 1000)
         return success({"status": "ok", "version": version, "uptime_ms": uptime})
 
-    async def readyz(_request: web.Request) -> web.Response:
+    async def readyz(request: web.Request) -> web.Response:
         checks = readiness()
         ready = all(told == "ok" for told in checks.values())
-        return success({"status": "ready" if ready else "not ready", "checks": checks}, ready=ready)
+        shown = _readable(checks, _known(keys, request))
+        return success({"status": "ready" if ready else "not ready", "checks": shown}, ready=ready)
 
     async def show_metrics(request: web.Request) -> web.Response:
         request[key].require_scope("read")
-        return web.Response(body=metrics.render(), headers={"Content-Type": METRICS_CONTENT_TYPE})
+        body = metrics.render(request[key].sees if request[key].prefixes else None)
+        return web.Response(body=body, headers={"Content-Type": METRICS_CONTENT_TYPE})
 
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/readyz", readyz)
     app.router.add_get("/metrics", show_metrics)
+
+
+def _known(keys: Keys, request: web.Request) -> ApiKey | None:
+    try:
+        return keys.identify(request.headers.get("Authorization", ""))
+    except Unauthorized:
+        return None
+
+
+def _readable(checks: dict[str, str], key: ApiKey | None) -> dict[str, str]:
+    """The checks as this key may read them; those of other groups are told as one."""
+
+    def hidden(name: str) -> bool:
+        return name.startswith(GROUP) and (key is None or not key.sees(name.removeprefix(GROUP)))
+
+    shown = {name: told for name, told in checks.items() if not hidden(name)}
+    others = [told for name, told in checks.items() if hidden(name)]
+    if others:
+        shown["groups"] = "ok" if all(told == "ok" for told in others) else "not ready"
+    return shown

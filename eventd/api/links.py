@@ -39,7 +39,7 @@ def read_links(conn: Connection, group: str, node: str, now: int) -> dict[str, A
     head, topic = read_head(conn), find_topic(conn, group)
     letters = count_letters(conn, topic.id)
     outbound = [_outbound(conn, peer, head, topic, letters, now) for peer in peers_of(config, node)]
-    inbound = [_inbound(link) for link in read_inbound_links(conn, group) if not node or link.node == node]
+    inbound = [_inbound(group, link) for link in read_inbound_links(conn, topic.id) if not node or link.node == node]
     return {"outbound": outbound, "inbound": inbound}
 
 
@@ -109,9 +109,9 @@ def _repair(cursor: Cursor) -> dict[str, Any]:
     }
 
 
-def _inbound(link: InboundLink) -> dict[str, Any]:
+def _inbound(group: str, link: InboundLink) -> dict[str, Any]:
     return {
-        "group": link.group,
+        "group": group,
         "node": link.node,
         "epoch": link.mark.epoch,
         "incarnation": link.mark.incarnation,

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from eventd.api.groups import find_topic
+from eventd.api.groups import count_events, find_topic
 from eventd.api.links import read_links
 from eventd.api.moments import show_time
 from eventd.api.operations import Operation, Params, Services
@@ -15,7 +15,7 @@ from eventd.egress.links import link_name, reconcile
 from eventd.errors import EventdError, NotFound
 from eventd.log.head import lock_head
 from eventd.log.repairs import count_letters, read_letters
-from eventd.resources.apply import Plan, apply_loaded, delete_resources
+from eventd.resources.apply import Action, Change, Plan, apply_loaded, delete_resources
 from eventd.resources.documents import Identity, Loaded, load_text
 from eventd.resources.effective import effective
 from eventd.resources.kinds import EVENT_GROUP, EVENT_PEER, KINDS, Kind, find_kind
@@ -71,9 +71,9 @@ class Apply(Sources):
 async def _apply(services: Services, params: Apply) -> dict[str, Any]:
     loaded, now = await _load(services, params), services.clock.now()
     run = services.database.read if params.dry_run else services.database.write
-    planned = await run(_apply_now, loaded, params, now)
+    planned, events = await run(_apply_now, loaded, params, now)
     await _in_force(services, planned, dry_run=params.dry_run)
-    return {"changes": _changes(planned), "dryRun": params.dry_run}
+    return {"changes": _changes(planned, events), "dryRun": params.dry_run}
 
 
 async def _in_force(services: Services, planned: Plan, *, dry_run: bool) -> None:
@@ -82,13 +82,18 @@ async def _in_force(services: Services, planned: Plan, *, dry_run: bool) -> None
         await services.take_over()
 
 
-def _apply_now(conn: Connection, loaded: Loaded, params: Apply, now: int) -> Plan:
+Events = dict[str, int]
+"""How many events each group holds, by its name."""
+
+
+def _apply_now(conn: Connection, loaded: Loaded, params: Apply, now: int) -> tuple[Plan, Events]:
     if not params.dry_run:
         lock_head(conn)  # two declarations at once: the second is checked against what the first has left
+    events = count_events(conn)
     planned = apply_loaded(
         conn, loaded, now=now, prune=params.prune, allow_empty=params.allow_empty, dry_run=params.dry_run
     )
-    return _follow(conn, planned, now, dry_run=params.dry_run)
+    return _follow(conn, planned, now, dry_run=params.dry_run), events
 
 
 def _follow(conn: Connection, planned: Plan, now: int, *, dry_run: bool) -> Plan:
@@ -98,17 +103,23 @@ def _follow(conn: Connection, planned: Plan, now: int, *, dry_run: bool) -> Plan
     return planned
 
 
-def _changes(planned: Plan, *, diffs: bool = False) -> list[dict[str, Any]]:
+def _changes(planned: Plan, events: Events, *, diffs: bool = False) -> list[dict[str, Any]]:
+    """What becomes of each resource. With a group that is deleted go so many `events`."""
     return [
         {
             "action": str(change.action),
             "apiVersion": change.identity.api_version,
             "kind": change.kind,
             "name": change.name,
+            **({"events": events.get(change.name, 0)} if _takes_events(change) else {}),
             **({"diff": change.diff()} if diffs else {}),
         }
         for change in planned.changes
     ]
+
+
+def _takes_events(change: Change) -> bool:
+    return change.action is Action.DELETED and change.kind == EVENT_GROUP.name
 
 
 class Diff(Sources):
@@ -119,10 +130,9 @@ class Diff(Sources):
 
 async def _diff(services: Services, params: Diff) -> dict[str, Any]:
     loaded, now = await _load(services, params), services.clock.now()
-    planned = await services.database.read(
-        apply_loaded, loaded, now=now, prune=params.prune, allow_empty=True, dry_run=True
-    )
-    return {"changes": _changes(planned, diffs=True)}
+    what = Apply(sources=params.sources, prune=params.prune, allow_empty=True, dry_run=True)
+    planned, events = await services.database.read(_apply_now, loaded, what, now)
+    return {"changes": _changes(planned, events, diffs=True)}
 
 
 class ListResources(Params):
@@ -251,15 +261,16 @@ async def _delete_sources(services: Services, params: DeleteResources) -> dict[s
 
 async def _delete_all(services: Services, doomed: list[Identity], *, dry_run: bool) -> dict[str, Any]:
     run = services.database.read if dry_run else services.database.write
-    planned = await run(_delete_now, doomed, services.clock.now(), dry_run=dry_run)
+    planned, events = await run(_delete_now, doomed, services.clock.now(), dry_run=dry_run)
     await _in_force(services, planned, dry_run=dry_run)
-    return {"changes": _changes(planned), "dryRun": dry_run}
+    return {"changes": _changes(planned, events), "dryRun": dry_run}
 
 
-def _delete_now(conn: Connection, doomed: list[Identity], now: int, *, dry_run: bool) -> Plan:
+def _delete_now(conn: Connection, doomed: list[Identity], now: int, *, dry_run: bool) -> tuple[Plan, Events]:
     if not dry_run:
         lock_head(conn)
-    return _follow(conn, delete_resources(conn, doomed, now=now, dry_run=dry_run), now, dry_run=dry_run)
+    events = count_events(conn)
+    return _follow(conn, delete_resources(conn, doomed, now=now, dry_run=dry_run), now, dry_run=dry_run), events
 
 
 _ONE = "/api/v1/resources/{kind}/{name}"

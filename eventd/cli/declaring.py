@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from eventd.cli.output import Column, note, printable, show_moment
+from eventd.cli.output import Column, count, note, printable, show_moment
 from eventd.cli.selecting import DryRunOption
 from eventd.cli.session import Session, connected
 
@@ -62,6 +62,7 @@ async def diff(
         for change in changed:
             for line in change["diff"].splitlines():
                 session.out.line(printable(line))
+        _tell_losses(changed, "would go with it")
     else:
         session.out.rows((), changed, name=_full_name)
     if changed and exit_code:
@@ -114,8 +115,15 @@ def _show_changes(session: Session, answer: Mapping[str, Any]) -> None:
     if session.out.is_table:
         for change in answer["changes"]:
             session.out.line(f"{_full_name(change)} {change['action']}{suffix}")
+        _tell_losses(answer["changes"], "would go with it" if answer["dryRun"] else "went with it")
     else:
         session.out.rows((), answer["changes"], name=_full_name)
+
+
+def _tell_losses(changes: Sequence[Mapping[str, Any]], verb: str) -> None:
+    for change in changes:
+        if change.get("events"):
+            note(f"note: {count(change['events'], 'stored event')} of group {change['name']} {verb}")
 
 
 def _full_name(row: Mapping[str, Any]) -> str:
@@ -228,7 +236,7 @@ async def delete(
     ] = False,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Delete a resource, or all that files name. Stored events stay."""
+    """Delete a resource, or all that files name. The events a group has stored go with it."""
     if bool(filename) == bool(kind) or (kind and not name):
         raise typer.BadParameter("say what to delete: KIND NAME, or -f FILE")
     if filename:

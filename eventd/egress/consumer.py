@@ -17,7 +17,7 @@ from eventd.backoff import Backoff
 from eventd.clock import SECOND
 from eventd.egress.sink import Ack, Blocked, HeldUp, Opened, PageT, Parcel, Restored, Rewind, Sink, Unavailable
 from eventd.errors import DatabaseUnavailable, EventdError, FenceLost, NotFound
-from eventd.log.cursors import Cursor, DeadLetter, LinkState, Postponement, Step, delete_cursors, read_cursor, rewind
+from eventd.log.cursors import Cursor, DeadLetter, LinkState, Postponement, Step, end_cursor, read_cursor, rewind
 from eventd.log.eventlog import EventLog
 from eventd.log.head import renew_epoch
 from eventd.log.wakeups import Watch
@@ -210,7 +210,7 @@ class Consumer(Generic[PageT]):
             if self._signal.done():
                 return False
             if not self._flying and not more and cursor.until is not None and course.scanned >= cursor.until:
-                await self._log.database.write(delete_cursors, (self.name,))
+                await self._log.database.write(end_cursor, cursor)
                 return True
             if opened is not None and opened.reached and not (self._flying or more or course.healthy):
                 await self._settle_idle(course, succeeded=True)  # up again, and nothing to send that would show it

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from eventd.clock import Clock
 from eventd.egress.carriage import Load
 from eventd.egress.sink import Ack, Blocked, Carried, HeldUp, Parked, Rewind, Unavailable, plain
-from eventd.egress.transport import Answer, Transport
+from eventd.egress.transport import MAX_ANSWER, Answer, Transport
 from eventd.log.cursors import Batch
 from federation.errors import BadAnswer, NoSigningKey
 from federation.event import micros, new_event_id
@@ -17,9 +17,11 @@ from federation.keys import KeyRing
 from federation.peers import STATUS
 from federation.ranges import Mark, Range
 from federation.signing import SignedRequest, sign_request, verify_answer
-from federation.wire import BatchHeader, LinkQuery, Receipt, read_error, read_link_answer, read_receipt
+from federation.wire import BatchHeader, LinkQuery, Receipt, read_error, read_link_answer, read_receipt, read_too_large
 
 V2 = "v2"
+REFUSAL = 128
+"""Bytes of a receipt for a line that is refused, its id aside."""
 BATCH_IDS = 64
 """Batches without a receipt whose ids are remembered for the next attempt."""
 
@@ -66,7 +68,7 @@ class PushV2:
     async def mark(self) -> Mark | None:
         """Where the peer stands. Raises `NotSpoken`, `HeldUp`."""
         query = LinkQuery(from_node=self._link.node, to_node=self._link.peer, group=self._link.group)
-        signed, answer, _ = await self._send(query, b"{}")
+        signed, answer, _ = await self._send(query, b"{}", MAX_ANSWER)
         if answer.status in (404, 405):
             raise NotSpoken(f"the peer answered {answer.status} to {query.path}")
         if answer.status != 200:
@@ -88,9 +90,14 @@ class PushV2:
             range=self._range(parcel),
         )
         sent_at = self._clock.now()
-        signed, answer, key_id = await self._send(header, body)
-        if answer.status == 413 and parcel.records:
+        # At its longest a receipt refuses every line and gives its id, perhaps with more escapes than we use.
+        most = MAX_ANSWER + 2 * len(body) + REFUSAL * len(parcel.records)
+        signed, answer, key_id = await self._send(header, body, most)
+        if answer.status == 413 and len(parcel.records) > 1:
             return await self._halve(parcel)
+        if answer.status == 413 and parcel.records:
+            self._require_too_large(signed, answer, len(body))
+            return await self._leave_out(parcel)
         if answer.status != 200:
             raise self._refused(signed, answer)
         try:
@@ -113,7 +120,7 @@ class PushV2:
 
     # --- sending ----------------------------------------------------------------------------------------------
 
-    async def _send(self, header: LinkQuery, body: bytes) -> tuple[SignedRequest, Answer, str]:
+    async def _send(self, header: LinkQuery, body: bytes, most: int) -> tuple[SignedRequest, Answer, str]:
         try:
             key = self._ring().signer(self._link.node)
         except NoSigningKey as error:
@@ -122,7 +129,8 @@ class PushV2:
         signed = sign_request(header, body, key, now=self._clock.now(), nonce=nonce, window=self._link.window)
         headers = signed.headers | {"Accept-Encoding": "identity"}
         url = self._link.endpoint + header.path
-        return signed, await self._transport.post(url, body, headers, seconds=self._link.seconds), key.id
+        answer = await self._transport.post(url, body, headers, seconds=self._link.seconds, most=most)
+        return signed, answer, key.id
 
     def _range(self, parcel: Load) -> Range:
         if self._link.repair:
@@ -147,8 +155,6 @@ class PushV2:
         return self._batch_ids[key]
 
     async def _halve(self, parcel: Load) -> Ack:
-        if len(parcel.records) == 1:
-            return await self._leave_out(parcel)
         middle = len(parcel.records) // 2
         edge = parcel.records[middle - 1].position
         first = replace(
@@ -184,6 +190,22 @@ class PushV2:
         return replace(done, parked=(parked,))
 
     # --- answers ----------------------------------------------------------------------------------------------
+
+    def _require_too_large(self, signed: SignedRequest, answer: Answer, size: int) -> None:
+        """Whether the peer itself has said, of what was really sent, that it takes no batch of this size.
+
+        Anybody on the way could say so, or make the peer say so of something else; a record must not be lost by that.
+        The limit in a signed answer is the peer's own word, and how much was sent is ours. Raises `Blocked`.
+        """
+        try:
+            verify_answer(signed, answer.status, answer.headers, answer.body, self._ring())
+            read_too_large(answer.body, size)
+        except BadAnswer as error:
+            raise Blocked(
+                "unproven_too_large",
+                f"one event alone ({size} bytes with its position and path) was answered 413, which proves nothing: "
+                f"{error.message}; is there a proxy in between that takes less than the peer?",
+            ) from None
 
     def _proven(self, signed: SignedRequest, answer: Answer) -> bool:
         try:

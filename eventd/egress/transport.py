@@ -18,8 +18,8 @@ import aiohttp
 from eventd.clock import SECOND, Clock
 from eventd.egress.sink import Blocked, HeldUp, Unavailable
 
-MAX_ANSWER = 4 << 20
-"""Bytes of an answer that are read. A receipt of a full batch with every line refused stays below."""
+MAX_ANSWER = 64 << 10
+"""Bytes of an answer that are read, where what was asked does not make it longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +43,16 @@ class Transport:
             skip_auto_headers=("User-Agent", "Accept-Encoding"),
         )
 
-    async def post(self, url: str, body: bytes, headers: Mapping[str, str], *, seconds: float) -> Answer:
-        """POST with a Content-Length. Raises `Unavailable` without an answer in that time."""
+    async def post(
+        self, url: str, body: bytes, headers: Mapping[str, str], *, seconds: float, most: int = MAX_ANSWER
+    ) -> Answer:
+        """POST with a Content-Length. Raises `Unavailable` without an answer of at most so many bytes in that time."""
         limits = aiohttp.ClientTimeout(total=seconds, sock_connect=min(seconds, 10.0))
         try:
             async with self._session.post(
                 url, data=body, headers=headers, timeout=limits, allow_redirects=False
             ) as answer:
-                read = await _read(answer)
+                read = await _read(answer, most)
                 lowered = {name.lower(): value for name, value in answer.headers.items()}
                 return Answer(answer.status, lowered, read)
         except TimeoutError:
@@ -83,14 +85,14 @@ class Transport:
         await self._session.close()
 
 
-async def _read(answer: aiohttp.ClientResponse) -> bytes:
+async def _read(answer: aiohttp.ClientResponse, most: int) -> bytes:
     chunks: list[bytes] = []
     size = 0
     async for chunk in answer.content.iter_any():
         size += len(chunk)
-        if size > MAX_ANSWER:
+        if size > most:
             answer.close()
-            raise Unavailable("answer_too_large", f"the peer's answer is larger than {MAX_ANSWER} bytes")
+            raise Unavailable("answer_too_large", f"the peer's answer is larger than {most} bytes")
         chunks.append(chunk)
     return b"".join(chunks)
 

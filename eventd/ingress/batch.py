@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eventd.log.appender import Transaction, require_room
+from eventd.log.retired import require_in_use
 from eventd.log.values import Appended, Drafts, Outcome
 from eventd.store.links import (
     StoredMark,
@@ -52,7 +53,8 @@ class StoreBatch:
     """A unit of the writer. Result: `Stored`.
 
     Raises `Conflict` for a nonce seen before, `BatchConflict` for a batch id used twice, `RangeAhead` where a batch
-    before this one is missing, and `Full` at the ceiling on stored bytes; then nothing is stored, the nonce neither.
+    before this one is missing, `Full` at the ceiling on stored bytes, and `NotFound` when the group was deleted; then
+    nothing is stored, the nonce neither.
     """
 
     cursor = None
@@ -61,7 +63,7 @@ class StoreBatch:
         self.topic_id = topic_id
         self._batch = batch
         self._ceiling = ceiling
-        self._link = (batch.header.group, batch.header.from_node)
+        self._link = (topic_id, batch.header.from_node)
         self._step = Step(None)
         self._repeated: bytes | None = None
 
@@ -71,6 +73,7 @@ class StoreBatch:
 
     def admit(self, tx: Transaction) -> Drafts:
         batch = self._batch
+        require_in_use(tx.conn, tx.head, self.topic_id)
         if nonce_seen(tx.conn, batch.header.group, batch.key_id, batch.nonce):
             raise Conflict("this very request was taken before")
         self._repeated = self._known_receipt(tx)
@@ -109,7 +112,7 @@ class StoreBatch:
         receipt = encode_json(self._receipt(accepted, duplicates, refused, now))
         keep_receipt(
             tx.conn,
-            group=batch.header.group,
+            topic_id=self.topic_id,
             node=batch.header.from_node,
             batch_id=batch.header.batch_id,
             key_id=batch.key_id,

@@ -13,6 +13,9 @@ from eventd.clock import SECOND, Clock
 from federation.peers import RANGE_WAIT
 from federation.ranges import Mark, Range
 
+MOST_LINKS = 4096
+"""Links of which it is remembered how far they have come; one that is forgotten is looked up again."""
+
 LinkLife = tuple[str, str, int]
 """The sending node, and the epoch and incarnation of its log."""
 
@@ -23,12 +26,16 @@ class Gate:
     def __init__(self, clock: Clock, max_bytes: int) -> None:
         self._clock = clock
         self._room = max_bytes
-        self._passed: dict[LinkLife, int] = {}
+        self._passed: dict[str, tuple[LinkLife, int]] = {}  # by the sending node, the one heard of last at the end
         self._waiting: dict[LinkLife, set[asyncio.Future[None]]] = {}
 
     def knows(self, life: LinkLife) -> bool:
         """Whether it is known how far the link has come."""
-        return life in self._passed
+        return self._upto(life) is not None
+
+    def _upto(self, life: LinkLife) -> int | None:
+        known = self._passed.get(life[0])
+        return known[1] if known is not None and known[0] == life else None
 
     def learn(self, life: LinkLife, mark: Mark | None) -> None:
         """Take over the stored mark, if it is of this life of the sender's log."""
@@ -41,12 +48,16 @@ class Gate:
         if size <= self._room:
             self._room -= size
             try:
-                while claim.after > self._passed.get(life, claim.after) and await self._change(life, deadline):
+                while self._is_ahead(life, claim) and await self._change(life, deadline):
                     pass
             finally:
                 self._room += size
-        if claim.after <= self._passed.get(life, claim.after):
+        if not self._is_ahead(life, claim):
             self._raise(life, claim.upto)
+
+    def _is_ahead(self, life: LinkLife, claim: Range) -> bool:
+        upto = self._upto(life)
+        return upto is not None and claim.after > upto
 
     async def _change(self, life: LinkLife, deadline: float) -> bool:
         """Wait for the next change of this link; False when the time is up."""
@@ -66,14 +77,17 @@ class Gate:
                 del self._waiting[life]
 
     def _raise(self, life: LinkLife, upto: int) -> None:
-        for older in [other for other in self._passed if other[0] == life[0] and other != life]:
-            del self._passed[older]  # a sender has one history at a time; what is remembered stays bounded
-        self._passed[life] = max(upto, self._passed.get(life, 0))
+        before = self._upto(life) or 0
+        self._passed.pop(life[0], None)  # a sender has one history at a time, and whoever was heard of goes last
+        self._passed[life[0]] = (life, max(upto, before))
+        if len(self._passed) > MOST_LINKS:
+            del self._passed[next(iter(self._passed))]
         self._tell(life)
 
     def forget(self, life: LinkLife) -> None:
         """A batch that was let through was not stored: what is known must be read again."""
-        self._passed.pop(life, None)
+        if self.knows(life):
+            del self._passed[life[0]]
         self._tell(life)
 
     def _tell(self, life: LinkLife) -> None:

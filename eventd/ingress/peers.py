@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,15 +20,25 @@ from eventd.log.values import Outcome
 from eventd.resources.effective import GroupConfig, topic_of
 from eventd.store.links import StoredMark, read_mark
 from federation.batch import read_batch
-from federation.errors import Conflict, MessageError, NoSigningKey, V1Refused
-from federation.keys import KeyRing
+from federation.errors import Conflict, MessageError, NoSigningKey, TooLarge, V1Refused
+from federation.keys import Key, KeyRing
 from federation.peers import JSON_TYPE, STATUS, Limits
 from federation.ranges import Mark
-from federation.signing import Receiver, Request, VerifiedRequest, sign_answer, verify_request
+from federation.signing import (
+    Head,
+    Receiver,
+    VerifiedRequest,
+    check_body,
+    check_size,
+    sign_answer,
+    verify_head,
+)
 from federation.v1 import check_v1, decode_v1, encode_answer_v1
 from federation.wire import BatchHeader, ErrorAnswer, LinkAnswer, answer_to, encode_json
 
 LOG_SECONDS = 60.0
+MOST_ASKED = 4096
+"""Nodes of which it is remembered that they asked where they stand, those declared as peers aside."""
 
 logger = logging.getLogger("eventd.ingress")
 
@@ -86,7 +96,7 @@ class PeerIngress:
         self._watcher = watcher
         self._logged: dict[str, float] = {}
         self._gate = Gate(log.clock, config.limits.max_waiting_bytes)
-        self._asked: set[str] = set()
+        self._asked: dict[str, None] = {}  # whoever asked last is at the end
 
     # --- v1 ---------------------------------------------------------------------------------------------------
 
@@ -131,26 +141,56 @@ class PeerIngress:
 
     # --- v2 ---------------------------------------------------------------------------------------------------
 
-    async def push_v2(self, request: Request) -> Answer:
-        """Answer a batch, or a link query. Every answer to a request that was proven is signed."""
-        now = self._log.clock.now()
+    async def push_v2(self, head: Head, declared: int | None, read: Callable[[], Awaitable[bytes]]) -> Answer:
+        """Answer a batch, or a link query. Every answer to a request that was proven is signed.
+
+        `declared` is the length the head gives. `read` reads the body, only once the head has proven who sends. It
+        raises `MessageError` where it cannot, TooLarge beyond the limit.
+        """
+        over = self._over(declared)
         try:
-            ring = self._ring()
-            verified = verify_request(request, self._receiver(ring), now=now)
-            key = ring.signer(self.config.node_name)  # before anything is stored that could not be answered for
-        except NoSigningKey as error:
-            self.reject("no_signing_key")
-            told = ErrorAnswer(code="unavailable", message=error.message)
-            return Answer(STATUS["unavailable"], {"Content-Type": JSON_TYPE}, encode_json(told))
-        except MessageError as error:
+            verified, key = self._prove(head)
+        except (MessageError, EventdError) as error:
+            return self._unproven(over or error)
+        try:
+            if over is not None:
+                raise over
+            body = await read()
+            check_body(verified, body)
+        except TooLarge as error:  # of the head alone, which is enough: the sender knows how much it has sent
             self.reject(error.reason)
-            return Answer(error.status, {"Content-Type": JSON_TYPE}, encode_json(answer_to(error)))
-        except EventdError as error:
-            status, body = _own_trouble(error)
-            return Answer(status, {"Content-Type": JSON_TYPE}, body)
-        self._watcher.verified(self.config.name, verified.header.from_node, "v2")
-        status, body = await self._effect(verified, request.body)
-        return Answer(status, sign_answer(verified, status, body, key, now=self._log.clock.now()), body)
+            status, told = error.status, encode_json(answer_to(error))
+        except MessageError as error:
+            return self._unproven(error)
+        else:
+            self._watcher.verified(self.config.name, verified.header.from_node, "v2")
+            status, told = await self._effect(verified, body)
+        return Answer(status, sign_answer(verified, status, told, key, now=self._log.clock.now()), told)
+
+    def _over(self, declared: int | None) -> TooLarge | None:
+        try:
+            check_size(declared or 0, self._limits())
+        except TooLarge as error:
+            return error
+        return None
+
+    def _prove(self, head: Head) -> tuple[VerifiedRequest, Key]:
+        """The request as its head proves it, and the key of the answer: what cannot be answered for is not stored."""
+        ring = self._ring()
+        verified = verify_head(head, self._receiver(ring), now=self._log.clock.now())
+        return verified, ring.signer(self.config.node_name)
+
+    def _unproven(self, error: MessageError | EventdError) -> Answer:
+        """The unsigned answer to a request that has proven nothing, or that cannot be answered for."""
+        if isinstance(error, NoSigningKey):
+            self.reject("no_signing_key")
+            status, told = STATUS["unavailable"], encode_json(ErrorAnswer(code="unavailable", message=error.message))
+        elif isinstance(error, MessageError):
+            self.reject(error.reason)
+            status, told = error.status, encode_json(answer_to(error))
+        else:
+            status, told = _own_trouble(error)
+        return Answer(status, {"Content-Type": JSON_TYPE}, told)
 
     async def _effect(self, verified: VerifiedRequest, body: bytes) -> tuple[int, bytes]:
         try:
@@ -205,13 +245,21 @@ class PeerIngress:
 
     async def _link(self, verified: VerifiedRequest) -> LinkAnswer:
         header = verified.header
-        self._asked.add(header.from_node)
+        self._remember_asked(header.from_node)
         self._watcher.started(header.group, header.from_node)
         mark = await self._mark(header.from_node)
         return LinkAnswer(group=header.group, from_node=header.from_node, to_node=header.to_node, mark=mark)
 
+    def _remember_asked(self, node: str) -> None:
+        """Whoever is forgotten asks again. A member can invent names without end, but not the names of our peers."""
+        self._asked.pop(node, None)
+        self._asked[node] = None
+        if len(self._asked) > MOST_ASKED + len(self.config.peers):
+            peers = {peer.node_name for peer in self.config.peers.values()}
+            del self._asked[next(known for known in self._asked if known not in peers)]
+
     async def _mark(self, node: str) -> Mark | None:
-        stored: StoredMark | None = await self._log.database.read(read_mark, self.config.name, node)
+        stored: StoredMark | None = await self._log.database.read(read_mark, self._topic_id, node)
         if stored is None:
             return None
         return Mark(epoch=stored.epoch, incarnation=stored.incarnation, upto=stored.upto, base=stored.base)

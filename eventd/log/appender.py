@@ -21,6 +21,7 @@ from eventd.errors import EventdError, Full, Unavailable
 from eventd.log.append import place, place_new
 from eventd.log.cursors import Postponement, Step, apply_step, check_fence, lock_positions, postpone
 from eventd.log.head import lock_head, move_head, read_topic_bytes
+from eventd.log.retired import require_in_use
 from eventd.log.values import Appended, Draft, Drafts, Head
 from eventd.store.database import Database, KeyTaken, in_transaction, notify_head, savepoint, translate
 from federation.errors import MessageError
@@ -71,7 +72,10 @@ class Unit(Protocol[R_co]):
 
 
 class Publish:
-    """Append drafts to a topic, up to a ceiling of stored bytes. Result: `Appended`. Raises `Full`."""
+    """Append drafts to a topic, up to a ceiling of stored bytes. Result: `Appended`.
+
+    Raises `Full`, and `NotFound` when the topic was retired.
+    """
 
     cursor = None
 
@@ -85,6 +89,7 @@ class Publish:
         return len(self._drafts)
 
     def admit(self, tx: Transaction) -> Drafts:
+        require_in_use(tx.conn, tx.head, self.topic_id)
         require_room(tx, self.topic_id, self._drafts, self._ceiling)
         return self._drafts
 

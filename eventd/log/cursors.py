@@ -195,6 +195,12 @@ def delete_cursors(conn: sa.Connection, names: Iterable[str]) -> None:
             conn.execute(table.delete().where(table.c.cursor == name))
 
 
+def end_cursor(conn: sa.Connection, cursor: Cursor) -> None:
+    """Forget a cursor that has reached its end, unless another has taken its name meanwhile."""
+    its_own = (cursors.c.topic_id == cursor.topic_id, cursors.c.created_at == cursor.created_at)
+    conn.execute(cursors.delete().where(cursors.c.name == cursor.name, *its_own))
+
+
 def declare_selection(conn: sa.Connection, cursor: str, version: int, selection: Mapping[str, Any], now: int) -> None:
     """Set what the cursor selects from its present position on, under a version of its own."""
     conn.execute(
@@ -354,9 +360,3 @@ def rewind(conn: sa.Connection, name: str, *, position: int, to: int, now: int) 
     back = {"position": to, "sent_upto": to, "sent_epoch": "", "rewound_from": position, "since": now}
     if conn.execute(cursors.update().where(where).values(**back)).rowcount == 0:
         raise FenceLost(f"cursor {name!r} moved while it was to be rewound")
-
-
-def lowest_position(conn: sa.Connection, topic_id: int) -> int | None:
-    """The position that every cursor over the topic has passed; None without any cursor."""
-    found = fetch(conn, "SELECT min(position) FROM cursors WHERE topic_id = ?", (topic_id,))[0][0]
-    return None if found is None else int(found)

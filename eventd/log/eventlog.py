@@ -33,7 +33,6 @@ class EventLog:
         self.clock = clock
         self.wakeups = Wakeups()
         self.wakeups.head = head.last
-        self._topics: dict[str, int] = {}
         self._appender = Appender(database, clock, self.wakeups.appended, timed)
 
     @classmethod
@@ -44,10 +43,8 @@ class EventLog:
         return cls(database, clock, await database.read(read_head), timed)
 
     async def topic(self, name: str) -> int:
-        """The id of a topic, made if it is missing. Ids never change, so they are remembered."""
-        if name not in self._topics:
-            self._topics[name] = await self.database.write(ensure_topic, name, self.clock.now())
-        return self._topics[name]
+        """The id of a topic, made if it is missing. Not to be kept by its name, which may get another topic."""
+        return await self.database.write(ensure_topic, name, self.clock.now())
 
     async def append(self, topic_id: int, drafts: Sequence[Draft]) -> Appended:
         """Append; when this returns, the drafts are durable. One unit: all of them or none."""

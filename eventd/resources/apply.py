@@ -9,7 +9,9 @@ from enum import StrEnum
 
 from eventd.errors import Conflict, Invalid, NotFound
 from eventd.log.head import lock_head
+from eventd.log.retired import retire_topic
 from eventd.resources.documents import Identity, Loaded
+from eventd.resources.effective import topic_of
 from eventd.resources.kinds import EVENT_GROUP, EVENT_PEER, KINDS
 from eventd.resources.resource import Resource, document, from_stored, identity_of
 from eventd.resources.validation import check
@@ -158,11 +160,16 @@ def _belongs(row: StoredResource, group: Identity) -> bool:
 
 
 def execute(conn: Connection, planned: Plan, *, now: int) -> None:
-    """Carry the plan out in the open transaction and tell running nodes; `now` in microseconds."""
+    """Carry the plan out in the open transaction and tell running nodes; `now` in microseconds.
+
+    The records of a group that is deleted are out of use from here on; a node removes them later.
+    """
     for change in planned.changes:
         version, kind, name = change.identity
         if change.action is Action.DELETED:
             delete_resource(conn, api_version=version, kind=kind, name=name)
+            if kind == EVENT_GROUP.name:
+                retire_topic(conn, topic_of(name))
         elif change.after is not None and change.action is not Action.UNCHANGED:
             put_resource(
                 conn,

@@ -153,7 +153,9 @@ def _look_inside(conn: Connection) -> tuple[int, str]:
     pending(conn)  # refuses one of a newer program
     if damage := find_any_damage(conn):
         raise DatabaseUnusable(f"damaged: {damage[0]}")
-    ((events,),) = fetch(conn, "SELECT coalesce(sum(ids), 0) FROM topics")
+    ((events,),) = fetch(
+        conn, "SELECT coalesce(sum(ids), 0) FROM topics WHERE substr(name, 1, 1) <> '-'"
+    )  # retired ones aside
     heads = fetch(conn, "SELECT epoch FROM log_heads WHERE id = 1")
     if not heads:
         raise DatabaseUnusable("it has no log head")

@@ -6,11 +6,13 @@ after is safe here.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from eventd.store.database import bulk_insert, execute, fetch
+from eventd.store.database import bulk_insert, execute, execute_many, fetch
 from eventd.store.schema import inbound_batches, inbound_gaps, inbound_links
 
 
@@ -28,42 +30,64 @@ class StoredMark:
 class InboundLink:
     """A link as an operator sees it. `updated_at` in microseconds."""
 
-    group: str
     node: str
     mark: StoredMark
     updated_at: int
     gaps: int
 
 
-def read_mark(conn: sa.Connection, group: str, node: str) -> StoredMark | None:
+def read_mark(conn: sa.Connection, topic_id: int, node: str) -> StoredMark | None:
     """The mark of one link; None before the first batch."""
     rows = fetch(
         conn,
-        "SELECT epoch, incarnation, base, upto FROM inbound_links WHERE group_name = ? AND node = ?",
-        (group, node),
+        "SELECT epoch, incarnation, base, upto FROM inbound_links WHERE topic_id = ? AND node = ?",
+        (topic_id, node),
     )
     return StoredMark(*rows[0]) if rows else None
 
 
-def write_mark(conn: sa.Connection, group: str, node: str, mark: StoredMark, now: int) -> None:
+def write_mark(conn: sa.Connection, topic_id: int, node: str, mark: StoredMark, now: int) -> None:
     """Set the mark of one link."""
     execute(
         conn,
-        "INSERT INTO inbound_links (group_name, node, epoch, incarnation, base, upto, updated_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (group_name, node) DO UPDATE SET epoch = excluded.epoch,"
+        "INSERT INTO inbound_links (topic_id, node, epoch, incarnation, base, upto, updated_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (topic_id, node) DO UPDATE SET epoch = excluded.epoch,"
         " incarnation = excluded.incarnation, base = excluded.base, upto = excluded.upto,"
         " updated_at = excluded.updated_at",
-        (group, node, mark.epoch, mark.incarnation, mark.base, mark.upto, now),
+        (topic_id, node, mark.epoch, mark.incarnation, mark.base, mark.upto, now),
+    )
+
+
+def stale_links(
+    conn: sa.Connection, topic_id: int, peers: AbstractSet[str], *, most: int, before: int
+) -> list[tuple[str, int]]:
+    """Whose marks may go, each with the time of its last batch: nodes that are no peers, and silent since `before`.
+
+    Or beyond the `most` of them that were heard of last.
+    """
+    rows = fetch(
+        conn, "SELECT node, updated_at FROM inbound_links WHERE topic_id = ? ORDER BY updated_at DESC", (topic_id,)
+    )
+    strangers = [(node, at) for node, at in rows if node not in peers]
+    return [(node, at) for number, (node, at) in enumerate(strangers) if number >= most or at < before]
+
+
+def forget_links(conn: sa.Connection, topic_id: int, stale: Iterable[tuple[str, int]]) -> int:
+    """Forget the marks of nodes that have not been heard of since; how many. The head must be locked."""
+    return execute_many(
+        conn,
+        "DELETE FROM inbound_links WHERE topic_id = ? AND node = ? AND updated_at = ?",
+        [(topic_id, node, at) for node, at in stale],
     )
 
 
 def record_gap(
-    conn: sa.Connection, group: str, node: str, epoch: str, after: int, upto: int, reason: str, now: int
+    conn: sa.Connection, topic_id: int, node: str, epoch: str, after: int, upto: int, reason: str, now: int
 ) -> None:
     """Keep a gap that the sender stated, or a step back that it took."""
     conn.execute(
         inbound_gaps.insert().values(
-            group_name=group, node=node, epoch=epoch, after=after, upto=upto, reason=reason, recorded_at=now
+            topic_id=topic_id, node=node, epoch=epoch, after=after, upto=upto, reason=reason, recorded_at=now
         )
     )
 
@@ -92,12 +116,12 @@ class StoredReceipt:
     digest: str
 
 
-def read_receipt(conn: sa.Connection, group: str, node: str, batch_id: str) -> StoredReceipt | None:
+def read_receipt(conn: sa.Connection, topic_id: int, node: str, batch_id: str) -> StoredReceipt | None:
     """The receipt given for a batch; None when it is not known (any more)."""
     rows = fetch(
         conn,
-        "SELECT receipt, covers, digest FROM inbound_batches WHERE group_name = ? AND node = ? AND batch_id = ?",
-        (group, node, batch_id),
+        "SELECT receipt, covers, digest FROM inbound_batches WHERE topic_id = ? AND node = ? AND batch_id = ?",
+        (topic_id, node, batch_id),
     )
     return StoredReceipt(*rows[0]) if rows else None
 
@@ -105,7 +129,7 @@ def read_receipt(conn: sa.Connection, group: str, node: str, batch_id: str) -> S
 def keep_receipt(
     conn: sa.Connection,
     *,
-    group: str,
+    topic_id: int,
     node: str,
     batch_id: str,
     key_id: str,
@@ -115,27 +139,20 @@ def keep_receipt(
     now: int,
 ) -> None:
     """Remember a receipt, so that a repeated batch gets the same one."""
-    names = ("group_name", "node", "batch_id", "key_id", "covers", "digest", "receipt", "recorded_at")
-    bulk_insert(conn, inbound_batches, names, [(group, node, batch_id, key_id, covers, digest, receipt, now)])
+    names = ("topic_id", "node", "batch_id", "key_id", "covers", "digest", "receipt", "recorded_at")
+    bulk_insert(conn, inbound_batches, names, [(topic_id, node, batch_id, key_id, covers, digest, receipt, now)])
 
 
-def read_inbound_links(conn: sa.Connection, group: str | None = None) -> list[InboundLink]:
-    """Every node that ever sent us a batch."""
-    gaps = (
-        sa.select(sa.func.count())
-        .where(inbound_gaps.c.group_name == inbound_links.c.group_name, inbound_gaps.c.node == inbound_links.c.node)
-        .scalar_subquery()
-    )
-    query = sa.select(inbound_links, gaps.label("gaps")).order_by(inbound_links.c.group_name, inbound_links.c.node)
-    if group is not None:
-        query = query.where(inbound_links.c.group_name == group)
+def read_inbound_links(conn: sa.Connection, topic_id: int) -> list[InboundLink]:
+    """Every node that ever sent us a batch for this topic."""
+    gaps = dict(fetch(conn, "SELECT node, count(*) FROM inbound_gaps WHERE topic_id = ? GROUP BY node", (topic_id,)))
+    query = sa.select(inbound_links).where(inbound_links.c.topic_id == topic_id).order_by(inbound_links.c.node)
     return [
         InboundLink(
-            row.group_name,
             row.node,
             StoredMark(row.epoch, row.incarnation, row.base, row.upto),
             row.updated_at,
-            row.gaps,
+            gaps.get(row.node, 0),
         )
         for row in conn.execute(query)
     ]

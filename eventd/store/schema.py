@@ -160,7 +160,7 @@ dead_letters = sa.Table(
 inbound_links = sa.Table(
     "inbound_links",
     metadata,
-    sa.Column("group_name", sa.Text, primary_key=True),
+    sa.Column("topic_id", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("node", sa.Text, primary_key=True),
     sa.Column("epoch", sa.Text, nullable=False),
     sa.Column("incarnation", sa.BigInteger, nullable=False),
@@ -173,7 +173,7 @@ inbound_gaps = sa.Table(
     "inbound_gaps",
     metadata,
     sa.Column("id", _serial, primary_key=True),
-    sa.Column("group_name", sa.Text, nullable=False),
+    sa.Column("topic_id", sa.BigInteger, nullable=False),
     sa.Column("node", sa.Text, nullable=False),
     sa.Column("epoch", sa.Text, nullable=False),
     sa.Column("after", sa.BigInteger, nullable=False),
@@ -186,7 +186,7 @@ inbound_gaps = sa.Table(
 inbound_batches = sa.Table(
     "inbound_batches",
     metadata,
-    sa.Column("group_name", sa.Text, primary_key=True),
+    sa.Column("topic_id", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("node", sa.Text, primary_key=True),
     sa.Column("batch_id", sa.Text, primary_key=True),
     sa.Column("key_id", sa.Text, nullable=False),

@@ -172,7 +172,7 @@ def _create_ingress() -> None:
     """What peers sent us, so that nothing counts twice."""
     op.create_table(
         "inbound_batches",
-        sa.Column("group_name", sa.Text(), nullable=False),
+        sa.Column("topic_id", sa.BigInteger(), nullable=False),
         sa.Column("node", sa.Text(), nullable=False),
         sa.Column("batch_id", sa.Text(), nullable=False),
         sa.Column("key_id", sa.Text(), nullable=False),
@@ -180,13 +180,13 @@ def _create_ingress() -> None:
         sa.Column("digest", sa.Text(), nullable=False),
         sa.Column("receipt", sa.Text(), nullable=False),
         sa.Column("recorded_at", sa.BigInteger(), nullable=False),
-        sa.PrimaryKeyConstraint("group_name", "node", "batch_id"),
+        sa.PrimaryKeyConstraint("topic_id", "node", "batch_id"),
     )
     op.create_index("inbound_batches_recorded", "inbound_batches", ["recorded_at"], unique=False)
     op.create_table(
         "inbound_gaps",
         sa.Column("id", _SERIAL, nullable=False),
-        sa.Column("group_name", sa.Text(), nullable=False),
+        sa.Column("topic_id", sa.BigInteger(), nullable=False),
         sa.Column("node", sa.Text(), nullable=False),
         sa.Column("epoch", sa.Text(), nullable=False),
         sa.Column("after", sa.BigInteger(), nullable=False),
@@ -198,14 +198,14 @@ def _create_ingress() -> None:
     )
     op.create_table(
         "inbound_links",
-        sa.Column("group_name", sa.Text(), nullable=False),
+        sa.Column("topic_id", sa.BigInteger(), nullable=False),
         sa.Column("node", sa.Text(), nullable=False),
         sa.Column("epoch", sa.Text(), nullable=False),
         sa.Column("incarnation", sa.BigInteger(), nullable=False),
         sa.Column("base", sa.BigInteger(), nullable=False),
         sa.Column("upto", sa.BigInteger(), nullable=False),
         sa.Column("updated_at", sa.BigInteger(), nullable=False),
-        sa.PrimaryKeyConstraint("group_name", "node"),
+        sa.PrimaryKeyConstraint("topic_id", "node"),
     )
     op.create_table(
         "nonces",

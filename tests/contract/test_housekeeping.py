@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from eventd import housekeeping
 from eventd.clock import SECOND
 from eventd.housekeeping import Housekeeping
 from eventd.log.eventlog import EventLog
@@ -16,9 +17,10 @@ from eventd.log.retention import Limits, evict
 from eventd.observe import Metrics
 from eventd.resources.effective import GroupConfig
 from eventd.settings import Settings, load
-from eventd.store.database import Database, fetch
+from eventd.store.database import Connection, Database, fetch
+from eventd.store.links import StoredMark, forget_links, read_inbound_links, write_mark
 from eventd.testing import ManualClock, draft, until
-from tests.support.bookkeeping import GROUP, Books
+from tests.support.bookkeeping import GROUP, PEER, Books
 
 DAY = 24 * 3600 * SECOND
 
@@ -56,6 +58,45 @@ async def test_ids_of_a_group_that_another_process_works_for_are_kept_as_long_as
         clock.advance(days * DAY / SECOND)
         async with pruning(log, settings, []):
             assert await database.read(fetch, "SELECT event_id FROM event_ids") == known
+
+
+def _marks(conn: Connection, topic_id: int, *names: str, at: int) -> None:
+    for name in names:
+        write_mark(conn, topic_id, name, StoredMark("epoch", 1, 0, 7), at)
+
+
+async def test_the_marks_of_invented_senders_are_bounded_and_those_of_peers_stay(
+    log: EventLog, database: Database, clock: ManualClock, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(housekeeping, "STRANGERS", 5)
+    text = GROUP % ("edge", "") + "---" + PEER % ("edge-b", "edge", "b", "") + "---" + GROUP % ("core", "")
+    await Books(log, clock).call("resources.apply", sources=[{"name": "test", "text": text}])
+    edge, core = await log.topic("group:edge"), await log.topic("group:core")
+
+    async def left(topic_id: int) -> set[str]:
+        return {link.node for link in await database.read(read_inbound_links, topic_id)}
+
+    begun = clock.now()
+    await database.write(_marks, edge, "b", "old", at=begun - 31 * DAY)
+    await database.write(_marks, edge, "x0", "x1", at=begun - 2)
+    await database.write(_marks, edge, *[f"y{number}" for number in range(4)], at=begun - 1)
+    await database.write(_marks, core, "b", "x0", at=begun)
+    async with pruning(log, settings, []):
+        assert await left(core) == {"b", "x0"}
+        strangers = await left(edge) - {"b", "y0", "y1", "y2", "y3"}
+        assert len(strangers) == 1
+        assert strangers < {"x0", "x1"}
+        assert "b" in await left(edge)
+    clock.advance(31 * DAY / SECOND)
+    async with pruning(log, settings, []):
+        assert (await left(edge), await left(core)) == ({"b"}, set())
+
+
+async def test_a_mark_that_moved_after_it_was_looked_at_stays(log: EventLog, database: Database) -> None:
+    topic_id = await log.topic("group:edge")
+    await database.write(_marks, topic_id, "x", at=5)
+    assert await database.write(forget_links, topic_id, [("x", 4), ("y", 5)]) == 0
+    assert await database.write(forget_links, topic_id, [("x", 5)]) == 1
 
 
 async def test_a_fault_in_a_chore_is_logged_and_does_not_end_the_node(

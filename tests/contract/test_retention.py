@@ -310,10 +310,10 @@ async def test_every_book_is_trimmed_at_its_own_age(
             )
             insert_batch(conn, _batch(at))
             park(conn, DeadLetter("c", n, topic, "e", "r", "d", 1, at))
-            record_gap(conn, "g", "b", "e", 0, n, "r", at)
+            record_gap(conn, topic, "b", "e", 0, n, "r", at)
             keep_nonce(conn, "g", "k", f"{n}", at)
             keep_receipt(
-                conn, group="g", node="b", batch_id=f"{n}", key_id="k", covers="", digest="", receipt="", now=at
+                conn, topic_id=topic, node="b", batch_id=f"{n}", key_id="k", covers="", digest="", receipt="", now=at
             )
 
     await database.write(write)

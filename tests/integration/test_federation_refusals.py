@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from eventd.api import federation
+from eventd.egress.transport import Transport
 from eventd.testing import ManualClock, until
 from federation.event import new_event_id
 from federation.keys import Key, KeyRing
@@ -187,16 +188,18 @@ async def test_a_body_over_the_limit_is_refused_while_it_is_being_sent(sites: Ma
 
 
 @pytest.mark.parametrize("path", ["/v2/events", "/v1/events"])
-async def test_strangers_who_send_slowly_cannot_fill_memory(
+async def test_bodies_that_arrive_slowly_cannot_fill_memory(
     sites: MakeSites, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    monkeypatch.setattr(federation, "READING_BYTES", 100_000)
+    monkeypatch.setattr(federation, "READING_BYTES" if path == "/v2/events" else "READING_BYTES_V1", 100_000)
     b, sender = await _one(sites)
+    signed = sender.batch(raw_body=b"x" * 200_000)
+    sender.position = 0
     head = f"POST {path} HTTP/1.1\r\nHost: b\r\nContent-Length: 200000\r\n\r\n".encode()
 
     def half() -> Reply:
         with socket.create_connection(("127.0.0.1", b.port), timeout=10) as link:
-            link.sendall(head + b"x" * 110_000)
+            link.sendall(signed[:-90_000] if path == "/v2/events" else head + b"x" * 110_000)
             return read_reply(link)
 
     for _ in range(2):
@@ -206,6 +209,68 @@ async def test_strangers_who_send_slowly_cannot_fill_memory(
     assert len(most) > 60_000
     for _ in range(2):
         assert (await _send(sender, most)).status in (200, 409)
+    await _no_request_left()
+
+
+@pytest.mark.parametrize("wrong", ["unsigned", "another key", "another node", "stale"])
+async def test_who_cannot_prove_himself_is_answered_before_his_body(sites: MakeSites, wrong: str) -> None:
+    """With the last byte of the body still missing, and although there is no room to keep any of it."""
+    b, sender = await _one(sites)
+    sender.key = Key.hmac("shared", "f" * 32) if wrong == "another key" else None
+    whole = sender.batch(line("e1"), to="c" if wrong == "another node" else "", skew=-900 if wrong == "stale" else 0)
+    if wrong == "unsigned":
+        whole = whole.replace(b"Signature", b"X-Signature")
+
+    def all_but_one_byte() -> Reply:
+        with socket.create_connection(("127.0.0.1", b.port), timeout=10) as link:
+            link.sendall(whole[:-1])
+            return read_reply(link)
+
+    reply = await asyncio.to_thread(all_but_one_byte)
+    code = {"another node": (403, "wrong_audience"), "stale": (401, "clock_skew")}.get(wrong, (401, "unauthorized"))
+    assert _code(reply) == code
+    assert reply.header("Signature") is None
+    assert reply.header("Connection") == "close"
+    await _no_request_left()
+
+
+@pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
+async def test_a_sender_with_another_key_learns_so_with_a_large_batch_too(sites: MakeSites) -> None:
+    b, sender = await _one(sites)
+    sender.key = Key.hmac("shared", "f" * 32)
+    head, _, body = sender.batch(raw_body=b"x" * (7 << 20)).partition(b"\r\n\r\n")
+    headers = dict(text.split(": ", 1) for text in head.decode().split("\r\n")[1:])
+    transport = Transport(b.clock)
+    try:
+        for _ in range(3):
+            answer = await transport.post(f"http://127.0.0.1:{b.port}/v2/events", body, headers, seconds=10)
+            assert (answer.status, json.loads(answer.body)["error"]["code"]) == (401, "unauthorized")
+    finally:
+        await transport.close()
+    await _no_request_left()
+
+
+async def test_a_head_that_is_proven_gives_no_place_to_another_body(sites: MakeSites) -> None:
+    b, sender = await _one(sites)
+    whole = sender.batch(line("e1"))
+    other = whole.replace(b'"e1"', b'"e2"')
+    assert other != whole
+    assert _code(await _send(sender, other)) == (401, "unauthorized")
+    assert (await _send(sender, whole)).status == 200  # its nonce was not used up by the other
+    assert await b.ids() == ["e1"]
+
+
+async def test_a_body_over_the_limit_is_refused_in_a_way_that_can_be_proven(sites: MakeSites) -> None:
+    """To who has signed the head alone: for the others nothing is signed, and nothing hashed."""
+    _, sender = await _one(sites, limits={"maxEventBytes": "64KiB", "maxBatchBytes": "64KiB"})
+    proven = await _send(sender, sender.batch(raw_body=b"x" * 65_537))
+    sender.key = Key.hmac("shared", "f" * 32)
+    unproven = await _send(sender, sender.batch(raw_body=b"x" * 65_537))
+    for reply in (proven, unproven):
+        told = json.loads(reply.body)["error"]
+        assert (reply.status, told["code"], told["limit"], told["unit"]) == (413, "too_large", 65_536, "bytes")
+    assert proven.header("Signature") is not None
+    assert unproven.header("Signature") is None
     await _no_request_left()
 
 

@@ -92,6 +92,7 @@ def cases() -> Iterator[Vector]:
     """Every vector for a sender."""
     yield from accepted()
     yield from refused()
+    yield from too_large()
 
 
 def accepted() -> Iterator[Vector]:
@@ -107,6 +108,28 @@ def accepted() -> Iterator[Vector]:
     yield vector("link", "Where the link stands", made, {"ok": True, "key": ANSWERING.id, "mark": MARK}, to=ASKED)
     made = answer(link_answer(mark=None), to=ASKED)
     yield vector("link_none", "Nowhere yet", made, {"ok": True, "key": ANSWERING.id, "mark": None}, to=ASKED)
+
+
+def too_large() -> Iterator[Vector]:
+    """Answers to a batch of one record. `limit` is what the peer has proven to take at most."""
+
+    def error(limit: int, **other: Any) -> str:
+        told = {"code": "too_large", "message": "too large", "limit": limit, "unit": "bytes"}
+        return json.dumps({"error": told | other}, separators=(",", ":"))
+
+    size = len(SENT["body"].encode())
+    believed = {"ok": True, "key": ANSWERING.id, "limit": size - 1}
+    other = {"ok": False, "reason": "other_size"}
+    plain = answer(error(size - 1), status=413)
+    yield vector("too_large", "The peer takes less than was sent", plain, believed)
+    equal = answer(error(size), status=413)
+    yield vector("too_large_other_size", "The peer takes what was sent: it got another body", equal, other)
+    counted = answer(error(0, unit="events"), status=413)
+    yield vector("too_large_events", "Too many lines, where there is one", counted, other)
+    bare = answer("{}", status=413)
+    yield vector("too_large_no_limit", "Signed, but it says nothing", bare, other)
+    unsigned = plain | {"headers": plain["headers"][:2]}
+    yield vector("too_large_unsigned", "Anybody can say 413", unsigned, {"ok": False, "reason": "no_signature"})
 
 
 def refused() -> Iterator[Vector]:

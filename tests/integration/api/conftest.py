@@ -14,6 +14,7 @@ from pydantic import Field
 
 from eventd.api.app import build_app
 from eventd.api.auth import Keys, parse_keys
+from eventd.api.doors import Door
 from eventd.api.operations import Operation, Params, Services
 from eventd.clock import SystemClock
 from eventd.errors import Conflict, DatabaseUnavailable, Full
@@ -104,6 +105,7 @@ async def start_api(sqlite_url: str) -> AsyncIterator[StartApi]:
                 readiness=lambda: checks,
                 metrics=metrics,
                 version="1.2.3",
+                door=Door("", 256, metrics),
                 max_body_bytes=max_body_bytes,
                 operations=OPERATIONS,
             )

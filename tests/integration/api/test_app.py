@@ -9,6 +9,7 @@ import logging
 import pytest
 
 from eventd.api import app as api_app
+from eventd.observe import METRICS_CONTENT_TYPE
 from tests.integration.api.conftest import Api, StartApi
 
 ECHO = "/api/v1/groups/edge/echo"
@@ -207,6 +208,39 @@ async def test_a_key_for_some_groups_is_held_to_them(start_api: StartApi) -> Non
     for path in ("/api/v1/groups/core/echo", "/api/v1/groups/%63ore/echo", "/api/v1/all"):
         status, told, _ = await api.ask("GET", path, **bearer("k"))
         assert (status, code(told)) == (403, "forbidden")
+
+
+async def test_a_key_for_some_groups_sees_their_figures_alone(start_api: StartApi) -> None:
+    api = await start_api("k::ed,all")
+    api.metrics.head(42)
+    for group in ("edge", "core", "x-edge"):
+        api.metrics.accepted(group, 3, 0)
+        api.metrics.delivered(group, "b", 1, 0.5)
+        api.metrics.connections(group, 1)
+    status, text, headers = await api.ask("GET", "/metrics", **bearer("k"))
+    assert (status, headers["Content-Type"]) == (200, METRICS_CONTENT_TYPE)
+    series = [told for told in text.splitlines() if not told.startswith("#")]
+    assert series
+    assert all('{group="edge"' in told for told in series)
+    for name in ("receiver_accepted_total", "outbox_delivery_lag_seconds_bucket", "listener_connections"):
+        assert f'routerd_eventd_{name}{{group="edge"' in text
+    whole = (await api.ask("GET", "/metrics", **bearer("all")))[1]
+    assert set(series) < set(whole.splitlines())
+    assert "routerd_eventd_log_head_position 42.0" in whole
+
+
+async def test_readiness_tells_of_groups_whom_they_concern(start_api: StartApi) -> None:
+    api = await start_api("k::ed,all")
+    api.checks.update({"group edge": "ok", "group core": "cannot read /etc/core.key"})
+    for key, told in {
+        "all": {"database": "ok", "group edge": "ok", "group core": "cannot read /etc/core.key"},
+        "k": {"database": "ok", "group edge": "ok", "groups": "not ready"},
+        "unknown": {"database": "ok", "groups": "not ready"},
+    }.items():
+        assert (await api.ask("GET", "/readyz", **bearer(key)))[:2] == (503, {"status": "not ready", "checks": told})
+    assert (await api.ask("GET", "/readyz"))[1]["checks"] == {"database": "ok", "groups": "not ready"}
+    del api.checks["group core"]
+    assert (await api.ask("GET", "/readyz"))[1]["checks"] == {"database": "ok", "groups": "ok"}
 
 
 async def test_the_scope_is_asked_before_the_body_is_read(start_api: StartApi) -> None:

@@ -15,6 +15,7 @@ from aiohttp.test_utils import TestServer
 
 from eventd.api.app import build_app
 from eventd.api.auth import Keys
+from eventd.api.doors import Door
 from eventd.api.operations import Operation, Services
 from eventd.api.surfaces import OPERATIONS
 from eventd.log.eventlog import EventLog
@@ -89,12 +90,14 @@ async def server(database_url: str) -> AsyncIterator[TestServer]:
         database.write_now(migrations.upgrade, now=NOW)
         log = await EventLog.open(database, clock)
         stack.push_async_callback(log.close)
+        metrics = Metrics()
         app = build_app(
             Services(log),
             keys=Keys(tuple),
             readiness=lambda: {},
-            metrics=Metrics(),
+            metrics=metrics,
             version="1",
+            door=Door("", 256, metrics),
             max_body_bytes=1 << 20,
         )
         server = TestServer(app)

@@ -18,6 +18,7 @@ from aiohttp import web
 
 from eventd.api.app import build_app
 from eventd.api.auth import Keys, parse_keys
+from eventd.api.doors import Door
 from eventd.api.operations import Services
 from eventd.cli.control import main
 from eventd.clock import SystemClock
@@ -113,7 +114,9 @@ class Api(threading.Thread):
             database.write_now(migrations.upgrade, now=SystemClock().now())
             log = await EventLog.open(database, SystemClock())
             keys = Keys(lambda: parse_keys(self._keys) if self._keys else ())
-            app = build_app(Services(log), keys=keys, readiness=dict, metrics=Metrics(), version="test")
+            metrics = Metrics()
+            door = Door("", 256, metrics)
+            app = build_app(Services(log), keys=keys, readiness=dict, metrics=metrics, version="test", door=door)
             runner = web.AppRunner(app, access_log=None)
             await runner.setup()
             await web.TCPSite(runner, "127.0.0.1", 0).start()

@@ -146,6 +146,20 @@ def test_delete_by_name_and_by_file(routerctl: Control) -> None:
     assert "lacks apiVersion, kind or metadata.name" in routerctl("delete", "-f", nameless, code=1).err
 
 
+def test_deleting_a_group_says_how_many_events_go_with_it(routerctl: Control) -> None:
+    path = routerctl.file(EDGE)
+    routerctl("apply", "-f", path)
+    for event_id in ("e1", "e2"):
+        routerctl("federation", "event", "emit", "--type", "t", "--id", event_id)
+    would = routerctl("delete", "-f", path, "--dry-run")
+    assert would.err == "note: 2 stored events of group edge would go with it\n"
+    assert routerctl("diff", "-f", routerctl.file("", "none.yaml"), "--prune").err == would.err
+    assert routerctl("delete", "-f", path).err == "note: 2 stored events of group edge went with it\n"
+    routerctl("apply", "-f", path)
+    assert routerctl("federation", "event", "list", "-o", "json").json == []
+    assert routerctl("delete", "-f", path).err == ""
+
+
 def test_describe_tells_the_spec_the_link_and_the_lag(routerctl: Control) -> None:
     routerctl.edge()
     routerctl("federation", "event", "emit", "--type", "t")

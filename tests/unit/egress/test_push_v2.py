@@ -12,29 +12,35 @@ import pytest
 from eventd.clock import SECOND
 from eventd.egress.carriage import CarriedLines, Load
 from eventd.egress.push_v2 import BATCH_IDS, Link, PushV2
-from eventd.egress.sink import LONGEST, Ack, HeldUp
+from eventd.egress.sink import LONGEST, Ack, Blocked, HeldUp
 from eventd.egress.transport import Answer, Transport
 from eventd.testing import ManualClock
 from federation.batch import decode_batch
+from federation.errors import TooLarge
 from federation.event import from_micros
 from federation.keys import KeyRing
 from federation.peers import Limits
 from federation.signing import Receiver, Request, sign_answer, verify_request
-from federation.wire import BatchHeader, Receipt, Refusal, encode_json
+from federation.wire import BatchHeader, Receipt, Refusal, answer_to, encode_json
 
 RING = KeyRing.shared("0123456789abcdef0123456789abcdef")
 Reply = Callable[[list[int]], int | str | list[Refusal]]
 
 
 class Peer(Transport):
-    """A peer that answers what `reply` says of the positions of a batch: a status, a body with 503, or refusals."""
+    """A peer that answers what `reply` says of the positions of a batch: a status, a body with 503, or refusals.
+
+    A 413 is signed, and names `limit` bytes; without a limit it is as a stranger would say it.
+    """
+
+    limit: int | None = None
 
     def __init__(self, clock: ManualClock, reply: Reply) -> None:
         self._clock = clock
         self._reply = reply
         self.taken: list[int] = []
 
-    async def post(self, url: str, body: bytes, headers: Mapping[str, str], *, seconds: float) -> Answer:
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str], *, seconds: float, most: int = 0) -> Answer:
         request = Request("POST", "/v2/events", headers, body)
         now = self._clock.now()
         proven = verify_request(request, Receiver("b", "edge", RING), now=now)
@@ -42,6 +48,10 @@ class Peer(Transport):
         lines, unreadable = decode_batch(body, proven.header.range, Limits())
         positions = [line.position for line in [*lines, *unreadable]]
         said = self._reply(positions)
+        if said == 413 and self.limit is not None:
+            told = encode_json(answer_to(TooLarge("too large", limit=self.limit, unit="bytes")))
+            signed = sign_answer(proven, 413, told, RING.keys[0], now=now)
+            return Answer(413, {name.lower(): value for name, value in signed.items()}, told)
         if isinstance(said, int):
             return Answer(said, {}, b"")
         if isinstance(said, str):
@@ -54,6 +64,7 @@ class Peer(Transport):
             duplicates=0, refused=tuple(said), recorded_at=from_micros(now),
         )  # fmt: skip
         answer = encode_json(receipt)
+        assert len(answer) <= most or max(len(one.reason) for one in said) > 128
         found = sign_answer(proven, 200, answer, RING.keys[0], now=now)
         return Answer(200, {name.lower(): value for name, value in found.items()}, answer)
 
@@ -102,6 +113,32 @@ async def test_a_half_that_fails_in_its_own_half_ends_the_delivery_there(repair:
     assert ack.held_up.reason == "http_503"
 
 
+def _refusing(position: int) -> Reply:
+    return lambda positions: 413 if position in positions else []
+
+
+@pytest.mark.parametrize("repair", [False, True], ids=["range", "repair"])
+async def test_one_record_that_the_peer_itself_calls_too_large_is_parked(repair: bool) -> None:
+    push, peer = _push(_refusing(2), repair=repair)
+    peer.limit = 5
+    ack = await push.push(_load(4))
+    assert (ack.upto, ack.held_up, peer.taken) == (4, None, [1, 3, 4])
+    assert [(one.record.position, one.reason) for one in ack.parked] == [(2, "too_large")]
+
+
+@pytest.mark.parametrize("limit", [None, 1000], ids=["unsigned", "of another body"])
+@pytest.mark.parametrize("repair", [False, True], ids=["range", "repair"])
+async def test_a_413_that_proves_nothing_blocks_the_link_and_parks_nothing(repair: bool, limit: int | None) -> None:
+    push, peer = _push(_refusing(2), repair=repair)
+    peer.limit = limit
+    ack = await push.push(_load(4))
+    assert (ack.upto, peer.taken, list(ack.parked)) == (1, [1], [])
+    assert isinstance(ack.held_up, Blocked)
+    assert ack.held_up.reason == "unproven_too_large"
+    with pytest.raises(Blocked, match="one event alone"):
+        await _push(_refusing(1))[0].push(_load(1))
+
+
 @pytest.mark.parametrize("code", ["x" * 100_000, "\u0000\u001b[2J", "made_up", ""])
 async def test_what_an_answer_says_is_kept_short_and_plain_and_its_code_is_one_of_ours(code: str) -> None:
     error: dict[str, Any] = {"code": code, "message": "no\u0000\u001b[31m" + "o" * 100_000, "serverTime": "t" * 9000}
@@ -118,6 +155,14 @@ async def test_the_code_of_an_error_we_know_is_the_reason() -> None:
     with pytest.raises(HeldUp) as held:
         await push.push(_load(1))
     assert (held.value.reason, held.value.detail) == ("full", "the peer answered 503 full: no room")
+
+
+async def test_a_receipt_that_refuses_every_line_is_not_too_long() -> None:
+    longest = "ü" * 512
+    push, _ = _push(lambda positions: [Refusal(at, longest, "source_not_allowed") for at in positions])
+    text = "".join(f'{10**14 + at}\t\t{{"id":"{longest}"}}\n' for at in range(500))
+    ack = await push.push(Load(0, 10**14 + 500, "epoch", 1, CarriedLines(text, 500, 1)))
+    assert len(ack.parked) == 500
 
 
 async def test_the_reason_a_peer_gives_for_a_refusal_is_kept_short_and_plain() -> None:

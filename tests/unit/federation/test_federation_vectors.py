@@ -14,7 +14,7 @@ from federation.keys import Key, KeyRing
 from federation.peers import LINK_PATH, REFUSALS, SECOND, STATUS
 from federation.signing import SignedRequest, verify_answer
 from federation.v1 import check_v1, decode_v1
-from federation.wire import BatchHeader, read_header, read_link_answer, read_receipt
+from federation.wire import BatchHeader, read_header, read_link_answer, read_receipt, read_too_large
 from tests.unit.federation.model import read_body, read_ring, receive
 from tests.vectors import generate
 
@@ -62,13 +62,15 @@ def judge_answer(case: dict[str, Any]) -> dict[str, Any]:
     request = SignedRequest(header, headers, headers["content-digest"], signature)
     try:
         key = verify_answer(request, answer["status"], answer["headers"], read_body(answer), read_ring(case["keys"]))
-        if sent["path"] == LINK_PATH:
+        about: dict[str, Any] = {}
+        if answer["status"] == 413:
+            about = {"limit": read_too_large(read_body(answer), len(read_body(sent)))}
+        elif sent["path"] == LINK_PATH:
             mark = read_link_answer(read_body(answer), header)
             about = {"mark": mark and {name: getattr(mark, name) for name in mark.__struct_fields__}}
         else:
             assert isinstance(header, BatchHeader)
             read_receipt(read_body(answer), header, request.digest)
-            about = {}
     except BadAnswer as error:
         return {"ok": False, "reason": error.reason}
     return {"ok": True, "key": key.id} | about

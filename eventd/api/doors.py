@@ -1,0 +1,153 @@
+"""The door of a listener: how many connections are open at once, and which one goes when there are too many.
+
+Whoever has not proven yet who he is holds a place only as long as nobody else wants it. So strangers who open many
+connections, and keep them, displace each other and not the peers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol, cast
+
+from aiohttp import web
+
+HEAD_SECONDS = 10.0
+"""The head of a connection's first request has to arrive within this time; after it, the keep-alive time bounds."""
+BACKLOG = 512
+_FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
+
+class Watcher(Protocol):
+    """Who is told about connections, for metrics. `group` is empty for the API."""
+
+    def connections(self, group: str, count: int | None) -> None: ...
+
+    def turned_away(self, group: str, reason: str) -> None: ...
+
+
+class Door:
+    """Lets at most `most` connections in to one listener."""
+
+    def __init__(self, group: str, most: int, watcher: Watcher) -> None:
+        self._group = group
+        self._most = most
+        self._watcher = watcher
+        self._guests: dict[asyncio.Transport, _Guest] = {}  # in the order in which they came
+        self._closed = False
+        self._show()
+
+    async def open(self, runner: web.BaseRunner, host: str, port: int) -> None:
+        """Listen. Raises OSError."""
+        await _Site(runner, self, host, port).start()
+
+    def close(self) -> None:
+        """The listener is no more, and neither are its figures."""
+        self._closed = True
+        self._watcher.connections(self._group, None)
+
+    def heard(self, transport: asyncio.Transport | None) -> None:
+        """The head of a request has come over this connection."""
+        if transport is not None and transport in self._guests:
+            self._guests[transport].clock_off()
+
+    def trust(self, transport: asyncio.Transport | None) -> None:
+        """Whoever speaks over this connection has proven who he is, in a way that no repetition of his words can."""
+        if transport is not None and transport in self._guests:
+            self._guests[transport].trusted = True
+
+    def enter(self, transport: asyncio.Transport, guest: _Guest) -> bool:
+        """Whether there is a place; the stranger who has had his for longest may lose it."""
+        if len(self._guests) >= self._most:
+            stranger = next((at for at, other in self._guests.items() if not other.trusted), None)
+            if stranger is None:
+                self._watcher.turned_away(self._group, "full")
+                return False
+            self.dismiss(stranger, "displaced")
+        self._guests[transport] = guest
+        self._show()
+        return True
+
+    def dismiss(self, transport: asyncio.Transport, reason: str) -> None:
+        """End a connection at once."""
+        self.leave(transport)
+        self._watcher.turned_away(self._group, reason)
+        transport.abort()
+
+    def leave(self, transport: asyncio.Transport) -> None:
+        """The connection has ended."""
+        if self._guests.pop(transport, None) is not None:
+            self._show()
+
+    def _show(self) -> None:
+        if not self._closed:
+            self._watcher.connections(self._group, len(self._guests))
+
+
+class _Guest(asyncio.Protocol):
+    """One connection: what comes over it goes to the server's own protocol, made once it was let in."""
+
+    def __init__(self, door: Door, serve: Callable[[], asyncio.Protocol]) -> None:
+        self.trusted = False
+        self._door = door
+        self._serve = serve
+        self._served: asyncio.Protocol | None = None
+        self._transport: asyncio.Transport | None = None
+        self._clock: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = cast(asyncio.Transport, transport)
+        if not self._door.enter(transport, self):
+            transport.write(_FULL)
+            transport.close()
+            return
+        self._transport = transport
+        self._clock = asyncio.get_running_loop().call_later(HEAD_SECONDS, self._door.dismiss, transport, "slow_head")
+        self._served = self._serve()
+        self._served.connection_made(transport)
+
+    def clock_off(self) -> None:
+        if self._clock is not None:
+            self._clock.cancel()
+            self._clock = None
+
+    def data_received(self, data: bytes) -> None:
+        if self._served is not None:
+            self._served.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return self._served.eof_received() if self._served is not None else None
+
+    def pause_writing(self) -> None:
+        if self._served is not None:
+            self._served.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._served is not None:
+            self._served.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.clock_off()
+        if self._served is not None and self._transport is not None:
+            self._door.leave(self._transport)
+            self._served.connection_lost(exc)
+
+
+class _Site(web.BaseSite):
+    """As aiohttp's own over TCP, with the door in front of its server."""
+
+    def __init__(self, runner: web.BaseRunner, door: Door, host: str, port: int) -> None:
+        super().__init__(runner, backlog=BACKLOG)
+        self._door = door
+        self._where = (host, port)
+
+    @property
+    def name(self) -> str:
+        return f"http://{self._where[0]}:{self._where[1]}"
+
+    async def start(self) -> None:
+        await super().start()
+        server = self._runner.server
+        assert server is not None
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: _Guest(self._door, server), *self._where, backlog=self._backlog)

@@ -1,0 +1,81 @@
+"""Topics of groups that were deleted: out of use at once, removed little by little.
+
+What belongs to a group hangs on its topic's id. Deleting a group gives its topic a name that no group can have; a group
+that is declared again under the old name gets a new topic, with another id. So nothing of the old one is found under
+the new, and the delete itself touches one row, however many records there are.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from eventd.errors import NotFound
+from eventd.log.head import lock_head
+from eventd.log.retention import CHUNK, Limits, evict
+from eventd.log.values import Head
+from eventd.store.database import execute, fetch
+from eventd.store.schema import dead_letters, event_ids, inbound_batches, inbound_gaps, inbound_links
+
+RETIRED = "-retired:"
+"""What the name of a retired topic begins with. No name of a group or a topic begins with a dash."""
+
+_IS_RETIRED = f"substr(name, 1, {len(RETIRED)}) = '{RETIRED}'"
+_BOOKS = (event_ids, dead_letters, inbound_batches, inbound_gaps, inbound_links)
+_NOTHING_KEPT = Limits(max_records=0, keep_undelivered=False)
+
+
+def retire_topic(conn: sa.Connection, name: str) -> None:
+    """Take a topic out of use in the open transaction, which must hold the head; nothing happens if there is none."""
+    execute(conn, "UPDATE topics SET name = ? || CAST(id AS TEXT) WHERE name = ?", (RETIRED, name))
+
+
+def require_in_use(conn: sa.Connection, head: Head, topic_id: int) -> None:
+    """Raise `NotFound` when the topic was retired. The head must be locked.
+
+    A topic is retired by a declared change only, so one that was found in use is looked up again only when the version
+    of what is declared has moved. The connection remembers, for it lives as long as one process's writing.
+    """
+    found: dict[int, int] = conn.info.setdefault("topics in use", {})
+    if found.get(topic_id) == head.registry_version:
+        return
+    found.pop(topic_id, None)
+    if not fetch(conn, f"SELECT 1 FROM topics WHERE id = ? AND NOT {_IS_RETIRED}", (topic_id,)):
+        raise NotFound("the group was deleted meanwhile", hint="declare it again, or publish to another one")
+    found[topic_id] = head.registry_version
+
+
+def read_bare(conn: sa.Connection) -> list[int]:
+    """The retired topics of which nothing is left but their own line."""
+    retired = fetch(conn, f"SELECT id FROM topics WHERE {_IS_RETIRED} AND evicted_seq = next_seq - 1")
+    return [topic_id for (topic_id,) in retired if not any(_count(conn, book, topic_id) for book in _BOOKS)]
+
+
+def _count(conn: sa.Connection, book: sa.Table, topic_id: int) -> int:
+    return len(conn.execute(sa.select(book.c.topic_id).where(book.c.topic_id == topic_id).limit(1)).all())
+
+
+def remove_bare(conn: sa.Connection, bare: list[int]) -> None:
+    """Remove the lines of these topics, in the open transaction."""
+    for topic_id in bare:
+        execute(conn, f"DELETE FROM topics WHERE id = ? AND {_IS_RETIRED}", (topic_id,))
+
+
+def clear(conn: sa.Connection, *, now: int, chunk: int = CHUNK) -> int:
+    """Remove a little of what retired topics hold, in the open transaction; how many lines went. Repeat until none do.
+
+    A topic's own line stays: whoever is about to read by its id must find an empty topic, and not none.
+    """
+    lock_head(conn)  # before anything else, as everywhere; an append by its old id may just be under way
+    for topic_id, held in fetch(conn, f"SELECT id, next_seq - 1 - evicted_seq FROM topics WHERE {_IS_RETIRED}"):
+        if held:
+            return evict(conn, topic_id, _NOTHING_KEPT, now=now, chunk=chunk).records
+        for book in _BOOKS:
+            if went := _trim(conn, book, topic_id, chunk):
+                return went
+    return 0
+
+
+def _trim(conn: sa.Connection, book: sa.Table, topic_id: int, chunk: int) -> int:
+    key = list(book.primary_key)
+    some = sa.select(*key).where(book.c.topic_id == topic_id).limit(chunk)
+    return conn.execute(book.delete().where(sa.tuple_(*key).in_(some))).rowcount

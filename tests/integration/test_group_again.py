@@ -1,0 +1,119 @@
+"""A running node whose group is deleted, and declared again, perhaps before it looks."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from eventd.api.resources import Apply, Source, _apply_now, _delete_now
+from eventd.resources.documents import Identity, load_text
+from eventd.resources.kinds import EVENT_GROUP, EVENT_PEER
+from eventd.store.database import Database
+from eventd.testing import until
+from federation.errors import V1Refused
+from federation.v1 import sign_v1
+from tests.integration.conftest import MakeSites
+from tests.support.declared import API_VERSION, declare, group, peer
+from tests.support.sites import Site
+from tests.support.stored import read_stored
+
+
+def elsewhere(site: Site, *documents: dict[str, Any], peers: list[str]) -> None:
+    """Another process deletes the group with its peers, and declares these documents. The node cannot look meanwhile:
+    this blocks its loop."""
+    doomed = [Identity(API_VERSION, EVENT_PEER.name, f"edge-{name}") for name in peers]
+    doomed.append(Identity(API_VERSION, EVENT_GROUP.name, "edge"))
+    text = declare(*documents)
+
+    def again(conn: sa.Connection) -> None:
+        params = Apply(sources=[Source(name="test", text=text)])
+        _apply_now(conn, load_text("test", text), params, site.clock.now())
+
+    with closing(Database(site.url)) as database:
+        database.write_now(_delete_now, doomed, site.clock.now(), dry_run=False)
+        if documents:
+            database.write_now(again)
+
+
+def own(site: Site) -> dict[str, Any]:
+    return group(site.name, port=site.port, secret=site.secret)
+
+
+async def pair(sites: MakeSites, urls: list[str]) -> tuple[Site, Site]:
+    """Two nodes; only a sends."""
+    a, b = sites("a", "b", urls=urls)
+    for node in (a, b):
+        await node.start()
+        await node.join()
+    await a.apply(peer("b", b.port))
+    await a.emit("e1", "e2")
+    await b.holds("e1", "e2")
+    await a.caught_up("b")
+    return a, b
+
+
+async def test_a_receiver_that_begins_anew_gets_everything_again(database_url: str, sites: MakeSites) -> None:
+    """Its sender has receipts for what it held before."""
+    a, b = await pair(sites, ["", database_url])
+    await b.emit("of-b")
+    before = b.running.groups["edge"]
+    elsewhere(b, own(b), peers=[])
+    await b.settled()
+    assert b.running.groups["edge"].topic_id != before.topic_id
+    await a.emit("e3")
+    await b.holds("e1", "e2", "e3")
+    await a.caught_up("b")
+    assert await b.ids() == ["e1", "e2", "e3"]
+    assert await b.rows(
+        "SELECT base, upto FROM inbound_links WHERE topic_id = ?", b.running.groups["edge"].topic_id
+    ) == [(0, 3)]
+
+
+async def test_a_sender_that_begins_anew_sends_nothing_of_what_it_held_before(
+    database_url: str, sites: MakeSites
+) -> None:
+    a, b = await pair(sites, [database_url, ""])
+    [c] = sites("c")
+    await c.start()
+    await c.join()
+    elsewhere(a, own(a), peer("b", b.port), peers=["b"])
+    await a.settled()
+    await a.emit("n1")
+    await a.apply(peer("c", c.port))
+    await c.holds("n1")
+    await b.holds("n1")
+    await a.caught_up("b", "c")
+    assert (await c.ids(), await b.ids(), await a.ids()) == (["n1"], ["e1", "e2", "n1"], ["n1"])
+    assert set((await a.deliveries()).values()) == {"delivered"}
+
+
+async def test_a_group_that_is_deleted_is_served_no_more(database_url: str, sites: MakeSites) -> None:
+    a, b = await pair(sites, ["", database_url])
+    ingress = b.running.groups["edge"].ingress
+    elsewhere(b, peers=[])
+    seconds = str(b.clock.now() // 10**6)
+    body = b'{"id":"late","group":"edge","sourceNode":"x","type":"t","observedAt":"2026-01-01T00:00:00Z"}'
+    with pytest.raises(
+        V1Refused, match="the group was deleted meanwhile"
+    ):  # by a request that came in just before it was noticed
+        await ingress.push_v1(seconds, sign_v1(b.secret.read_bytes().strip(), int(seconds), body), body)
+    await until(lambda: not b.running.groups, "b to leave the group")
+    await a.emit("e3")
+    await a.in_state("b", "backing-off", "unreachable")
+    assert await b.rows("SELECT name FROM topics") == [(f"-retired:{ingress._topic_id}",)]
+    assert [record.event_id for record in await b.running.log.database.read(read_stored)] == ["e1", "e2"]
+    await b.join()
+    await b.holds("e1", "e2", "e3")
+
+
+async def test_deleting_through_the_node_itself_takes_effect_before_it_answers(sites: MakeSites) -> None:
+    a, _ = await pair(sites, ["", ""])
+    await a.ask("resources.delete", kind="EventPeer", name="edge-b")
+    await a.ask("resources.delete", kind="EventGroup", name="edge")
+    await until(lambda: not a.running.groups, "a to leave the group")
+    await a.join()
+    await a.emit("n1")
+    assert await a.ids() == ["n1"]
