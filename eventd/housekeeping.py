@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from eventd.api.groups import evict_some
-from eventd.api.links import read_links
+from eventd.api.links import read_outbound
 from eventd.clock import SECOND
 from eventd.errors import EventdError, NotFound
 from eventd.log.eventlog import EventLog
@@ -150,7 +150,7 @@ def _read_declared(conn: Connection) -> list[GroupConfig]:
 
 
 def _read_group(conn: Connection, group: str, now: int) -> tuple[Topic, list[dict[str, Any]]]:
-    return read_topic(conn, topic_of(group)), read_links(conn, group, "", now)["outbound"]
+    return read_topic(conn, topic_of(group)), read_outbound(conn, group, "", now)
 
 
 def _read_stale(conn: Connection, group: str, peers: set[str], now: int) -> tuple[int, list[tuple[str, int]]]:

@@ -29,6 +29,7 @@ from eventd.membership import SHUTDOWN_SECONDS, Membership, Surroundings
 from eventd.observe import Metrics
 from eventd.resources.effective import GroupConfig, effective, topic_of
 from eventd.settings import Settings
+from eventd.store.claim import Claim
 from eventd.store.database import Connection, Database
 from eventd.store.migrations import require_current
 from eventd.store.registry import StoredResource, read_resources
@@ -99,15 +100,19 @@ class Watcher(Metrics):
 
 
 class Node:
-    """One node over one database. `start`, then `run_until_stopped`; `stop` drains and closes."""
+    """One node over one database. `start`, then `run_until_stopped`; `stop` drains and closes.
 
-    def __init__(self, settings: Settings, *, clock: Clock) -> None:
+    It ends with an error when it loses its `claim` on the database to another.
+    """
+
+    def __init__(self, settings: Settings, *, clock: Clock, claim: Claim | None = None) -> None:
         self.settings = settings
         self.keys = Keys.of(settings)
         self.api_address: tuple[str, int] | None = None
         self.groups: dict[str, Membership] = {}
         self.metrics = Watcher(self.groups)
         self._clock = clock
+        self._claim = claim
         self._version = 0
         self._changed: set[str] = set()  # links whose hold-ups are to be forgotten
         self._reloading = asyncio.Lock()
@@ -159,6 +164,8 @@ class Node:
             self.supervisor.guard(books.measure_for_ever(self._configs), "measure"),
             self.supervisor.guard(self._mend_for_ever(), "mend"),
         ]
+        if self._claim is not None:
+            self._chores.append(self.supervisor.guard(self._claim.keep(self._clock.sleep), "claim"))
         self._started.append(self._end_chores)
 
     async def _serve_api(self) -> None:

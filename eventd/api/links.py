@@ -35,12 +35,17 @@ async def _status(services: Services, params: ListLinks) -> dict[str, Any]:
 
 def read_links(conn: Connection, group: str, node: str, now: int) -> dict[str, Any]:
     """Both directions of a group's links, as they are shown. Raises NotFound."""
+    outbound = read_outbound(conn, group, node, now)
+    inbound = read_inbound_links(conn, find_topic(conn, group).id, node=node)
+    return {"outbound": outbound, "inbound": [_inbound(group, link) for link in inbound]}
+
+
+def read_outbound(conn: Connection, group: str, node: str, now: int) -> list[dict[str, Any]]:
+    """The links to the group's peers, or to one of them. Raises NotFound."""
     config = find_group(conn, group)
     head, topic = read_head(conn), find_topic(conn, group)
     letters = count_letters(conn, topic.id)
-    outbound = [_outbound(conn, peer, head, topic, letters, now) for peer in peers_of(config, node)]
-    inbound = [_inbound(group, link) for link in read_inbound_links(conn, topic.id) if not node or link.node == node]
-    return {"outbound": outbound, "inbound": inbound}
+    return [_outbound(conn, peer, head, topic, letters, now) for peer in peers_of(config, node)]
 
 
 def _outbound(

@@ -20,6 +20,7 @@ from eventd.errors import CheckFailed, DatabaseUnusable
 from eventd.settings import BadSettings, Settings, Shown, surroundings
 
 if TYPE_CHECKING:  # a command that needs no database does not wait for one to be imported
+    from eventd.store.claim import Claim
     from eventd.store.database import Database
 
 app = typer.Typer(
@@ -43,7 +44,7 @@ def serve(
     SIGTERM and SIGINT finish what is under way, a second one leaves at once, SIGHUP re-reads keys and secrets.
     """
     from eventd.api.auth import Keys
-    from eventd.cli.lock import serving
+    from eventd.cli.lock import claimed, serving
     from eventd.observe import configure_logging
 
     settings = flags.load()
@@ -55,14 +56,14 @@ def serve(
         logger.warning(warning)
     database = _open(settings)
     try:
-        with serving(database):
+        with serving(database), claimed(database, settings.group or "") as claim:
             _prepare(database, apply=migrate or database.kind == "sqlite")
-            _run(settings)
+            _run(settings, claim)
     finally:
         database.close()
 
 
-def _run(settings: Settings) -> None:
+def _run(settings: Settings, claim: Claim | None) -> None:
     from eventd.cli.notify import ServiceManager
     from eventd.cli.serving import run_node
     from eventd.node import Node
@@ -77,7 +78,7 @@ def _run(settings: Settings) -> None:
     gc.set_threshold(100_000, 50, 100)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         manager = ServiceManager(surroundings(), clock)
-        runner.run(run_node(lambda: Node(settings, clock=clock), settings, manager, clock))
+        runner.run(run_node(lambda: Node(settings, clock=clock, claim=claim), settings, manager, clock))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -221,6 +221,6 @@ def _tell_process(session: Session) -> None:
     from eventd.cli.gateway import LocalGateway
     from eventd.cli.lock import holder
 
-    if isinstance(session.gateway, LocalGateway) and (database := session.gateway.database) and database.path:
+    if isinstance(session.gateway, LocalGateway) and (database := session.gateway.database):
         process = holder(database)
         note(f"note: process {process} serves this database" if process else "note: no node serves this database now")

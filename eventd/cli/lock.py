@@ -1,14 +1,16 @@
-"""One node for one SQLite database: two would send every event twice and fight over every cursor."""
+"""One node for one database: two would send every event twice and fight over every cursor."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import os
+import platform
 from collections.abc import Iterator
 from pathlib import Path
 
 from eventd.errors import Conflict, DatabaseUnavailable
+from eventd.store.claim import Claim
 from eventd.store.database import Database
 
 
@@ -19,7 +21,7 @@ def lock_path(database: Database) -> Path | None:
 
 @contextlib.contextmanager
 def serving(database: Database) -> Iterator[None]:
-    """Hold the database for this process. Raises `Conflict`, which names the file and who holds it.
+    """Hold a SQLite database for this process. Raises `Conflict`, which names the file and who holds it.
 
     The lock is the kernel's and ends with the process, however it ends; the file itself stays and means nothing.
     """
@@ -45,10 +47,29 @@ def serving(database: Database) -> Iterator[None]:
         file.truncate(0)
 
 
+@contextlib.contextmanager
+def claimed(database: Database, group: str) -> Iterator[Claim | None]:
+    """Hold a Postgres database, or one group of it, for this process. Raises `Conflict`, which says who holds it.
+
+    The claim ends with its session, so whoever runs the node has to watch over it: `Claim.keep`. None on SQLite.
+    """
+    claim = database.claim(group, f"{os.getpid()} on {platform.node() or 'an unknown machine'}")
+    if claim is None:
+        yield None
+        return
+    claim.take()
+    try:
+        yield claim
+    finally:
+        claim.close()
+
+
 def holder(database: Database) -> str:
-    """The process that serves the database, blank when none does."""
+    """The process that serves the database, blank when none does; several of them on Postgres, with their machines."""
     path = lock_path(database)
-    if path is None or not path.exists():
+    if path is None:
+        return ", ".join(database.claims())
+    if not path.exists():
         return ""
     with path.open() as file:
         try:

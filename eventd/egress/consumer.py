@@ -19,8 +19,9 @@ from eventd.egress.sink import Ack, Blocked, HeldUp, Opened, PageT, Parcel, Rest
 from eventd.errors import DatabaseUnavailable, EventdError, FenceLost, NotFound
 from eventd.log.cursors import Cursor, DeadLetter, LinkState, Postponement, Step, end_cursor, read_cursor, rewind
 from eventd.log.eventlog import EventLog
-from eventd.log.head import renew_epoch
+from eventd.log.head import lock_head, renew_epoch
 from eventd.log.wakeups import Watch
+from eventd.store.database import Connection
 
 IDLE_WRITE = 5.0
 """Seconds after which a cursor that passed records of no concern to it is written down."""
@@ -29,6 +30,10 @@ BROKEN_WAIT = 1.0
 
 REOPEN_AFTER = 1.0
 """Seconds within which a link is not compared again because the other side was started."""
+CALM = 600.0
+"""Seconds after which a rewind, or four times the cap of the back-off if that is longer, is the first again."""
+REWINDS = "rewinds"
+"""The reason of a link whose other side goes back again and again."""
 AT_CAP = 64
 """Attempts whose delay is the cap: a link that is refused waits for a change, and is only probed meanwhile."""
 
@@ -83,6 +88,8 @@ class Consumer(Generic[PageT]):
         self._tried_upto = 0
         self._failed_upto = 0
         self._opened_at = float("-inf")
+        self._rewinds = 0
+        self._rewound_at = float("-inf")
 
     def wake(self) -> None:
         """The other side showed signs of life: wait no longer than after a first failure.
@@ -141,7 +148,8 @@ class Consumer(Generic[PageT]):
         if cursor.paused_at is not None or cursor.selector_version != self._version:
             return float("inf")
         due = cursor.retry_at or 0
-        if self._called and cursor.attempted_at is not None:
+        # A sign of life ends no rest from rewinds: it comes from the very side that keeps us busy.
+        if self._called and cursor.attempted_at is not None and cursor.reason != REWINDS:
             due = min(due, cursor.attempted_at + int(self._backoff.base * SECOND))
         return max(0.0, (due - self._log.clock.now()) / SECOND)
 
@@ -170,9 +178,8 @@ class Consumer(Generic[PageT]):
             return False
         except Rewind as back:
             await self._go_back(course, back)
-        except Restored:
-            logger.warning("the peer has more of this log than the log itself: it begins a new history", extra=about)
-            await self._log.database.write(renew_epoch)
+        except Restored as claim:
+            await self._begin_anew(course, claim)
         except HeldUp as held:
             await self._postpone(course, held)
         except DatabaseUnavailable:
@@ -192,6 +199,21 @@ class Consumer(Generic[PageT]):
             return
         now = self._log.clock.now()
         await self._log.database.write(rewind, self.name, position=course.settled, to=back.to, now=now)
+        course.settled = back.to
+        calm = self._monotonic() - self._rewound_at > max(CALM, 4 * self._backoff.cap)
+        self._rewinds, self._rewound_at = 1 if calm else self._rewinds + 1, self._monotonic()
+        if self._rewinds > 1:  # whoever goes back at once again, or always, must not have us send without a pause
+            what = f"it went back {self._rewinds} times: {back.detail}"
+            await self._postpone(course, Unavailable(REWINDS, what), failures=self._rewinds - 1)
+
+    async def _begin_anew(self, course: _Course, claim: Restored) -> None:
+        """Take a new epoch, if the claim can be true: nobody swaps the database under a running node."""
+        if claim.epoch != self._log.first_epoch:
+            await self._postpone(course, Blocked("impossible_mark", f"{claim}, which began here and is not that long"))
+            return
+        if await self._log.database.write(_renew, claim.epoch):
+            about = {"cursor": self.name}
+            logger.warning("the peer has more of this log than the log itself: it begins a new history", extra=about)
 
     async def _pump(self, cursor: Cursor, course: _Course, watch: Watch) -> bool:
         assert self._signal is not None
@@ -320,10 +342,11 @@ class Consumer(Generic[PageT]):
         course.asleep_since = self._monotonic()
         course.healthy = course.healthy or succeeded
 
-    async def _postpone(self, course: _Course, held: HeldUp) -> None:
+    async def _postpone(self, course: _Course, held: HeldUp, *, failures: int | None = None) -> None:
         now = self._log.clock.now()
         state = {Unavailable: LinkState.BACKING_OFF, Blocked: LinkState.BLOCKED}.get(type(held), LinkState.FAILED)
-        attempts = course.failures + 1 if state is LinkState.BACKING_OFF else AT_CAP
+        failed = course.failures + 1 if failures is None else failures
+        attempts = failed if state is LinkState.BACKING_OFF else AT_CAP
         delay = self._backoff.delay(attempts, self._chance(), retry_after=held.retry_after)
         upto = max(self._tried_upto, course.settled)
         await self._log.postpone(
@@ -341,3 +364,11 @@ class Consumer(Generic[PageT]):
 
     def _monotonic(self) -> float:
         return self._log.clock.monotonic()
+
+
+def _renew(conn: Connection, epoch: str) -> bool:
+    """Begin a new history, unless another peer has led to that already."""
+    if lock_head(conn).epoch != epoch:
+        return False
+    renew_epoch(conn)
+    return True

@@ -121,7 +121,7 @@ class PeerSink:
         """What the peer has with what the books say it has. Raises `Rewind` or `Restored`."""
         here = mark if mark is not None and mark.epoch == page.head.epoch else None
         if here is not None and here.upto > page.head.last:
-            raise Restored
+            raise Restored(here.epoch, here.upto)
         if cursor.sent_epoch == page.head.epoch and (here is None or here.upto < cursor.sent_upto):
             upto = here.upto if here is not None else 0
             raise Rewind(upto, f"{self._peer.node_name} stands at {upto}, and had confirmed {cursor.sent_upto}")

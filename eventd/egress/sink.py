@@ -57,7 +57,15 @@ class Rewind(Exception):
 
 
 class Restored(Exception):
-    """The other side has more of this log's history than the log itself: the database is an older copy."""
+    """The other side claims to have more of this history, `epoch`, than the log itself: up to `upto`.
+
+    So the database is an older copy, or the other side lies.
+    """
+
+    def __init__(self, epoch: str, upto: int) -> None:
+        super().__init__(f"the peer claims to have everything up to position {upto} of the history {epoch}")
+        self.epoch = epoch
+        self.upto = upto
 
 
 @dataclass(frozen=True, slots=True)

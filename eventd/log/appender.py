@@ -23,7 +23,8 @@ from eventd.log.cursors import Postponement, Step, apply_step, check_fence, lock
 from eventd.log.head import lock_head, move_head, read_topic_bytes
 from eventd.log.retired import require_in_use
 from eventd.log.values import Appended, Draft, Drafts, Head
-from eventd.store.database import Database, KeyTaken, in_transaction, notify_head, savepoint, translate
+from eventd.store.database import Database, KeyTaken, in_transaction, notify_head, savepoint
+from eventd.store.translation import translate
 from federation.errors import MessageError
 
 R_co = TypeVar("R_co", covariant=True)

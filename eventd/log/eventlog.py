@@ -24,13 +24,17 @@ def _untimed(_seconds: float, _records: int) -> None:
 
 
 class EventLog:
-    """One log over one database. Make it with `EventLog.open`, end it with `close`."""
+    """One log over one database. Make it with `EventLog.open`, end it with `close`.
+
+    `first_epoch` is the history that was found. A later one began in here: nobody else can know more of it than we do.
+    """
 
     def __init__(
         self, database: Database, clock: Clock, head: Head, timed: Callable[[float, int], None] = _untimed
     ) -> None:
         self.database = database
         self.clock = clock
+        self.first_epoch = head.epoch
         self.wakeups = Wakeups()
         self.wakeups.head = head.last
         self._appender = Appender(database, clock, self.wakeups.appended, timed)

@@ -15,6 +15,8 @@ from typing import Any, Protocol
 
 import sqlalchemy as sa
 
+from eventd.store.sessions import open_session
+
 POLL = 0.05
 """Seconds between two looks at the file's counter; a look costs microseconds."""
 RELISTEN = 1.0
@@ -71,7 +73,7 @@ class Notifications:
     """A connection of its own that listens; the loop watches its socket, so no thread waits."""
 
     def __init__(self, url: sa.URL, channel: str) -> None:
-        self._dsn = url.set(drivername="postgresql").render_as_string(hide_password=False)
+        self._url = url
         self._channel = channel
         self._connection: Any = None
         self._watched: int | None = None
@@ -90,9 +92,7 @@ class Notifications:
         import psycopg
 
         def connect() -> None:
-            connection = psycopg.connect(
-                self._dsn, autocommit=True, connect_timeout=5, application_name="eventd-listen"
-            )
+            connection = open_session(self._url, "eventd-listen")
             connection.execute(f"LISTEN {self._channel}")
             self._connection = connection  # here, so that `close` finds it also when nobody waits for us any more
             if self._closed:

@@ -21,9 +21,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from eventd.errors import Conflict, DatabaseUnavailable, DatabaseUnusable, Invalid, NotFound
-from eventd.store.database import LOCK_SECONDS, Connection, Database, fetch, translated
+from eventd.store.database import LOCK_SECONDS, Connection, Database, fetch
 from eventd.store.integrity import find_any_damage, find_damage
 from eventd.store.migrations import pending, read_revision
+from eventd.store.translation import translated
 
 STEP_PAGES = 1024
 """Pages copied at a time: between two steps Ctrl-C is heard."""

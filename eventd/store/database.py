@@ -21,8 +21,11 @@ from sqlalchemy import event, exc
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
-from eventd.errors import DatabaseUnavailable, DatabaseUnusable, EventdError, MissingExtra, SettingsError
+from eventd.errors import MissingExtra, SettingsError
 from eventd.store.changes import ChangeSource, FileChanges, Notifications
+from eventd.store.claim import Claim, read_claims
+from eventd.store.sessions import KEEPALIVES
+from eventd.store.translation import translated
 
 Connection = sa.Connection
 """An open transaction, for those who hand it on and know nothing of SQL."""
@@ -110,6 +113,14 @@ class Database:
             return FileChanges(self._reading, sleep)
         return Notifications(self.url, CHANNEL)
 
+    def claim(self, group: str, who: str) -> Claim | None:
+        """Postgres: what keeps a second node away; of `group` alone, unless it is blank. On SQLite a file does."""
+        return None if self.kind == "sqlite" else Claim(self.url, self.label(), group, who)
+
+    def claims(self) -> list[str]:
+        """Postgres: who serves the database, each as it called itself."""
+        return [] if self.kind == "sqlite" else self.read_now(read_claims)
+
     async def take_over_checkpoints(self) -> None:
         """SQLite: keep the writer from doing them inside its commits; the caller does `checkpoint` from now on."""
         if self.kind == "sqlite":
@@ -193,11 +204,7 @@ def _engine(url: sa.URL, kind: Kind, *, readers: int) -> sa.Engine:
                 "application_name": "eventd-reader" if readers else "eventd-writer",
                 # whatever the defaults of the server or the role say
                 "options": f"-c synchronous_commit=on -c lock_timeout={LOCK_SECONDS * 1000:.0f}",
-                # a server that is gone without a word must not be waited for without end
-                "keepalives_idle": 10,
-                "keepalives_interval": 5,
-                "keepalives_count": 3,
-                "tcp_user_timeout": 30_000,
+                **KEEPALIVES,
             },
         )
     except ModuleNotFoundError:
@@ -217,64 +224,6 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
         "journal_size_limit=67108864",
     ):
         connection.execute(f"PRAGMA {pragma}")
-
-
-@contextmanager
-def translated(label: str) -> Iterator[None]:
-    """Turn a driver's error into one of ours, once, at the border. `label` names the database without a secret."""
-    try:
-        yield
-    except Exception as error:
-        ours = translate(error, label)
-        if ours is error:
-            raise
-        raise ours from error
-
-
-def translate(error: Exception, label: str = "the database") -> Exception:
-    """Our error for a driver's or SQLAlchemy's; any other error as it is."""
-    if isinstance(error, exc.DBAPIError):
-        return _translate(label, str(error.orig))
-    if isinstance(error, exc.TimeoutError):
-        return DatabaseUnavailable(f"no connection to {label} became free in time")
-    if isinstance(error, exc.SQLAlchemyError):
-        return DatabaseUnavailable(f"{label}: {type(error).__name__}")
-    if type(error).__module__.split(".")[0] in ("sqlite3", "psycopg"):  # the hot paths go below SQLAlchemy
-        return _translate(label, str(error))
-    return error
-
-
-_OLD = "restore a backup, or run `routerd-eventd migrate` if its schema is older"
-_REACH = "check that the server runs and can be reached"
-# The first that occurs in what the driver says decides.
-_MEANINGS: tuple[tuple[str, type[EventdError], str], ...] = (
-    ("malformed", DatabaseUnusable, _OLD),
-    ("not a database", DatabaseUnusable, _OLD),
-    ("no such table", DatabaseUnusable, _OLD),
-    ("no such column", DatabaseUnusable, _OLD),
-    ('database "', DatabaseUnavailable, "create the database, or correct its URL"),
-    ('role "', DatabaseUnavailable, "create the role, or correct the database's URL"),
-    ("does not exist", DatabaseUnusable, _OLD),
-    ("authentication failed", DatabaseUnavailable, "correct the user or the password of the database's URL"),
-    ("full", DatabaseUnavailable, "free some space; nothing that was acknowledged is lost"),
-    ("No space left", DatabaseUnavailable, "free some space; nothing that was acknowledged is lost"),
-    ("disk I/O error", DatabaseUnavailable, "check the disk: it may be full, over a quota, or failing"),
-    ("locked", DatabaseUnavailable, "another process holds the database; try again"),
-    ("lock timeout", DatabaseUnavailable, "another process holds the database; try again"),
-    ("unable to open", DatabaseUnavailable, "check that the directory exists and can be written"),
-    ("readonly", DatabaseUnavailable, "check the permissions of the file and its directory"),
-    ("connect", DatabaseUnavailable, _REACH),
-    ("resolve host", DatabaseUnavailable, _REACH),
-    ("server closed", DatabaseUnavailable, _REACH),
-)
-
-
-def _translate(label: str, text: str) -> EventdError:
-    first = text.strip().splitlines()[0] if text.strip() else "no reason given"
-    for word, kind, hint in _MEANINGS:
-        if word in first:
-            return kind(f"{label}: {first}", hint=hint)
-    return DatabaseUnavailable(f"{label}: {first}")
 
 
 def _raw(conn: sa.Connection) -> Any:
@@ -326,9 +275,14 @@ def bulk_insert(conn: sa.Connection, table: sa.Table, names: Sequence[str], rows
         else:
             _copy(conn, table.name, names, rows)
     except Exception as error:
-        if type(error).__name__ in ("IntegrityError", "UniqueViolation"):
+        if _says_key_taken(error):
             raise KeyTaken(f"a row of {table.name} is there already") from error
         raise
+
+
+def _says_key_taken(error: Exception) -> bool:
+    told = getattr(error, "sqlite_errorname", None) or getattr(error, "sqlstate", None)
+    return told in ("SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_UNIQUE", "23505")
 
 
 def _copy(conn: sa.Connection, table: str, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -359,13 +313,6 @@ def fetch_in(conn: sa.Connection, sql: str, params: Sequence[Any], values: Seque
         chunk = values[start : start + SQLITE_NAMES]
         found += fetch(conn, sql.replace("{in}", f"IN ({', '.join('?' * len(chunk))})"), (*params, *chunk))
     return found
-
-
-def joined(conn: sa.Connection, expression: str) -> str:
-    """An aggregate that joins a text expression over the rows of a query, in the order of their `position`."""
-    if _is_sqlite(conn):
-        return f"group_concat({expression}, '')"  # in the order of the subquery it reads from
-    return f"string_agg({expression}, '' ORDER BY position)"
 
 
 def lock_schema(conn: sa.Connection) -> None:

@@ -15,6 +15,9 @@ import sqlalchemy as sa
 from eventd.store.database import bulk_insert, execute, execute_many, fetch
 from eventd.store.schema import inbound_batches, inbound_gaps, inbound_links
 
+MOST_SHOWN = 2000
+"""Links that are shown at once. Between two rounds of retention there may be many more: a member can invent senders."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoredMark:
@@ -143,10 +146,13 @@ def keep_receipt(
     bulk_insert(conn, inbound_batches, names, [(topic_id, node, batch_id, key_id, covers, digest, receipt, now)])
 
 
-def read_inbound_links(conn: sa.Connection, topic_id: int) -> list[InboundLink]:
-    """Every node that ever sent us a batch for this topic."""
+def read_inbound_links(conn: sa.Connection, topic_id: int, *, node: str = "") -> list[InboundLink]:
+    """The nodes that sent us a batch for this topic, those heard of last if there are many; or one of them, by name."""
     gaps = dict(fetch(conn, "SELECT node, count(*) FROM inbound_gaps WHERE topic_id = ? GROUP BY node", (topic_id,)))
-    query = sa.select(inbound_links).where(inbound_links.c.topic_id == topic_id).order_by(inbound_links.c.node)
+    query = sa.select(inbound_links).where(inbound_links.c.topic_id == topic_id)
+    if node:
+        query = query.where(inbound_links.c.node == node)
+    last = query.order_by(inbound_links.c.updated_at.desc(), inbound_links.c.node).limit(MOST_SHOWN)
     return [
         InboundLink(
             row.node,
@@ -154,5 +160,5 @@ def read_inbound_links(conn: sa.Connection, topic_id: int) -> list[InboundLink]:
             row.updated_at,
             gaps.get(row.node, 0),
         )
-        for row in conn.execute(query)
+        for row in sorted(conn.execute(last), key=lambda row: str(row.node))
     ]

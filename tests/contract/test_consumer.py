@@ -11,10 +11,11 @@ import pytest
 import sqlalchemy as sa
 
 from eventd.clock import SECOND
-from eventd.egress.consumer import BROKEN_WAIT, IDLE_WRITE
-from eventd.egress.sink import Ack, Blocked, HeldUp, Restored, Rewind, Unavailable
+from eventd.egress.consumer import BROKEN_WAIT, CALM, IDLE_WRITE
+from eventd.egress.sink import Ack, Blocked, HeldUp, Opened, Restored, Rewind, Unavailable
 from eventd.errors import DatabaseUnavailable, Invalid
 from eventd.log.cursors import (
+    Cursor,
     LinkState,
     Step,
     create_cursor,
@@ -24,6 +25,7 @@ from eventd.log.cursors import (
     set_paused,
 )
 from eventd.log.eventlog import EventLog
+from eventd.log.values import Page
 from eventd.store.database import Database, fetch
 from eventd.store.schema import batches, dead_letters
 from eventd.testing import NOW, ManualClock, draft, give_turns, until
@@ -531,11 +533,61 @@ async def test_a_destination_that_has_more_of_our_history_than_we_begins_a_new_o
     await publish(log, topic, "a")
     before = (await log.look_around()).epoch
     sink = ScriptedSink(NAME)
-    sink.opening.append(Restored())
+    sink.opening.extend([Restored(before, 9), Restored(before, 9)])  # as if two peers had said it of the same history
     async with driving(log, sink, topic) as link:
         await until(lambda: link.at(1))
     after = (await log.look_around()).epoch
     assert (after != before, sink.parcels[0].epoch) == (True, after)
+
+
+async def test_a_destination_cannot_have_more_of_a_history_that_began_here(
+    log: EventLog, topic: int, clock: ManualClock
+) -> None:
+    await publish(log, topic, "a")
+    before = (await log.look_around()).epoch
+    epochs = [before]
+
+    class Liar(ScriptedSink):
+        async def open(self, cursor: Cursor, page: Page) -> Opened:
+            self.opened += 1
+            epochs.append(page.head.epoch)
+            raise Restored(page.head.epoch, 10**9)
+
+    sink = Liar(NAME)
+    async with driving(log, sink, topic) as link:
+        for attempts in range(1, 5):
+            await held(link, LinkState.BLOCKED, attempts)
+            assert ((await link.cursor()).reason, clock.waits) == ("impossible_mark", [8.0])
+            clock.advance(8)
+    assert len(set(epochs)) == 2
+    assert sink.opened == 5
+
+
+async def test_a_destination_that_goes_back_again_and_again_is_given_time(
+    log: EventLog, topic: int, clock: ManualClock
+) -> None:
+    await publish(log, topic, *"abcd")
+    sink = ScriptedSink(NAME, page=(2, 1 << 20))
+    sink.answers.extend([sink.take, Rewind(0, "the peer stands at 0")] * 6)
+    async with driving(log, sink, topic) as link:
+        for times, seconds in ((2, 1.0), (3, 2.0), (4, 4.0), (5, 8.0), (6, 8.0)):
+            await until(lambda times=times: len(sink.parcels) == 2 * times)  # type: ignore[misc]
+            await held(link, LinkState.BACKING_OFF)
+            cursor = await link.cursor()
+            assert (cursor.position, cursor.reason, clock.waits) == (0, "rewinds", [seconds])
+            assert cursor.last_error == f"it went back {times} times: the peer stands at 0"
+            link.consumer.wake()  # its calls do not shorten that
+            await give_turns()
+            assert len(sink.parcels) == 2 * times
+            clock.advance(seconds)
+        await until(lambda: link.at(4))
+        await publish(log, topic, "e")
+        await until(lambda: link.at(5))
+        clock.advance(CALM + 1)
+        sink.answers.append(Rewind(0, "the peer stands at 0"))
+        await publish(log, topic, "f")
+        await until(lambda: link.at(6))  # once is no habit
+    assert sink.taken[-6:] == [*"abcdef"]
 
 
 # --- idle ---------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from eventd.log.retention import Limits, evict
 from eventd.observe import Metrics
 from eventd.resources.effective import GroupConfig
 from eventd.settings import Settings, load
+from eventd.store import links
 from eventd.store.database import Connection, Database, fetch
 from eventd.store.links import StoredMark, forget_links, read_inbound_links, write_mark
 from eventd.testing import ManualClock, draft, until
@@ -97,6 +98,17 @@ async def test_a_mark_that_moved_after_it_was_looked_at_stays(log: EventLog, dat
     await database.write(_marks, topic_id, "x", at=5)
     assert await database.write(forget_links, topic_id, [("x", 4), ("y", 5)]) == 0
     assert await database.write(forget_links, topic_id, [("x", 5)]) == 1
+
+
+async def test_only_the_senders_heard_of_last_are_shown_where_there_are_many(
+    log: EventLog, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(links, "MOST_SHOWN", 3)
+    topic_id = await log.topic("group:edge")
+    for at, name in enumerate("dacbe"):
+        await database.write(_marks, topic_id, name, at=at)
+    assert [link.node for link in await database.read(read_inbound_links, topic_id)] == ["b", "c", "e"]
+    assert [link.node for link in await database.read(read_inbound_links, topic_id, node="d")] == ["d"]
 
 
 async def test_a_fault_in_a_chore_is_logged_and_does_not_end_the_node(

@@ -157,8 +157,8 @@ async def test_a_head_that_does_not_come_ends_the_connection(
 async def test_a_next_head_that_does_not_come_ends_it_too_and_a_prompt_one_does_not(
     sites: MakeSites, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doors, "HEAD_SECONDS", 0.2)
-    monkeypatch.setattr(membership, "KEEPALIVE_SECONDS", 0.5)
+    monkeypatch.setattr(doors, "HEAD_SECONDS", 0.5)
+    monkeypatch.setattr(membership, "KEEPALIVE_SECONDS", 1.0)
     b = await _one(sites)
     reader, writer = await connect(b.port)
     writer.write(b"GET /v1/status HTTP/1.1\r\nHost: b\r\n\r\n")
@@ -172,15 +172,15 @@ async def test_a_next_head_that_does_not_come_ends_it_too_and_a_prompt_one_does_
 async def test_a_body_may_take_longer_than_a_head(
     sites: MakeSites, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doors, "HEAD_SECONDS", 0.2)
-    monkeypatch.setattr(membership, "KEEPALIVE_SECONDS", 0.3)
+    monkeypatch.setattr(doors, "HEAD_SECONDS", 0.5)
+    monkeypatch.setattr(membership, "KEEPALIVE_SECONDS", 0.6)
     b = await _one(sites)
     head, _, body = V2Sender(b.port).batch(line("e1")).partition(b"\r\n\r\n")
     reader, writer = await connect(b.port)
     writer.write(head + b"\r\n\r\n" + body[:10])
     loop = asyncio.get_running_loop()
     begun = loop.time()
-    await until(lambda: loop.time() - begun > 0.7, "both deadlines to have passed")
+    await until(lambda: loop.time() - begun > 1.3, "both deadlines to have passed")
     writer.write(body[10:])
     assert b" 200 " in await reader.readuntil(b"\r\n\r\n")
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import socket
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -19,7 +21,7 @@ from eventd.log import appender
 from eventd.log.eventlog import EventLog
 from eventd.log.wakeups import Watch
 from eventd.store import migrations
-from eventd.store.changes import POLL
+from eventd.store.changes import POLL, Notifications
 from eventd.store.database import Database, fetch
 from eventd.testing import NOW, draft, give_turns, until
 from tests.support import writers
@@ -212,6 +214,30 @@ async def test_a_listener_that_was_cut_off_listens_again(postgres_url: str) -> N
 
                 await until(another, "a new connection that listens")
         await log.close()
+
+
+async def test_the_sessions_of_our_own_notice_a_server_that_is_gone_without_a_word(postgres_url: str) -> None:
+    """The engine's connections have the same."""
+    with closing(Database(postgres_url)) as database:
+        source, claim = database.change_source(SystemClock().sleep), database.claim("", "1 on here")
+        assert isinstance(source, Notifications)
+        assert claim is not None
+        await source.wait()
+        claim.take()
+        with database._reading.connect() as conn:
+            pooled: Any = conn.connection.driver_connection
+            found = [_keepalives(one.fileno()) for one in (source._connection, claim._session, pooled)]
+        assert found == [(1, 10, 5, 3, 30_000)] * 3
+        assert claim._session.execute("SHOW tcp_keepalives_idle").fetchone() == ("10",)
+        claim.close()
+        await source.close()
+
+
+def _keepalives(number: int) -> tuple[int, ...]:
+    with socket.socket(fileno=os.dup(number)) as link:
+        options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT, socket.TCP_USER_TIMEOUT)
+        told = [link.getsockopt(socket.IPPROTO_TCP, option) for option in options]
+        return (link.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE), *told)
 
 
 async def test_a_server_that_is_away_ends_no_wait_with_an_error() -> None:

@@ -1,0 +1,35 @@
+"""Sessions on Postgres that are none of the pool's: one that listens, one that holds a claim."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+KEEPALIVES: Mapping[str, Any] = {
+    # A server that is gone without a word must be noticed, and not be waited for without end.
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+"""Parameters of every connection to Postgres; seconds, and the last in milliseconds."""
+
+_SERVER_KEEPALIVES = "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3"
+"""The other way round: a session whose machine has vanished must not hold a claim for the system's two hours."""
+
+
+def open_session(url: sa.URL, name: str) -> Any:
+    """A connection of its own under that name, each statement a transaction. Raises `psycopg.Error`."""
+    import psycopg
+
+    return psycopg.connect(
+        url.set(drivername="postgresql").render_as_string(hide_password=False),
+        autocommit=True,
+        connect_timeout=5,
+        application_name=name,
+        options=_SERVER_KEEPALIVES,
+        **KEEPALIVES,
+    )

@@ -1,0 +1,68 @@
+"""From a driver's errors to ours, once, at the border. What the drivers of both databases say is understood here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import exc
+
+from eventd.errors import DatabaseUnavailable, DatabaseUnusable, EventdError
+
+
+@contextmanager
+def translated(label: str) -> Iterator[None]:
+    """Turn a driver's error into one of ours, once, at the border. `label` names the database without a secret."""
+    try:
+        yield
+    except Exception as error:
+        ours = translate(error, label)
+        if ours is error:
+            raise
+        raise ours from error
+
+
+def translate(error: Exception, label: str = "the database") -> Exception:
+    """Our error for a driver's or SQLAlchemy's; any other error as it is."""
+    if isinstance(error, exc.DBAPIError):
+        return _translate(label, str(error.orig))
+    if isinstance(error, exc.TimeoutError):
+        return DatabaseUnavailable(f"no connection to {label} became free in time")
+    if isinstance(error, exc.SQLAlchemyError):
+        return DatabaseUnavailable(f"{label}: {type(error).__name__}")
+    if type(error).__module__.split(".")[0] in ("sqlite3", "psycopg"):  # the hot paths go below SQLAlchemy
+        return _translate(label, str(error))
+    return error
+
+
+_OLD = "restore a backup, or run `routerd-eventd migrate` if its schema is older"
+_REACH = "check that the server runs and can be reached"
+# The first that occurs in what the driver says decides.
+_MEANINGS: tuple[tuple[str, type[EventdError], str], ...] = (
+    ("malformed", DatabaseUnusable, _OLD),
+    ("not a database", DatabaseUnusable, _OLD),
+    ("no such table", DatabaseUnusable, _OLD),
+    ("no such column", DatabaseUnusable, _OLD),
+    ('database "', DatabaseUnavailable, "create the database, or correct its URL"),
+    ('role "', DatabaseUnavailable, "create the role, or correct the database's URL"),
+    ("does not exist", DatabaseUnusable, _OLD),
+    ("authentication failed", DatabaseUnavailable, "correct the user or the password of the database's URL"),
+    ("full", DatabaseUnavailable, "free some space; nothing that was acknowledged is lost"),
+    ("No space left", DatabaseUnavailable, "free some space; nothing that was acknowledged is lost"),
+    ("disk I/O error", DatabaseUnavailable, "check the disk: it may be full, over a quota, or failing"),
+    ("locked", DatabaseUnavailable, "another process holds the database; try again"),
+    ("lock timeout", DatabaseUnavailable, "another process holds the database; try again"),
+    ("unable to open", DatabaseUnavailable, "check that the directory exists and can be written"),
+    ("readonly", DatabaseUnavailable, "check the permissions of the file and its directory"),
+    ("connect", DatabaseUnavailable, _REACH),
+    ("resolve host", DatabaseUnavailable, _REACH),
+    ("server closed", DatabaseUnavailable, _REACH),
+)
+
+
+def _translate(label: str, text: str) -> EventdError:
+    first = text.strip().splitlines()[0] if text.strip() else "no reason given"
+    for word, kind, hint in _MEANINGS:
+        if word in first:
+            return kind(f"{label}: {first}", hint=hint)
+    return DatabaseUnavailable(f"{label}: {first}")

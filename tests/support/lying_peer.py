@@ -1,0 +1,71 @@
+"""A receiver of v2 that holds a good key and lies about what it has."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from federation.batch import decode_batch
+from federation.event import from_micros
+from federation.keys import KeyRing
+from federation.peers import Limits
+from federation.ranges import Mark, RangeAhead
+from federation.signing import Receiver, Request, VerifiedRequest, sign_answer, verify_request
+from federation.wire import BatchHeader, LinkAnswer, Receipt, answer_to, encode_json
+from tests.support.flaky_peer import Heard, Say
+from tests.support.v2_sender import SECRET
+
+RING = KeyRing.shared(SECRET)
+
+
+@dataclass
+class Liar:
+    """What a `FlakyPeer` says in the name of `node`. All it says is signed; it remembers the epochs it was told of.
+
+    `claims(epoch)` is the mark it gives when asked, `takes` whether it takes a batch, or says that it is ahead of that.
+    """
+
+    claims: Callable[[str], Mark | None]
+    takes: Callable[[BatchHeader], bool] = lambda header: True
+    node: str = "b"
+    group: str = "edge"
+    epochs: list[str] = field(default_factory=lambda: [""])
+    batches: int = 0
+
+    def __call__(self, heard: Heard) -> Say:
+        head = heard.raw.partition(b"\r\n\r\n")[0].decode("latin-1").split("\r\n")
+        headers = [(name, value.strip()) for name, _, value in (text.partition(":") for text in head[1:])]
+        request = Request("POST", heard.path, headers, heard.body)
+        now = time.time_ns() // 1000
+        verified = verify_request(request, Receiver(self.node, self.group, RING), now=now)
+        status, body = self._answer(verified, heard.body, now)
+        signed = sign_answer(verified, status, body, RING.keys[0], now=now)
+        return Say(status, tuple(signed.items()), body)
+
+    def _answer(self, verified: VerifiedRequest, body: bytes, now: int) -> tuple[int, bytes]:
+        header = verified.header
+        mark = self.claims(self.epochs[-1])
+        if not isinstance(header, BatchHeader):
+            link = LinkAnswer(group=self.group, from_node=header.from_node, to_node=self.node, mark=mark)
+            return 200, encode_json(link)
+        self.batches += 1
+        if header.range.epoch not in self.epochs:
+            self.epochs.append(header.range.epoch)
+        if mark is not None and not self.takes(header):
+            return 409, encode_json(answer_to(RangeAhead(mark, header.range.after)))
+        return 200, encode_json(
+            Receipt(
+                group=self.group,
+                from_node=header.from_node,
+                to_node=self.node,
+                batch=header.batch_id,
+                digest=verified.digest,
+                epoch=header.range.epoch,
+                incarnation=header.range.incarnation,
+                upto=header.range.upto,
+                accepted=len(decode_batch(body, header.range, Limits()).lines),
+                duplicates=0,
+                recorded_at=from_micros(now),
+            )
+        )
