@@ -191,7 +191,7 @@ def _engine(url: sa.URL, kind: Kind, *, readers: int) -> sa.Engine:
         )
         event.listen(engine, "connect", _prepare_sqlite)
         begin = "BEGIN" if readers else "BEGIN IMMEDIATE"
-        event.listen(engine, "begin", lambda conn: conn.exec_driver_sql(begin))
+        event.listen(engine, "begin", lambda conn: _raw(conn).execute(begin))
         return engine
     try:
         return sa.create_engine(
