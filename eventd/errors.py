@@ -100,6 +100,12 @@ class DatabaseUnusable(EventdError):
     code = "database_unusable"
 
 
+class DatabaseFault(EventdError):
+    """The database refused a row that should never have been written. Trying again does not help."""
+
+    code = "database_fault"
+
+
 class SettingsError(EventdError):
     """The node's own settings are wrong."""
 

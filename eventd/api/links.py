@@ -18,7 +18,7 @@ from eventd.log.repairs import count_letters
 from eventd.log.values import Head, Topic
 from eventd.resources.effective import PeerConfig, effective
 from eventd.store.database import Connection
-from eventd.store.links import InboundLink, read_inbound_links
+from eventd.store.links import InboundGap, InboundLink, read_inbound_gaps, read_inbound_links
 from eventd.store.registry import announce, read_resources
 
 
@@ -127,6 +127,40 @@ def _inbound(group: str, link: InboundLink) -> dict[str, Any]:
     }
 
 
+class ListGaps(Params):
+    """Which gaps to list, oldest first."""
+
+    group: str
+    node: str = Field(default="", description="Only of this sender.")
+    after: int = Field(default=0, ge=0, description="Go on after the gap with this id.")
+    limit: int = Field(default=100, ge=1, le=1000, description="At most so many.")
+
+
+async def _gaps(services: Services, params: ListGaps) -> dict[str, Any]:
+    return await services.database.read(_read_gaps, params)
+
+
+def _read_gaps(conn: Connection, params: ListGaps) -> dict[str, Any]:
+    topic = find_topic(conn, find_group(conn, params.group).name)
+    found = read_inbound_gaps(conn, topic.id, node=params.node, after=params.after, limit=params.limit + 1)
+    shown = found[: params.limit]
+    more = shown[-1].id if len(found) > len(shown) else None
+    return {"gaps": [_gap(params.group, gap) for gap in shown], "next": more}
+
+
+def _gap(group: str, gap: InboundGap) -> dict[str, Any]:
+    return {
+        "id": gap.id,
+        "group": group,
+        "node": gap.node,
+        "epoch": gap.epoch,
+        "after": gap.after,
+        "upto": gap.upto,
+        "reason": gap.reason,
+        "recordedAt": show_time(gap.recorded_at),
+    }
+
+
 class Pause(Params):
     """Stop sending to a peer."""
 
@@ -177,6 +211,15 @@ OPERATIONS: tuple[Operation[Any], ...] = (
         _status,
         "read",
         "The state and lag of each link, in both directions",
+    ),
+    Operation(
+        "links.gaps",
+        "GET",
+        "/api/v1/groups/{group}/gaps",
+        ListGaps,
+        _gaps,
+        "read",
+        "What senders said they have lost, or took back",
     ),
     Operation(
         "links.pause",

@@ -1,4 +1,4 @@
-"""routerctl federation: deliveries summary, links, pause, resume, redeliver, status."""
+"""routerctl federation: deliveries summary, links, gaps, pause, resume, redeliver, status."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from eventd.cli.links_table import INBOUND, OUTBOUND
+from eventd.cli.links_table import GAPS, INBOUND, OUTBOUND
 from eventd.cli.output import Column, count, joined, note, show_moment, span, text
 from eventd.cli.selecting import (
     DryRunOption,
     GroupOption,
     GroupsOption,
+    LimitOption,
+    Pages,
     PeerFilter,
     TypeFilter,
     WatchOption,
@@ -110,6 +112,22 @@ async def links(session: Session, group: GroupsOption = "", peer: PeerFilter = "
     if inbound and session.out.is_table:
         session.out.line()
         session.out.table(INBOUND, inbound)
+
+
+@connected
+async def gaps(
+    session: Session,
+    group: GroupsOption = "",
+    node: Annotated[str, typer.Option("--from", metavar="NODE", help="Only of this sender, by its node name.")] = "",
+    limit: LimitOption = 100,
+    after: Annotated[int, typer.Option("--after", metavar="GAP", min=0, help="Go on after this gap.")] = 0,
+) -> None:
+    """Show what senders could not deliver any more: ranges of their positions that they lost, or took back."""
+    pages = Pages(session, "links.gaps", "gaps", limit=limit, after=after)
+    for name in await all_groups(session, group):
+        await pages.read(name, node=node)
+    session.out.rows(GAPS, pages.rows, name=lambda row: str(row["id"]))
+    pages.tell()
 
 
 @connected

@@ -32,3 +32,13 @@ INBOUND = (
     Column("BASE", text("base"), wide=True),
     Column("EPOCH", text("epoch"), wide=True),
 )
+GAPS = (
+    Column("GROUP", text("group")),
+    Column("FROM", text("node")),
+    Column("AFTER", text("after")),
+    Column("UPTO", text("upto")),
+    Column("REASON", text("reason")),
+    Column("TOLD", moment("recordedAt")),
+    Column("GAP", text("id"), wide=True),
+    Column("EPOCH", text("epoch"), wide=True),
+)

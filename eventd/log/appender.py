@@ -209,7 +209,14 @@ class Appender:
             return
         units = [unit for unit, _ in group]
         now, begun = self._clock.now(), self._clock.monotonic()
-        running = asyncio.wrap_future(self._database.start_write(lambda conn: commit(conn, units, now)))
+        try:
+            running = asyncio.wrap_future(self._database.start_write(lambda conn: commit(conn, units, now)))
+        except RuntimeError:  # the database was closed: nobody must wait for what will never be written
+            for _, future in (*group, *self._waiting):
+                _resolve(future, Unavailable("the database is closed"))
+            self._waiting.clear()
+            self._idle.set()
+            return
         running.add_done_callback(lambda done: self._done(group, done, begun))
 
     def _done(self, group: Group, done: asyncio.Future[Committed], begun: float) -> None:

@@ -162,3 +162,29 @@ def read_inbound_links(conn: sa.Connection, topic_id: int, *, node: str = "") ->
         )
         for row in sorted(conn.execute(last), key=lambda row: str(row.node))
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class InboundGap:
+    """A range `(after, upto]` of a sender's positions in which something did not arrive. `recorded_at` in microseconds.
+
+    `reason` is `lost`, or `taken_back`: the sender's log went back to before what it had told.
+    """
+
+    id: int
+    node: str
+    epoch: str
+    after: int
+    upto: int
+    reason: str
+    recorded_at: int
+
+
+def read_inbound_gaps(conn: sa.Connection, topic_id: int, *, node: str, after: int, limit: int) -> list[InboundGap]:
+    """The gaps of a topic beyond the id `after`, oldest first; of one node, unless that is blank."""
+    sql = "SELECT id, node, epoch, after, upto, reason, recorded_at FROM inbound_gaps WHERE topic_id = ? AND id > ?"
+    params: list[object] = [topic_id, after]
+    if node:
+        sql += " AND node = ?"
+        params.append(node)
+    return [InboundGap(*row) for row in fetch(conn, f"{sql} ORDER BY id LIMIT ?", (*params, limit))]

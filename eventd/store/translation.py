@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from sqlalchemy import exc
 
-from eventd.errors import DatabaseUnavailable, DatabaseUnusable, EventdError
+from eventd.errors import DatabaseFault, DatabaseUnavailable, DatabaseUnusable, EventdError
 
 
 @contextmanager
@@ -25,14 +25,19 @@ def translated(label: str) -> Iterator[None]:
 def translate(error: Exception, label: str = "the database") -> Exception:
     """Our error for a driver's or SQLAlchemy's; any other error as it is."""
     if isinstance(error, exc.DBAPIError):
-        return _translate(label, str(error.orig))
+        return _translate(label, error.orig or error)
     if isinstance(error, exc.TimeoutError):
         return DatabaseUnavailable(f"no connection to {label} became free in time")
     if isinstance(error, exc.SQLAlchemyError):
         return DatabaseUnavailable(f"{label}: {type(error).__name__}")
     if type(error).__module__.split(".")[0] in ("sqlite3", "psycopg"):  # the hot paths go below SQLAlchemy
-        return _translate(label, str(error))
+        return _translate(label, error)
     return error
+
+
+def _is_fault(error: BaseException) -> bool:
+    """Whether the row was at fault, and not the database: a constraint, or a value that no column can hold."""
+    return any(kind.__name__ in ("IntegrityError", "DataError") for kind in type(error).__mro__)
 
 
 _OLD = "restore a backup, or run `routerd-eventd migrate` if its schema is older"
@@ -60,9 +65,16 @@ _MEANINGS: tuple[tuple[str, type[EventdError], str], ...] = (
 )
 
 
-def _translate(label: str, text: str) -> EventdError:
-    first = text.strip().splitlines()[0] if text.strip() else "no reason given"
+def _translate(label: str, error: BaseException) -> EventdError:
+    first = _first_line(str(error))
+    if _is_fault(error):
+        return DatabaseFault(f"{label}: {first}", hint="this is a fault of the node: please report it")
     for word, kind, hint in _MEANINGS:
         if word in first:
             return kind(f"{label}: {first}", hint=hint)
     return DatabaseUnavailable(f"{label}: {first}")
+
+
+def _first_line(text: str) -> str:
+    """What follows may hold values of the row."""
+    return text.strip().splitlines()[0] if text.strip() else "no reason given"

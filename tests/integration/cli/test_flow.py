@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import closing
 
 import pytest
 
@@ -12,7 +13,9 @@ from eventd.clock import SystemClock
 from eventd.egress.links import link_name
 from eventd.log.cursors import DeadLetter, LinkState, Postponement, Step, postpone, read_cursor
 from eventd.log.eventlog import EventLog
+from eventd.log.head import read_topic
 from eventd.store.database import Database
+from eventd.store.links import record_gap
 from tests.integration.cli.conftest import Control
 from tests.support.bookkeeping import Books
 
@@ -36,7 +39,8 @@ class Consumer:
             cursor = await database.read(read_cursor, LINK)
             now = SystemClock().now()
             exceptions = [(refused, "refused")] if refused else []
-            batch = Books(log, SystemClock()).batch(LINK, cursor.sent_upto, upto, 1, exceptions)  # type: ignore[arg-type]
+            books = Books(log, SystemClock())  # type: ignore[arg-type]
+            batch = books.batch(LINK, cursor.sent_upto, upto, cursor.selector_version, exceptions)
             letters = [DeadLetter(LINK, refused, cursor.topic_id, f"e{refused}", "invalid", "said so", 1, now)]
             step = Step(LINK, cursor.position, upto, upto, now, [batch], letters if refused else (), "v2")
             await log.settle(step)
@@ -61,8 +65,19 @@ class Consumer:
 @pytest.fixture
 def consumer(request: pytest.FixtureRequest, edge: Control) -> Consumer:
     """The peer's consumer, on the database behind `routerctl`."""
+    return Consumer(_url(request))
+
+
+def _url(request: pytest.FixtureRequest) -> str:
     kind = request.node.callspec.params["routerctl"]
-    return Consumer(request.getfixturevalue(f"{'postgres' if kind == 'postgres' else 'sqlite'}_url"))
+    found: str = request.getfixturevalue(f"{'postgres' if kind == 'postgres' else 'sqlite'}_url")
+    return found
+
+
+@pytest.fixture
+def edge_url(request: pytest.FixtureRequest, edge: Control) -> str:
+    """The database behind `routerctl`."""
+    return _url(request)
 
 
 @pytest.fixture
@@ -136,6 +151,28 @@ def test_redeliver_says_what_it_would_send_and_then_sends(edge: Control, consume
     assert unknown.err == "error: event e9 cannot be sent again: group edge has none of that id\n"
     both = edge("fed", "redeliver", "cloud", "--id", "e1", "--since", "1h", code=2)
     assert both.err.startswith("error: say what to send in one way: --id, a range")
+
+
+def test_gaps_are_what_senders_said_they_lost(edge: Control, edge_url: str) -> None:
+    assert edge("federation", "gaps", "-o", "json").json == []
+    with closing(Database(edge_url)) as database:
+        topic = database.read_now(read_topic, "group:edge").id
+        for node, after, upto, reason in (("hub", 4, 9, "lost"), ("far", 2, 3, "taken_back"), ("hub", 12, 20, "lost")):
+            database.write_now(record_gap, topic, node, "epoch1", after, upto, reason, SystemClock().now())
+    told = edge("federation", "gaps")
+    assert told.lines[0].split() == ["GROUP", "FROM", "AFTER", "UPTO", "REASON", "TOLD"]
+    assert [line.split()[:5] for line in told.lines[1:]] == [
+        ["edge", "hub", "4", "9", "lost"],
+        ["edge", "far", "2", "3", "taken_back"],
+        ["edge", "hub", "12", "20", "lost"],
+    ]
+    found = edge("federation", "gaps", "--from", "hub", "-o", "json").json
+    assert [(gap["after"], gap["upto"], gap["epoch"]) for gap in found] == [(4, 9, "epoch1"), (12, 20, "epoch1")]
+    first, _, last = edge("fed", "gaps", "-o", "name").lines
+    page = edge("fed", "gaps", "--limit", "1", "-o", "json")
+    assert page.err == f"note: group edge has more: --group edge --after {first}, or --limit 0 for all\n"
+    assert edge("fed", "gaps", "--from", "hub", "--after", first, "-o", "name").lines == [last]
+    assert edge("fed", "gaps", "--group", "egde", code=3).err.startswith("error: there is no EventGroup egde")
 
 
 def test_dead_letters_are_listed_retried_and_dropped(edge: Control, consumer: Consumer) -> None:
