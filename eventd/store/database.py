@@ -21,11 +21,11 @@ from sqlalchemy import event, exc
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
-from eventd.errors import MissingExtra, SettingsError
+from eventd.errors import DatabaseFault, MissingExtra, SettingsError
 from eventd.store.changes import ChangeSource, FileChanges, Notifications
 from eventd.store.claim import Claim, read_claims
 from eventd.store.sessions import KEEPALIVES
-from eventd.store.translation import translated
+from eventd.store.translation import FAULT_HINT, translated
 
 Connection = sa.Connection
 """An open transaction, for those who hand it on and know nothing of SQL."""
@@ -51,8 +51,8 @@ SCHEMA_LOCK = 0x6576656E7464  # "eventd"
 Kind = Literal["sqlite", "postgresql"]
 
 
-class KeyTaken(Exception):
-    """A row with the key of one that was to be inserted exists. The statement, or all of the transaction, is undone."""
+class KeyTaken(DatabaseFault):
+    """A row with the key of one that was to be inserted exists. Who expects that undoes the savepoint it is in."""
 
 
 class Database:
@@ -276,7 +276,7 @@ def bulk_insert(conn: sa.Connection, table: sa.Table, names: Sequence[str], rows
             _copy(conn, table.name, names, rows)
     except Exception as error:
         if _says_key_taken(error):
-            raise KeyTaken(f"a row of {table.name} is there already") from error
+            raise KeyTaken(f"{table.name}: a row of this key is there already", hint=FAULT_HINT) from error
         raise
 
 

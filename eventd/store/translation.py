@@ -40,6 +40,7 @@ def _is_fault(error: BaseException) -> bool:
     return any(kind.__name__ in ("IntegrityError", "DataError") for kind in type(error).__mro__)
 
 
+FAULT_HINT = "this is a fault of the node: please report it"
 _OLD = "restore a backup, or run `routerd-eventd migrate` if its schema is older"
 _REACH = "check that the server runs and can be reached"
 # The first that occurs in what the driver says decides.
@@ -68,7 +69,7 @@ _MEANINGS: tuple[tuple[str, type[EventdError], str], ...] = (
 def _translate(label: str, error: BaseException) -> EventdError:
     first = _first_line(str(error))
     if _is_fault(error):
-        return DatabaseFault(f"{label}: {first}", hint="this is a fault of the node: please report it")
+        return DatabaseFault(f"{label}: {first}", hint=FAULT_HINT)
     for word, kind, hint in _MEANINGS:
         if word in first:
             return kind(f"{label}: {first}", hint=hint)
