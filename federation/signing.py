@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from federation.components import Components, cover, require_all, signature_base, write_list
 from federation.errors import (
     BadAnswer,
     ClockSkew,
@@ -48,7 +49,6 @@ from federation.structured import (
     Params,
     Value,
     parse_dictionary,
-    write_member,
     write_value,
 )
 from federation.wire import KINDS, BatchHeader, LinkQuery, read_header
@@ -65,17 +65,21 @@ _LINK_PARTS: Final = (
     TO_HEADER.lower(),
     GROUP_HEADER.lower(),
 )
+
+
 _PARTS: Final = {
-    LinkQuery: tuple(Item(name, {}) for name in _LINK_PARTS),
-    BatchHeader: tuple(Item(name, {}) for name in (*_LINK_PARTS, BATCH_HEADER.lower(), RANGE_HEADER.lower())),
+    LinkQuery: cover(tuple(Item(name, {}) for name in _LINK_PARTS)),
+    BatchHeader: cover(tuple(Item(name, {}) for name in (*_LINK_PARTS, BATCH_HEADER.lower(), RANGE_HEADER.lower()))),
 }
-_ANSWER_PARTS: Final = (
-    Item("@status", {}),
-    Item("content-type", {}),
-    Item("content-digest", {}),
-    Item("signature", {"req": True, "key": LABEL}),
+_ANSWER_PARTS: Final = cover(
+    (
+        Item("@status", {}),
+        Item("content-type", {}),
+        Item("content-digest", {}),
+        Item("signature", {"req": True, "key": LABEL}),
+    )
 )
-_REQUEST_SIGNATURE: Final = write_member(_ANSWER_PARTS[-1])
+_REQUEST_SIGNATURE: Final = _ANSWER_PARTS.names[-1]
 _REQUEST_PARAMS: Final = frozenset({"created", "expires", "nonce", "keyid", "alg", "tag"})
 _ANSWER_PARAMS: Final = frozenset({"created", "keyid", "alg", "tag"})
 
@@ -170,7 +174,7 @@ def sign_request(
         "tag": REQUEST_TAG,
     }
     values = {"@method": "POST", "@path": header.path} | _lower(headers)
-    signature = _sign(headers, InnerList(_PARTS[type(header)], params), values, key)
+    signature = _sign(headers, _PARTS[type(header)], params, values, key)
     return SignedRequest(header, headers, headers["Content-Digest"], signature)
 
 
@@ -206,7 +210,7 @@ def verify_head(head: Head, receiver: Receiver, *, now: int) -> VerifiedRequest:
         raise Unauthorized("the nonce is not 16 to 64 letters, digits, _ and -", reason="parameters")
     key, digest = _check_signature(signed, values, receiver.keys)
     _check_audience(values, receiver, key)
-    until = _check_time(signed.parts.params, receiver.window, now)
+    until = _check_time(signed.params, receiver.window, now)
     header = read_header(head.path, values)
     return VerifiedRequest(header, key, _digest_text(digest), write_value(signed.signature), nonce, until)
 
@@ -222,7 +226,7 @@ def sign_answer(request: VerifiedRequest, status: int, body: bytes, key: Key, *,
     headers = {"Content-Type": JSON_TYPE, "Content-Digest": content_digest_header(body)}
     params: Params = {"created": now // SECOND, "keyid": key.id, "alg": key.algorithm.value, "tag": ANSWER_TAG}
     values = {"@status": str(status), _REQUEST_SIGNATURE: request.signature} | _lower(headers)
-    _sign(headers, InnerList(_ANSWER_PARTS, params), values, key)
+    _sign(headers, _ANSWER_PARTS, params, values, key)
     return headers
 
 
@@ -254,11 +258,12 @@ def verify_answer(
 class _Signed(NamedTuple):
     """The components with the parameters, and the signature over them."""
 
-    parts: InnerList
+    parts: Components
+    params: Params
     signature: bytes
 
     def text(self, parameter: str) -> str:
-        return str(self.parts.params[parameter])
+        return str(self.params[parameter])
 
 
 def _lower(headers: Mapping[str, str] | Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -270,27 +275,9 @@ def _lower(headers: Mapping[str, str] | Iterable[tuple[str, str]]) -> dict[str, 
     return found
 
 
-def _base(parts: InnerList, values: Mapping[str, str]) -> bytes:
-    """What is signed: one line per component, and the list of components with its parameters last."""
-    lines = [f"{write_member(part)}: {_component(part, values)}" for part in parts.items]
-    lines.append(f'"@signature-params": {write_member(parts)}')
-    try:
-        return "\n".join(lines).encode("ascii")
-    except UnicodeEncodeError:
-        raise Unauthorized("a covered header is not ASCII", reason="components") from None
-
-
-def _component(part: Item, values: Mapping[str, str]) -> str:
-    name = write_member(part) if part.params else str(part.value)
-    try:
-        return values[name]
-    except KeyError:
-        raise Unauthorized(f"the header {name} is missing", reason="components") from None
-
-
-def _sign(headers: dict[str, str], parts: InnerList, values: Mapping[str, str], key: Key) -> str:
-    signature = write_value(key.sign(_base(parts, values)))
-    headers["Signature-Input"] = f"{LABEL}={write_member(parts)}"
+def _sign(headers: dict[str, str], parts: Components, params: Params, values: Mapping[str, str], key: Key) -> str:
+    signature = write_value(key.sign(signature_base(parts, params, values)))
+    headers["Signature-Input"] = f"{LABEL}={write_list(parts, params)}"
     headers["Signature"] = f"{LABEL}={signature}"
     return signature
 
@@ -304,7 +291,7 @@ def _kind(head: Head) -> type[LinkQuery]:
     return kind
 
 
-def _read_signature(values: Mapping[str, str], parts: tuple[Item, ...], params: frozenset[str], tag: str) -> _Signed:
+def _read_signature(values: Mapping[str, str], parts: Components, params: frozenset[str], tag: str) -> _Signed:
     if "signature-input" not in values or "signature" not in values:
         raise Unauthorized("there is no signature", reason="no_signature")
     try:
@@ -316,12 +303,12 @@ def _read_signature(values: Mapping[str, str], parts: tuple[Item, ...], params: 
         raise Unauthorized(f"there is no signature labelled {LABEL}", reason="no_signature")
     if not isinstance(found, InnerList) or not isinstance(signature, Item) or not isinstance(signature.value, bytes):
         raise Unauthorized("the signature is not of the form RFC 9421 gives it", reason="signature_syntax")
-    if sorted(map(write_member, found.items)) != sorted(map(write_member, parts)):
+    covered = parts if found.items == parts.items else cover(found.items)  # any order will do
+    if sorted(covered.written) != sorted(parts.written):
         raise Unauthorized("the signature does not cover exactly what it must", reason="components")
-    for part in parts:
-        _component(part, values)
+    require_all(parts, values)
     _check_params(found.params, params, tag)
-    return _Signed(found, signature.value)
+    return _Signed(covered, found.params, signature.value)
 
 
 def _check_params(params: Params, expected: frozenset[str], tag: str) -> None:
@@ -343,7 +330,7 @@ def _check_signature(signed: _Signed, values: Mapping[str, str], keys: KeyRing) 
     usable = found is not None and found.usable and found.algorithm == signed.text("alg")
     key = found if found is not None and usable else DUMMY
     digest = _digest_in(values["content-digest"])
-    signature_fits = key.verifies(signed.signature, _base(signed.parts, values))
+    signature_fits = key.verifies(signed.signature, signature_base(signed.parts, signed.params, values))
     if found is None:
         raise Unauthorized("no key of the ring has this id", reason="unknown_key")
     if not found.usable:
