@@ -268,7 +268,7 @@ class Consumer(Generic[PageT]):
         course.scanned = page.upto
         if parcel is None:
             return
-        if parcel.records:
+        if parcel.goes:
             course.launched = parcel.upto
         self._flying.append((parcel, self._spawn(self._sink.deliver(parcel), f"{self.name} {parcel.upto}")))
         self._tried_upto = max(self._tried_upto, parcel.upto)

@@ -135,11 +135,23 @@ class PeerSink:
             page.gaps and not self._wanted.own
         ):  # retention holds only what entered here: what was to be relayed may be gone
             self._gone_until = page.gaps[-1].upto
-        if not page.count and not page.exceptions:
+        bare = not page.count and self._is_to_be_told(page, after)
+        if not page.count and not page.exceptions and not bare:
             return None
         after, lost = self._begin(page, after)
-        lines = CarriedLines(page.text, page.count, page.oldest)
-        return Load(after, page.upto, page.head.epoch, page.head.incarnation, lines, page.exceptions, lost, attempts)
+        lines, head = CarriedLines(page.text, page.count, page.oldest), page.head
+        return Load(after, page.upto, head.epoch, head.incarnation, lines, page.exceptions, lost, attempts, bare)
+
+    def _is_to_be_told(self, page: Lines, after: int) -> bool:
+        """Whether retention took what the peer has to hear of although there is nothing to send.
+
+        Only the page that was read across the gap tells of it. Were the cursor to pass it without a word, nobody would
+        know any more after a restart, and the next range would claim that all was sent.
+        """
+        if self._repair or self._protocol == V1:
+            return False
+        gone = max((gap.upto for gap in page.gaps), default=0) if self._fresh else self._gone_until
+        return gone > after
 
     def _begin(self, page: Lines, after: int) -> tuple[int, int | None]:
         """Where the range begins, and where a loss does. What retention took and the peer lacks is said, not hidden."""
@@ -150,7 +162,7 @@ class PeerSink:
 
     async def deliver(self, parcel: Load) -> Ack:
         """Deliver by the protocol that was found."""
-        if not parcel.records:
+        if not parcel.goes:
             return Ack(parcel.upto, (self._unsent(parcel),))
         try:
             ack = await (self._v1 if self._protocol == V1 else self._v2).push(parcel)
@@ -158,7 +170,8 @@ class PeerSink:
             self._outfit.watcher.failed(self._group.name, self._peer.node_name, held.reason)
             raise
         self._primed, self._fresh = True, False
-        self._tell(parcel, ack)
+        if parcel.records:
+            self._tell(parcel, ack)
         return ack
 
     def _tell(self, parcel: Load, ack: Ack) -> None:

@@ -92,6 +92,7 @@ class Parcel:
 
     `after` is where the previous range ended; `exceptions` are matching records that are not sent, with the reason;
     `lost` is where a loss begins: retention took (lost, after] before it could be sent; None when nothing was lost.
+    A `bare` parcel has no records, and its range is sent all the same.
     """
 
     after: int
@@ -102,6 +103,12 @@ class Parcel:
     exceptions: Sequence[tuple[int, str]] = ()
     lost: int | None = None
     attempts: int = 1
+    bare: bool = False
+
+    @property
+    def goes(self) -> bool:
+        """Whether anything goes over the link."""
+        return self.bare or bool(self.records)
 
 
 @dataclass(frozen=True, slots=True)

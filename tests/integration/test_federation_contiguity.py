@@ -281,3 +281,115 @@ async def test_a_peer_whose_answers_are_of_an_older_life_is_asked_again(sites: M
             return await b.ids() == ["e1", "e2", "e3", "e4", "e5"]
 
         await until(whole, "every event once, in order")
+
+
+async def _hub(sites: MakeSites) -> tuple[Site, Site, Site]:
+    """c sends to a, which relays to b what is of type t, and keeps one event."""
+    a, b, c = sites("a", "b", "c")
+    for node in (a, b, c):
+        await node.start()
+        await node.join()
+    await a.apply(
+        group("a", port=a.port, secret=a.secret, retention={"maxEvents": 1}), peer("b", b.port, relay=True, types=["t"])
+    )
+    await c.apply(peer("a", a.port))
+    return a, b, c
+
+
+async def test_a_loss_is_told_although_there_is_nothing_more_to_send(sites: MakeSites) -> None:
+    """Once the cursor has passed it, nobody would know of it any more after a restart."""
+    a, b, c = await _hub(sites)
+    await c.emit("c1")
+    await b.holds("c1")
+    await a.caught_up("b")
+    await b.stop()
+    await c.emit("c2", "c3")
+    await c.emit("x4", type="other")
+    await a.holds("x4")
+    assert (await a.ask("events.prune", group="edge"))["removed"] == 3
+    await b.start()
+    gaps = "SELECT after, upto, reason FROM inbound_gaps WHERE node = 'a'"
+    await until(lambda: b.rows(gaps), "b to be told of the loss")
+    await until(lambda: _stands(a, 4), "a to have written down that it was told")
+    await a.stop()
+    await a.start()
+    await c.emit("c5")
+    await b.holds("c5")
+    await a.caught_up("b")
+    assert await b.rows(gaps) == [(1, 3, "lost")], "once"
+    assert (await _mark(b))[1:] == (0, 5)
+    assert [(gap["after"], gap["upto"]) for gap in (await b.ask("links.gaps", group="edge"))["gaps"]] == [(1, 3)]
+
+
+async def _stands(a: Site, at: int) -> bool:
+    cursor = await a.cursor("b")
+    return (cursor.position, cursor.sent_upto) == (at, at)
+
+
+async def test_a_new_link_claims_nothing_of_what_was_lost_before_it_began(sites: MakeSites) -> None:
+    a, b, c = await _hub(sites)
+    await b.stop()
+    await c.emit("c1", "c2")
+    await c.emit("x3", type="other")
+    await a.holds("x3")
+    assert (await a.ask("events.prune", group="edge"))["removed"] == 2
+    await b.start()
+    await until(lambda: _stands(a, 3), "a to have opened the link")
+    await a.stop()
+    await a.start()
+    await c.emit("c4")
+    await b.holds("c4")
+    assert (await _mark(b))[1:] == (2, 4), "what lay before was not seen"
+
+
+# --- from v1 to v2 ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("replaced", [False, True], ids=["the same database", "a new node under the name"])
+async def test_a_link_that_moves_to_v2_begins_at_the_beginning(
+    sites: MakeSites, monkeypatch: pytest.MonkeyPatch, replaced: bool
+) -> None:
+    """What v1 answered proves nothing of what the node that speaks v2 has: it may be another one under the name."""
+    monkeypatch.setattr(consumer, "REOPEN_AFTER", 0.0)
+    a, b = sites("a", "b")
+    await a.start()
+    await b.start()
+    await b.join(a, protocols=["v1"])
+    await a.join(b)
+    await _send(a, b, "e1", "e2")
+    assert ((await a.cursor("b")).protocol, (await a.cursor("b")).sent_upto) == ("v1", 2)
+    await b.stop()
+    if replaced:
+        b.lose_database()
+    await b.start()
+    await b.join(a)  # its own link to a asks in v2 now, so a asks, too
+    await b.holds("e1", "e2")
+    await until(lambda: _speaks(a, "v2"), "a to speak v2")
+    await _send(a, b, "e3")
+    assert await b.ids() == ["e1", "e2", "e3"]
+    cursor = await a.cursor("b")
+    assert (cursor.sent_upto, cursor.rewound_from) == (3, 2)
+    assert (await _mark(b))[1:] == (0, 3), "the mark covers all, and so it may say so"
+    assert set((await a.deliveries()).values()) == {"delivered"}
+
+
+async def _speaks(a: Site, protocol: str) -> bool:
+    return (await a.cursor("b")).protocol == protocol
+
+
+async def test_a_link_by_v1_asks_for_v2_when_it_is_opened_and_not_before(sites: MakeSites) -> None:
+    a, b = sites("a", "b")
+    await a.start()
+    await b.start()
+    await b.join(protocols=["v1"])
+    await a.join(b)
+    await _send(a, b, "e1")
+    await b.join()
+    await _send(a, b, "e2")
+    assert await _speaks(a, "v1")
+    await a.ask("links.pause", group="edge", peer="b")
+    await a.settled()
+    await a.ask("links.resume", group="edge", peer="b")
+    await until(lambda: _speaks(a, "v2"), "a to speak v2")
+    await _send(a, b, "e3")
+    assert await b.ids() == ["e1", "e2", "e3"]
