@@ -2,7 +2,7 @@
 
 What belongs to a group hangs on its topic's id. Deleting a group gives its topic a name that no group can have; a group
 that is declared again under the old name gets a new topic, with another id. So nothing of the old one is found under
-the new, and the delete itself touches one row, however many records there are.
+the new, and the delete itself touches no record and no receipt, however many there are.
 """
 
 from __future__ import annotations
