@@ -55,8 +55,8 @@ def place_new(
     for unit in units:
         fates.append(Appended([Outcome.NEW] * len(unit), range(position, position + len(unit))))
         position += len(unit)
-    event_ids = chain.from_iterable(unit.event_ids for unit in units)
-    _insert_ids(conn, [(topic_id, event_id, at) for at, event_id in enumerate(event_ids, next_position)])
+    ids = chain.from_iterable(unit.event_ids for unit in units)
+    _insert_ids(conn, [(topic_id, event_id, at) for at, event_id in enumerate(ids, next_position)])
     _store(conn, topic_id, units, position=next_position, now=now, ids=position - next_position)
     return fates, position
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
 import sqlalchemy as sa
 
 from eventd.log.blocks import Block, unpack
 from eventd.log.values import Record
-from eventd.store.database import fetch
+from eventd.store.database import fetch, fetch_in
 
-AT_FIRST = 4
+AT_FIRST = 2
 """Blocks read at once to begin with: who has caught up needs one."""
-PORTION = 64
+PORTION = 256
 """Blocks read at once when there are many, as long as they are small."""
 PORTION_BYTES = 1 << 20
 """Bytes of bodies read at once: at least one block."""
+PLACES = 250
+"""Positions looked up in one statement."""
 
 _COLUMNS = ", ".join(Block._fields)
 _OUTLINE = ", ".join([*Block._fields[:-1], "''"])
@@ -37,15 +40,17 @@ def scan(conn: sa.Connection, topic_id: int, after: int, until: int, *, own: boo
     yield from _cut(first, after, until)
     full = len(first) == AT_FIRST
     at = first[-1][0] + 1 if first else 0
-    sql = condition.format("position >= ?")
+    sql, portion = condition.format("position >= ?"), AT_FIRST
     while full:
-        sizes = fetch(conn, f"SELECT position, bytes FROM blocks WHERE {sql}", (topic_id, at, until, PORTION))
+        portion = min(PORTION, 4 * portion)
+        sizes = fetch(conn, f"SELECT position, bytes FROM blocks WHERE {sql}", (topic_id, at, until, portion))
         count = _affordable([size for _, size in sizes])
         yield from _cut(
             fetch(conn, f"SELECT {_COLUMNS} FROM blocks WHERE {sql}", (topic_id, at, until, count)), after, until
         )
-        full = count < len(sizes) or len(sizes) == PORTION
+        full = count < len(sizes) or len(sizes) == portion
         at = sizes[count - 1][0] + 1 if sizes else at
+        portion = count  # many are read at once as long as they are small
 
 
 def scan_back(conn: sa.Connection, topic_id: int, after: int, before: int) -> Iterator[Block]:
@@ -95,16 +100,25 @@ def read_block(conn: sa.Connection, position: int) -> Block:
 def blocks_at(conn: sa.Connection, positions: Sequence[int]) -> Iterator[tuple[Block, list[int]]]:
     """The blocks that hold these positions, each with those of them it holds, in order; what is gone is left out."""
     wanted = sorted(set(positions))
-    at = 0
-    sql = f"SELECT {_COLUMNS} FROM blocks WHERE position <= ? ORDER BY position DESC LIMIT 1"
-    while at < len(wanted):
-        found = [*map(Block._make, fetch(conn, sql, (wanted[at],)))]
-        stop = at + 1
-        if found and found[0].last >= wanted[at]:
-            while stop < len(wanted) and wanted[stop] <= found[0].last:
-                stop += 1
-            yield found[0], wanted[at:stop]
-        at = stop
+    for start in range(0, len(wanted), PLACES):
+        some = wanted[start : start + PLACES]
+        sizes = _sizes_at(conn, some)
+        while sizes:
+            count = _affordable([size for _, size in sizes])
+            near, sizes = [at for at, _ in sizes[:count]], sizes[count:]
+            rows = fetch_in(conn, f"SELECT {_COLUMNS} FROM blocks WHERE position {{in}}", (), near)
+            for block in sorted(map(Block._make, rows)):
+                if places := some[bisect_left(some, block.position) : bisect_right(some, block.last)]:
+                    yield block, places
+
+
+def _sizes_at(conn: sa.Connection, positions: Sequence[int]) -> list[tuple[int, int]]:
+    """Where the blocks begin that may hold these positions, in order, and the bytes of each."""
+    values = ", ".join(["(CAST(? AS BIGINT))"] * len(positions))
+    start = "SELECT max(position) FROM blocks WHERE position <= place"
+    starts = fetch(conn, f"WITH places(place) AS (VALUES {values}) SELECT DISTINCT ({start}) FROM places", positions)
+    known = [position for (position,) in starts if position is not None]
+    return sorted(fetch_in(conn, "SELECT position, bytes FROM blocks WHERE position {in}", (), known))
 
 
 def read_at(conn: sa.Connection, positions: Sequence[int]) -> list[Record]:

@@ -28,6 +28,7 @@ def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(blocks, "BLOCK_RECORDS", request.param)
     monkeypatch.setattr(scan, "AT_FIRST", 2)
     monkeypatch.setattr(scan, "PORTION", 3)
+    monkeypatch.setattr(scan, "PLACES", 2)
 
 
 async def fill(log: EventLog, topic: int, count: int) -> list[Draft]:
