@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
+from itertools import product
 from operator import ge
 from typing import Final, NamedTuple
 
@@ -116,7 +117,7 @@ def decode_batch(body: bytes, claim: Range, limits: Limits) -> Batch:
 
 
 class _Chunk(NamedTuple):
-    positions: list[int]
+    positions: Sequence[int]
     paths: Sequence[str]
     bodies: Sequence[str]
 
@@ -125,6 +126,10 @@ def _split(body: bytes, last: int) -> _Chunk:
     """The columns of some whole lines; `last` is the position before them."""
     digits, paths, bodies = _columns(body)
     try:
+        first = int(digits[0])
+        run = range(first, first + len(digits))  # mostly they follow one another
+        if first > last and [*map(str, run)] == digits:
+            return _Chunk(run, paths, bodies)
         positions = list(map(int, digits))
     except ValueError:
         raise Malformed(f"a position after {last} is not a number") from None
@@ -226,14 +231,16 @@ def _readable_id(body: str) -> str:
 
 def judge(lines: Lines, header: BatchHeader, key: Key, limits: Limits) -> Batch:
     """Which lines the receiver named in `header` may take from its sender."""
+    groups, sources = {event.group for event in lines.events}, {event.source_node for event in lines.events}
     # A batch has few sources and paths: each combination is judged once, and mostly all are fine.
-    origins = [(event.group, event.source_node, path) for event, path in zip(lines.events, lines.paths, strict=True)]
-    verdicts = {origin: _judge_origin(*origin, header, key, limits) for origin in set(origins)}
+    origins = product(groups, sources, set(lines.paths))
+    verdicts = {origin: _judge_origin(*origin, header, key, limits) for origin in origins}
     if not any(verdicts.values()):
         return Batch(lines, [])
     batch = Batch(Lines(), [])
-    for line, origin in zip(lines, origins, strict=True):
-        if (reason := verdicts[origin]) is None:
+    for line in lines:
+        reason = verdicts[line.event.group, line.event.source_node, line.path]
+        if reason is None:
             batch.lines.add((line.position,), (line.path,), (line.body,), (line.event,))
         else:
             batch.refused.append(Refusal(line.position, line.event.id, reason))
