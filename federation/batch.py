@@ -26,6 +26,8 @@ from federation.wire import BatchHeader, Refusal
 
 _SPAN: Final = 64 * 1024
 """Bytes read at once."""
+FEW: Final = 64
+"""Combinations of group, source and path that are judged although they may not occur: cheaper than to look."""
 _ZERO_OBSERVED: Final = f'"observedAt":"{ZERO_TIME}"'.encode()
 
 
@@ -231,10 +233,7 @@ def _readable_id(body: str) -> str:
 
 def judge(lines: Lines, header: BatchHeader, key: Key, limits: Limits) -> Batch:
     """Which lines the receiver named in `header` may take from its sender."""
-    groups, sources = {event.group for event in lines.events}, {event.source_node for event in lines.events}
-    # A batch has few sources and paths: each combination is judged once, and mostly all are fine.
-    origins = product(groups, sources, set(lines.paths))
-    verdicts = {origin: _judge_origin(*origin, header, key, limits) for origin in origins}
+    verdicts = {origin: _judge_origin(*origin, header, key, limits) for origin in _origins(lines)}
     if not any(verdicts.values()):
         return Batch(lines, [])
     batch = Batch(Lines(), [])
@@ -245,6 +244,15 @@ def judge(lines: Lines, header: BatchHeader, key: Key, limits: Limits) -> Batch:
         else:
             batch.refused.append(Refusal(line.position, line.event.id, reason))
     return batch
+
+
+def _origins(lines: Lines) -> Iterable[tuple[str, str, str]]:
+    """Every group, source and path that come together in a line; where there are few of each, all combinations."""
+    groups, sources = {event.group for event in lines.events}, {event.source_node for event in lines.events}
+    paths = set(lines.paths)
+    if len(groups) * len(sources) * len(paths) <= FEW:
+        return product(groups, sources, paths)
+    return {(event.group, event.source_node, path) for event, path in zip(lines.events, lines.paths, strict=True)}
 
 
 def _judge_origin(group: str, source: str, path: str, header: BatchHeader, key: Key, limits: Limits) -> str | None:
