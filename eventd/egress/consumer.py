@@ -19,9 +19,7 @@ from eventd.egress.sink import Ack, Blocked, HeldUp, Opened, PageT, Parcel, Rest
 from eventd.errors import DatabaseUnavailable, EventdError, FenceLost, NotFound
 from eventd.log.cursors import Cursor, DeadLetter, LinkState, Postponement, Step, end_cursor, read_cursor, rewind
 from eventd.log.eventlog import EventLog
-from eventd.log.head import lock_head, renew_epoch
 from eventd.log.wakeups import Watch
-from eventd.store.database import Connection
 
 IDLE_WRITE = 5.0
 """Seconds after which a cursor that passed records of no concern to it is written down."""
@@ -211,7 +209,7 @@ class Consumer(Generic[PageT]):
         if claim.epoch != self._log.first_epoch:
             await self._postpone(course, Blocked("impossible_mark", f"{claim}, which began here and is not that long"))
             return
-        if await self._log.database.write(_renew, claim.epoch):
+        if await self._log.renew_epoch(claim.epoch):
             about = {"cursor": self.name}
             logger.warning("the peer has more of this log than the log itself: it begins a new history", extra=about)
 
@@ -364,11 +362,3 @@ class Consumer(Generic[PageT]):
 
     def _monotonic(self) -> float:
         return self._log.clock.monotonic()
-
-
-def _renew(conn: Connection, epoch: str) -> bool:
-    """Begin a new history, unless another peer has led to that already."""
-    if lock_head(conn).epoch != epoch:
-        return False
-    renew_epoch(conn)
-    return True

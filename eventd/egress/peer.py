@@ -15,7 +15,7 @@ from eventd.egress.sink import Ack, Blocked, HeldUp, Opened, Restored, Rewind
 from eventd.egress.transport import Transport
 from eventd.log.cursors import Batch, Cursor
 from eventd.log.eventlog import EventLog
-from eventd.log.lines import Lines, read_lines
+from eventd.log.lines import Lines
 from eventd.resources.effective import GroupConfig, PeerConfig
 from federation.keys import KeyRing
 from federation.ranges import Mark
@@ -87,15 +87,13 @@ class PeerSink:
 
     async def read(self, log: EventLog, cursor: Cursor, after: int) -> Lines:
         """The next lines for this peer, and those that would be but must not be sent."""
-        return await log.database.read(
-            read_lines,
+        return await log.lines(
             cursor.topic_id,
             after,
             self._wanted,
             limit=PAGE if self._protocol == V1 else self._peer.batch_events,
             max_bytes=self._peer.batch_bytes,
             until=cursor.until,
-            now=self._outfit.clock.now(),
         )
 
     async def open(self, cursor: Cursor, page: Lines) -> Opened:

@@ -43,10 +43,16 @@ class Known(NamedTuple):
         return self.body is None
 
 
-def place_new(
-    conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, next_position: int, now: int
-) -> tuple[list[Appended], int]:
-    """Append the drafts of several units, which should all be new, to one topic; each unit's fate, the next position.
+class Placed(NamedTuple):
+    """What became of the drafts of each unit, the next free position, and the blocks that were written."""
+
+    fates: list[Appended]
+    next_position: int
+    blocks: list[Block]
+
+
+def place_new(conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, next_position: int, now: int) -> Placed:
+    """Append the drafts of several units, which should all be new, to one topic.
 
     Raises `KeyTaken` when one is not; then the transaction has to be undone to where it was, and `place` to be asked.
     """
@@ -57,20 +63,17 @@ def place_new(
         position += len(unit)
     ids = chain.from_iterable(unit.event_ids for unit in units)
     _insert_ids(conn, [(topic_id, event_id, at) for at, event_id in enumerate(ids, next_position)])
-    _store(conn, topic_id, units, position=next_position, now=now, ids=position - next_position)
-    return fates, position
+    made = _store(conn, topic_id, units, position=next_position, now=now, ids=position - next_position)
+    return Placed(fates, position, made)
 
 
-def place(
-    conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, next_position: int, now: int
-) -> tuple[list[Appended], int]:
-    """Append the drafts of several units, any of which may be known, to one topic; the same as `place_new` gives."""
+def place(conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, next_position: int, now: int) -> Placed:
+    """Append the drafts of several units, any of which may be known, to one topic."""
     candidates = [_candidates(unit) for unit in units]
     known = read_known(conn, topic_id, [*chain.from_iterable(candidates)])
     placing = _Placing(topic_id, next_position, known)
     appended = [placing.take(unit, each) for unit, each in zip(units, candidates, strict=True)]
-    placing.write(conn, now)
-    return appended, placing.position
+    return Placed(appended, placing.position, placing.write(conn, now))
 
 
 class Candidate(NamedTuple):
@@ -91,7 +94,9 @@ def _insert_ids(conn: sa.Connection, rows: Sequence[tuple[int, str, int]]) -> No
     bulk_insert(conn, event_ids, ("topic_id", "event_id", "position"), rows)
 
 
-def _store(conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, position: int, now: int, ids: int) -> None:
+def _store(
+    conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, position: int, now: int, ids: int
+) -> list[Block]:
     """Write drafts that have their ids and their positions. `ids`: by how many the topic has more."""
     first = seq = fetch(conn, "SELECT next_seq FROM topics WHERE id = ?", (topic_id,))[0][0]
     made: list[Block] = []
@@ -106,6 +111,7 @@ def _store(conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, posit
         "UPDATE topics SET next_seq = next_seq + ?, bytes = bytes + ?, ids = ids + ? WHERE id = ?",
         (seq - first, sum(block.bytes for block in made), ids, topic_id),
     )
+    return made
 
 
 def read_known(conn: sa.Connection, topic_id: int, drafts: Sequence[Candidate]) -> dict[str, Known]:
@@ -168,10 +174,10 @@ class _Placing:
         self._known[draft.event_id] = Known(position, draft.expires_at, draft.body, None)
         return position
 
-    def write(self, conn: sa.Connection, now: int) -> None:
+    def write(self, conn: sa.Connection, now: int) -> list[Block]:
         """Write what was taken."""
         if not self._units:
-            return
+            return []
         _insert_ids(conn, [(self._topic_id, event_id, at) for event_id, at in self._ids.items()])
         execute_many(
             conn,
@@ -180,7 +186,7 @@ class _Placing:
             [(position, self._topic_id, event_id) for event_id, position in self._moved.items()],
         )
         ids = len(self._ids) + self._back
-        _store(conn, self._topic_id, self._units, position=self._first, now=now, ids=ids)
+        return _store(conn, self._topic_id, self._units, position=self._first, now=now, ids=ids)
 
 
 def _compare(draft: Candidate, known: Known) -> Outcome:

@@ -18,7 +18,8 @@ import sqlalchemy as sa
 
 from eventd.clock import Clock
 from eventd.errors import EventdError, Full, Unavailable
-from eventd.log.append import place, place_new
+from eventd.log.append import Placed, place, place_new
+from eventd.log.blocks import Block
 from eventd.log.cursors import Postponement, Step, apply_step, check_fence, lock_positions, postpone
 from eventd.log.head import lock_head, move_head, read_topic_bytes
 from eventd.log.retired import require_in_use
@@ -148,7 +149,7 @@ class Postpone:
         postpone(tx.conn, self._failure)
 
 
-Place = Callable[..., tuple[list[Appended], int]]
+Place = Callable[..., Placed]
 """`place_new` or `place`."""
 
 Group = list[tuple[Unit[Any], asyncio.Future[Any]]]
@@ -158,15 +159,14 @@ Group = list[tuple[Unit[Any], asyncio.Future[Any]]]
 class Appender:
     """Group commit over one database.
 
-    `committed(first, last, topics)` is told of every position given and, of each topic that grew, whether records
-    entered here; `timed(seconds, records)` of every transaction.
+    `committed` is told of every transaction that appended something, `timed(seconds, records)` of every transaction.
     """
 
     def __init__(
         self,
         database: Database,
         clock: Clock,
-        committed: Callable[[int, int, dict[int, bool]], None],
+        committed: Callable[[Committed], None],
         timed: Callable[[float, int], None],
     ) -> None:
         self._database = database
@@ -223,9 +223,9 @@ class Appender:
         error = done.exception()
         if error is None:
             committed = done.result()
-            self._timed(self._clock.monotonic() - begun, committed.last - committed.first + 1)
-            if committed.last >= committed.first:
-                self._committed(committed.first, committed.last, committed.topics)
+            self._timed(self._clock.monotonic() - begun, committed.last - committed.head.last)
+            if committed.blocks:
+                self._committed(committed)
             for (_, future), result in zip(group, committed.results, strict=True):
                 _resolve(future, result)
         else:
@@ -244,16 +244,24 @@ def _resolve(future: asyncio.Future[Any], result: object) -> None:
 
 
 class Committed:
-    """The results of a transaction's units in order, errors among them, and the positions it gave.
+    """The results of a transaction's units in order, errors among them, and what it appended to the log at `head`."""
 
-    `topics` are those that grew; True where records entered here, for a unit's drafts all come from one place.
-    """
-
-    def __init__(self, results: list[Any], first: int, last: int, topics: dict[int, bool]) -> None:
+    def __init__(self, head: Head, results: list[Any], blocks: list[Block]) -> None:
+        self.head = head
         self.results = results
-        self.first = first
-        self.last = last
-        self.topics = topics
+        self.blocks = blocks
+
+    @property
+    def last(self) -> int:
+        """The last position it gave, or the last of before."""
+        return self.blocks[-1].last if self.blocks else self.head.last
+
+    def topics(self) -> dict[int, bool]:
+        """The topics that grew; True where records entered here."""
+        grown: dict[int, bool] = {}
+        for block in self.blocks:
+            grown[block.topic_id] = bool(block.own) or grown.get(block.topic_id, False)
+        return grown
 
 
 def commit(conn: sa.Connection, units: Sequence[Unit[Any]], now: int) -> Committed:
@@ -268,7 +276,7 @@ def commit(conn: sa.Connection, units: Sequence[Unit[Any]], now: int) -> Committ
         if not in_transaction(conn):
             raise
         done = _one_by_one(conn, units, head, now)
-    if done.last >= done.first:
+    if done.blocks:
         move_head(conn, done.last + 1)
         notify_head(conn)
     return done
@@ -284,7 +292,7 @@ def _together(conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, now: 
 
 def _one_by_one(conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, now: int) -> Committed:
     """One unit of the group has a fault of its own: find it, and let the others through."""
-    total = Committed([], head.next_position, head.last, {})
+    total = Committed(head, [], [])
     for unit in units:
         try:
             with savepoint(conn):
@@ -295,9 +303,7 @@ def _one_by_one(conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, now
             total.results.append(translate(error))
             continue
         total.results += done.results
-        total.last = done.last
-        for topic_id, own in done.topics.items():
-            total.topics[topic_id] = own or total.topics.get(topic_id, False)
+        total.blocks += done.blocks
     return total
 
 
@@ -311,10 +317,10 @@ def _write(conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, now: int
             admitted[index] = unit.admit(tx)
         except (EventdError, MessageError) as error:
             results[index] = error
-    appended, last, touched = _place(conn, units, admitted, head, now, how)
+    appended, blocks = _place(conn, units, admitted, head, now, how)
     for index in admitted:
         results[index] = units[index].finish(tx, appended.get(index, Appended((), ())))
-    return Committed(results, head.next_position, last, touched)
+    return Committed(head, results, blocks)
 
 
 def _place(
@@ -324,18 +330,17 @@ def _place(
     head: Head,
     now: int,
     how: Place,
-) -> tuple[dict[int, Appended], int, dict[int, bool]]:
+) -> tuple[dict[int, Appended], list[Block]]:
     by_topic: dict[int, list[int]] = {}
     for index, drafts in admitted.items():
         if drafts:
             by_topic.setdefault(cast(int, units[index].topic_id), []).append(index)
     appended: dict[int, Appended] = {}
     position = head.next_position
-    touched: dict[int, bool] = {}
+    blocks: list[Block] = []
     for topic_id, indexes in by_topic.items():
-        fates, after = how(conn, topic_id, [admitted[i] for i in indexes], next_position=position, now=now)
-        appended.update(zip(indexes, fates, strict=True))
-        if after > position:
-            touched[topic_id] = any(admitted[i].own for i in indexes)
-        position = after
-    return appended, position - 1, touched
+        placed = how(conn, topic_id, [admitted[i] for i in indexes], next_position=position, now=now)
+        appended.update(zip(indexes, placed.fates, strict=True))
+        position = placed.next_position
+        blocks += placed.blocks
+    return appended, blocks

@@ -8,10 +8,12 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from eventd.clock import Clock
-from eventd.log.appender import Appender, Postpone, Publish, Settle, Unit
+from eventd.log.appender import Appender, Committed, Postpone, Publish, Settle, Unit
 from eventd.log.cursors import Postponement, Step
-from eventd.log.head import ensure_topic, read_head
-from eventd.log.reading import read_page
+from eventd.log.head import ensure_topic, read_head, renew_epoch_of
+from eventd.log.lines import Lines, Wanted, fill_lines, read_lines
+from eventd.log.reading import Stretch, read_page
+from eventd.log.tail import Tail
 from eventd.log.values import Appended, Draft, Head, Page
 from eventd.log.wakeups import Wakeups, Watch
 from eventd.store.database import Database
@@ -37,7 +39,8 @@ class EventLog:
         self.first_epoch = head.epoch
         self.wakeups = Wakeups()
         self.wakeups.head = head.last
-        self._appender = Appender(database, clock, self.wakeups.appended, timed)
+        self.tail = Tail()
+        self._appender = Appender(database, clock, self._committed, timed)
 
     @classmethod
     async def open(
@@ -49,6 +52,10 @@ class EventLog:
     async def topic(self, name: str) -> int:
         """The id of a topic, made if it is missing. Not to be kept by its name, which may get another topic."""
         return await self.database.write(ensure_topic, name, self.clock.now())
+
+    def _committed(self, done: Committed) -> None:
+        self.tail.add(done.head, done.blocks)
+        self.wakeups.appended(done.head.next_position, done.last, done.topics())
 
     async def append(self, topic_id: int, drafts: Sequence[Draft]) -> Appended:
         """Append; when this returns, the drafts are durable. One unit: all of them or none."""
@@ -81,6 +88,19 @@ class EventLog:
             read_page, topic_id, after, limit=limit, max_bytes=max_bytes, until=until, own=own
         )
 
+    async def lines(
+        self, topic_id: int, after: int, wanted: Wanted, *, limit: int, max_bytes: int, until: int | None = None
+    ) -> Lines:
+        """A page of one topic beyond position `after` as it goes to a peer; `until` ends the scan."""
+        now = self.clock.now()
+        recent = self.tail.beyond(topic_id, after, own=wanted.own) if until is None else None
+        if recent is None:
+            return await self.database.read(
+                read_lines, topic_id, after, wanted, limit=limit, max_bytes=max_bytes, until=until, now=now
+            )
+        ahead = Stretch(recent.head, recent.head.last, [], 0)
+        return fill_lines(recent.blocks, ahead, wanted, limit=limit, max_bytes=max_bytes, now=now)
+
     @contextmanager
     def watch(self, topics: Collection[int] | None, *, own: bool = False) -> Iterator[Watch]:
         """An interest in some topics, or only in what enters them here; to be registered before the first read."""
@@ -89,6 +109,12 @@ class EventLog:
             yield watch
         finally:
             self.wakeups.unwatch(watch)
+
+    async def renew_epoch(self, epoch: str) -> str:
+        """Begin a new history in the place of `epoch`; its name, empty where another one has begun already."""
+        renewed = await self.database.write(renew_epoch_of, epoch)
+        self.tail.clear()
+        return renewed
 
     async def look_around(self) -> Head:
         """Read the head another process may have moved, and wake whoever is behind it."""

@@ -47,6 +47,11 @@ def renew_epoch(conn: sa.Connection) -> str:
     return epoch
 
 
+def renew_epoch_of(conn: sa.Connection, epoch: str) -> str:
+    """`renew_epoch` if the history still is this one; otherwise nothing happens, and the answer is empty."""
+    return renew_epoch(conn) if lock_head(conn).epoch == epoch else ""
+
+
 def ensure_topic(conn: sa.Connection, name: str, now: int) -> int:
     """The id of the topic, made if it is missing."""
     fresh = {

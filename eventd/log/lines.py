@@ -6,14 +6,14 @@ otherwise its records are judged one by one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import sqlalchemy as sa
 
 from eventd.log.blocks import Block, names, unpack
-from eventd.log.reading import LOOKED_AT, PASSED_OVER, look_ahead
+from eventd.log.reading import LOOKED_AT, PASSED_OVER, Stretch, look_ahead
 from eventd.log.scan import scan
 from eventd.log.values import Gap, Head, Record
 from federation.event import is_alive
@@ -111,9 +111,17 @@ def read_lines(
     A selector that wants little gets a page of what was found so far; it is `full`, so that it is asked for more.
     """
     ahead = look_ahead(conn, topic_id, after, until)
+    found = scan(conn, topic_id, after, ahead.end, own=wanted.own)
+    return fill_lines(found, ahead, wanted, limit=limit, max_bytes=max_bytes, now=now)
+
+
+def fill_lines(
+    blocks: Iterable[Block], ahead: Stretch, wanted: Wanted, *, limit: int, max_bytes: int, now: int
+) -> Lines:
+    """A page out of the blocks that lie ahead, as far as it gets. For its bounds see `read_lines`."""
     sheet = _Sheet(wanted, limit, max_bytes, now)
-    upto, full = max(ahead.end, after), False
-    for block in scan(conn, topic_id, after, ahead.end, own=wanted.own):
+    upto, full = ahead.end, False
+    for block in blocks:
         sheet.take(block)
         if sheet.is_full:
             upto, full = sheet.upto, True

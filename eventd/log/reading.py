@@ -37,7 +37,8 @@ def look_ahead(conn: sa.Connection, topic_id: int, after: int, until: int | None
         conn, "SELECT evicted_position, evicted_seq, lost_position FROM topics WHERE id = ?", (topic_id,)
     )[0]
     gaps = [Gap(topic_id, after, evicted, evicted_seq)] if evicted > after else []
-    return Stretch(head, head.last if until is None else min(until, head.last), gaps, lost)
+    end = head.last if until is None else min(until, head.last)
+    return Stretch(head, max(end, after), gaps, lost)
 
 
 def read_page(
@@ -66,7 +67,7 @@ def read_page(
             size += part.bytes
         if room < block.records or len(records) == limit:
             return Page(records, ahead.gaps, records[-1].position, True, ahead.head, ahead.lost)
-    return Page(records, ahead.gaps, max(ahead.end, after), False, ahead.head, ahead.lost)
+    return Page(records, ahead.gaps, ahead.end, False, ahead.head, ahead.lost)
 
 
 @dataclass(frozen=True, slots=True)

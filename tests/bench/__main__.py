@@ -129,7 +129,7 @@ def _bare_rate(directory: Path, make_url: Callable[[], str | None], drafts: list
         for start in range(0, len(drafts), 1000):
             unit = Drafts.of(drafts[start : start + 1000])
             with database.transaction() as conn:
-                _, position = place_new(conn, topic, [unit], next_position=position, now=1)
+                position = place_new(conn, topic, [unit], next_position=position, now=1).next_position
         return len(drafts) / (time.perf_counter() - begun)
     finally:
         database.close()
