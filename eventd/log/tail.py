@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import NamedTuple
 
 from eventd.log.blocks import Block
@@ -58,11 +59,6 @@ class Tail:
         """What the topic has beyond `after`; None when that cannot be said from here, or there is nothing new."""
         if self._head is None or not self._after <= after < self._head.last:
             return None
-        blocks = [
-            part
-            for block in self._blocks
-            if block.topic_id == topic_id
-            and (block.own or not own)
-            and (part := block.within(after, block.last)) is not None
-        ]
-        return Recent(blocks, self._head)
+        beyond = [*takewhile(lambda block: block.last > after, reversed(self._blocks))]
+        parts = (block.within(after, block.last) for block in reversed(beyond) if block.topic_id == topic_id)
+        return Recent([part for part in parts if part is not None and (part.own or not own)], self._head)
