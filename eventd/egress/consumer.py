@@ -86,6 +86,7 @@ class Consumer(Generic[PageT]):
         self._tried_upto = 0
         self._failed_upto = 0
         self._opened_at = float("-inf")
+        self._doubted = False
         self._rewinds = 0
         self._rewound_at = float("-inf")
 
@@ -105,9 +106,15 @@ class Consumer(Generic[PageT]):
     def reopen(self) -> None:
         """The other side was started anew: it may have less than it had. Compare again, unless that was just done.
 
-        Two nodes tell each other; without the pause each would have the other ask again, for ever.
+        Two nodes tell each other; without the pause each would have the other ask again, for ever. What is under way
+        is settled first: the answer may be from before the start, and then it says nothing about what is there now.
         """
-        if not self._flying and self._monotonic() - self._opened_at > REOPEN_AFTER:
+        if self._monotonic() - self._opened_at > REOPEN_AFTER:
+            self._doubted = True
+            self._compare_if_doubted()
+
+    def _compare_if_doubted(self) -> None:
+        if self._doubted and not self._flying:
             self.reread()
 
     def reread(self) -> None:
@@ -237,9 +244,10 @@ class Consumer(Generic[PageT]):
             await self._wait(course, watch, more)
             while self._flying and self._flying[0][1].done():
                 await self._settle_first(course, cursor)
+            self._compare_if_doubted()
 
     async def _open(self, cursor: Cursor, course: _Course, page: PageT) -> Opened:
-        self._opened_at = self._monotonic()
+        self._opened_at, self._doubted = self._monotonic(), False
         self._tried_upto = max(course.settled, page.upto)  # a link that cannot be opened has failed for all that waited
         opened = await self._sink.open(cursor, page)
         if opened.proven and opened.proven != cursor.protocol:

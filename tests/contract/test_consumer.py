@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from eventd.clock import SECOND
-from eventd.egress.consumer import BROKEN_WAIT, CALM, IDLE_WRITE
+from eventd.egress.consumer import BROKEN_WAIT, CALM, IDLE_WRITE, REOPEN_AFTER
 from eventd.egress.sink import Ack, Blocked, HeldUp, Opened, Restored, Rewind, Unavailable
 from eventd.errors import DatabaseUnavailable, Invalid
 from eventd.log.cursors import (
@@ -497,6 +497,28 @@ async def test_told_to_finish_while_it_rests_it_ends_at_once(log: EventLog, topi
         await held(link, LinkState.BACKING_OFF)
         link.consumer.finish()
         await asyncio.wait_for(link.task, 5)
+
+
+@pytest.mark.parametrize(("since", "opened"), [(REOPEN_AFTER + 1, 2), (0, 1)], ids=["long-ago", "just-compared"])
+async def test_a_destination_that_was_started_is_compared_after_what_is_under_way(
+    log: EventLog, topic: int, clock: ManualClock, since: float, opened: int
+) -> None:
+    await publish(log, topic, "a")
+    sink = ScriptedSink(NAME)
+    hangs, told = sink.later()
+    sink.answers.append(hangs)
+    async with driving(log, sink, topic) as link:
+        await until(lambda: sink.parcels)
+        clock.advance(since)
+        link.consumer.reopen()
+        await give_turns()
+        assert (sink.opened, len(sink.parcels)) == (1, 1), "what is under way is not disturbed"
+        told.set_result(sink.take)
+        await until(lambda: link.at(1))
+        await publish(log, topic, "b")
+        await until(lambda: link.at(2))
+        assert sink.opened == opened
+    assert sink.taken == ["a", "b"]
 
 
 # --- going back ---------------------------------------------------------------------------------------------------
