@@ -21,6 +21,11 @@ PASSED_OVER = 20
 """Records whose taking apart costs as much as reading a block that is then passed over."""
 
 
+def cost_of(block: Block) -> int:
+    """As how many records taking a block apart counts: who has large ones must not hold up the others for longer."""
+    return max(block.records, block.bytes >> 10)
+
+
 class Stretch(NamedTuple):
     """What one snapshot says of the way ahead: where it ends, and what is missing at its beginning."""
 
@@ -132,7 +137,7 @@ def list_latest(conn: sa.Connection, ask: Question) -> Listing:
     size = looked = seen = 0
     for block in _blocks(conn, ask):
         told_enough = ask.rules_out(block)
-        looked += PASSED_OVER if told_enough else block.records
+        looked += PASSED_OVER if told_enough else cost_of(block)
         fitting = [] if told_enough else [record for record in unpack(block) if ask.fits(record)]
         for record in latest(conn, ask.topic_id, fitting[::-1] if ask.newest else fitting):
             if found and (len(found) == ask.limit or size + record.size > ask.max_bytes):
