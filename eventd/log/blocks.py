@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence, Set
+from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple, Self
 
@@ -74,6 +75,7 @@ class Block(NamedTuple):
         return bisect_right([*accumulate(map(size_of, bodies))], size)
 
 
+@lru_cache(maxsize=64)  # the same few come again in block after block; other nodes make them up, hence the bound
 def names(told: str) -> frozenset[str] | None:
     """The names a block tells; None for too many."""
     return frozenset(json.loads(told)) if told else None

@@ -20,7 +20,6 @@ from eventd.log.values import Record
 from eventd.store.database import fetch, fetch_in
 from eventd.store.registry import announce
 from eventd.store.schema import dead_letters
-from federation.event import is_alive
 
 MOST_POSITIONS = 10_000
 """Positions one repair names. A repair of more is a range."""
@@ -89,19 +88,30 @@ def survey(conn: sa.Connection, topic_id: int, wanted: Wanted, *, after: int, up
     places: list[int] = []
     times: list[int] = []
     for block in scan(conn, topic_id, after, upto):
-        for record in unpack(block):
-            if not wanted.selection.matches(record) or wanted.hindrance(record, now) == "in_path":
-                others += 1
-            elif not is_alive(record.expires_at, now):
-                expired += 1
-            else:
-                events += 1
-                size += record.size
-                places = [places[0] if places else record.position, record.position]
-                times = [min([record.recorded_at, *times]), max([record.recorded_at, *times])]
+        meant = wanted.settles(block, now)
+        if meant is False:
+            others += block.records
+        elif meant:
+            events, size = events + block.records, size + block.bytes
+            places += [block.position, block.last]
+            times.append(block.recorded_at)
+        else:
+            records = [record for record in unpack(block) if wanted.selection.matches(record)]
+            reasons = [wanted.hindrance(record, now) for record in records]
+            waiting = [record for record, reason in zip(records, reasons, strict=True) if not reason]
+            late = reasons.count("expired")
+            events, size = events + len(waiting), size + sum(record.size for record in waiting)
+            expired, others = expired + late, others + block.records - len(waiting) - late
+            places += [record.position for record in waiting]
+            times += [block.recorded_at] if waiting else []
+        places, times = _ends(places), _ends(times)
     first, last = places or (None, None)
     oldest, newest = times or (None, None)
     return Survey(events, size, first, last, oldest, newest, expired, others)
+
+
+def _ends(values: list[int]) -> list[int]:
+    return [min(values), max(values)] if values else []
 
 
 def start_repair(
