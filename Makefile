@@ -4,7 +4,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test lint types unit suite bench lock clean force
+.PHONY: help venv demo test lint types unit properties suite bench lock clean force
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -18,7 +18,7 @@ ARGS ?=
 STALE := $(shell [ -x $(BIN)/python ] && [ "$$(cat $(VENV)/.locked 2>/dev/null)" = "$(CURDIR)" ] || echo force)
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1|/p' Makefile | while IFS='|' read -r name text; do printf '  make %-7s %s\n' "$$name" "$$text"; done
+	@sed -n 's/^\([a-z]*\):.*## /\1|/p' Makefile | while IFS='|' read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
 
 venv: $(VENV)/.ready ## set up .venv from requirements.lock (PYTHON=… names the interpreter)
 
@@ -57,6 +57,7 @@ test: venv ## everything the CI asks: lint, types, all tests, Postgres included
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory types
 	@$(MAKE) --no-print-directory unit
+	@$(MAKE) --no-print-directory properties
 	@$(MAKE) --no-print-directory suite
 
 lint: venv ## ruff: rules and format
@@ -72,9 +73,13 @@ unit: venv ## the tests without I/O (ARGS="-k name")
 	@echo "unit tests"
 	@$(BIN)/python -m pytest --quiet tests/unit $(ARGS)
 
+properties: venv ## the property tests among them, with many examples
+	@echo "property tests"
+	@$(BIN)/python -m pytest --quiet --hypothesis-profile thorough -m hypothesis tests/unit $(ARGS)
+
 suite: venv ## all other tests, on both databases, WORKERS=2 processes
 	@echo "contract, integration and acceptance tests"
-	@$(BIN)/python -m pytest --quiet --numprocesses $(WORKERS) --dist worksteal tests --ignore tests/unit $(ARGS)
+	@$(BIN)/python -m pytest --quiet --numprocesses $(WORKERS) --dist worksteal --hypothesis-profile thorough tests --ignore tests/unit $(ARGS)
 
 bench: venv ## measure: append, catch-up between two nodes, latency, memory
 	@$(BIN)/python -m tests.bench $(ARGS)

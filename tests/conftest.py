@@ -27,10 +27,12 @@ __all__ = [
     "pytest_runtest_makereport",
 ]
 
-# No deadline per example: a test of this suite waits for facts, and the machine is shared.
-settings.register_profile("ci", derandomize=True, max_examples=100, deadline=None, database=None, print_blob=True)
-settings.register_profile("default", max_examples=50, deadline=None)
-settings.load_profile("ci" if in_ci() else "default")
+# No deadline per example: a test of this suite waits for facts, and the machine is shared. Few examples unless
+# pytest is told --hypothesis-profile=thorough: `make properties` and `make suite` do.
+_SAME_EVERY_TIME = settings(derandomize=True, database=None, print_blob=True) if in_ci() else settings()
+settings.register_profile("quick", _SAME_EVERY_TIME, max_examples=10, deadline=None)
+settings.register_profile("thorough", _SAME_EVERY_TIME, max_examples=100, deadline=None)
+settings.load_profile("quick")
 
 
 @pytest.fixture(scope="session")

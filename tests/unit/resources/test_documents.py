@@ -167,22 +167,6 @@ def test_the_standard_input_is_read_once() -> None:
     assert len(read_sources(["-"]).problems) == 1
 
 
-def test_a_directory_gives_its_files_sorted_and_not_those_below(tmp_path: Path) -> None:
-    for name in ("b.yml", "a.yaml", "c.json", "d.txt", "e.YAML"):
-        text = json.dumps(as_data(GROUP)[0]) if name.endswith("json") else GROUP
-        (tmp_path / name).write_text(text.replace("edge", name[0]))
-    (tmp_path / "below.yaml").mkdir()
-    loaded = read_sources([str(tmp_path)])
-    assert complaints(loaded) == []
-    assert labels(loaded) == ["EventGroup/a", "EventGroup/b", "EventGroup/c", "EventGroup/e"]
-
-
-def test_a_directory_without_resources_is_a_problem(tmp_path: Path) -> None:
-    assert complaints(read_sources([str(tmp_path)])) == [
-        f"{tmp_path}: the directory holds no *.yaml, *.yml or *.json file"
-    ]
-
-
 def test_a_message_stays_on_one_line_whatever_is_in_the_file() -> None:
     text = json.dumps(as_data(ROUTER)[0] | {"spec": {"resources": []}, "\x1b[31m\n": 1})
     assert complaints(load_text("a.json", text)) == [

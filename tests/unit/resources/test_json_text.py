@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eventd.resources import json_text
 from eventd.resources.json_text import read_json
 from eventd.resources.nodes import Flaw, Malformed, line_of, plain
 
@@ -72,11 +73,14 @@ def test_a_flaw_is_named_with_its_place(text: str, flaw: Flaw) -> None:
     assert flaws == [flaw]
 
 
-def test_json_that_is_too_deep_or_too_large_is_refused() -> None:
+def test_json_that_is_too_deep_or_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert json_text.MAX_VALUES == 500_000
+    monkeypatch.setattr(json_text, "MAX_VALUES", 500)
     with pytest.raises(Malformed, match="nested more than 64 levels deep"):
         read("[" * 100_000)
-    with pytest.raises(Malformed, match="holds more than 500000 values"):
-        read("[" + "1," * 500_001 + "1]")
+    with pytest.raises(Malformed, match="holds more than 500 values"):
+        read("[" + "1," * 500 + "1]")
+    assert len(read("[" + "1," * 498 + "1]")) == 499, "with the list itself that is 500"
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"))

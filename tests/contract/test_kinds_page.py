@@ -14,7 +14,7 @@ from eventd.resources.schema import kind_schema, schemas
 from eventd.resources.spec import SpecField, defaults_of, name_of, section_of, walk
 from eventd.resources.validation import check
 
-PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "kinds.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "kinds.md").read_text(encoding="utf-8")
 FIELDS = [(kind, field) for kind in KINDS.values() for field in walk(kind.spec)]
 LEAVES = [(kind, field) for kind, field in FIELDS if not section_of(field.info)]
 
