@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -106,26 +106,40 @@ class Link:
 
 async def _redeliver(services: Services, params: Redeliver) -> dict[str, Any]:
     now = services.clock.now()
-    run = services.database.read if params.dry_run else services.database.write
-    return await run(_repair, params, now)
+    plan = await services.database.read(_plan, params, now)  # a long range takes a while, and appends must not wait
+    if not params.dry_run:
+        await services.database.write(_start, params, plan, now)
+    return {"group": params.group, "peer": params.peer, "dryRun": params.dry_run, **plan.told}
 
 
-def _repair(conn: Connection, params: Redeliver, now: int) -> dict[str, Any]:
+class _Plan(NamedTuple):
+    """A repair of these positions, or of all of `(after, upto]` where there are none, and what is told of it."""
+
+    positions: Sequence[int]
+    after: int
+    upto: int
+    told: Mapping[str, Any]
+
+
+def _plan(conn: Connection, params: Redeliver, now: int) -> _Plan:
     link = Link.read(conn, params.group, params.peer)
-    asked = {"group": params.group, "peer": params.peer, "dryRun": params.dry_run}
-    if params.ids:
-        return asked | _repair_ids(conn, link, params, now)
-    return asked | _repair_range(conn, link, params, now)
+    return (_plan_ids if params.ids else _plan_range)(conn, link, params, now)
 
 
-def _repair_ids(conn: Connection, link: Link, params: Redeliver, now: int) -> dict[str, Any]:
+def _start(conn: Connection, params: Redeliver, plan: _Plan, now: int) -> None:
+    link = Link.read(conn, params.group, params.peer)
+    if plan.positions:
+        link.start_at(conn, plan.positions, now)
+    else:
+        link.start(conn, plan.after, plan.upto, Selection.of(link.peer).to_json(), now)
+
+
+def _plan_ids(conn: Connection, link: Link, params: Redeliver, now: int) -> _Plan:
     ids = list(dict.fromkeys(params.ids))
     placed = read_placed(conn, link.topic.id, ids)
     records = {r.position: r for r in read_at(conn, [at for at in placed.values() if at is not None])}
     _require_all(link, ids, placed, records, now)
-    if not params.dry_run:
-        link.start_at(conn, sorted(records), now)
-    return {
+    told = {
         "events": len(records),
         "bytes": sum(record.size for record in records.values()),
         **_span([record.recorded_at for record in records.values()]),
@@ -134,6 +148,7 @@ def _repair_ids(conn: Connection, link: Link, params: Redeliver, now: int) -> di
         "waiting": 0,
         "evicted": 0,
     }
+    return _Plan(sorted(records), 0, 0, told)
 
 
 def _require_all(
@@ -164,7 +179,7 @@ def _span(times: Sequence[int]) -> dict[str, Any]:
     return {"oldest": show_time(min(times, default=None)), "newest": show_time(max(times, default=None))}
 
 
-def _repair_range(conn: Connection, link: Link, params: Redeliver, now: int) -> dict[str, Any]:
+def _plan_range(conn: Connection, link: Link, params: Redeliver, now: int) -> _Plan:
     after, upto = _range(conn, link.topic, params, now)
     sent = min(upto, link.cursor.position)
     wanted = wanted_by(link.peer)
@@ -172,12 +187,10 @@ def _repair_range(conn: Connection, link: Link, params: Redeliver, now: int) -> 
     waiting = survey(conn, link.topic.id, wanted, after=max(after, sent), upto=upto, now=now).events
     counts = {"expired": found.expired, "notMeant": found.others, "waiting": waiting}
     counts["evicted"] = _evicted(link.topic, params)
-    if not params.dry_run:
-        if found.events == 0:
-            raise Conflict(_nothing(params.peer, counts))
-        link.start(conn, after, sent, Selection.of(link.peer).to_json(), now)
+    if not params.dry_run and found.events == 0:
+        raise Conflict(_nothing(params.peer, counts))
     span = {"oldest": show_time(found.oldest), "newest": show_time(found.newest)}
-    return {"events": found.events, "bytes": found.bytes, **span, **counts}
+    return _Plan((), after, sent, {"events": found.events, "bytes": found.bytes, **span, **counts})
 
 
 def _evicted(topic: Topic, params: Redeliver) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 
 import pytest
 from pydantic import ValidationError
@@ -12,8 +13,10 @@ from eventd.egress.selection import Selection
 from eventd.errors import Conflict, Invalid, NotFound
 from eventd.log.deliveries import read_lag
 from eventd.log.eventlog import EventLog
+from eventd.log.head import lock_head
 from eventd.log.repairs import survey
 from eventd.log.retention import Limits, evict
+from eventd.store.database import Database
 from eventd.store.registry import read_version
 from eventd.testing import NOW, ManualClock, draft
 from federation.selector import Selector
@@ -155,6 +158,14 @@ async def test_an_evicted_part_of_a_range_is_counted(books: Books, log: EventLog
     assert (dry["events"], dry["evicted"]) == (1, 2)
     with pytest.raises(Conflict, match=r"nothing to send to b again: 3 removed by retention$"):
         await books.call("deliveries.redeliver", group="g", peer="b", to_seq=3)
+
+
+async def test_a_range_is_looked_over_without_the_writer(books: Books, migrated_url: str) -> None:
+    await books.publish(draft("e1"))
+    with closing(Database(migrated_url)) as other, other.transaction() as conn:
+        lock_head(conn)
+        with pytest.raises(Conflict, match=r"nothing to send to b again: 1 on their way already$"):
+            await books.call("deliveries.redeliver", group="g", peer="b", from_seq=1)
 
 
 async def test_nothing_to_send_is_refused(books: Books, clock: ManualClock) -> None:
