@@ -193,7 +193,7 @@ def registry() -> Iterator[sa.Connection]:
     """An empty registry in memory, in an open transaction."""
     engine = sa.create_engine("sqlite://")
     with engine.begin() as connection:
-        metadata.create_all(connection)
+        metadata.create_all(connection, checkfirst=False)
         connection.execute(
             log_heads.insert().values(id=1, next_position=1, epoch="e", incarnation=1, registry_version=1)
         )
