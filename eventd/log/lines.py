@@ -13,7 +13,7 @@ from typing import Protocol
 import sqlalchemy as sa
 
 from eventd.log.blocks import Block, names, unpack
-from eventd.log.reading import LOOKED_AT, PASSED_OVER, Stretch, look_ahead
+from eventd.log.reading import LOOKED_AT, PASSED_OVER, Stretch, cost_of, look_ahead
 from eventd.log.scan import scan
 from eventd.log.values import Gap, Head, Record
 from federation.event import is_alive
@@ -154,11 +154,13 @@ class _Sheet:
     def take(self, block: Block) -> None:
         """Add what is wanted of the block, until the page is full."""
         answer = self.wanted.settles(block, self.now)
-        self.looked += PASSED_OVER if answer is not None else block.records
-        if answer is None:
-            self._take_singly(block)
-        elif answer:
+        if answer:
             self._take_whole(block)
+        elif answer is None:
+            self.looked += cost_of(block)
+            self._take_singly(block)
+        else:
+            self.looked += PASSED_OVER
         if not self.is_full:
             self.upto = block.last
             self.is_full = self.found == self.limit or self.looked >= LOOKED_AT

@@ -157,3 +157,26 @@ async def test_a_block_of_both_kinds_is_two(log: EventLog) -> None:
     )
     assert rows == [(1, 1, 1), (2, 2, 0), (4, 1, 1)]
     assert [record.event_id for record in (await log.read(topic, 0, own=True)).records] == ["a", "d"]
+
+
+async def test_a_backlog_of_lone_events_goes_in_whole_batches(log: EventLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "LOOKED_AT", 10)
+    topic = await log.topic("group:g")
+    for n in range(30):
+        await log.append(topic, [draft(f"{n}")])
+    ask = {"limit": 25, "max_bytes": 1 << 20, "until": None, "now": NOW}
+    page = await log.database.read(read_lines, topic, 0, Selection().wanted_by("b"), **ask)
+    assert (page.count, page.upto, page.full) == (25, 25, True)
+
+
+async def test_a_page_of_large_records_stops_earlier(log: EventLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "LOOKED_AT", 20)
+    monkeypatch.setattr(reading, "LOOKED_AT", 20)
+    topic = await log.topic("group:g")
+    for n in range(30):
+        await log.append(topic, [draft(f"{n}", subject="s", payload={"k": "x" * 10_240})])
+    wanted = Selection(Selector.of(subject_prefixes=["s/"])).wanted_by("b")
+    page = await log.database.read(read_lines, topic, 0, wanted, limit=100, max_bytes=1 << 20, until=None, now=NOW)
+    assert (page.count, page.upto, page.full) == (0, 2, True)
+    listing = await log.database.read(list_latest, Question(topic, subject_prefix="s", until=0))
+    assert (listing.records, listing.more, listing.seen) == ([], True, 2)
