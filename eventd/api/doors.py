@@ -7,6 +7,7 @@ connections, and keep them, displace each other and not the peers.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from typing import Protocol, cast
 
@@ -38,8 +39,13 @@ class Door:
         self._show()
 
     async def open(self, runner: web.BaseRunner, host: str, port: int) -> None:
-        """Listen. Raises OSError."""
-        await _Site(runner, self, host, port).start()
+        """Listen. Raises OSError, in the system's words rather than in those of the loop."""
+        try:
+            await _Site(runner, self, host, port).start()
+        except OSError as error:
+            if (error.errno or 0) <= 0:  # no address at all: a name that is not known
+                raise
+            raise OSError(error.errno, os.strerror(error.errno or 0)) from None
 
     def close(self) -> None:
         """The listener is no more, and neither are its figures."""

@@ -71,11 +71,14 @@ def check_database(settings: Settings) -> Iterator[Check]:
 
 def _check_folder(folder: Path) -> Check:
     standing = next(place for place in (folder, *folder.parents) if place.exists())
+    if not standing.is_dir():
+        return Check("folder", "failed", f"{standing} is no folder")
     if not os.access(standing, os.W_OK | os.X_OK):
         return Check("folder", "failed", f"{standing} cannot be written by this user")
     free = shutil.disk_usage(standing).free
     state: State = "failed" if free < NO_SPACE else "warning" if free < LITTLE_SPACE else "ok"
-    return Check("folder", state, f"{folder} can be written, {free >> 20} MiB free")
+    only = "" if state == "ok" else "only "
+    return Check("folder", state, f"{folder} can be written, {only}{free >> 20} MiB free")
 
 
 def _look_inside(database: Database) -> Iterator[Check]:

@@ -2,36 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from typing import Any
-
 import typer
-from typer.core import TyperGroup
 
 from eventd.cli import copies, declaring, facts, flow, letters
-from eventd.cli.exits import ExitCode, run
-
-
-class CommandLine(TyperGroup):
-    """The tree of commands. A mistake on the command line is one readable line, like every other error."""
-
-    def main(self, *args: Any, **kwargs: Any) -> Any:
-        try:
-            code = super().main(*args, **{**kwargs, "standalone_mode": False})
-        except typer.TyperException as error:
-            print(_render(error), file=sys.stderr)
-            sys.exit(ExitCode.USAGE)
-        sys.exit(code if isinstance(code, int) else ExitCode.OK)
-
-
-def _render(error: typer.TyperException) -> str:
-    """The error with the command whose help explains it; for a bare group of commands, that help itself."""
-    if type(error).__name__ == "NoArgsIsHelpError":
-        return error.format_message()
-    message = error.format_message().removesuffix(".").replace("Invalid value: ", "", 1).replace("Value error, ", "", 1)
-    context = getattr(error, "ctx", None)
-    command = context.command_path if context is not None else "routerctl"
-    return f"error: {message[:1].lower()}{message[1:]} (see {command} --help)"
+from eventd.cli.command_line import CommandLine, program
+from eventd.cli.exits import run
 
 
 def _commands(help: str) -> typer.Typer:
@@ -51,6 +26,7 @@ deliveries = _commands("What deliveries add up to.")
 dead_letters = _commands("What peers refused for good.")
 db = _commands("Copies of the node's database.")
 
+app.callback()(program)
 app.command()(declaring.apply)
 app.command()(declaring.diff)
 app.command()(declaring.get)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 import eventd
+from eventd.cli.command_line import CommandLine, program
 from eventd.cli.exits import run
 from eventd.cli.flags import Flags, with_settings
 from eventd.clock import SystemClock
@@ -25,11 +26,13 @@ if TYPE_CHECKING:  # a command that needs no database does not wait for one to b
 
 app = typer.Typer(
     name="routerd-eventd",
+    cls=CommandLine,
     help="A node of a federated event bus. `routerctl` works on what it holds.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.callback()(program)
 logger = logging.getLogger("eventd.serve")
 
 
@@ -142,8 +145,9 @@ def check(
         told = {"ok": not failed, "settings": _objects(shown), "checks": _objects(checks)}
         print(json.dumps(told, indent=2, ensure_ascii=False))
     else:
-        _print_columns([("SETTING", "VALUE", "FROM"), *shown])
-        print()
+        if shown:
+            _print_columns([("SETTING", "VALUE", "FROM"), *shown])
+            print()
         _print_columns([("CHECK", "STATE", "DETAIL"), *checks])
     if failed:
         raise CheckFailed(f"{len(failed)} of {len(checks)} checks failed", hint="a node would not start")

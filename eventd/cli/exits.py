@@ -63,6 +63,8 @@ _SYSTEM_HINTS = {
     errno.EADDRNOTAVAIL: "no interface of this machine has that address",
     errno.EACCES: "check who owns it and what its permissions are",
     errno.EPERM: "check who owns it and what its permissions are",
+    errno.EEXIST: "a folder is needed there, and it is something else",
+    errno.ENOTDIR: "something on this path is no folder",
     errno.ENOSPC: "free some space; nothing that was acknowledged is lost",
     errno.EROFS: "it lies on a file system that cannot be written",
     errno.EMFILE: "raise the limit on open files (ulimit -n)",

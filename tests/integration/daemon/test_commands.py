@@ -114,8 +114,7 @@ def test_a_port_in_use_is_one_line(daemon: Daemon) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         told = one_line(daemon.run("serve", "--api-listen", f"127.0.0.1:{port}"), 1)
-    assert str(port) in told
-    assert "in use" in told
+    assert told.startswith(f"cannot listen on 127.0.0.1 port {port}: Address already in use (")
 
 
 def test_an_api_without_keys_is_not_opened_to_others(daemon: Daemon) -> None:
@@ -160,7 +159,8 @@ def test_a_database_somebody_else_holds_is_one_line(daemon: Daemon) -> None:
 
 def test_a_folder_that_is_a_file_is_one_line(daemon: Daemon) -> None:
     daemon.folder.write_text("")
-    assert one_line(daemon.run("serve"), 1).startswith(f"{daemon.folder}: File exists")
+    assert one_line(daemon.run("serve"), 1).startswith(f"{daemon.folder}: File exists (a folder is needed there")
+    assert f"{daemon.folder} is no folder" in daemon.run("check").stdout
 
 
 def test_a_database_in_a_folder_that_is_missing_is_one_line(daemon: Daemon, tmp_path: Path) -> None:
@@ -175,7 +175,8 @@ def test_a_secret_file_that_is_missing_is_one_line(daemon: Daemon) -> None:
 
 def test_a_wrong_flag_is_a_wrong_usage(daemon: Daemon) -> None:
     assert one_line(daemon.run("serve", "--log-level", "loud"), 2).startswith("--log-level: 'loud' is none of")
-    assert daemon.run("serve", "--no-such-flag").returncode == 2
+    told = one_line(daemon.run("serve", "--no-such-flag"), 2)
+    assert told == "no such option: --no-such-flag (see routerd-eventd serve --help)"
     assert one_line(daemon.run("serve", env={"EVENTD_LOG_LEVEL": "loud"}), 1).startswith("EVENTD_LOG_LEVEL: 'loud'")
 
 
@@ -299,6 +300,7 @@ def test_output_that_nobody_reads_is_no_traceback(processes: Processes, daemon: 
 
 def test_version(daemon: Daemon) -> None:
     assert re.fullmatch(r"routerd-eventd \d+\.\d+\.\d+\n", daemon.run("version").stdout)
+    assert daemon.run("--version").stdout == daemon.run("version").stdout
 
 
 def test_every_setting_is_a_flag_of_every_command_that_has_settings(daemon: Daemon) -> None:

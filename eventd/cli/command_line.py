@@ -1,0 +1,78 @@
+"""How a command line is read: a mistake is one readable line, like every other error, and the help is in our words."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+import eventd
+from eventd.cli.exits import ExitCode
+
+_WORDS = (
+    (re.compile(r"Input should be a valid integer.*"), "must be a whole number"),
+    (re.compile(r"Input should be greater than or equal to"), "must be at least"),
+    (re.compile(r"Input should be less than or equal to"), "must be at most"),
+    (re.compile(r"Value error, |^Invalid value: "), ""),
+)
+"""What the library says, and how we say it."""
+
+
+class CommandLine(TyperGroup):
+    """The tree of commands of a program."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        _name_values(self)
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            code = super().main(*args, **{**kwargs, "standalone_mode": False})
+        except typer.TyperException as error:
+            print(_render(error, self.name or ""), file=sys.stderr)
+            sys.exit(ExitCode.USAGE)
+        sys.exit(code if isinstance(code, int) else ExitCode.OK)
+
+
+def _render(error: typer.TyperException, program: str) -> str:
+    """The error with the command whose help explains it; for a bare group of commands, that help itself."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return error.format_message()
+    message = error.format_message().removesuffix(".")
+    for theirs, ours in _WORDS:
+        message = theirs.sub(ours, message, count=1)
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else program
+    return f"error: {message[:1].lower()}{message[1:]} (see {command} --help)"
+
+
+def _name_values(command: Any) -> None:
+    """Name the value of each option after the option, and none where it takes none, instead of a type of Python's."""
+    about = typer.Context(command)
+    for option in (*command.params, command.get_help_option(about)):
+        if option is None or option.param_type_name != "option" or option.metavar is not None:
+            continue
+        if option.is_flag:
+            option.metavar = ""
+        elif option.type_descriptor.annotation in (str, Path, list[str]):
+            option.metavar = option.opts[-1].removeprefix("--").split("-")[-1].upper()
+    for inner in getattr(command, "commands", {}).values():
+        _name_values(inner)
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        print(f"routerd-eventd {eventd.__version__}")
+        raise typer.Exit
+
+
+def program(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say which version this is.")
+    ] = False,
+) -> None:
+    """The options of a program itself, before its commands."""

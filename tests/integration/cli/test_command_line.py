@@ -1,0 +1,53 @@
+"""The help and the errors of both programs: options in our words, mistakes on one line."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import typer.main
+
+from eventd.cli import control, daemon
+from tests.integration.cli.test_reference import commands
+
+PROGRAMS = {"routerctl": control.app, "routerd-eventd": daemon.app}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_no_option_shows_a_type_of_the_language(name: str) -> None:
+    for path, command in commands(PROGRAMS[name], name):
+        help = command.get_help(typer.Context(command, info_name=path))
+        assert not re.search(r"--[a-z-]+.*<(bool|str|path|list)", help), path
+
+
+@pytest.mark.parametrize(
+    ("program", "arguments", "told"),
+    [
+        ("routerctl", ["fed", "links", "--zzzz"], "no such option: --zzzz (see routerctl fed links --help)"),
+        ("routerctl", ["nope"], "no such command 'nope' (see routerctl --help)"),
+        (
+            "routerctl",
+            ["fed", "event", "list", "--limit", "x"],
+            "invalid value for '--limit': must be a whole number (see routerctl fed event list --help)",
+        ),
+        (
+            "routerctl",
+            ["fed", "event", "list", "--limit", "-1"],
+            "invalid value for '--limit': must be at least 0 (see routerctl fed event list --help)",
+        ),
+        (
+            "routerd-eventd",
+            ["serve", "--api-listen", "127.0.0.1:0", "extra"],
+            "got unexpected extra argument(s) (extra) (see routerd-eventd serve --help)",
+        ),
+    ],
+)
+def test_a_mistake_is_one_line(
+    program: str, arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tree: Any = typer.main.get_command(PROGRAMS[program])
+    with pytest.raises(SystemExit) as ended:
+        tree.main(args=arguments, prog_name=program)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == f"error: {told}\n"
