@@ -166,5 +166,7 @@ def _reword(text: str) -> str:
     if wrong := re.match(r"Expected `([^`]*)`, got `([^`]*)`(?: - at `\$\.?([^`]*)`)?", text):
         wanted, got, where = wrong[1].removesuffix(" | null"), wrong[2], wrong[3]
         kinds = {"str": "text", "object": "an object", "int": "a number", "float": "a number", "array": "a list"}
+        if where == "payload[...]":
+            where = "each value of payload"
         return f"{where or 'an event'} must be {kinds.get(wanted, wanted)}, not {kinds.get(got, got)}"
     return text

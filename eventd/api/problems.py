@@ -155,7 +155,9 @@ def restore(status: int, body: bytes) -> EventdError:
         told = msgspec.json.decode(body)["error"]
         code, message, hint = str(told["code"]), str(told["message"]), str(told.get("hint", ""))
     except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError, RecursionError):
-        return _by_status(status)(f"the server answered {status}", hint="is there a routerd-eventd at this address?")
+        # Somebody else's 404 does not say that what was asked for is not there.
+        kind = EventdError if status == 404 else _by_status(status)
+        return kind(f"the server answered {status}", hint="is there a routerd-eventd at this address?")
     error = _by_code(code, status)(message, hint=hint)
     vars(error).update(code=code, detail=told.get("detail"))  # a later version may have codes of its own
     return error

@@ -207,7 +207,8 @@ def _range(conn: Connection, topic: Topic, params: Redeliver, now: int) -> tuple
         return recorded_between(conn, topic.id, since, until)
     last = topic.next_seq - 1 if params.to_seq is None else params.to_seq
     if params.from_seq is not None and params.from_seq > last:
-        raise Invalid(f"the range ends at {last}, before it begins at {params.from_seq}")
+        whose = "the range" if params.to_seq is not None else f"what group {params.group} has"
+        raise Invalid(f"{whose} ends at {last}, before the range begins at {params.from_seq}")
     return numbered_between(conn, topic.id, params.from_seq or 1, last)
 
 

@@ -25,7 +25,9 @@ Line = tuple[int, dict[str, Any]]
 class Emission:
     """Collects lines by group and stores them in chunks, each group's in their order."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, group: str = "") -> None:
+        self.group = group
+        """Where lines belong that name no group; blank while nobody has asked."""
         self.counts: Counter[str] = Counter()
         self.bad: list[dict[str, Any]] = []
         self._session = session
@@ -53,6 +55,8 @@ class Emission:
                     self.refuse(lines[at][0], message)
                 lines = [line for at, line in enumerate(lines) if at not in wrong]
             except (Conflict, Forbidden, NotFound) as error:  # about this group, or about a single event
+                if group == self.group and not isinstance(error, Conflict):
+                    raise self._interrupted(error, lines[0][0]) from None  # so it would go with every other line
                 for number, _ in lines:
                     self.refuse(number, error.message)
                 lines = []
@@ -102,8 +106,7 @@ async def emit_lines(session: Session, group: str) -> None:
     """Emit every line of the standard input. Raises `Invalid` at the end when some were not stored."""
     import msgspec
 
-    emission = Emission(session)
-    default = group
+    emission = Emission(session, group)
     for number, raw in _lines(sys.stdin.buffer):
         if len(raw) > LONGEST_LINE:
             emission.refuse(number, f"is longer than {LONGEST_LINE >> 20} MiB")
@@ -116,9 +119,9 @@ async def emit_lines(session: Session, group: str) -> None:
         if not isinstance(event, dict):
             emission.refuse(number, "is not a JSON object")
             continue
-        named = event.get("group") or default
+        named = event.get("group") or emission.group
         if not named:
-            named = default = await one_group(session, "")
+            named = emission.group = await one_group(session, "")
         await emission.add(number, str(named), event, len(raw))
     await emission.flush_all()
     _report(session, emission)

@@ -112,6 +112,8 @@ async def links(session: Session, group: GroupsOption = "", peer: PeerFilter = "
     if inbound and session.out.is_table:
         session.out.line()
         session.out.table(INBOUND, inbound)
+    if outbound and session.out.is_table and not _process(session):
+        note("note: no node serves this database now; this is how the last one left its links")
 
 
 @connected
@@ -140,8 +142,12 @@ async def pause(
     ] = "",
 ) -> None:
     """Stop sending to a peer. What it has to get is kept, and waits."""
-    answer = await session.call("links.pause", group=await one_group(session, group), peer=peer, by=by or _user())
+    by = by or _user()
+    answer = await session.call("links.pause", group=await one_group(session, group), peer=peer, by=by)
     _show_link(session, answer)
+    (link,) = answer["outbound"]
+    if link["pausedBy"] != by:
+        note(f"note: {peer} was paused before, by {link['pausedBy']} at {show_moment(link['pausedAt'])}")
 
 
 def _user() -> str:
@@ -231,14 +237,16 @@ async def status(session: Session) -> None:
         return
     session.out.rows(STATUS, answer["groups"], name=lambda row: row["group"])
     if session.out.is_table and not session.is_remote:
-        _tell_process(session)
+        process = _process(session)
+        note(f"note: process {process} serves this database" if process else "note: no node serves this database now")
 
 
-def _tell_process(session: Session) -> None:
-    """Whether a node is at work on this database; what a command finds there does not depend on it."""
+def _process(session: Session) -> str:
+    """Who is at work on this database, blank when nobody is; what a command finds there does not depend on it."""
+    if session.is_remote:
+        return "the server"
     from eventd.cli.gateway import LocalGateway
     from eventd.cli.lock import holder
 
-    if isinstance(session.gateway, LocalGateway) and (database := session.gateway.database):
-        process = holder(database)
-        note(f"note: process {process} serves this database" if process else "note: no node serves this database now")
+    database = session.gateway.database if isinstance(session.gateway, LocalGateway) else None
+    return holder(database) if database else ""

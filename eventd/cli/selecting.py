@@ -8,7 +8,7 @@ import typer
 
 from eventd.cli.output import note
 from eventd.cli.session import Session
-from eventd.errors import NotFound
+from eventd.errors import Forbidden, NotFound
 
 MOST = 1000
 """Entries an operation gives at once."""
@@ -41,7 +41,11 @@ async def all_groups(session: Session, group: str) -> list[str]:
 
 async def one_group(session: Session, group: str) -> str:
     """The group that was asked for, or the only one there is. Raises NotFound, or BadParameter where there are more."""
-    names = await all_groups(session, group)
+    try:
+        names = await all_groups(session, group)
+    except Forbidden as error:  # a key that may only write, or only some groups, cannot ask which groups there are
+        error.hint = f"{error.hint}; say which group with --group" if error.hint else "say which group with --group"
+        raise
     if not names:
         raise NotFound("no EventGroup is declared", hint="declare one: routerctl apply -f FILE")
     if len(names) > 1:
@@ -75,7 +79,9 @@ class Pages:
             if after is None or (self._limit and count >= self._limit):
                 break
         if after is not None:
-            self._notes.append(f"note: group {group} has more: --group {group} --after {after}, or --limit 0 for all")
+            self._notes.append(
+                f"note: group {group} has more: go on with --group {group} --after {after} (--limit 0 shows all)"
+            )
 
     def tell(self) -> None:
         """Say that a list is not all there is."""

@@ -137,10 +137,13 @@ class Whereabouts:
         if self.key or self.key_file is None:
             return self.key
         try:
-            return self.key_file.read_text(encoding="utf-8").strip()
+            key = self.key_file.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "is no text"
             raise Invalid(f"{self.key_file}: {why}", hint="the file should hold the key and nothing else") from None
+        if not key:
+            raise Invalid(f"{self.key_file}: is empty", hint="the file should hold the key and nothing else")
+        return key
 
     def flags(self) -> dict[str, Any]:
         """What the command line says about settings."""
@@ -209,18 +212,31 @@ def _with_shared(command: Callable[..., Any], begin: Callable[[Session, dict[str
         for name, (annotation, default) in _SHARED.items()
     ]
 
-    def run(**given: Any) -> None:
+    def run(context: typer.Context, **given: Any) -> None:
+        _refuse_both(context)
         where = Whereabouts(**{name: given.pop(name) for name in Whereabouts.__slots__})
         out = Output(given.pop("output"), headers=not given.pop("no_headers"), colour=_may_colour())
         begin(Session(where, out), given)
         sys.stdout.flush()  # whoever has stopped reading is noticed here, where it can be dealt with
 
     keywords = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
-    signature = inspect.Signature([*keywords, *shared])
+    context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+    signature = inspect.Signature([context, *keywords, *shared])
     run.__signature__ = signature  # type: ignore[attr-defined]  # this is what typer reads
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in signature.parameters.values()}
     run.__name__, run.__doc__ = command.__name__, command.__doc__
     return run
+
+
+def _refuse_both(context: typer.Context) -> None:
+    """Two nodes on one command line: nobody should have to guess which of them is worked on. Nor with which key."""
+    named = [name for name in _SHARED if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"]
+    for one, others in {"server": ("database", "data_dir", "state_file"), "key": ("key_file",)}.items():
+        for other in others:
+            if one in named and other in named:
+                raise typer.BadParameter(
+                    f"--{one} and --{other.replace('_', '-')} contradict each other: leave one out"
+                )
 
 
 async def _run(command: Callable[..., Awaitable[None]], session: Session, given: dict[str, Any]) -> None:

@@ -124,6 +124,12 @@ def test_every_bad_line_is_named_and_the_good_ones_are_stored(edge: Control) -> 
     assert counts["bad"][0]["line"] == 1
 
 
+def test_a_group_that_is_not_there_is_said_once_and_not_of_every_line(edge: Control) -> None:
+    told = edge("fed", "event", "emit", "--stdin", "-g", "egde", stdin=lines_of({"type": "t"}, {"type": "t"}), code=3)
+    assert told.err.startswith("error: there is no EventGroup egde (did you mean edge?")
+    assert told.err.count("\n") == 1
+
+
 def test_an_empty_input_is_nothing(edge: Control) -> None:
     assert edge("fed", "event", "emit", "--stdin").lines == ["0 events taken"]
 
@@ -140,7 +146,7 @@ def test_lists_have_limits_tokens_and_filters(edge: Control) -> None:
     edge("fed", "event", "emit", "--stdin", stdin=given)
     first = edge("fed", "event", "list", "--limit", "2", "-o", "name")
     assert first.lines == ["e0", "e1"]
-    token = re.search(r"--after (\S+),", first.err)
+    token = re.search(r"--after (\S+) ", first.err)
     assert token is not None
     assert edge("fed", "event", "list", "--after", token[1], "-o", "name").lines == ["e2", "e3", "e4", "e5"]
     for arguments, expected in (

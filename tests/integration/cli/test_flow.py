@@ -131,6 +131,9 @@ def test_pause_and_resume(edge: Control) -> None:
     edge("fed", "resume", "cloud")
     told = edge("fed", "pause", "cloud", "--by", "ann: upgrade", "-o", "json").json
     assert (told["state"], told["pausedBy"]) == ("paused", "ann: upgrade")
+    assert edge("fed", "pause", "cloud", "--by", "bob").err.startswith(
+        "note: cloud was paused before, by ann: upgrade at "
+    )
     assert edge("fed", "resume", "cloud", "-o", "json").json["state"] == "running"
     assert edge("fed", "pause", "clod", code=3).err.startswith(
         "error: group edge has no peer clod (did you mean cloud?)"
@@ -147,6 +150,8 @@ def test_redeliver_says_what_it_would_send_and_then_sends(edge: Control, consume
     assert len(edge("fed", "links", "-o", "json").json["outbound"][0]["repairs"]) == 2
     refused = edge("fed", "redeliver", "cloud", "--id", "e4", code=1)
     assert refused.err == "error: event e4 cannot be sent again: it is on its way: the link has not come to it yet\n"
+    beyond = edge("fed", "redeliver", "cloud", "--from-seq", "9", code=1)
+    assert beyond.err == "error: what group edge has ends at 4, before the range begins at 9\n"
     unknown = edge("fed", "redeliver", "cloud", "--id", "e9", code=3)
     assert unknown.err == "error: event e9 cannot be sent again: group edge has none of that id\n"
     both = edge("fed", "redeliver", "cloud", "--id", "e1", "--since", "1h", code=2)
@@ -170,7 +175,7 @@ def test_gaps_are_what_senders_said_they_lost(edge: Control, edge_url: str) -> N
     assert [(gap["after"], gap["upto"], gap["epoch"]) for gap in found] == [(4, 9, "epoch1"), (12, 20, "epoch1")]
     first, _, last = edge("fed", "gaps", "-o", "name").lines
     page = edge("fed", "gaps", "--limit", "1", "-o", "json")
-    assert page.err == f"note: group edge has more: --group edge --after {first}, or --limit 0 for all\n"
+    assert page.err == f"note: group edge has more: go on with --group edge --after {first} (--limit 0 shows all)\n"
     assert edge("fed", "gaps", "--from", "hub", "--after", first, "-o", "name").lines == [last]
     assert edge("fed", "gaps", "--group", "egde", code=3).err.startswith("error: there is no EventGroup egde")
 
@@ -184,7 +189,7 @@ def test_dead_letters_are_listed_retried_and_dropped(edge: Control, consumer: Co
     assert [line.split()[1:4] for line in told.lines[1:]] == [[f"e{n}", "cloud", "invalid"] for n in (1, 2, 3)]
     first, second, _ = edge("fed", "dead-letters", "list", "-o", "name").lines
     page = edge("fed", "dead-letters", "list", "--limit", "1", "-o", "json")
-    assert page.err == f"note: group edge has more: --group edge --after {first}, or --limit 0 for all\n"
+    assert page.err == f"note: group edge has more: go on with --group edge --after {first} (--limit 0 shows all)\n"
     assert len(edge("fed", "dead-letters", "list", "--after", first, "-o", "json").json) == 2
     assert edge("fed", "dead-letters", "retry", first).lines == ["sending 1 letter once more"]
     assert edge("fed", "event", "deliveries", "--event-id", "e1", "-o", "json").json[0]["status"] == "pending"
@@ -206,9 +211,11 @@ def test_status_shows_all_groups(edge: Control) -> None:
 def test_status_says_whether_a_node_is_at_work(control: Control) -> None:
     control.edge()
     assert control("fed", "status").err == "note: no node serves this database now\n"
+    assert control("fed", "links").err.startswith("note: no node serves this database now; ")
     database = Database(f"sqlite:///{control.folder}/eventd-data/eventd.db")
     try:
         with serving(database):
             assert control("fed", "status").err == f"note: process {os.getpid()} serves this database\n"
+            assert control("fed", "links").err == ""
     finally:
         database.close()

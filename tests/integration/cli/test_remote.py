@@ -51,6 +51,31 @@ def test_a_key_for_one_group_works_where_the_group_is_named(api: Api, control: C
 def test_an_unreadable_key_file_is_named(control: Control) -> None:
     told = control("get", "all", "--server", "http://127.0.0.1:1", "--key-file", "missing", code=1)
     assert told.err == "error: missing: No such file or directory (the file should hold the key and nothing else)\n"
+    empty = control.file("\n", "empty")
+    told = control("get", "all", "--server", "http://127.0.0.1:1", "--key-file", empty, code=1)
+    assert told.err == f"error: {empty}: is empty (the file should hold the key and nothing else)\n"
+
+
+def test_a_key_that_may_only_write_is_told_to_name_the_group(sqlite_url: str, control: Control) -> None:
+    with Api(sqlite_url, keys="sensor-key-0001:write:edge,admin-key-0001") as api:
+        at = ("--server", api.url, "--key")
+        control("apply", "-f", control.file(EDGE), *at, "admin-key-0001")
+        emit = ("fed", "event", "emit", "--type", "t", "--id", "i", "-o", "name")
+        told = control(*emit, *at, "sensor-key-0001", code=1)
+        assert told.err == "error: this key lacks the scope read (it has write; say which group with --group)\n"
+        assert control(*emit, "--group", "edge", *at, "sensor-key-0001").lines == ["i"]
+
+
+@pytest.mark.parametrize(
+    ("both", "told"),
+    [
+        (("--server", "http://127.0.0.1:1", "--data-dir", "x"), "--server and --data-dir contradict each other"),
+        (("--server", "http://127.0.0.1:1", "--state-file", "x"), "--server and --state-file contradict each other"),
+        (("--key", "k", "--key-file", "x"), "--key and --key-file contradict each other"),
+    ],
+)
+def test_one_command_line_names_one_node_and_one_key(control: Control, both: tuple[str, ...], told: str) -> None:
+    assert control("get", "all", *both, code=2).err.startswith(f"error: {told}: leave one out (see routerctl get")
 
 
 def test_a_database_that_is_named_comes_before_a_server_of_the_environment(
@@ -108,7 +133,7 @@ def test_another_server_is_recognised_as_one(control: Control) -> None:
         assert control("get", "all", "--server", at, code=1).err == (
             f"error: {at} answers, but not as a routerd-eventd does\n"
         )
-        told = control("fed", "status", "--server", at, code=3)
+        told = control("fed", "status", "--server", at, code=1)
         assert told.err == "error: the server answered 404 (is there a routerd-eventd at this address?)\n"
     finally:
         server.shutdown()

@@ -79,7 +79,7 @@ def test_a_method_that_is_not_allowed_names_those_that_are() -> None:
 @pytest.mark.parametrize(
     ("status", "body", "kind"),
     [
-        (404, b"<html>nginx</html>", NotFound),
+        (404, b"<html>nginx</html>", EventdError),
         (502, b"", EventdError),
         (503, b"[]", Unavailable),
         (401, b'{"error":"text"}', Unauthorized),
