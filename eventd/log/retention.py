@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
@@ -52,17 +53,13 @@ def evict(conn: sa.Connection, topic_id: int, limits: Limits, *, now: int, chunk
     target = min(window[1], max(_by_count(next_seq, limits), _by_age(conn, topic_id, window, limits, now)))
     if target <= evicted_seq:
         return Evicted(0, evicted_seq, more=False)
-    undelivered = _first_undelivered(conn, topic_id, window, now)
-    if limits.keep_undelivered and undelivered is not None:
-        target = min(target, undelivered - 1)
-    last = min(target, evicted_seq + chunk)
-    if last <= evicted_seq:
+    going = _going(conn, topic_id, min(target, evicted_seq + chunk), limits, now)
+    if not going.blocks:
         return Evicted(0, evicted_seq, more=False)
-    going = _going(conn, topic_id, last)
-    last = going[-1].seq + going[-1].records - 1
-    lost = undelivered is not None and undelivered <= last
-    _remove(conn, topic_id, going, now=now, lost=lost)
-    return Evicted(last - evicted_seq, last, more=target > last)
+    end = going.blocks[-1]
+    last = end.seq + end.records - 1
+    _remove(conn, topic_id, going.blocks, now=now, lost=going.lost)
+    return Evicted(last - evicted_seq, last, more=target > last and not going.held)
 
 
 Window = tuple[int, int]
@@ -85,33 +82,41 @@ def _by_age(conn: sa.Connection, topic_id: int, window: Window, limits: Limits, 
     return int(kept[0][0]) - 1 if kept else window[1]
 
 
-def _first_undelivered(conn: sa.Connection, topic_id: int, window: Window, now: int) -> int | None:
-    """The seq of the first live record in the window that entered here and that some cursor has not passed."""
-    passed = fetch(conn, "SELECT min(position) FROM cursors WHERE topic_id = ?", (topic_id,))[0][0]
-    if passed is None:
-        return None
-    ends = "SELECT min(position), max(position + records - 1) FROM blocks WHERE topic_id = ? AND seq > ? AND seq <= ?"
-    first, last = fetch(conn, ends, (topic_id, *window))[0]
-    for block in scan(conn, topic_id, max(passed, first - 1), last, own=True):
-        if is_alive(block.expires_first, now):
-            return block.seq
-        for record in unpack(block):
-            if is_alive(record.expires_at, now):
-                return record.seq
-    return None
+class _Going(NamedTuple):
+    """What one step removes. `held`: up to a record that has to stay; `lost`: with one that a peer has yet to get."""
+
+    blocks: Sequence[Block]
+    held: bool
+    lost: bool
 
 
-def _going(conn: sa.Connection, topic_id: int, last: int) -> list[Block]:
+def _going(conn: sa.Connection, topic_id: int, last: int, limits: Limits, now: int) -> _Going:
     """The oldest blocks up to a seq, the last one cut to it, as far as one step may go."""
+    passed = fetch(conn, "SELECT min(position) FROM cursors WHERE topic_id = ?", (topic_id,))[0][0]
     going: list[Block] = []
-    size = 0
+    size, lost = 0, False
     for block in scan(conn, topic_id, 0, read_head(conn).last):
         part = block.within(0, block.position + last - block.seq)
         if part is None or (going and size + part.bytes > CHUNK_BYTES):
             break
+        waiting = None if passed is None or lost else _first_undelivered(part, passed, now)
+        if waiting is not None and limits.keep_undelivered:
+            before = part.within(0, waiting - 1)
+            return _Going([*going, before] if before else going, held=True, lost=False)
+        lost = lost or waiting is not None
         going.append(part)
         size += part.bytes
-    return going
+    return _Going(going, held=False, lost=lost)
+
+
+def _first_undelivered(block: Block, passed: int, now: int) -> int | None:
+    """The position of the first live record beyond `passed`, if the block's entered here."""
+    rest = block.within(passed, block.last) if block.own else None
+    if rest is None:
+        return None
+    if is_alive(rest.expires_first, now):
+        return rest.position
+    return next((record.position for record in unpack(rest) if is_alive(record.expires_at, now)), None)
 
 
 def _remove(conn: sa.Connection, topic_id: int, going: Sequence[Block], *, now: int, lost: bool) -> None:
