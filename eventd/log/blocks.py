@@ -85,10 +85,12 @@ def pack(drafts: Drafts, *, topic_id: int, position: int, seq: int, now: int) ->
     """The blocks of drafts of one kind. `seq` and `position`: of the first."""
     told = (int(drafts.own), drafts.expires_first, _told(drafts.types), _told(drafts.sources))
     ends = [*accumulate(map(len, drafts.bodies))]
+    # A path may be longer than its body: what is read at once must stay about as small then.
+    most = min(BLOCK_RECORDS, max(1, BLOCK_BYTES // (1 + max(map(len, set(drafts.paths))))))
     start = 0
     while start < len(ends):
         taken = ends[start - 1] if start else 0
-        stop = bisect_right(ends, taken + BLOCK_BYTES, start, min(len(ends), start + BLOCK_RECORDS))
+        stop = bisect_right(ends, taken + BLOCK_BYTES, start, min(len(ends), start + most))
         stop = max(stop, start + 1)
         paths, bodies = drafts.paths[start:stop], drafts.bodies[start:stop]
         yield _block(paths, bodies, told, topic_id, position + start, seq + start, now)

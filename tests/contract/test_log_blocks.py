@@ -180,3 +180,12 @@ async def test_a_page_of_large_records_stops_earlier(log: EventLog, monkeypatch:
     assert (page.count, page.upto, page.full) == (0, 2, True)
     listing = await log.database.read(list_latest, Question(topic, subject_prefix="s", until=0))
     assert (listing.records, listing.more, listing.seen) == ([], True, 2)
+
+
+async def test_long_paths_make_short_blocks(log: EventLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 4000)
+    topic = await log.topic("group:g")
+    await log.append(topic, [draft(f"{n}", path="n" * 1000 if n % 2 else "m") for n in range(20)])
+    held = await log.database.read(lambda conn: [*scan_blocks(conn, topic, 0, 20)])
+    assert sum(block.records for block in held) == 20
+    assert all(block.records <= 4 and len(block.lines) < 8000 for block in held)
