@@ -134,20 +134,37 @@ def list_latest(conn: sa.Connection, ask: Question) -> Listing:
     A question with few answers in a long log is answered in several parts: then there is more, maybe without a record.
     """
     found: list[Record] = []
-    size = looked = seen = 0
-    for block in _blocks(conn, ask):
-        told_enough = ask.rules_out(block)
-        looked += PASSED_OVER if told_enough else cost_of(block)
-        fitting = [] if told_enough else [record for record in unpack(block) if ask.fits(record)]
-        for record in latest(conn, ask.topic_id, fitting[::-1] if ask.newest else fitting):
+    size = seen = 0
+    for fitting, seen, is_enough in _fitting(conn, ask):
+        for record in latest(conn, ask.topic_id, fitting):
             if found and (len(found) == ask.limit or size + record.size > ask.max_bytes):
                 return Listing(found, True, found[-1].position)
             found.append(record)
             size += record.size
-        seen = block.position if ask.newest else block.last
-        if looked >= LOOKED_AT:
+        if is_enough:
             return Listing(found, True, seen)
     return Listing(found, False, seen)
+
+
+def _fitting(conn: sa.Connection, ask: Question) -> Iterator[tuple[list[Record], int, bool]]:
+    """As many records as are wanted that answer the question if they are the latest, again and again.
+
+    With them, how far was looked for them, and whether that is enough for now.
+    """
+    fitting: list[Record] = []
+    looked = seen = 0
+    for block in _blocks(conn, ask):
+        if ask.rules_out(block):
+            looked += PASSED_OVER
+        else:
+            looked += cost_of(block)
+            records = [record for record in unpack(block) if ask.fits(record)]
+            fitting += records[::-1] if ask.newest else records
+        seen = block.position if ask.newest else block.last
+        if len(fitting) >= ask.limit or looked >= LOOKED_AT:
+            yield fitting, seen, looked >= LOOKED_AT
+            fitting = []
+    yield fitting, seen, False
 
 
 def _blocks(conn: sa.Connection, ask: Question) -> Iterator[Block]:
