@@ -82,6 +82,7 @@ def _check_folder(folder: Path) -> Check:
 
 
 def _look_inside(database: Database) -> Iterator[Check]:
+    migrations.refuse_foreign(database)
     missing = database.read_now(migrations.pending)
     yield Check("database", "ok", f"{database.label()} opens")
     if database.kind == "sqlite":

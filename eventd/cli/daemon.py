@@ -170,11 +170,18 @@ def version() -> None:
 
 
 def _open(settings: Settings, *, make: bool = True) -> Database:
+    from eventd.store import migrations
     from eventd.store.database import Database
 
     if make:
         settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return Database(settings.database_url)
+    database = Database(settings.database_url)
+    try:
+        migrations.refuse_foreign(database)
+    except BaseException:
+        database.close()
+        raise
+    return database
 
 
 def _prepare(database: Database, *, apply: bool) -> None:

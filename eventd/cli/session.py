@@ -213,7 +213,9 @@ def _with_shared(command: Callable[..., Any], begin: Callable[[Session, dict[str
     ]
 
     def run(context: typer.Context, **given: Any) -> None:
-        _refuse_both(context)
+        named = _named(context)
+        if "key_file" in named:
+            given["key"] = ""  # that of the environment: what the command line says comes first
         where = Whereabouts(**{name: given.pop(name) for name in Whereabouts.__slots__})
         out = Output(given.pop("output"), headers=not given.pop("no_headers"), colour=_may_colour())
         begin(Session(where, out), given)
@@ -228,15 +230,15 @@ def _with_shared(command: Callable[..., Any], begin: Callable[[Session, dict[str
     return run
 
 
-def _refuse_both(context: typer.Context) -> None:
-    """Two nodes on one command line: nobody should have to guess which of them is worked on. Nor with which key."""
+def _named(context: typer.Context) -> list[str]:
+    """Which shared options stand on the command line. Raises `BadParameter` for two nodes or two keys."""
     named = [name for name in _SHARED if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"]
     for one, others in {"server": ("database", "data_dir", "state_file"), "key": ("key_file",)}.items():
         for other in others:
             if one in named and other in named:
-                raise typer.BadParameter(
-                    f"--{one} and --{other.replace('_', '-')} contradict each other: leave one out"
-                )
+                flag = other.replace("_", "-")
+                raise typer.BadParameter(f"--{one} and --{flag} contradict each other: leave one out")
+    return named
 
 
 async def _run(command: Callable[..., Awaitable[None]], session: Session, given: dict[str, Any]) -> None:

@@ -38,6 +38,7 @@ def test_a_key_comes_from_a_flag_a_file_or_the_environment(
     monkeypatch.setenv("EVENTD_API_KEY", "reader-key-0001")
     told = control("fed", "event", "emit", "--group", "edge", "--type", "t", code=1)
     assert told.err.startswith("error: this key lacks the scope write")
+    control("fed", "event", "emit", "--group", "edge", "--type", "t", "--key-file", path)
 
 
 def test_a_key_for_one_group_works_where_the_group_is_named(api: Api, control: Control) -> None:

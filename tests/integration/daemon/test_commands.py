@@ -136,6 +136,17 @@ def test_a_file_that_is_no_database_is_one_line_and_stays_as_it_is(daemon: Daemo
     assert daemon.file.read_bytes() == before
 
 
+def test_a_database_of_another_program_is_left_alone(daemon: Daemon) -> None:
+    daemon.folder.mkdir()
+    _sql(daemon.file, "CREATE TABLE customers (name TEXT)")
+    for command in ("serve", "migrate"):
+        told = one_line(daemon.run(command), 1)
+        assert told.startswith(f"{daemon.file} is no database of a routerd-eventd, it holds customers (name another")
+    checked = daemon.run("check")
+    assert (checked.returncode, "is no database of a routerd-eventd" in checked.stdout) == (4, True)
+    assert _sql(daemon.file, "SELECT name FROM sqlite_master") == [("customers",)]
+
+
 def test_a_database_of_a_newer_program_is_left_alone(daemon: Daemon) -> None:
     assert daemon.run("migrate").returncode == 0
     _sql(daemon.file, "UPDATE alembic_version SET version_num = '9999'")
