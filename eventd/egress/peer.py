@@ -94,6 +94,7 @@ class PeerSink:
             limit=PAGE if self._protocol == V1 else self._peer.batch_events,
             max_bytes=self._peer.batch_bytes,
             until=cursor.until,
+            at_tail=self._primed,
         )
 
     async def open(self, cursor: Cursor, page: Lines) -> Opened:

@@ -89,11 +89,23 @@ class EventLog:
         )
 
     async def lines(
-        self, topic_id: int, after: int, wanted: Wanted, *, limit: int, max_bytes: int, until: int | None = None
+        self,
+        topic_id: int,
+        after: int,
+        wanted: Wanted,
+        *,
+        limit: int,
+        max_bytes: int,
+        until: int | None = None,
+        at_tail: bool = False,
     ) -> Lines:
-        """A page of one topic beyond position `after` as it goes to a peer; `until` ends the scan."""
+        """A page of one topic beyond position `after` as it goes to a peer; `until` ends the scan.
+
+        `at_tail` allows it to come from memory, which knows nothing of what retention removed meanwhile: that is for
+        readers who follow what is being written.
+        """
         now = self.clock.now()
-        recent = self.tail.beyond(topic_id, after, own=wanted.own) if until is None else None
+        recent = self.tail.beyond(topic_id, after, own=wanted.own) if at_tail and until is None else None
         if recent is None:
             return await self.database.read(
                 read_lines, topic_id, after, wanted, limit=limit, max_bytes=max_bytes, until=until, now=now

@@ -23,7 +23,7 @@ FEW = Selection(Selector.of(types=["up"]), relay=True).wanted_by("b")
 async def both(log: EventLog, topic: int, after: int, wanted: Wanted, **bounds: int) -> tuple[Lines, Lines]:
     """The page as the log gives it, and as the database does."""
     bounds = {"limit": 100, "max_bytes": 1 << 20, **bounds}
-    asked = await log.lines(topic, after, wanted, **bounds)  # type: ignore[arg-type]
+    asked = await log.lines(topic, after, wanted, at_tail=True, **bounds)  # type: ignore[arg-type]
     stored = await log.database.read(
         read_lines, topic, after, wanted, until=None, now=log.clock.now(), **bounds  # type: ignore[arg-type]
     )  # fmt: skip
