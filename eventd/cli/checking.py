@@ -10,12 +10,15 @@ from typing import Literal, NamedTuple
 
 from eventd.api.auth import Keys
 from eventd.cli.lock import holder
+from eventd.cli.output import count
 from eventd.errors import EventdError, SettingsError
 from eventd.log.head import lock_head
+from eventd.resources.kinds import EVENT_GROUP
 from eventd.settings import Settings
 from eventd.store import migrations
 from eventd.store.database import Database
 from eventd.store.integrity import find_damage
+from eventd.store.registry import read_resources
 
 LITTLE_SPACE = 1 << 30
 NO_SPACE = 64 << 20
@@ -62,7 +65,7 @@ def check_database(settings: Settings) -> Iterator[Check]:
         if database.path is not None and not database.path.exists():
             yield Check("database", "ok", f"{database.label()} is not there yet: serve makes it")
             return
-        yield from _look_inside(database)
+        yield from _look_inside(settings, database)
     except EventdError as error:
         yield Check("database", "failed", str(error))
     finally:
@@ -81,7 +84,7 @@ def _check_folder(folder: Path) -> Check:
     return Check("folder", state, f"{folder} can be written, {only}{free >> 20} MiB free")
 
 
-def _look_inside(database: Database) -> Iterator[Check]:
+def _look_inside(settings: Settings, database: Database) -> Iterator[Check]:
     migrations.refuse_foreign(database)
     missing = database.read_now(migrations.pending)
     yield Check("database", "ok", f"{database.label()} opens")
@@ -91,10 +94,22 @@ def _look_inside(database: Database) -> Iterator[Check]:
     if missing:
         can_serve = database.kind == "sqlite"
         advice = "serve applies them" if can_serve else "run `routerd-eventd migrate`"
-        yield Check("schema", "ok" if can_serve else "failed", f"{len(missing)} migrations to apply: {advice}")
+        yield Check("schema", "ok" if can_serve else "failed", f"{count(len(missing), 'migration')} to apply: {advice}")
         return
     yield Check("schema", "ok", f"revision {migrations.NEWEST}, the newest")
     head = database.write_now(lock_head)  # writes what was there before: the proof that writing works
     yield Check("writing", "ok", f"works; the log ends at {head.last}, epoch {head.epoch}")
+    if problem := missing_group(settings, database):
+        yield Check("group", "warning", problem)
     if process := holder(database):
         yield Check("node", "ok", f"process {process} serves this database")
+
+
+def missing_group(settings: Settings, database: Database) -> str:
+    """What is odd about the group this node is to run alone: that nobody has declared it. Blank when all is well."""
+    if not settings.group:
+        return ""
+    declared = [row.name for row in database.read_now(read_resources, EVENT_GROUP.name)]
+    if settings.group in declared:
+        return ""
+    return f"there is no EventGroup {settings.group} to run alone (declared: {', '.join(declared) or 'none'})"

@@ -16,6 +16,7 @@ import eventd
 from eventd.cli.command_line import CommandLine, program
 from eventd.cli.exits import run
 from eventd.cli.flags import Flags, with_settings
+from eventd.cli.output import count
 from eventd.clock import SystemClock
 from eventd.errors import CheckFailed, DatabaseUnusable
 from eventd.settings import BadSettings, Settings, Shown, surroundings
@@ -47,6 +48,7 @@ def serve(
     SIGTERM and SIGINT finish what is under way, a second one leaves at once, SIGHUP re-reads keys and secrets.
     """
     from eventd.api.auth import Keys
+    from eventd.cli.checking import missing_group
     from eventd.cli.lock import claimed, serving
     from eventd.observe import configure_logging
 
@@ -61,6 +63,8 @@ def serve(
     try:
         with serving(database), claimed(database, settings.group or "") as claim:
             _prepare(database, apply=migrate or database.kind == "sqlite")
+            if missing := missing_group(settings, database):
+                logger.warning(missing)
             _run(settings, claim)
     finally:
         database.close()
@@ -191,7 +195,7 @@ def _prepare(database: Database, *, apply: bool) -> None:
     missing = database.read_now(migrations.pending)
     if missing and not apply:
         raise DatabaseUnusable(
-            f"the database {database.label()} lacks {len(missing)} migrations: {', '.join(missing)}",
+            f"the database {database.label()} lacks {count(len(missing), 'migration')}: {', '.join(missing)}",
             hint="run `routerd-eventd migrate`, or start with --migrate",
         )
     if missing:

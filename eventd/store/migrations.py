@@ -106,5 +106,6 @@ def require_current(database: Database) -> None:
     missing = database.read_now(pending)
     if missing:
         raise DatabaseUnusable(
-            f"the database {database.label()} lacks {len(missing)} migration(s)", hint="run `routerd-eventd migrate`"
+            f"the database {database.label()} lacks {len(missing)} migration{'s' if len(missing) > 1 else ''}",
+            hint="run `routerd-eventd migrate`",
         )

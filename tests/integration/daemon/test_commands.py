@@ -283,6 +283,14 @@ def test_check_shows_no_secret(daemon: Daemon, tmp_path: Path) -> None:
         assert secret not in checked.stdout + checked.stderr
 
 
+def test_a_group_to_run_alone_that_nobody_declared_is_said(processes: Processes, daemon: Daemon) -> None:
+    node = processes.serve("node", env={"EVENTD_GROUP": "egde"})
+    told = "there is no EventGroup egde to run alone (declared: none)"
+    assert told in [json.loads(line)["msg"] for line in node.log().splitlines()]
+    checked = daemon.run("check", "--group", "egde")
+    assert (checked.returncode, f"warning  {told}" in checked.stdout) == (0, True)
+
+
 def test_check_finds_a_damaged_file(daemon: Daemon) -> None:
     daemon.run("migrate")
     _sql(daemon.file, "PRAGMA wal_checkpoint(TRUNCATE)")
