@@ -331,7 +331,7 @@ def _validate(said: Mapping[str, tuple[Any, str]], problems: list[Problem]) -> S
     except ValidationError as error:
         for detail in error.errors():
             name = str(detail["loc"][0])
-            reason = detail.get("ctx", {}).get("error", detail["msg"])
+            reason = detail.get("ctx", {}).get("error", detail["msg"].replace("Input should", "must"))
             problems.append(Problem(origins[name], str(reason), usage=origins[name].startswith("--")))
             values.pop(name, None)
         settings = Settings.model_validate(values)

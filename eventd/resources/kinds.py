@@ -37,7 +37,9 @@ def find_kind(word: str) -> Kind:
     for kind in KINDS.values():
         if wanted in (kind.name.lower(), kind.plural, *kind.short):
             return kind
-    raise NotFound(f"there is no kind {word}", hint=known_kinds(word))
+    before, slash, name = word.partition("/")
+    apart = f"write the kind and the name apart: {before} {name}" if before and slash and name else ""
+    raise NotFound(f"there is no kind {word}", hint=apart or known_kinds(word))
 
 
 def known_kinds(word: str) -> str:

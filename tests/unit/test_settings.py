@@ -43,6 +43,8 @@ def test_a_blank_variable_and_a_flag_that_was_not_given_say_nothing() -> None:
 def test_the_message_is_one_line_for_one_problem_and_a_list_for_several() -> None:
     one = BadSettings([*_problems({"log_level": "x"})])
     assert one.message == "--log-level: 'x' is none of debug, info, warning, error"
+    few = BadSettings([*_problems({"max_connections": "3"})])
+    assert few.message == "--max-connections: must be greater than or equal to 16"
     two = BadSettings([*_problems({"log_level": "x", "group": "-"})])
     assert two.message.startswith("2 problems in the settings:\n  ")
 

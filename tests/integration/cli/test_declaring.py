@@ -113,6 +113,7 @@ def test_get_shows_tables_names_and_what_can_be_applied_again(routerctl: Control
     [
         (["get", "ep", "cluod"], 3, "error: there is no EventPeer/cluod (there are to-cloud)"),
         (["get", "gruop"], 3, "error: there is no kind gruop"),
+        (["get", "eg/edge"], 3, "error: there is no kind eg/edge (write the kind and the name apart: eg edge)"),
         (["describe", "eg", "egde"], 3, "error: there is no EventGroup/egde"),
         (["delete", "ep", "nobody"], 3, "error: there is no EventPeer/nobody"),
         (["delete", "eg", "edge"], 1, "error: EventGroup/edge still has peers: EventPeer/to-cloud"),
