@@ -21,7 +21,7 @@ from federation.event import Outline, expiry_micros, micros, read_outlines
 BLOCK_RECORDS = 1000
 """Most records of a block."""
 BLOCK_BYTES = 256 << 10
-"""Characters of bodies that a block has at most, but for a single record: who wants one record reads all of its block."""
+"""Characters of bodies in a block at most, unless one record has more: who wants one record reads all of its block."""
 MOST_NAMES = 16
 """Different types, sources or paths that a block tells; where there are more, it has to be taken apart."""
 

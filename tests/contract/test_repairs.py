@@ -176,7 +176,7 @@ async def test_nothing_to_send_is_refused(books: Books, clock: ManualClock) -> N
         await books.call("deliveries.redeliver", group="g", peer="c", from_seq=1)
     with pytest.raises(Conflict, match=r"again: the range holds no event$"):
         await books.call("deliveries.redeliver", group="g", peer="c", from_seq=9, to_seq=12)
-    with pytest.raises(Invalid, match="the range ends at 2, before it begins at 3"):
+    with pytest.raises(Invalid, match="the range ends at 2, before the range begins at 3"):
         await books.call("deliveries.redeliver", group="g", peer="c", from_seq=3, to_seq=2)
 
 
