@@ -133,17 +133,18 @@ def check_rules(event: Event) -> None:
 
 
 def _check_text(name: str, text: str) -> None:
-    # No database of ours stores U+0000 in text, and a lone surrogate has no UTF-8 form.
-    if "\0" in text or not (text.isascii() or _is_utf8(text)):
+    if not is_plain(text):
         raise InvalidEvent(f"federation event {_wire_name(name)} holds U+0000 or a lone surrogate")
 
 
-def _is_utf8(text: str) -> bool:
+def is_plain(text: str) -> bool:
+    """Whether a text can be stored: no database of ours takes U+0000, and a lone surrogate has no UTF-8 form."""
+    if "\0" in text:
+        return False
     try:
-        text.encode()
+        return text.isascii() or bool(text.encode())
     except UnicodeEncodeError:
         return False
-    return True
 
 
 def _wire_name(name: str) -> str:

@@ -9,12 +9,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
 from pydantic.alias_generators import to_camel
 
 from eventd.clock import Clock
 from eventd.log.eventlog import EventLog
 from eventd.store.database import Database
+from federation.event import is_plain
 
 Scope = Literal["read", "write", "delete", "admin"]
 Method = Literal["GET", "POST", "PUT", "DELETE"]
@@ -53,6 +54,15 @@ class Params(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, alias_generator=to_camel, validate_by_name=True, validate_by_alias=True
     )
+
+    @field_validator("*")
+    @classmethod
+    def _can_be_looked_up(cls, value: Any) -> Any:
+        """No database takes U+0000 in a text, or bytes of a command line that are no UTF-8."""
+        for text in value if isinstance(value, list) else (value,):
+            if isinstance(text, str) and not is_plain(text):
+                raise ValueError("holds U+0000 or bytes that are no UTF-8")
+        return value
 
 
 P = TypeVar("P", bound=BaseModel)

@@ -80,6 +80,7 @@ class Consumer(Generic[PageT]):
         self._chance = chance
         self._signal: asyncio.Future[None] | None = None
         self._resting = False
+        self._trouble = ""
         self._called = False
         self._finishing = False
         self._flying: deque[tuple[Parcel, asyncio.Task[Ack]]] = deque()
@@ -324,6 +325,8 @@ class Consumer(Generic[PageT]):
             course.failures = 0 if asked else course.failures
             course.asleep_since = self._monotonic()
             course.healthy = course.healthy or asked
+            if asked:
+                self._say("")
         if ack.held_up is not None:
             raise ack.held_up
 
@@ -347,6 +350,8 @@ class Consumer(Generic[PageT]):
         course.settled = course.scanned
         course.asleep_since = self._monotonic()
         course.healthy = course.healthy or succeeded
+        if succeeded:
+            self._say("")
 
     async def _postpone(self, course: _Course, held: HeldUp, *, failures: int | None = None) -> None:
         now = self._log.clock.now()
@@ -355,11 +360,20 @@ class Consumer(Generic[PageT]):
         attempts = failed if state is LinkState.BACKING_OFF else AT_CAP
         delay = self._backoff.delay(attempts, self._chance(), retry_after=held.retry_after)
         upto = max(self._tried_upto, course.settled)
+        self._say(f"{state} {held.reason}", held.detail)
         await self._log.postpone(
             Postponement(
                 self.name, course.settled, state, held.reason, held.detail, upto, now, now + int(delay * SECOND)
             )
         )
+
+    def _say(self, trouble: str, detail: str = "") -> None:
+        """Leave a line when the link gets into trouble, into another one, or out of it; not for each try."""
+        if trouble and trouble != self._trouble:
+            logger.warning("a link is held up", extra={"cursor": self.name, "state": trouble, "error": detail})
+        elif self._trouble and not trouble:
+            logger.info("a link is up again", extra={"cursor": self.name})
+        self._trouble = trouble
 
     async def _give_up_flying(self) -> None:
         flying = [task for _, task in self._flying]

@@ -167,6 +167,24 @@ async def test_a_destination_that_is_down_is_tried_again_ever_more_rarely(
     assert await rows(log, batches, "attempts") == [(7,)]
 
 
+async def test_a_link_leaves_a_line_when_its_trouble_changes_and_when_it_ends(
+    log: EventLog, topic: int, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="eventd.egress")
+    await publish(log, topic, "a")
+    sink = ScriptedSink(NAME)
+    sink.answers.extend([DOWN, DOWN, Blocked("http_403", "go away")])
+    async with driving(log, sink, topic) as link:
+        for attempt, state in enumerate((LinkState.BACKING_OFF, LinkState.BACKING_OFF, LinkState.BLOCKED), start=1):
+            await held(link, state, attempt)
+            clock.advance(10)
+        await until(lambda: link.at(1))
+        await publish(log, topic, "b")
+        await until(lambda: link.at(2))
+    told = [(record.levelname, getattr(record, "state", "")) for record in caplog.records]
+    assert told == [("WARNING", "backing-off timeout"), ("WARNING", "blocked http_403"), ("INFO", "")]
+
+
 async def test_jitter_only_shortens(log: EventLog, topic: int, clock: ManualClock) -> None:
     await publish(log, topic, "a")
     sink = ScriptedSink(NAME)
