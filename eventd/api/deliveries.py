@@ -10,7 +10,7 @@ from pydantic import Field
 
 from eventd.api.books import PeerBooks, open_books
 from eventd.api.groups import find_group, find_topic, peers_of
-from eventd.api.moments import read_moment, read_token, show_seconds, show_time, write_token
+from eventd.api.moments import read_span, read_token, show_seconds, show_time, write_token
 from eventd.api.operations import Operation, Params, Services
 from eventd.egress.selection import Selection
 from eventd.log.deliveries import Delivery, DeliveryState, count_stale, derive
@@ -56,7 +56,7 @@ def _open_scene(conn: Connection, group: str, peer: str) -> _Scene:
 
 async def _list(services: Services, params: ListDeliveries) -> dict[str, Any]:
     now = services.clock.now()
-    span = read_moment("since", params.since, now), read_moment("until", params.until, now)
+    span = read_span(params.since, params.until, now)
     scene = await services.database.read(_open_scene, params.group, params.peer)
     place = read_token(params.after, scene.head, scene.topic)
     rows: list[dict[str, Any]] = []

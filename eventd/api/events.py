@@ -12,7 +12,7 @@ from pydantic import Field
 
 from eventd.api.emitted import drafts_from
 from eventd.api.groups import evict_some, find_group, find_place, find_topic
-from eventd.api.moments import Place, read_moment, read_token, show_time, write_token
+from eventd.api.moments import Place, read_span, read_token, show_time, write_token
 from eventd.api.operations import Operation, Params, Services
 from eventd.errors import Conflict
 from eventd.log.appender import Publish
@@ -102,7 +102,7 @@ class ListEvents(Params):
 
 async def _list(services: Services, params: ListEvents) -> dict[str, Any]:
     now = services.clock.now()
-    since, until = read_moment("since", params.since, now), read_moment("until", params.until, now)
+    since, until = read_span(params.since, params.until, now)
     ask, scene = await services.database.read(_open_listing, params, now, since, until)
     records: list[Record] = []
     more = True

@@ -27,6 +27,14 @@ def read_moment(name: str, text: str, now: int) -> int | None:
         raise Invalid(f"{name}: {text!r} is no time", hint=hint) from None
 
 
+def read_span(since: str, until: str, now: int) -> tuple[int | None, int | None]:
+    """Both ends of a span of time, each as `read_moment` reads it. Raises Invalid when it ends before it begins."""
+    first, last = read_moment("since", since, now), read_moment("until", until, now)
+    if first is not None and last is not None and last < first:
+        raise Invalid(f"until ({until}) lies before since ({since}): nothing can be in between")
+    return first, last
+
+
 def show_time(time: int | None) -> str | None:
     """RFC 3339 in UTC; None for a time that has not come."""
     return None if time is None else from_micros(time).isoformat().replace("+00:00", "Z")

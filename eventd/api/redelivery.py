@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from eventd.api.books import read_cursor_of, wanted_by
 from eventd.api.groups import find_group, find_peer, find_topic
-from eventd.api.moments import read_moment, show_time
+from eventd.api.moments import read_span, show_time
 from eventd.api.operations import Operation, Params, Services
 from eventd.egress.selection import Selection
 from eventd.errors import Conflict, EventdError, Invalid, NotFound
@@ -203,7 +203,7 @@ def _evicted(topic: Topic, params: Redeliver) -> int:
 
 def _range(conn: Connection, topic: Topic, params: Redeliver, now: int) -> tuple[int, int]:
     if params.since or params.until:
-        since, until = read_moment("since", params.since, now), read_moment("until", params.until, now)
+        since, until = read_span(params.since, params.until, now)
         return recorded_between(conn, topic.id, since, until)
     last = topic.next_seq - 1 if params.to_seq is None else params.to_seq
     if params.from_seq is not None and params.from_seq > last:

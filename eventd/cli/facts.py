@@ -176,6 +176,9 @@ async def list_events(
         await pages.read(name, newest=newest, **asked)
     session.out.rows(EVENTS, pages.rows, name=_event_name)
     pages.tell()
+    if id and not pages.rows:
+        hidden = "" if include_expired else "; what has expired is shown with --include-expired"
+        note(f"note: no event {id} answers that{hidden}")
 
 
 @connected

@@ -1,17 +1,19 @@
 """One event at a time: from the call that appends it at A to the moment it can be read at B, and to B's receipt at A.
 
 A runs in this process, so that no HTTP of the measurement stands in between; B is a process of its own. A thread looks
-into B's database every fifth of a millisecond; what it sees is committed and durable there.
+into B's database about every third of a millisecond; what it sees is committed and durable there.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import sqlite3
 import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from eventd.clock import SystemClock
@@ -76,9 +78,14 @@ async def measure_latency(
 
 
 def _first_sight(witness: Database, number: int) -> float:
-    """When B's log first reached that many records."""
-    while witness.read_now(read_head).last < number:
-        time.sleep(0.0002)
+    """When B's log first reached that many records. It asks little and rarely: it shares the interpreter with A."""
+    if witness.path is not None:
+        with closing(sqlite3.connect(f"file:{witness.path}?mode=ro", uri=True)) as file:
+            while file.execute("SELECT next_position FROM log_heads").fetchone()[0] <= number:
+                time.sleep(0.0003)
+    else:
+        while witness.read_now(read_head).last < number:
+            time.sleep(0.0003)
     return time.perf_counter()
 
 

@@ -292,3 +292,10 @@ async def test_the_status_of_all_groups(books: Books) -> None:
         "peers": 2,
         "links": {"running": 1, "paused": 1},
     }
+
+
+async def test_a_span_that_ends_before_it_begins_is_refused(books: Books) -> None:
+    await books.declare("b")
+    for operation, more in (("events.list", {}), ("deliveries.list", {}), ("deliveries.redeliver", {"peer": "b"})):
+        with pytest.raises(Invalid, match=r"until \(2h\) lies before since \(1h\)"):
+            await books.call(operation, group="g", since="1h", until="2h", **more)

@@ -217,3 +217,10 @@ def test_prune_says_what_it_removed(edge: Control) -> None:
     assert edge("fed", "event", "prune").lines == ["removed 15 records of group edge"]
     assert edge("fed", "event", "prune", "-o", "json").json[0]["removed"] == 0
     assert len(edge("fed", "event", "list", "-o", "json").json) == 5
+
+
+def test_an_id_that_nothing_answers_is_said(edge: Control) -> None:
+    told = edge("fed", "event", "list", "--id", "none")
+    assert told.err == "note: no event none answers that; what has expired is shown with --include-expired\n"
+    told = edge("fed", "event", "list", "--id", "none", "--include-expired", "-o", "json")
+    assert (told.json, told.err) == ([], "note: no event none answers that\n")
