@@ -19,6 +19,7 @@ import msgspec
 from federation.errors import BadEvent, Malformed, TooLarge
 from federation.event import DECODER, ENCODER, ZERO_TIME, Event, decode_canonical
 from federation.keys import Key
+from federation.lines import encode_lines, split_line
 from federation.loops import check_inbound, decode_path
 from federation.peers import MAX_TEXT, Limits
 from federation.ranges import MAX_POSITION, Range
@@ -72,14 +73,9 @@ class Batch(NamedTuple):
     refused: list[Refusal]
 
 
-def encode_line(position: int, path: str, body: str) -> str:
-    """One line, its line feed included. `path` is encoded, `body` canonical."""
-    return f"{position}\t{path}\t{body}\n"
-
-
 def encode_batch(records: Iterable[tuple[int, str, str]]) -> bytes:
     """The body of a batch of (position, path, body), in rising order of positions."""
-    return "".join([f"{position}\t{path}\t{body}\n" for position, path, body in records]).encode()
+    return encode_lines(records).encode()
 
 
 def read_batch(body: bytes, header: BatchHeader, key: Key, limits: Limits) -> Batch:
@@ -150,7 +146,7 @@ def _columns(body: bytes) -> tuple[list[str], Sequence[str], Sequence[str]]:
     if count * 4 + 1 == len(cells) and cells[3::4].count("\n") == count:
         return cells[:-1:4], cells[1::4], cells[2::4]
     # A line with more tabs than two: what follows the second belongs to its event, which is refused.
-    rows = [row.split("\t", 2) for row in text[:-1].split("\n")]
+    rows = [split_line(row) for row in text[:-1].split("\n")]
     if any(len(row) != 3 for row in rows):
         raise Malformed("a line of the batch is not position, path and event")
     return [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import NamedTuple, overload
 
 from eventd.egress.sink import Parcel
+from federation.lines import encode_lines, split_line
 
 
 class CarriedLine(NamedTuple):
@@ -40,7 +41,7 @@ class CarriedLines(Sequence[CarriedLine]):
 
     @cached_property
     def _apart(self) -> list[CarriedLine]:
-        rows = (row.split("\t", 2) for row in self.text.split("\n")[:-1])
+        rows = map(split_line, self.text.split("\n")[:-1])
         return [CarriedLine(int(position), path, body) for position, path, body in rows]
 
     @overload
@@ -53,8 +54,7 @@ class CarriedLines(Sequence[CarriedLine]):
         if isinstance(index, int):
             return self._apart[index]
         lines = self._apart[index]
-        text = "".join([f"{line.position}\t{line.path}\t{line.body}\n" for line in lines])
-        return CarriedLines(text, len(lines), self.oldest)
+        return CarriedLines(encode_lines(lines), len(lines), self.oldest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from typing import NamedTuple, Self
 
 from eventd.log.values import Drafts, Record, size_of
 from federation.event import Outline, expiry_micros, micros, read_outlines
+from federation.lines import encode_lines, split_line
 
 BLOCK_RECORDS = 1000
 """Most records of a block."""
@@ -63,7 +64,7 @@ class Block(NamedTuple):
             position=self.position + start,
             seq=self.seq + start,
             records=stop - start,
-            bytes=sum(size_of(row.split("\t", 2)[2]) for row in rows),
+            bytes=sum(size_of(split_line(row)[2]) for row in rows),
             lines="\n".join([*rows, ""]),
         )
 
@@ -71,7 +72,7 @@ class Block(NamedTuple):
         """How many of its first records are at most `records`, and at most `size` bytes of bodies."""
         if self.records <= records and self.bytes <= size:
             return self.records
-        bodies = (row.split("\t", 2)[2] for row in self.lines.split("\n", records)[:records] if row)
+        bodies = (split_line(row)[2] for row in self.lines.split("\n", records)[:records] if row)
         return bisect_right([*accumulate(map(size_of, bodies))], size)
 
 
@@ -104,8 +105,7 @@ Told = tuple[int, int | None, str, str]
 def _block(
     paths: Sequence[str], bodies: Sequence[str], told: Told, topic_id: int, position: int, seq: int, now: int
 ) -> Block:
-    cells = zip(range(position, position + len(bodies)), paths, bodies, strict=True)
-    lines = "".join([f"{at}\t{path}\t{body}\n" for at, path, body in cells])
+    lines = encode_lines(zip(range(position, position + len(bodies)), paths, bodies, strict=True))
     size = sum(map(len if lines.isascii() else size_of, bodies))
     return Block(position, topic_id, seq, len(bodies), size, now, *told, _told(set(paths)), lines)
 
@@ -116,7 +116,7 @@ def _told(values: Set[str]) -> str:
 
 def unpack(block: Block) -> list[Record]:
     """Its records, in order."""
-    rows = [row.split("\t", 2) for row in block.lines.split("\n")[:-1]]
+    rows = [split_line(row) for row in block.lines.split("\n")[:-1]]
     outlines = read_outlines([row[2] for row in rows])
     shift, topic_id, recorded_at = block.seq - block.position, block.topic_id, block.recorded_at
     return [

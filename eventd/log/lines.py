@@ -17,6 +17,7 @@ from eventd.log.reading import LOOKED_AT, PASSED_OVER, Stretch, cost_of, look_ah
 from eventd.log.scan import scan
 from eventd.log.values import Gap, Head, Record
 from federation.event import is_alive
+from federation.lines import encode_line
 from federation.loops import decode_path, may_send
 
 
@@ -185,7 +186,7 @@ class _Sheet:
                 self.exceptions.append((record.position, reason))
                 self.size += record.size
             else:
-                line = f"{record.position}\t{record.path}\t{record.body}\n"
+                line = encode_line(record.position, record.path, record.body)
                 self._add(line, 1, record.recorded_at, record.size)
 
     def _add(self, text: str, count: int, recorded_at: int, size: int) -> None:

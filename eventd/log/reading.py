@@ -13,7 +13,7 @@ from eventd.log.head import read_head
 from eventd.log.scan import scan, scan_back
 from eventd.log.values import Gap, Head, Page, Record
 from eventd.store.database import fetch, fetch_in
-from federation.event import written
+from federation.event import is_alive, written
 
 LOOKED_AT = 5000
 """Records that are taken apart for one page at most. Whoever wants few of them gets an empty page and comes again."""
@@ -106,7 +106,7 @@ class Question:
             and (not self.source or record.node == self.source)
             and (self.since is None or record.ts >= self.since)
             and (self.until is None or record.ts <= self.until)
-            and (self.now is None or record.expires_at is None or record.expires_at >= self.now)
+            and (self.now is None or is_alive(record.expires_at, self.now))
         )
 
     def rules_out(self, block: Block) -> bool:

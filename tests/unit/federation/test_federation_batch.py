@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from federation.batch import Line, Lines, decode_batch, encode_batch, encode_line, judge, read_batch
+from federation.batch import Line, Lines, decode_batch, encode_batch, judge, read_batch
 from federation.errors import BadEvent, Malformed, TooLarge
 from federation.event import Event, decode_canonical, encode
 from federation.keys import Key
+from federation.lines import encode_line
 from federation.peers import Limits
 from federation.ranges import Range
 from federation.wire import Refusal
