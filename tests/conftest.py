@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support.leaks import no_leaks, no_task_survives, open_files
-from tests.support.postgres import PostgresMissing, PostgresServer, find_programs
+from tests.support.postgres import PostgresServer, server_or_skip
 from tests.support.processes import Processes
 from tests.support.skips import (
     in_ci,
@@ -38,15 +38,8 @@ settings.load_profile("quick")
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     """A server for this test process (each worker of pytest-xdist has its own): `create_database`, `drop_database`."""
-    try:
-        server = PostgresServer(find_programs())
-    except PostgresMissing as missing:
-        pytest.skip(str(missing))
-    try:
-        server.start()
+    with server_or_skip() as server:
         yield server
-    finally:
-        server.stop()
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from tests.support.postgres import PostgresMissing, PostgresServer, find_programs
+from tests.support.postgres import PostgresServer, server_or_skip
 from tests.support.processes import Processes
 from tests.support.running import SECRET, Refused, Running
 from tests.support.v1_node import V1Sender, body_of
@@ -54,15 +54,8 @@ class Restartable:
 
 @pytest.fixture
 def restartable() -> Iterator[Restartable]:
-    try:
-        server = PostgresServer(find_programs())
-    except PostgresMissing as missing:
-        pytest.skip(str(missing))
-    try:
-        server.start()
+    with server_or_skip() as server:
         yield Restartable(server)
-    finally:
-        server.stop()
 
 
 def _faults(node: Running) -> list[str]:

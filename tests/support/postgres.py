@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
+import pytest
 from psycopg import sql
 
 from tests.support.ports import free_port
@@ -216,6 +217,20 @@ def _remove_stale_directories() -> None:
             owner = directory.name.removeprefix(_PREFIX).split("-")[0]
             if owner.isdecimal() and not _is_running(int(owner)):
                 shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def server_or_skip() -> Iterator[PostgresServer]:
+    """A server of its own for a test, or for all of them; the test is skipped where there are no programs."""
+    try:
+        server = PostgresServer(find_programs())
+    except PostgresMissing as missing:
+        pytest.skip(str(missing))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
 
 
 def _is_running(pid: int) -> bool:
