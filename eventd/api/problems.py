@@ -25,6 +25,7 @@ from eventd.errors import (
     Unauthorized,
     Unavailable,
 )
+from eventd.plugins.contract import PluginFailed
 
 RETRY_SECONDS = 1
 _JSON = "application/json"
@@ -88,6 +89,7 @@ _STATUS: dict[type[EventdError], int] = {
     WrongMediaType: 415,
     CheckFailed: 422,
     EventdError: 500,
+    PluginFailed: 502,
     Unavailable: 503,
     DatabaseUnusable: 503,
     Full: 507,
@@ -164,10 +166,12 @@ def restore(status: int, body: bytes) -> EventdError:
 
 
 def _by_code(code: str, status: int) -> type[EventdError]:
-    known: list[type[EventdError]] = [NoSuchRoute, WrongMethod, WrongMediaType, SlowBody, Internal]
+    known: list[type[EventdError]] = [NoSuchRoute, WrongMethod, WrongMediaType, SlowBody, Internal, PluginFailed]
     known += [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, EventdError)]
     return next((kind for kind in known if kind.code == code), _by_status(status))
 
 
 def _by_status(status: int) -> type[EventdError]:
-    return next((kind for kind, number in _STATUS.items() if number == status), EventdError)
+    # A 502 that does not say so in its body comes from a proxy, not from a plugin.
+    kinds = (kind for kind, number in _STATUS.items() if number == status and kind is not PluginFailed)
+    return next(kinds, EventdError)

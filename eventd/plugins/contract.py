@@ -1,0 +1,130 @@
+"""What a plugin is given and what it gives back, as plain values. One contract, whatever the plugin is made of.
+
+A plugin never changes anything: it is handed facts and returns a proposal, which the node checks before it uses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from eventd.errors import EventdError
+from federation.event import Event, encode, format_time
+
+API_VERSION: Final = "plugin.routerd.net/v1alpha1"
+REQUEST: Final = "PluginRequest"
+RESULT: Final = "PluginResult"
+
+SUBSCRIPTION_TRIGGER: Final = "federation-subscription"
+MANUAL_TRIGGER: Final = "manual"
+
+MAX_STDERR_KEPT: Final = 8192
+"""Characters of a run's standard error that are kept."""
+
+
+def subscription_topic(name: str) -> str:
+    """The topic of the runs of one EventSubscription."""
+    return f"routerd.federation.subscription/{name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What one run is about. `now` in microseconds; `context` holds resources as `context_of` gives them."""
+
+    plugin: str
+    trigger: str
+    topic: str
+    now: int
+    events: Sequence[Event] = ()
+    context: Sequence[Mapping[str, Any]] = ()
+    startup_hash: str = ""
+    effective_generation: int = 0
+    previous_generation: int = 0
+
+    def encode(self) -> bytes:
+        """The request as one line of JSON: what an executable reads on its standard input."""
+        head = {
+            "apiVersion": API_VERSION,
+            "kind": REQUEST,
+            "metadata": {"name": self.plugin},
+            "spec": {
+                "trigger": {"type": self.trigger, "topic": self.topic},
+                "startupConfigHash": self.startup_hash,
+                "effectiveGeneration": self.effective_generation,
+                "previousDynamicGeneration": self.previous_generation,
+                "now": format_time(self.now),
+            },
+        }
+        context = {"resources": list(self.context)} if self.context else {}
+        parts = [msgspec.json.encode(head).removesuffix(b"}}")]
+        if self.events:  # their bytes are made in one place only
+            parts += [b',"events":[', b",".join(map(encode, self.events)), b"]"]
+        return b"".join((*parts, b',"context":', msgspec.json.encode(context), b"}}"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What a plugin proposes, checked. `observed_at` and `ttl` in microseconds, `ttl` above 0.
+
+    `resources` are whole documents, `directives` and `action_plans` as they were written. `events` are what the plugin
+    wants to be emitted, as it wrote them: the one who emits them checks them.
+    """
+
+    observed_at: int
+    ttl: int
+    resources: Sequence[dict[str, Any]] = ()
+    directives: Sequence[dict[str, Any]] = ()
+    action_plans: Sequence[dict[str, Any]] = ()
+    events: Sequence[dict[str, Any]] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """A run that succeeded. Times in microseconds.
+
+    `exit_code` is None where the plugin is an entry point; `stdout_digest` is the SHA-256 of its answer in hex.
+    """
+
+    exit_code: int | None
+    stdout_digest: str
+    stderr: str = field(repr=False)
+    started_at: int
+    completed_at: int
+    result: Result = field(repr=False)
+
+
+class PluginFailed(EventdError):
+    """A run that gave no result.
+
+    `reason` is a stable slug. `about_plugin`: the plugin as a whole cannot run, whatever it is given, so no event is
+    to blame. `transient`: the same run may succeed by itself later, without anybody changing anything.
+    """
+
+    code = "plugin_failed"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: str = "unknown",
+        hint: str = "",
+        about_plugin: bool = False,
+        transient: bool = False,
+        exit_code: int | None = None,
+        stdout_digest: str = "",
+        stderr: str = "",
+        started_at: int = 0,
+        completed_at: int = 0,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.reason = reason
+        self.about_plugin = about_plugin
+        self.transient = transient
+        self.exit_code = exit_code
+        self.stdout_digest = stdout_digest
+        self.stderr = stderr
+        self.started_at = started_at
+        self.completed_at = completed_at
