@@ -14,7 +14,7 @@ from eventd.store.database import execute, fetch, insert
 from eventd.store.migrations import new_epoch
 from eventd.store.schema import log_heads, topics
 
-_HEAD = "next_position, epoch, incarnation, registry_version"
+_HEAD = "next_position, epoch, incarnation, registry_version, parts_version"
 _COLUMNS = "id, name, next_seq, bytes, ids, evicted_seq, evicted_position, lost_position"
 
 
@@ -29,7 +29,7 @@ def read_head(conn: sa.Connection) -> Head:
     return _head(fetch(conn, f"SELECT {_HEAD} FROM log_heads WHERE id = 1"))
 
 
-def _head(rows: list[tuple[int, str, int, int]]) -> Head:
+def _head(rows: list[tuple[int, str, int, int, int]]) -> Head:
     if not rows:
         raise DatabaseUnusable("the database has no log head", hint="run `routerd-eventd migrate`")
     return Head(*rows[0])

@@ -13,6 +13,7 @@ metadata = sa.MetaData()
 Micros = sa.BigInteger
 _gone = sa.text("gone_at IS NOT NULL")
 _own = sa.text("own = 1")
+_captures = sa.text("captures <> ''")
 _serial = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite numbers rows itself only under this name
 
 log_heads = sa.Table(
@@ -23,6 +24,7 @@ log_heads = sa.Table(
     sa.Column("epoch", sa.Text, nullable=False),
     sa.Column("incarnation", sa.BigInteger, nullable=False),
     sa.Column("registry_version", sa.BigInteger, nullable=False),  # moves with every declared change
+    sa.Column("parts_version", sa.BigInteger, nullable=False, server_default=sa.text("1")),  # with every part's
     sa.CheckConstraint("id = 1", name="one_head"),
 )
 
@@ -218,4 +220,92 @@ resources = sa.Table(
     sa.Column("generation", sa.BigInteger, nullable=False),
     sa.Column("created_at", Micros, nullable=False),
     sa.Column("updated_at", Micros, nullable=False),
+)
+
+plugin_runs = sa.Table(
+    "plugin_runs",
+    metadata,
+    sa.Column("id", _serial, primary_key=True),
+    sa.Column("plugin", sa.Text, nullable=False),
+    sa.Column("trigger", sa.Text, nullable=False),  # federation-subscription | manual
+    sa.Column("subscription", sa.Text, nullable=False),  # its name; empty when a person ran the plugin
+    sa.Column("group_name", sa.Text, nullable=False),
+    sa.Column("event_ids", sa.Text, nullable=False),  # JSON [id, …] of what was handed over
+    sa.Column("coalesced", sa.Text, nullable=False),  # JSON [id, …] of what a later event replaced
+    sa.Column("events", sa.BigInteger, nullable=False),
+    sa.Column("attempt", sa.BigInteger, nullable=False),
+    sa.Column("status", sa.Text, nullable=False),  # running | succeeded | failed | interrupted | lost
+    sa.Column("started_at", Micros, nullable=False),
+    sa.Column("completed_at", Micros),
+    sa.Column("exit_code", sa.Integer),
+    sa.Column("stdout_digest", sa.Text, nullable=False),
+    sa.Column("stderr", sa.Text, nullable=False),
+    sa.Column("error", sa.Text, nullable=False),
+    sa.Column("source", sa.Text, nullable=False),  # of the part it gave; empty when it gave none
+    sa.Column("generation", sa.BigInteger),
+    sa.Index("plugin_runs_subscription", "subscription", "id"),
+    sa.Index("plugin_runs_plugin", "plugin", "id"),
+    sa.Index("plugin_runs_completed", "completed_at"),
+    sqlite_autoincrement=True,
+)
+
+parts = sa.Table(
+    "parts",
+    metadata,
+    sa.Column("id", _serial, primary_key=True),
+    sa.Column("source", sa.Text, nullable=False, unique=True),
+    sa.Column("owner", sa.Text, nullable=False),  # EventSubscription/<name> | Plugin/<name>
+    sa.Column("group_name", sa.Text, nullable=False),
+    sa.Column("plugin", sa.Text, nullable=False),
+    sa.Column("generation", sa.BigInteger, nullable=False),
+    sa.Column("observed_at", Micros, nullable=False),
+    sa.Column("expires_at", Micros, nullable=False),
+    sa.Column("digest", sa.Text, nullable=False),
+    sa.Column("resources", sa.Text, nullable=False),  # JSON, annotated
+    sa.Column("directives", sa.Text, nullable=False),
+    sa.Column("action_plans", sa.Text, nullable=False),
+    sa.Column("event_ids", sa.Text, nullable=False),  # JSON [id, …]
+    sa.Column("ends", sa.Text, nullable=False),  # JSON {subject: micros}: what ends sooner than the part
+    sa.Column("grace", sa.BigInteger, nullable=False),  # microseconds
+    sa.Column("revision", sa.BigInteger, nullable=False),  # the parts_version of its last change
+    sa.Column("created_at", Micros, nullable=False),
+    sa.Column("updated_at", Micros, nullable=False),
+    sa.Index("parts_owner", "owner"),
+    sa.Index("parts_expires", "expires_at"),
+    sa.Index("parts_revision", "revision"),
+    sqlite_autoincrement=True,
+)
+
+part_claims = sa.Table(
+    "part_claims",
+    metadata,
+    sa.Column("owner", sa.Text, primary_key=True),
+    sa.Column("api_version", sa.Text, primary_key=True),
+    sa.Column("kind", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("part_id", sa.BigInteger, nullable=False),  # the one part that gives this resource
+    sa.Column("since", Micros, nullable=False),  # the owner holds the claim without a break
+    sa.Column("ends_at", Micros, nullable=False),  # of this resource; never later than the part's expiry
+    sa.Column("captures", sa.Text, nullable=False),  # the address it captures; empty: none; ?: it cannot be told
+    sa.Index("part_claims_part", "part_id"),
+    sa.Index("part_claims_captures", "captures", sqlite_where=_captures, postgresql_where=_captures),
+)
+
+part_subjects = sa.Table(
+    "part_subjects",
+    metadata,
+    sa.Column("owner", sa.Text, primary_key=True),
+    sa.Column("subject", sa.Text, primary_key=True),
+    sa.Column("part_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Index("part_subjects_part", "part_id"),
+)
+
+effective_config = sa.Table(
+    "effective_config",
+    metadata,
+    sa.Column("id", sa.SmallInteger, primary_key=True, autoincrement=False),
+    sa.Column("generation", sa.BigInteger, nullable=False),  # raised whenever the content differs
+    sa.Column("etag", sa.Text, nullable=False),  # sha256 of the content
+    sa.Column("changed_at", Micros, nullable=False),
+    sa.CheckConstraint("id = 1", name="one_effective_config"),
 )

@@ -13,12 +13,16 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
 from eventd.errors import DatabaseUnusable, EventdError
+from eventd.log.eventlog import EventLog
 from eventd.store import migrations
-from eventd.store.database import Database, fetch
+from eventd.store.database import Database, execute, fetch
+from eventd.store.registry import read_resources
 from eventd.store.schema import metadata
-from eventd.testing import NOW
+from eventd.testing import NOW, ManualClock, draft
 from tests.support import writers
 from tests.support.postgres import PostgresServer
+
+ALL = ["0001", "0002"]
 
 
 @pytest.fixture
@@ -87,7 +91,7 @@ def test_nor_do_they_differ_in_what_alembic_does_not_compare(empty: Database, de
 
 
 def test_a_second_upgrade_changes_nothing(empty: Database) -> None:
-    assert empty.write_now(migrations.upgrade, now=NOW) == empty.read_now(all_revisions)
+    assert empty.write_now(migrations.upgrade, now=NOW) == ALL
     head = empty.read_now(fetch, "SELECT * FROM log_heads")
     assert empty.write_now(migrations.upgrade, now=NOW + 1) == []
     assert empty.read_now(fetch, "SELECT * FROM log_heads") == head
@@ -95,8 +99,60 @@ def test_a_second_upgrade_changes_nothing(empty: Database) -> None:
     migrations.require_current(empty)
 
 
-def all_revisions(conn: sa.Connection) -> list[str]:
-    return [name for (name,) in fetch(conn, "SELECT version_num FROM alembic_version")]
+async def test_a_log_of_the_first_schema_goes_on_where_it_was(empty: Database) -> None:
+    """Its events and its place stay; what the new schema adds has its first value."""
+    empty.write_now(upgrade_to, "0001")
+    empty.write_now(fill_first_schema)
+    before = empty.read_now(fetch, "SELECT next_position, epoch, incarnation, registry_version FROM log_heads")
+    assert empty.read_now(migrations.pending) == ["0002"]
+    with pytest.raises(DatabaseUnusable, match=r"lacks 1 migration \(run `routerd-eventd migrate`"):
+        migrations.require_current(empty)
+
+    assert empty.write_now(migrations.upgrade, now=NOW) == ["0002"]
+
+    assert empty.read_now(fetch, "SELECT next_position, epoch, incarnation, registry_version FROM log_heads") == before
+    assert empty.read_now(fetch, "SELECT parts_version FROM log_heads") == [(1,)]
+    log = await EventLog.open(empty, ManualClock())
+    try:
+        topic = await log.topic("group:edge")
+        assert [(r.position, r.event_id) for r in (await log.read(topic, 0)).records] == [(1, "e1")]
+        assert (await log.append(topic, [draft("e1"), draft("e2")])).positions == [1, 2]
+    finally:
+        await log.close()
+    assert [r.name for r in empty.read_now(read_resources)] == ["edge"]
+
+
+def upgrade_to(conn: sa.Connection, revision: str) -> None:
+    """What the program of that revision did."""
+    from alembic import command
+
+    config = migrations._config()
+    config.attributes["connection"] = conn
+    command.upgrade(config, revision)
+
+
+def fill_first_schema(conn: sa.Connection) -> None:
+    """One event and one declaration, written as the first program wrote them."""
+    one = draft("e1")
+    line = f"1\t\t{one.body}\n"
+    for sql, row in (
+        ("INSERT INTO log_heads VALUES (?, ?, ?, ?, ?)", (1, 2, "0123456789abcdef", 1, 7)),
+        (
+            "INSERT INTO topics (name, next_seq, bytes, ids, evicted_seq, evicted_position, lost_position, created_at)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            ("group:edge", 2, len(one.body), 1, 0, 0, 0, NOW),
+        ),
+        (
+            "INSERT INTO blocks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (1, 1, 1, 1, len(one.body), NOW, 1, one.expires_at, '["t"]', '["a"]', '[""]', line),
+        ),
+        ("INSERT INTO event_ids (topic_id, event_id, position) VALUES (?, ?, ?)", (1, "e1", 1)),
+        (
+            "INSERT INTO resources VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            ("federation.routerd.net/v1alpha1", "EventGroup", "edge", "{}", '{"nodeName":"a"}', 1, NOW, NOW),
+        ),
+    ):
+        execute(conn, sql, row)
 
 
 def test_each_new_log_has_an_epoch_of_its_own(empty: Database, declared: Database) -> None:
@@ -107,8 +163,8 @@ def test_each_new_log_has_an_epoch_of_its_own(empty: Database, declared: Databas
 
 
 def test_a_database_that_was_never_migrated_says_which_command_to_run(empty: Database) -> None:
-    assert empty.read_now(migrations.pending) == [migrations.NEWEST]
-    with pytest.raises(DatabaseUnusable, match=r"lacks 1 migration \(run `routerd-eventd migrate`"):
+    assert empty.read_now(migrations.pending) == ALL
+    with pytest.raises(DatabaseUnusable, match=r"lacks 2 migrations \(run `routerd-eventd migrate`"):
         migrations.require_current(empty)
 
 
@@ -141,7 +197,7 @@ def test_processes_that_upgrade_at_once_do_it_once(database_url: str) -> None:
     """Such as a node and a command that are both started with a new version."""
     with writers.pool(4) as pool:
         applied = sorted(pool.map(writers.upgrade, [database_url] * 4))
-    assert applied == [[], [], [], [migrations.NEWEST]]
+    assert applied == [[], [], [], ALL]
 
 
 def test_the_program_names_the_newest_migration() -> None:
