@@ -7,15 +7,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from eventd.backoff import Backoff
 from eventd.resources.duration import SECOND
 from eventd.resources.event_group import AuthKey, EventGroupSpec
 from eventd.resources.event_peer import EventPeerSpec
-from eventd.resources.resource import from_stored
+from eventd.resources.event_subscription import EventSubscriptionSpec
+from eventd.resources.federation_slo import FederationSloSpec
+from eventd.resources.kinds import (
+    DYNAMIC_OVERRIDE_POLICY,
+    EVENT_GROUP,
+    EVENT_PEER,
+    EVENT_SUBSCRIPTION,
+    FEDERATION_SLO,
+    PLUGIN,
+    Kind,
+)
+from eventd.resources.override_policy import DynamicOverridePolicySpec
+from eventd.resources.plugin import PluginSpec, ResourceReference
+from eventd.resources.resource import ResourceRef, from_stored
+from eventd.resources.spec import Spec
 from eventd.store.registry import StoredResource
 from federation.peers import ANY
 from federation.selector import Selector
+
+S = TypeVar("S", bound=Spec)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +121,62 @@ class GroupConfig:
         return replace(self, peers={}) == replace(other, peers={})
 
 
+@dataclass(frozen=True, slots=True)
+class SubscriptionConfig:
+    """Which events make a plugin run, and what holds of its result. Times in microseconds, `backoff` in seconds.
+
+    `batch_window` and `debounce` are None where they are not set.
+    """
+
+    name: str
+    group: str
+    selector: Selector
+    plugin: str
+    batch_window: int | None
+    debounce: int | None
+    max_attempts: int
+    backoff: Backoff
+    clamp_to_events: bool
+    withdraw_on_expired: bool
+    grace: int
+
+
+@dataclass(frozen=True, slots=True)
+class PluginConfig:
+    """A plugin: one of `executable` and `entry_point` is blank. Times in microseconds."""
+
+    name: str
+    executable: str
+    entry_point: str
+    timeout: int
+    concurrency: int
+    ttl: int
+    env: tuple[tuple[str, str], ...]
+    capabilities: frozenset[str]
+    context: tuple[ResourceRef, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SloConfig:
+    """What is asked of a group. Times in whole seconds."""
+
+    group: str
+    lag_warn: int
+    lag_fail: int
+    expires_soon: int
+    max_pending_runs: int
+    max_failed_runs: int
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyRule:
+    """What one source, or all parts of one owner, may do to which declared resources."""
+
+    source: str
+    operations: frozenset[str]
+    targets: frozenset[ResourceRef]
+
+
 def topic_of(group: str) -> str:
     """The name of the topic a group owns."""
     return f"group:{group}"
@@ -114,14 +187,15 @@ def effective(stored: Iterable[StoredResource]) -> dict[str, GroupConfig]:
 
     Raises Invalid for a row this program cannot read. A peer whose group is missing is left out.
     """
-    groups: dict[str, EventGroupSpec] = {}
-    peers: dict[str, EventPeerSpec] = {}
-    for resource in map(from_stored, stored):
-        if isinstance(resource.spec, EventGroupSpec):
-            groups[resource.name] = resource.spec
-        elif isinstance(resource.spec, EventPeerSpec):
-            peers[resource.name] = resource.spec
+    rows = list(stored)
+    groups, peers = _specs(rows, EVENT_GROUP, EventGroupSpec), _specs(rows, EVENT_PEER, EventPeerSpec)
     return {name: _group(name, spec, peers) for name, spec in groups.items()}
+
+
+def _specs(stored: Iterable[StoredResource], kind: Kind, of: type[S]) -> dict[str, S]:
+    """The specs of one kind by name. Raises Invalid for a row this program cannot read."""
+    read = ((row.name, from_stored(row).spec) for row in stored if row.kind == kind.name)
+    return {name: spec for name, spec in read if isinstance(spec, of)}
 
 
 def _group(name: str, spec: EventGroupSpec, peers: Mapping[str, EventPeerSpec]) -> GroupConfig:
@@ -137,6 +211,90 @@ def _group(name: str, spec: EventGroupSpec, peers: Mapping[str, EventPeerSpec]) 
         limits=_limits(spec),
         peers={peer: _peer(peer, of, spec) for peer, of in peers.items() if of.group_ref == name},
     )
+
+
+def subscriptions(stored: Iterable[StoredResource]) -> dict[str, SubscriptionConfig]:
+    """The subscriptions by name. Raises Invalid for a row this program cannot read."""
+    specs = _specs(stored, EVENT_SUBSCRIPTION, EventSubscriptionSpec)
+    return {name: _subscription(name, spec) for name, spec in specs.items()}
+
+
+def _subscription(name: str, spec: EventSubscriptionSpec) -> SubscriptionConfig:
+    match, retry = spec.match, spec.retry
+    return SubscriptionConfig(
+        name=name,
+        group=spec.group_ref,
+        selector=Selector.of(
+            types=match.types,
+            subject_prefixes=match.subject_prefixes,
+            sources=match.source_nodes,
+            payload=match.payload,
+        ),
+        plugin=spec.trigger.plugin_ref,
+        batch_window=spec.trigger.batch_window or None,
+        debounce=spec.trigger.debounce or None,
+        max_attempts=retry.max_attempts,
+        backoff=Backoff(base=retry.base_backoff / SECOND, cap=retry.max_backoff / SECOND),
+        clamp_to_events=spec.lifetime.clamp_to_events,
+        withdraw_on_expired=spec.lifetime.withdraw_on_expired,
+        grace=spec.lifetime.grace,
+    )
+
+
+def plugins(stored: Iterable[StoredResource]) -> dict[str, PluginConfig]:
+    """The plugins by name. Raises Invalid for a row this program cannot read."""
+    return {name: _plugin(name, spec) for name, spec in _specs(stored, PLUGIN, PluginSpec).items()}
+
+
+def _plugin(name: str, spec: PluginSpec) -> PluginConfig:
+    return PluginConfig(
+        name=name,
+        executable=spec.executable,
+        entry_point=spec.entry_point,
+        timeout=spec.timeout,
+        concurrency=spec.concurrency,
+        ttl=spec.ttl,
+        # No environment can hold the others.
+        env=tuple(sorted((key, value) for key, value in spec.env.items() if key.strip() and "=" not in key)),
+        capabilities=frozenset(spec.capabilities),
+        context=tuple(map(_ref, spec.context.resources)),
+    )
+
+
+def _ref(reference: ResourceReference) -> ResourceRef:
+    return ResourceRef(reference.api_version, reference.kind, reference.name)
+
+
+def slos(stored: Iterable[StoredResource]) -> dict[str, SloConfig]:
+    """What is asked of groups, by group. Raises Invalid for a row this program cannot read."""
+    found = _specs(stored, FEDERATION_SLO, FederationSloSpec)
+    return {spec.group_ref: _slo(spec) for spec in found.values()}
+
+
+def _slo(spec: FederationSloSpec) -> SloConfig:
+    return SloConfig(
+        group=spec.group_ref,
+        lag_warn=spec.delivery.lag_warn_seconds,
+        lag_fail=spec.delivery.lag_fail_seconds,
+        expires_soon=spec.delivery.expires_soon_seconds,
+        max_pending_runs=spec.subscription.max_pending_runs,
+        max_failed_runs=spec.subscription.max_failed_runs,
+    )
+
+
+def policies(stored: Iterable[StoredResource]) -> tuple[PolicyRule, ...]:
+    """Every rule of every policy, by the policy's name. Raises Invalid for a row this program cannot read."""
+    found = _specs(stored, DYNAMIC_OVERRIDE_POLICY, DynamicOverridePolicySpec)
+    return tuple(
+        PolicyRule(rule.source, frozenset(rule.operations), frozenset(map(_ref, rule.targets)))
+        for _, spec in sorted(found.items())
+        for rule in spec.allow
+    )
+
+
+def startup(stored: Iterable[StoredResource]) -> list[StoredResource]:
+    """What the effective configuration begins with: every declared resource, by kind, name and apiVersion."""
+    return sorted(stored, key=lambda row: (row.kind, row.name, row.api_version))
 
 
 def _key(key: AuthKey) -> KeyConfig:

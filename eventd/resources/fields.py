@@ -89,6 +89,31 @@ def _check_type(value: str) -> str:
     return _check_entry(value)
 
 
+def _check_text(value: str) -> str:
+    """A text that is compared whole."""
+    if not value.strip():
+        raise wrong("is required")
+    if value != value.strip():
+        raise wrong("must not begin or end with white space")
+    return value
+
+
+def _check_entry_point(value: str) -> str:
+    if not value.strip():
+        return ""
+    if not re.fullmatch(RESOURCE_NAME, value):
+        raise wrong(RESOURCE_NAME_RULE, "the module and the function are not written here, only the entry point's name")
+    return value
+
+
+def _check_program(value: str) -> str:
+    if not value.strip():
+        return ""
+    if not value.startswith("/") or value.endswith("/"):
+        raise wrong("must be an absolute path to a program", "it is run as it is, without a shell and arguments")
+    return value
+
+
 def _check_secret_path(value: str) -> str:
     """An absolute path, or a credential's name. The value may be a secret written here by mistake: never show it."""
     if not value.strip():
@@ -208,3 +233,13 @@ Address = Annotated[str, AfterValidator(_check_address)]
 Endpoint = Annotated[str, AfterValidator(_check_endpoint), WithJsonSchema({"type": "string", "pattern": _ENDPOINT})]
 EventType = Annotated[str, AfterValidator(_check_type)]
 SubjectPrefix = Annotated[str, AfterValidator(_check_entry)]
+SourceNode = Annotated[str, AfterValidator(_check_type)]
+Reference = Annotated[str, AfterValidator(_check_text)]
+"""A text that names something elsewhere, which need not exist."""
+
+PluginName = Annotated[str, AfterValidator(_check_entry_point)]
+ProgramPath = Annotated[
+    str, AfterValidator(_check_program), WithJsonSchema({"type": "string", "pattern": "^(?:/.*[^/])?$"})
+]
+Texts = dict[str, str]
+"""Texts by key, kept as they are written, blank ones too."""

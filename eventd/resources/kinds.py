@@ -8,9 +8,15 @@ from dataclasses import dataclass
 from eventd.errors import NotFound
 from eventd.resources.event_group import EventGroupSpec
 from eventd.resources.event_peer import EventPeerSpec
+from eventd.resources.event_subscription import EventSubscriptionSpec
+from eventd.resources.federation_slo import FederationSloSpec
+from eventd.resources.override_policy import DynamicOverridePolicySpec
+from eventd.resources.plugin import DynamicConfigSourceSpec, PluginSpec
 from eventd.resources.spec import Spec
 
 FEDERATION = "federation.routerd.net/v1alpha1"
+PLUGINS = "plugin.routerd.net/v1alpha1"
+CONFIG = "config.routerd.net/v1alpha1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +32,33 @@ class Kind:
 
 EVENT_GROUP = Kind("EventGroup", FEDERATION, EventGroupSpec, "eventgroups", ("group", "groups", "eg"))
 EVENT_PEER = Kind("EventPeer", FEDERATION, EventPeerSpec, "eventpeers", ("peer", "peers", "ep"))
+PLUGIN = Kind("Plugin", PLUGINS, PluginSpec, "plugins")
+EVENT_SUBSCRIPTION = Kind(
+    "EventSubscription",
+    FEDERATION,
+    EventSubscriptionSpec,
+    "eventsubscriptions",
+    ("subscription", "subscriptions", "sub", "subs"),
+)
+FEDERATION_SLO = Kind("FederationSLO", FEDERATION, FederationSloSpec, "federationslos", ("slo", "slos"))
+DYNAMIC_CONFIG_SOURCE = Kind("DynamicConfigSource", PLUGINS, DynamicConfigSourceSpec, "dynamicconfigsources", ("dcs",))
+DYNAMIC_OVERRIDE_POLICY = Kind(
+    "DynamicOverridePolicy", CONFIG, DynamicOverridePolicySpec, "dynamicoverridepolicies", ("dop",)
+)
 
-KINDS: dict[str, Kind] = {kind.name: kind for kind in (EVENT_GROUP, EVENT_PEER)}
-"""By name, groups before what refers to them."""
+KINDS: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        EVENT_GROUP,
+        EVENT_PEER,
+        PLUGIN,
+        EVENT_SUBSCRIPTION,
+        FEDERATION_SLO,
+        DYNAMIC_CONFIG_SOURCE,
+        DYNAMIC_OVERRIDE_POLICY,
+    )
+}
+"""By name, groups and plugins before what refers to them."""
 
 
 def find_kind(word: str) -> Kind:

@@ -16,6 +16,9 @@ from eventd.resources.problems import render_path
 from eventd.resources.spec import Spec
 from eventd.store.registry import StoredResource
 
+ResourceRef = Identity
+"""A resource that is named elsewhere: (api_version, kind, name); it need not exist."""
+
 
 def identity_of(stored: StoredResource) -> Identity:
     """The identity of a stored resource."""

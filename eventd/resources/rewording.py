@@ -21,6 +21,7 @@ _WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
     "int_parsing_size": lambda _: "must be a smaller number",
     "bool_type": lambda _: "must be true or false",
     "tuple_type": lambda _: "must be a list",
+    "dict_type": lambda _: "must be a mapping of texts",
     "model_type": lambda _: "must be a mapping of fields",
     "greater_than_equal": lambda context: f"must be at least {context['ge']}",
     "less_than_equal": lambda context: f"must be at most {context['le']}",

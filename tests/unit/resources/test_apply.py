@@ -150,7 +150,7 @@ def test_pruning_deletes_what_is_not_in_the_input_peers_first() -> None:
 
 
 def test_pruning_leaves_kinds_alone_that_are_not_ours() -> None:
-    foreign = StoredResource("plugin.routerd.net/v1alpha1", "Plugin", "x", {}, {}, 1, 1, 1)
+    foreign = StoredResource("net.example/v1", "Route", "x", {}, {}, 1, 1, 1)
     assert planned(GROUP, [foreign], prune=True) == ["EventGroup/edge created"]
 
 

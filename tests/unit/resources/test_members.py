@@ -33,7 +33,7 @@ METADATA = "metadata: {name: edge}"
         (
             "kind: EventGroup",
             "kind: Interface",
-            "2: Interface/edge kind: there is no kind Interface (known kinds: EventGroup, EventPeer)",
+            f"2: Interface/edge kind: there is no kind Interface (known kinds: {', '.join(KINDS)})",
         ),
         (METADATA, "", "1: EventGroup metadata.name: is required"),
         (METADATA, "metadata:", "3: EventGroup metadata: must be a mapping with a name"),
@@ -140,6 +140,6 @@ def test_a_kind_has_the_names_people_type(word: str) -> None:
 def test_an_unknown_kind_names_the_known_ones() -> None:
     with pytest.raises(NotFound) as refused:
         find_kind("pod")
-    assert str(refused.value) == "there is no kind pod (known kinds: EventGroup, EventPeer)"
+    assert str(refused.value) == f"there is no kind pod (known kinds: {', '.join(KINDS)})"
     with pytest.raises(NotFound, match="did you mean EventGroup"):
         find_kind("eventgrups")
