@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from eventd.clock import Clock
-from eventd.log.appender import Appender, Committed, Postpone, Publish, Settle, Unit
+from eventd.log.appender import Appender, Committed, Effect, Postpone, Publish, Settle, Unit
 from eventd.log.cursors import Postponement, Step
 from eventd.log.head import ensure_topic, read_head, renew_epoch_of
 from eventd.log.lines import Lines, Wanted, fill_lines, read_lines
+from eventd.log.matching import Concern, Found, find_in, read_matching
 from eventd.log.reading import Stretch, read_page
 from eventd.log.tail import Tail
 from eventd.log.values import Appended, Draft, Head, Page
@@ -19,6 +20,7 @@ from eventd.log.wakeups import Wakeups, Watch
 from eventd.store.database import Database
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 def _untimed(_seconds: float, _records: int) -> None:
@@ -65,9 +67,9 @@ class EventLog:
         """Hand any unit to the writer."""
         return self._appender.submit(unit)
 
-    async def settle(self, step: Step) -> None:
-        """Move a cursor. Raises `FenceLost`."""
-        await self.submit(Settle(step))
+    async def settle(self, step: Step, effect: Effect | None = None) -> None:
+        """Move a cursor, and write what belongs to the step. Raises `FenceLost`, and what the effect refuses."""
+        await self.submit(Settle(step, effect))
 
     async def postpone(self, failure: Postponement) -> None:
         """Record a failed try."""
@@ -112,6 +114,26 @@ class EventLog:
             )
         ahead = Stretch(recent.head, recent.head.last, [], 0)
         return fill_lines(recent.blocks, ahead, wanted, limit=limit, max_bytes=max_bytes, now=now)
+
+    async def matching(
+        self,
+        topic_id: int,
+        after: int,
+        concern: Concern[T],
+        *,
+        limit: int,
+        max_bytes: int,
+        until: int | None = None,
+        at_tail: bool = False,
+    ) -> Found[T]:
+        """A page of what concerns one reader beyond position `after`. For `until` and `at_tail` see `lines`."""
+        recent = self.tail.beyond(topic_id, after, own=False) if at_tail and until is None else None
+        if recent is None:
+            return await self.database.read(
+                read_matching, topic_id, after, concern, limit=limit, max_bytes=max_bytes, until=until
+            )
+        ahead = Stretch(recent.head, recent.head.last, [], 0)
+        return find_in(recent.blocks, ahead, concern, limit=limit, max_bytes=max_bytes)
 
     @contextmanager
     def watch(self, topics: Collection[int] | None, *, own: bool = False) -> Iterator[Watch]:

@@ -229,12 +229,15 @@ plugin_runs = sa.Table(
     sa.Column("plugin", sa.Text, nullable=False),
     sa.Column("trigger", sa.Text, nullable=False),  # federation-subscription | manual
     sa.Column("subscription", sa.Text, nullable=False),  # its name; empty when a person ran the plugin
+    sa.Column("cursor", sa.Text, nullable=False),  # which gathered the events; empty likewise
+    sa.Column("after", sa.BigInteger, nullable=False),  # where it stood
+    sa.Column("upto", sa.BigInteger, nullable=False),  # where it is to stand afterwards
     sa.Column("group_name", sa.Text, nullable=False),
     sa.Column("event_ids", sa.Text, nullable=False),  # JSON [id, …] of what was handed over
     sa.Column("coalesced", sa.Text, nullable=False),  # JSON [id, …] of what a later event replaced
     sa.Column("events", sa.BigInteger, nullable=False),
     sa.Column("attempt", sa.BigInteger, nullable=False),
-    sa.Column("status", sa.Text, nullable=False),  # running | succeeded | failed | interrupted | lost
+    sa.Column("status", sa.Text, nullable=False),  # running | succeeded | failed | blocked | interrupted | parked | lost
     sa.Column("started_at", Micros, nullable=False),
     sa.Column("completed_at", Micros),
     sa.Column("exit_code", sa.Integer),
@@ -244,6 +247,7 @@ plugin_runs = sa.Table(
     sa.Column("source", sa.Text, nullable=False),  # of the part it gave; empty when it gave none
     sa.Column("generation", sa.BigInteger),
     sa.Index("plugin_runs_subscription", "subscription", "id"),
+    sa.Index("plugin_runs_cursor", "cursor", "id"),
     sa.Index("plugin_runs_plugin", "plugin", "id"),
     sa.Index("plugin_runs_completed", "completed_at"),
     sqlite_autoincrement=True,

@@ -30,6 +30,9 @@ def _create_runs() -> None:
         sa.Column("plugin", sa.Text(), nullable=False),
         sa.Column("trigger", sa.Text(), nullable=False),
         sa.Column("subscription", sa.Text(), nullable=False),
+        sa.Column("cursor", sa.Text(), nullable=False),
+        sa.Column("after", sa.BigInteger(), nullable=False),
+        sa.Column("upto", sa.BigInteger(), nullable=False),
         sa.Column("group_name", sa.Text(), nullable=False),
         sa.Column("event_ids", sa.Text(), nullable=False),
         sa.Column("coalesced", sa.Text(), nullable=False),
@@ -48,6 +51,7 @@ def _create_runs() -> None:
         sqlite_autoincrement=True,
     )
     op.create_index("plugin_runs_subscription", "plugin_runs", ["subscription", "id"], unique=False)
+    op.create_index("plugin_runs_cursor", "plugin_runs", ["cursor", "id"], unique=False)
     op.create_index("plugin_runs_plugin", "plugin_runs", ["plugin", "id"], unique=False)
     op.create_index("plugin_runs_completed", "plugin_runs", ["completed_at"], unique=False)
 
