@@ -211,7 +211,7 @@ def _counts(each: PeerBooks, record: Record, delivery: Delivery, now: int, *, al
 def _count_stale(conn: Connection, scene: _Scene, each: PeerBooks, types: Sequence[str], now: int) -> int:
     peer, cursor = each.peer, each.books.cursor
     selector = peer.selector
-    both = [name for name in types or selector.types if not selector.types or name in selector.types]
+    both = [name for name in types if selector.takes_type(name)] if types else selector.types
     if cursor is None or (types and not both):
         return 0
     narrowed = Selection(Selector.of(types=both, subject_prefixes=selector.subject_prefixes), peer.relay)

@@ -47,9 +47,9 @@ class Selection:
             return False if self.positions.isdisjoint(range(block.position, block.last + 1)) else None
         excluded = False if self.without is None else self.without.settles(block)
         types = names(block.types) if self.selector.types else frozenset()
-        if excluded or (types and types.isdisjoint(self.selector.types)):
+        if excluded or (types and not self.selector.may_match(types)):
             return False
-        whole = excluded is False and types is not None and types.issubset(self.selector.types)
+        whole = excluded is False and types is not None and all(map(self.selector.takes_type, types))
         return True if whole and not (self.selector.subject_prefixes or self.selector.sources) else None
 
     def wanted_by(self, peer: str) -> Wanted:

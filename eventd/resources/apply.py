@@ -13,7 +13,8 @@ from eventd.log.retired import retire_topic
 from eventd.resources.documents import Identity, Loaded
 from eventd.resources.effective import topic_of
 from eventd.resources.kinds import EVENT_GROUP, EVENT_PEER, KINDS
-from eventd.resources.resource import Resource, document, from_stored, identity_of
+from eventd.resources.references import referring
+from eventd.resources.resource import Declaration, document, from_stored, identity_of
 from eventd.resources.validation import check
 from eventd.resources.yaml_text import write_yaml
 from eventd.store.database import Connection
@@ -36,7 +37,7 @@ class Change:
     action: Action
     identity: Identity
     before: StoredResource | None
-    after: Resource | None
+    after: Declaration | None
 
     @property
     def kind(self) -> str:
@@ -86,7 +87,7 @@ class Plan:
 
 
 def plan(
-    desired: Sequence[Resource],
+    desired: Sequence[Declaration],
     stored: Sequence[StoredResource],
     *,
     prune: bool = False,
@@ -100,7 +101,7 @@ def plan(
     changes = [_change(resource, rows.get(resource.identity)) for resource in desired]
     if prune:
         wanted = {resource.identity for resource in desired}
-        doomed = [row for row in stored if row.kind in KINDS and identity_of(row) not in wanted]
+        doomed = [row for row in stored if identity_of(row) not in wanted]
         if doomed and not desired and not allow_empty:
             what = f"the input holds no resources: pruning would delete all {len(doomed)} that are stored"
             raise Conflict(what, hint="check the input; force it if that is what you want")
@@ -108,17 +109,17 @@ def plan(
     return Plan(tuple(changes))
 
 
-def _change(resource: Resource, before: StoredResource | None) -> Change:
+def _change(resource: Declaration, before: StoredResource | None) -> Change:
     return Change(_action(resource, before), resource.identity, before, resource)
 
 
-def _action(resource: Resource, before: StoredResource | None) -> Action:
+def _action(resource: Declaration, before: StoredResource | None) -> Action:
     if before is None:
         return Action.CREATED
     return Action.UNCHANGED if _same(resource, before) else Action.CONFIGURED
 
 
-def _same(resource: Resource, before: StoredResource) -> bool:
+def _same(resource: Declaration, before: StoredResource) -> bool:
     try:
         return resource.means(from_stored(before))
     except Invalid:
@@ -131,32 +132,29 @@ def _deletion(row: StoredResource) -> Change:
 
 def _peers_first(rows: Sequence[StoredResource]) -> list[StoredResource]:
     """What refers to others goes before them."""
-    order = list(KINDS)
-    return sorted(rows, key=lambda row: (-order.index(row.kind) if row.kind in order else 0, row.name))
+    order = [*KINDS, *sorted({row.kind for row in rows} - set(KINDS))]
+    return sorted(rows, key=lambda row: (-order.index(row.kind), *identity_of(row)))
 
 
 def plan_delete(doomed: Sequence[Identity], stored: Sequence[StoredResource]) -> Plan:
     """What deleting these does.
 
-    Raises NotFound for one that is not stored, Conflict when a peer would be left without its group.
+    Raises NotFound for one that is not stored, Conflict when something would be left without what it refers to.
     """
     rows = {identity_of(row): row for row in stored}
     for identity in doomed:
         if identity not in rows:
-            names = [row.name for row in stored if row.kind == identity.kind]
+            names = [row.name for row in stored if identity_of(row)[:2] == identity[:2]]
             close = difflib.get_close_matches(identity.name, names, 1)
             raise NotFound(f"there is no {identity}", hint=f"did you mean {close[0]}?" if close else "")
     going = set(doomed)
     for identity in dict.fromkeys(doomed):
-        left = [row.name for row in stored if _belongs(row, identity) and identity_of(row) not in going]
-        if left:
-            peers = ", ".join(f"EventPeer/{name}" for name in sorted(left))
-            raise Conflict(f"{identity} still has peers: {peers}", hint="delete them first, or together with it")
+        users = referring(identity.name, KINDS[identity.kind], stored) if identity.kind in KINDS else []
+        if left := [row for row in users if identity_of(row) not in going]:
+            told = ", ".join(str(identity_of(row)) for row in left)
+            what = "has peers" if all(row.kind == EVENT_PEER.name for row in left) else "is used"
+            raise Conflict(f"{identity} still {what}: {told}", hint="delete them first, or together with it")
     return Plan(tuple(_deletion(row) for row in _peers_first([rows[identity] for identity in going])))
-
-
-def _belongs(row: StoredResource, group: Identity) -> bool:
-    return group.kind == EVENT_GROUP.name and row.kind == EVENT_PEER.name and row.spec.get("groupRef") == group.name
 
 
 def execute(conn: Connection, planned: Plan, *, now: int) -> None:

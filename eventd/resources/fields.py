@@ -84,6 +84,14 @@ def _check_entry(value: str) -> str:
 
 
 def _check_type(value: str) -> str:
+    """A type, or a wildcard for those below one."""
+    begin = value.removesuffix("*")
+    if "*" in begin or (begin != value and not re.fullmatch(r"|.+\.", begin, re.DOTALL)):
+        raise wrong("may hold * only alone, or at the end after a dot", "a.b.* means every type below a.b")
+    return _check_name(value)
+
+
+def _check_name(value: str) -> str:
     if value != value.rstrip() and value.strip():
         raise wrong("must not end with white space: events are trimmed, so it would never match")
     return _check_entry(value)
@@ -233,7 +241,7 @@ Address = Annotated[str, AfterValidator(_check_address)]
 Endpoint = Annotated[str, AfterValidator(_check_endpoint), WithJsonSchema({"type": "string", "pattern": _ENDPOINT})]
 EventType = Annotated[str, AfterValidator(_check_type)]
 SubjectPrefix = Annotated[str, AfterValidator(_check_entry)]
-SourceNode = Annotated[str, AfterValidator(_check_type)]
+SourceNode = Annotated[str, AfterValidator(_check_name)]
 Reference = Annotated[str, AfterValidator(_check_text)]
 """A text that names something elsewhere, which need not exist."""
 

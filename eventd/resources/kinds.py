@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from dataclasses import dataclass
 
 from eventd.errors import NotFound
@@ -59,6 +60,39 @@ KINDS: dict[str, Kind] = {
     )
 }
 """By name, groups and plugins before what refers to them."""
+
+PART = "DynamicConfigPart"
+"""What plugins propose is shown as resources of this kind; it is made at run time and never declared."""
+
+_OUR_GROUPS = frozenset(kind.api_version.partition("/")[0] for kind in KINDS.values())
+_OUR_NAMES = frozenset(name.lower() for name in KINDS)
+_API_VERSION = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?/[A-Za-z0-9][A-Za-z0-9._-]*")
+_KIND = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,126}")
+
+
+def is_ours(api_version: str) -> bool:
+    """Whether an apiVersion is of one of the groups whose kinds this program knows."""
+    return api_version.partition("/")[0].lower() in _OUR_GROUPS
+
+
+def is_foreign(api_version: str, kind: str) -> bool:
+    """Whether it is another program's kind, whose resources are kept as they are.
+
+    Its apiVersion is `group/version` of a group that is not ours, and it does not have the name of one of our kinds.
+    """
+    return (
+        bool(_API_VERSION.fullmatch(api_version) and _KIND.fullmatch(kind))
+        and not is_ours(api_version)
+        and kind.lower() not in _OUR_NAMES
+    )
+
+
+def is_misspelt(api_version: str, kind: str) -> bool:
+    """Whether both seem to mean ours: then it would be wrong to keep it as another program's."""
+    group = api_version.partition("/")[0].lower()
+    return bool(
+        difflib.get_close_matches(group, _OUR_GROUPS, 1, 0.9) and difflib.get_close_matches(kind.lower(), _OUR_NAMES, 1)
+    )
 
 
 def find_kind(word: str) -> Kind:

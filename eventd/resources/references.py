@@ -1,4 +1,4 @@
-"""What resources say about each other: missing groups, names and addresses that are taken, keys that are needed.
+"""What resources say about each other: what is missing, names and addresses that are taken, keys that are needed.
 
 The rules work on the specs as written, so one wrong field does not hide what is wrong between two resources. A problem
 is reported at a resource that is being declared, never at one that is stored and untouched.
@@ -14,12 +14,38 @@ from itertools import combinations
 from typing import Any
 
 from eventd.resources.documents import Draft
-from eventd.resources.kinds import EVENT_GROUP, EVENT_PEER, Kind
+from eventd.resources.kinds import (
+    DYNAMIC_CONFIG_SOURCE,
+    EVENT_GROUP,
+    EVENT_PEER,
+    EVENT_SUBSCRIPTION,
+    FEDERATION_SLO,
+    PLUGIN,
+    Kind,
+)
 from eventd.resources.problems import FieldPath, Problem
 from eventd.store.registry import StoredResource
 from federation.peers import ANY, PROTOCOL_V1, PROTOCOL_V2
 
 _EVERY = ("0.0.0.0", "::")
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A field of the kind `of` that names a resource of the kind `to`, which must be declared."""
+
+    of: Kind
+    path: tuple[str, ...]
+    to: Kind
+
+
+REFERENCES = (
+    Reference(EVENT_PEER, ("groupRef",), EVENT_GROUP),
+    Reference(EVENT_SUBSCRIPTION, ("groupRef",), EVENT_GROUP),
+    Reference(EVENT_SUBSCRIPTION, ("trigger", "pluginRef"), PLUGIN),
+    Reference(FEDERATION_SLO, ("groupRef",), EVENT_GROUP),
+    Reference(DYNAMIC_CONFIG_SOURCE, ("pluginRef",), PLUGIN),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +97,8 @@ def check(drafts: Sequence[Draft], stored: Sequence[StoredResource], *, complete
     groups = {group.name: group for group in _declared(EVENT_GROUP, drafts, stored)}
     peers = _declared(EVENT_PEER, drafts, stored)
     if complete:
-        yield from _missing_groups(groups, peers)
+        yield from _missing(drafts, stored)
+    yield from _second_slos(_declared(FEDERATION_SLO, drafts, stored))
     yield from _taken_names(groups, peers)
     yield from _taken_addresses(list(groups.values()))
     yield from _needed_keys(groups, peers)
@@ -103,13 +130,38 @@ def _report(*places: _Place) -> Iterator[Problem]:
             return
 
 
-def _missing_groups(groups: dict[str, Declared], peers: list[Declared]) -> Iterator[Problem]:
-    for peer in peers:
-        ref = peer.text("groupRef")
-        if ref and ref not in groups:
-            close = difflib.get_close_matches(ref, groups, 1)
-            hint = f"did you mean {close[0]}?" if close else "declare it in the same input, or apply it first"
-            yield from _report(_Place(peer, ("groupRef",), f"there is no EventGroup {ref}", hint))
+def _missing(drafts: Sequence[Draft], stored: Sequence[StoredResource]) -> Iterator[Problem]:
+    for reference in REFERENCES:
+        known = {target.name for target in _declared(reference.to, drafts, stored)}
+        for one in _declared(reference.of, drafts, stored):
+            ref = one.text(*reference.path)
+            if ref and ref not in known:
+                close = difflib.get_close_matches(ref, known, 1)
+                hint = f"did you mean {close[0]}?" if close else "declare it in the same input, or apply it first"
+                yield from _report(_Place(one, reference.path, f"there is no {reference.to.name} {ref}", hint))
+
+
+def referring(name: str, kind: Kind, stored: Iterable[StoredResource]) -> list[StoredResource]:
+    """What cannot be without this resource, by kind and name."""
+    found = [
+        row
+        for row in stored
+        for reference in REFERENCES
+        if (reference.to, reference.of.name) == (kind, row.kind)
+        and Declared(row.kind, row.name, dict(row.spec)).text(*reference.path) == name
+    ]
+    return sorted(found, key=lambda row: (row.kind, row.name))
+
+
+def _second_slos(slos: list[Declared]) -> Iterator[Problem]:
+    """Which of two would hold for a group would be a matter of chance."""
+    first: dict[str, Declared] = {}
+    for slo in slos:
+        ref = slo.text("groupRef")
+        other = first.setdefault(ref, slo)
+        if ref and other is not slo:
+            message = f"FederationSLO/{other.name} already is that of group {ref}"
+            yield from _report(_Place(slo, ("groupRef",), message, "a group has one"))
 
 
 def _taken_names(groups: dict[str, Declared], peers: list[Declared]) -> Iterator[Problem]:

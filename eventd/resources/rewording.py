@@ -12,7 +12,7 @@ from typing import Any
 from pydantic_core import ErrorDetails, ValidationError
 
 from eventd.resources.problems import FieldPath, render_path
-from eventd.resources.spec import WORDED, Finding, Spec, name_of, section_of, walk
+from eventd.resources.spec import WORDED, Finding, Spec, name_of, section_under, walk
 
 _WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
     "missing": lambda _: "is required",
@@ -92,6 +92,5 @@ def _unknown(path: FieldPath, spec: type[Spec]) -> Finding:
 def _section_at(spec: type[Spec], path: FieldPath) -> type[Spec]:
     section = spec
     for step in path:
-        inner = next((section_of(info) for info in section.model_fields.values() if name_of(info) == step), None)
-        section = inner or section
+        section = section_under(section, str(step)) or section
     return section

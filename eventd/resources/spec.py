@@ -81,6 +81,11 @@ def section_of(info: FieldInfo) -> type[Spec] | None:
     return _find_section(info.annotation)
 
 
+def section_under(section: type[Spec], name: str) -> type[Spec] | None:
+    """The model of the sections under a name of this one; None where a plain value stands, or nothing is known."""
+    return next((section_of(info) for info in section.model_fields.values() if name_of(info) == name), None)
+
+
 def _find_section(annotation: Any) -> type[Spec] | None:
     if isinstance(annotation, type) and issubclass(annotation, Spec):
         return annotation

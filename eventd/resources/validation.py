@@ -12,11 +12,12 @@ from pydantic import ValidationError
 from eventd.resources import references, rewording
 from eventd.resources.documents import Draft, Identity, Loaded
 from eventd.resources.fields import RESOURCE_NAME, RESOURCE_NAME_RULE
-from eventd.resources.kinds import KINDS, Kind, known_kinds
+from eventd.resources.foreign import FOREIGN_RULE, foreign_resource, is_foreign_draft, name_problems, spec_problems
+from eventd.resources.kinds import KINDS, PART, Kind, is_misspelt, is_ours, known_kinds
 from eventd.resources.nodes import Mapping, Scalar
 from eventd.resources.problems import Problem, Rejected
-from eventd.resources.resource import Resource
-from eventd.resources.spec import Spec
+from eventd.resources.resource import Declaration, Resource
+from eventd.resources.spec import Spec, section_under
 from eventd.store.registry import StoredResource
 
 _MEMBERS = ("apiVersion", "kind", "metadata", "spec", "status")
@@ -32,6 +33,7 @@ _IGNORED_METADATA = (
     "ownerRefs",
     "selfLink",
 )
+_PART_HINT = "it is made at run time, from what a plugin proposes; see routerctl dynamic list"
 _MAX_ANNOTATIONS = 256 * 1024
 
 
@@ -39,10 +41,10 @@ _MAX_ANNOTATIONS = 256 * 1024
 class Checked:
     """The resources that hold together by themselves, in the order given, and all problems, sorted."""
 
-    resources: tuple[Resource, ...]
+    resources: tuple[Declaration, ...]
     problems: tuple[Problem, ...]
 
-    def accepted(self) -> tuple[Resource, ...]:
+    def accepted(self) -> tuple[Declaration, ...]:
         """The resources. Raises Rejected when there is any problem."""
         if self.problems:
             raise Rejected(self.problems)
@@ -55,21 +57,24 @@ def check(loaded: Loaded, stored: Sequence[StoredResource], *, prune: bool = Fal
     With `prune`, what is stored and not among the drafts is about to go, so it counts as absent.
     """
     problems = list(loaded.problems)
-    found: list[Resource] = []
+    found: list[Declaration] = []
     for draft in loaded.drafts:
         result = check_draft(draft)
-        if isinstance(result, Resource):
-            found.append(result)
-        else:
+        if isinstance(result, list):
             problems += result
+        else:
+            found.append(result)
     problems += _repeated(loaded.drafts)
     problems += references.check(loaded.drafts, [] if prune else stored, complete=_is_complete(loaded))
     return Checked(tuple(found), tuple(sorted(set(problems))))
 
 
-def check_draft(draft: Draft) -> Resource | list[Problem]:
+def check_draft(draft: Draft) -> Declaration | list[Problem]:
     """One resource by its own rules."""
     problems = [*_check_members(draft), *_check_metadata(draft)]
+    if is_foreign_draft(draft):
+        problems += spec_problems(draft)
+        return problems or foreign_resource(draft)
     kind = _kind_of(draft, problems)
     spec = _read_spec(draft, kind, problems) if kind else None
     if kind is None or spec is None or problems:
@@ -92,7 +97,11 @@ def _kind_of(draft: Draft, problems: list[Problem]) -> Kind | None:
     if not word:
         return None
     kind = KINDS.get(word)
-    if kind is None:
+    if word == PART:
+        problems.append(draft.problem(("kind",), f"a {PART} cannot be declared", _PART_HINT))
+    elif kind is None and version and not is_ours(version) and not is_misspelt(version, word):
+        problems.append(draft.problem(("apiVersion",), FOREIGN_RULE, known_kinds(word)))
+    elif kind is None:
         problems.append(draft.problem(("kind",), f"there is no kind {word}", known_kinds(word)))
     elif version and version != kind.api_version:
         message = f"{word} is not known in {version}"
@@ -128,6 +137,8 @@ def _check_name(draft: Draft, metadata: Mapping) -> Iterator[Problem]:
         yield draft.problem(path, "is required")
     elif not isinstance(value, str):
         yield draft.problem(path, "must be text", "put it in quotes" if isinstance(node, Scalar) else "")
+    elif is_foreign_draft(draft):
+        yield from name_problems(draft, value)
     elif not re.fullmatch(RESOURCE_NAME, value):
         yield draft.problem(path, RESOURCE_NAME_RULE)
 
@@ -149,7 +160,7 @@ def _check_texts(draft: Draft, metadata: Mapping, member: str) -> Iterator[Probl
 
 
 def _read_spec(draft: Draft, kind: Kind, problems: list[Problem]) -> Spec | None:
-    data = _without_nothing(draft.data.get("spec"))
+    data = _without_nothing(draft.data.get("spec"), kind.spec)
     if data is None:
         problems.append(draft.problem(("spec",), "is required"))
         return None
@@ -161,18 +172,25 @@ def _read_spec(draft: Draft, kind: Kind, problems: list[Problem]) -> Spec | None
         return None
 
 
-def _without_nothing(value: Any) -> Any:
-    """The value without members that are null: a field with nothing behind it counts as absent."""
-    if isinstance(value, dict):
-        return {key: _without_nothing(inner) for key, inner in value.items() if inner is not None}
+def _without_nothing(value: Any, section: type[Spec] | None) -> Any:
+    """The value without members that are null: a field with nothing behind it counts as absent.
+
+    Not so under a key of the writer's own choice: that is no field, and leaving it out would change what is meant.
+    """
     if isinstance(value, list):
-        return [_without_nothing(inner) for inner in value]
-    return value
+        return [_without_nothing(inner, section) for inner in value]
+    if not isinstance(value, dict) or section is None:
+        return value
+    return {
+        key: _without_nothing(inner, section_under(section, key)) for key, inner in value.items() if inner is not None
+    }
 
 
 def _is_complete(loaded: Loaded) -> bool:
     """Whether it is known what is declared; else calling anything missing could be a second, false problem."""
-    return not loaded.problems and all(draft.identity and draft.identity.kind in KINDS for draft in loaded.drafts)
+    return not loaded.problems and all(
+        draft.identity and (draft.identity.kind in KINDS or is_foreign_draft(draft)) for draft in loaded.drafts
+    )
 
 
 def _repeated(drafts: Sequence[Draft]) -> Iterator[Problem]:

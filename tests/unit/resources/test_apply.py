@@ -149,9 +149,10 @@ def test_pruning_deletes_what_is_not_in_the_input_peers_first() -> None:
     assert planned(group(name="other"), stored) == ["EventGroup/other created"]
 
 
-def test_pruning_leaves_kinds_alone_that_are_not_ours() -> None:
+def test_pruning_deletes_resources_of_other_programs_too() -> None:
     foreign = StoredResource("net.example/v1", "Route", "x", {}, {}, 1, 1, 1)
-    assert planned(GROUP, [foreign], prune=True) == ["EventGroup/edge created"]
+    assert planned(GROUP, [foreign], prune=True) == ["EventGroup/edge created", "Route/x deleted"]
+    assert planned(GROUP, [foreign]) == ["EventGroup/edge created"]
 
 
 def test_pruning_with_an_empty_input_needs_to_be_meant() -> None:
