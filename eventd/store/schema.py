@@ -237,7 +237,8 @@ plugin_runs = sa.Table(
     sa.Column("coalesced", sa.Text, nullable=False),  # JSON [id, …] of what a later event replaced
     sa.Column("events", sa.BigInteger, nullable=False),
     sa.Column("attempt", sa.BigInteger, nullable=False),
-    sa.Column("status", sa.Text, nullable=False),  # running | succeeded | failed | blocked | interrupted | parked | lost
+    # running | succeeded | failed | blocked | interrupted | parked | lost
+    sa.Column("status", sa.Text, nullable=False),
     sa.Column("started_at", Micros, nullable=False),
     sa.Column("completed_at", Micros),
     sa.Column("exit_code", sa.Integer),
@@ -264,18 +265,20 @@ parts = sa.Table(
     sa.Column("generation", sa.BigInteger, nullable=False),
     sa.Column("observed_at", Micros, nullable=False),
     sa.Column("expires_at", Micros, nullable=False),
+    sa.Column("ends_at", Micros, nullable=False),  # when the last of it ends; never later than its expiry
     sa.Column("digest", sa.Text, nullable=False),
     sa.Column("resources", sa.Text, nullable=False),  # JSON, annotated
     sa.Column("directives", sa.Text, nullable=False),
     sa.Column("action_plans", sa.Text, nullable=False),
     sa.Column("event_ids", sa.Text, nullable=False),  # JSON [id, …]
+    sa.Column("subjects", sa.Text, nullable=False),  # JSON [subject, …] of its events
     sa.Column("ends", sa.Text, nullable=False),  # JSON {subject: micros}: what ends sooner than the part
     sa.Column("grace", sa.BigInteger, nullable=False),  # microseconds
     sa.Column("revision", sa.BigInteger, nullable=False),  # the parts_version of its last change
     sa.Column("created_at", Micros, nullable=False),
     sa.Column("updated_at", Micros, nullable=False),
     sa.Index("parts_owner", "owner"),
-    sa.Index("parts_expires", "expires_at"),
+    sa.Index("parts_ends", "ends_at"),
     sa.Index("parts_revision", "revision"),
     sqlite_autoincrement=True,
 )

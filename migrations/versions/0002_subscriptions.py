@@ -68,11 +68,13 @@ def _create_parts() -> None:
         sa.Column("generation", sa.BigInteger(), nullable=False),
         sa.Column("observed_at", sa.BigInteger(), nullable=False),
         sa.Column("expires_at", sa.BigInteger(), nullable=False),
+        sa.Column("ends_at", sa.BigInteger(), nullable=False),
         sa.Column("digest", sa.Text(), nullable=False),
         sa.Column("resources", sa.Text(), nullable=False),
         sa.Column("directives", sa.Text(), nullable=False),
         sa.Column("action_plans", sa.Text(), nullable=False),
         sa.Column("event_ids", sa.Text(), nullable=False),
+        sa.Column("subjects", sa.Text(), nullable=False),
         sa.Column("ends", sa.Text(), nullable=False),
         sa.Column("grace", sa.BigInteger(), nullable=False),
         sa.Column("revision", sa.BigInteger(), nullable=False),
@@ -83,7 +85,7 @@ def _create_parts() -> None:
         sqlite_autoincrement=True,
     )
     op.create_index("parts_owner", "parts", ["owner"], unique=False)
-    op.create_index("parts_expires", "parts", ["expires_at"], unique=False)
+    op.create_index("parts_ends", "parts", ["ends_at"], unique=False)
     op.create_index("parts_revision", "parts", ["revision"], unique=False)
 
 

@@ -1,0 +1,164 @@
+"""Forming a part of what a plugin proposed: its name, its digest, whose it is, how long it lasts. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from eventd.errors import Invalid
+from eventd.store.claims import key_of
+from eventd.store.parts import SUBSCRIPTION, NewPart
+from federation.event import UNSET, Event, is_plain, micros
+
+API_VERSION: Final = "config.routerd.net/v1alpha1"
+KIND: Final = "DynamicConfigPart"
+
+SOURCE_ANNOTATION: Final = "routerd.net/dynamic-source"
+GROUP_ANNOTATION: Final = "routerd.net/event-group"
+ID_ANNOTATION: Final = "routerd.net/event-id"
+SUBJECT_ANNOTATION: Final = "routerd.net/event-subject"
+MOST_NAMED: Final = 32
+"""Events or subjects an annotation names; more end in `…`. Each resource of a part carries it, and a batch has 1,000
+events: the part itself names all."""
+LATEST: Final = 253402300799_000000
+"""The end of the year 9999: no time can be written that is later."""
+
+
+class Proposal(Protocol):
+    """What a plugin's run gave. Times in microseconds."""
+
+    @property
+    def observed_at(self) -> int: ...
+    @property
+    def ttl(self) -> int: ...
+    @property
+    def resources(self) -> Sequence[dict[str, Any]]: ...
+    @property
+    def directives(self) -> Sequence[dict[str, Any]]: ...
+    @property
+    def action_plans(self) -> Sequence[dict[str, Any]]: ...
+
+
+def subscription_owner(name: str) -> str:
+    """Whose the parts of a subscription are."""
+    return f"{SUBSCRIPTION}{name}"
+
+
+def plugin_owner(name: str) -> str:
+    """Whose the part of a plugin is that a person ran; also the source of that part."""
+    return f"Plugin/{name}"
+
+
+def source_of(owner: str, event_ids: Iterable[str]) -> str:
+    """The name of what these events led to, whatever their order."""
+    return f"{owner}/{hashlib.sha256(','.join(sorted(event_ids)).encode()).hexdigest()[:16]}"
+
+
+def part_name(source: str, generation: int) -> str:
+    """The name of a part as a resource."""
+    return f"{source.replace('/', '-')}-{generation}"
+
+
+def digest_of(resources: Sequence[Any] | None, directives: Sequence[Any] | None) -> str:
+    """SHA-256 in hex of what is proposed, without annotations of ours; None stands for an absent list.
+
+    Raises Invalid for what JSON cannot hold.
+    """
+    parts = ",".join(
+        f'"{name}":{_json(value)}' for name, value in (("resources", resources), ("directives", directives))
+    )
+    return hashlib.sha256(f"{{{parts}}}".encode()).hexdigest()
+
+
+def _json(value: Sequence[Any] | None) -> str:
+    if value is None:
+        return "null"
+    try:
+        text = json.dumps(list(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        text.encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        told = "lone surrogates are no text" if isinstance(error, UnicodeError) else error
+        raise Invalid(f"the plugin's result holds what JSON cannot: {told}", hint="mend the plugin") from None
+    return text
+
+
+def form_part(
+    *, owner: str, events: Sequence[Event], result: Proposal, plugin: str, clamp: bool, grace: int, now: int
+) -> NewPart:
+    """The part of a subscription's run over `events`, of which there is at least one.
+
+    `clamp`: what is said of a subject ends with the events about it. `grace` in microseconds. Raises Invalid for a
+    result that cannot be stored; `now` counts where the result is of no time that can be written.
+    """
+    ids = sorted(event.id for event in events)
+    subjects = [event.subject for event in events if event.subject]
+    told = {
+        SOURCE_ANNOTATION: owner,
+        GROUP_ANNOTATION: events[0].group,
+        ID_ANNOTATION: _named(ids),
+        **({SUBJECT_ANNOTATION: _named(subjects)} if subjects else {}),
+    }
+    return _form(
+        result,
+        told,
+        owner=owner,
+        source=source_of(owner, ids),
+        group=events[0].group,
+        plugin=plugin,
+        event_ids=tuple(ids),
+        subjects=tuple(dict.fromkeys(subjects)),
+        ends=_ends_of(events) if clamp else {},
+        grace=grace,
+        now=now,
+    )
+
+
+def form_manual_part(*, plugin: str, result: Proposal, now: int) -> NewPart:
+    """The part of a run that a person asked for. Raises Invalid for a result that cannot be stored."""
+    owner = plugin_owner(plugin)
+    told = {SOURCE_ANNOTATION: owner}
+    return _form(result, told, owner=owner, source=owner, group="", plugin=plugin, ends={}, now=now)
+
+
+def _form(result: Proposal, told: Mapping[str, str], *, now: int, **known: Any) -> NewPart:
+    observed_at = result.observed_at if 0 <= result.observed_at <= LATEST else now
+    for resource in result.resources:
+        if not all(map(is_plain, key_of(resource))):
+            raise Invalid(
+                "the plugin's result names a resource with U+0000 or a lone surrogate", hint="mend the plugin"
+            )
+    _json(result.action_plans)
+    return NewPart(
+        observed_at=observed_at,
+        expires_at=min(LATEST, observed_at + result.ttl),
+        digest=digest_of(result.resources or None, result.directives or None),
+        resources=tuple(_annotated(resource, told) for resource in result.resources),
+        directives=tuple(result.directives),
+        action_plans=tuple(result.action_plans),
+        **known,
+    )
+
+
+def _annotated(resource: Mapping[str, Any], told: Mapping[str, str]) -> dict[str, Any]:
+    metadata = dict(resource["metadata"])
+    return {**resource, "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), **told}}}
+
+
+def _named(names: Sequence[str]) -> str:
+    if len(names) <= MOST_NAMED:
+        return ",".join(names)
+    return ",".join((*names[:MOST_NAMED], "…"))
+
+
+def _ends_of(events: Iterable[Event]) -> dict[str, int]:
+    """When the last event about each subject expires; a subject with one that never does is left out."""
+    ends: dict[str, int] = {}
+    never = set()
+    for event in events:
+        if event.expires_at == UNSET:
+            never.add(event.subject)
+        else:
+            ends[event.subject] = max(micros(event.expires_at), ends.get(event.subject, 0))
+    return {subject: end for subject, end in ends.items() if subject and subject not in never}

@@ -1,0 +1,96 @@
+"""What a part claims, and for how long. Pure.
+
+A part's resource is known by its identity. It ends with its part, or sooner: when the event that it is about has ended.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
+
+FOR_SUBJECT = "routerd.net/for-subject"
+"""The annotation of a resource that is about the events of one subject only."""
+CAPTURING_KIND = "RemoteAddressClaim"
+UNREADABLE = "?"
+"""Stands for an address that is captured and cannot be read."""
+
+
+class Key(NamedTuple):
+    """What makes a resource the same resource."""
+
+    api_version: str
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.name}"
+
+
+class Claim(NamedTuple):
+    """When a resource ends, in microseconds, and the address it captures; blank for none."""
+
+    ends_at: int
+    captures: str
+
+
+def key_of(resource: Mapping[str, Any]) -> Key:
+    """The identity of a resource; blank where it does not tell."""
+    name = _member(resource, "metadata").get("name")
+    texts = (resource.get("apiVersion"), resource.get("kind"), name)
+    return Key(*(text if isinstance(text, str) else "" for text in texts))
+
+
+def _member(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    inner = value.get(name)
+    return inner if isinstance(inner, Mapping) else {}
+
+
+def subject_of(resource: Mapping[str, Any]) -> str:
+    """The subject that a resource is about; blank for all of its part's."""
+    subject = _member(_member(resource, "metadata"), "annotations").get(FOR_SUBJECT)
+    return subject if isinstance(subject, str) else ""
+
+
+def claims_of(
+    resources: Iterable[Mapping[str, Any]], *, ends: Mapping[str, int], subjects: Collection[str], expires_at: int
+) -> dict[Key, Claim]:
+    """The claims of a part whose subjects end as `ends` says; a subject that is not in there lasts with the part."""
+    rest = end_of_rest(ends=ends, subjects=subjects, expires_at=expires_at)
+    claims = {}
+    for resource in resources:
+        subject = subject_of(resource)
+        end = min(expires_at, ends[subject]) if subject in ends else expires_at if subject else rest
+        claims[key_of(resource)] = Claim(end, captured_by(resource))
+    return claims
+
+
+def end_of_rest(*, ends: Mapping[str, int], subjects: Collection[str], expires_at: int) -> int:
+    """When that of a part ends which is about no subject in particular: with the last of its subjects."""
+    known = set(subjects)
+    if not known or not known <= ends.keys():
+        return expires_at
+    return min(expires_at, max(ends[subject] for subject in known))
+
+
+def captured_by(resource: Mapping[str, Any]) -> str:
+    """The address that a resource captures, without its prefix; blank for none, `?` where it cannot be read."""
+    if resource.get("kind") != CAPTURING_KIND:
+        return ""
+    spec = _member(resource, "spec")
+    how = _member(spec, "capture").get("type")
+    if not isinstance(how, str) or not how.strip():
+        return ""
+    return host_address(spec.get("address")) or UNREADABLE
+
+
+def host_address(text: object) -> str:
+    """The address in `10.88.60.9/32` or `10.88.60.9`, in the one way to write it; blank if there is none."""
+    if not isinstance(text, str):
+        return ""
+    try:
+        address = ipaddress.ip_interface(text.strip()).ip
+    except ValueError:
+        return ""
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
