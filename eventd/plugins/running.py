@@ -4,13 +4,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from typing import Any, Final
 
 from eventd.clock import Clock
-from eventd.plugins.contract import Outcome, Request
+from eventd.plugins import executable
+from eventd.plugins.answer import check_capabilities, read_answer, read_status
+from eventd.plugins.contract import Outcome, PluginFailed, Request, Result
+from eventd.plugins.entry_points import Hosts
+from eventd.plugins.executable import Answer, digest_of, environment_of
+from eventd.resources.effective import PluginConfig
 
 Spawn = Callable[[Coroutine[Any, Any, Any], str], asyncio.Task[Any]]
 """Starts a task of the node under a name."""
+
+LARGE_ANSWER: Final = 256 << 10
+"""Bytes from which an answer is read beside the loop: a long YAML text takes a second."""
+
+
+class _Lane:
+    """The runs of one plugin as it is declared now: so many at a time, and the processes kept warm for them."""
+
+    def __init__(self, config: PluginConfig, clock: Clock, environment: Mapping[str, str]) -> None:
+        self.config = config
+        self.slots = asyncio.Semaphore(config.concurrency)
+        self.environment = environment_of(environment, config.env)
+        self.hosts = Hosts(config, clock, self.environment) if config.entry_point else None
 
 
 class Plugins:
@@ -20,16 +38,79 @@ class Plugins:
         self._clock = clock
         self._spawn = spawn
         self._environment = dict(environment)
+        self._lanes: dict[str, _Lane] = {}
 
-    async def run(self, config: Any, request: Request) -> Outcome:
+    async def run(self, config: PluginConfig, request: Request) -> Outcome:
         """Run the plugin once. At most `config.concurrency` runs of a plugin at a time; the others wait.
 
         Raises PluginFailed. Cancelling it ends the run and every process of it.
         """
-        raise NotImplementedError
+        lane = self._lane(config)
+        async with lane.slots:
+            return await self._run(lane, request)
+
+    def _lane(self, config: PluginConfig) -> _Lane:
+        lane = self._lanes.get(config.name)
+        if lane is None or lane.config != config:
+            if lane is not None and lane.hosts is not None:
+                lane.hosts.retire()
+            lane = self._lanes[config.name] = _Lane(config, self._clock, self._environment)
+        return lane
+
+    async def _run(self, lane: _Lane, request: Request) -> Outcome:
+        started = self._clock.now()
+        answer: Answer | None = None
+        try:
+            answer = await self._answer(lane, request)
+            result = await self._result(lane, answer)
+            check_capabilities(result, lane.config.capabilities)
+        except PluginFailed as failed:
+            failed.started_at, failed.completed_at = started, self._clock.now()
+            if answer is not None:
+                failed.exit_code, failed.stdout_digest = answer.exit_code, digest_of(answer.stdout)
+                failed.stderr = answer.stderr
+            raise
+        return Outcome(
+            exit_code=answer.exit_code,
+            stdout_digest=digest_of(answer.stdout),
+            stderr=answer.stderr,
+            started_at=started,
+            completed_at=self._clock.now(),
+            result=result,
+        )
+
+    async def _answer(self, lane: _Lane, request: Request) -> Answer:
+        config = lane.config
+        if lane.hosts is not None:
+            return await lane.hosts.run(request)
+        return await executable.run_executable(
+            config.executable,
+            request.encode(),
+            longest=config.timeout,
+            environment=lane.environment,
+            clock=self._clock,
+        )
+
+    async def _result(self, lane: _Lane, answer: Answer) -> Result:
+        if len(answer.stdout) > LARGE_ANSWER:
+            return await asyncio.to_thread(self._read, lane, answer)
+        return self._read(lane, answer)
+
+    def _read(self, lane: _Lane, answer: Answer) -> Result:
+        now = self._clock.now()
+        if lane.hosts is not None:
+            return read_status(answer.stdout, now=now, ttl=lane.config.ttl)
+        return read_answer(answer.stdout, now=now)
 
     async def forget(self, name: str) -> None:
         """End what is kept warm for a plugin, for one that is no longer declared or is declared anew."""
+        lane = self._lanes.pop(name, None)
+        if lane is not None and lane.hosts is not None:
+            lane.hosts.retire()
 
     async def close(self) -> None:
-        """End every process. Nothing may be running any more."""
+        """End every process and wait for them. Nothing may be running any more."""
+        lanes, self._lanes = list(self._lanes.values()), {}
+        for lane in lanes:
+            if lane.hosts is not None:
+                await lane.hosts.close()

@@ -1,0 +1,144 @@
+"""What the author of a plugin works with: events come in, proposals go out.
+
+A plugin is a function in the entry point group `eventd.plugins`. It is called with the events of a batch, or with one
+event after another if its first parameter is called `event`, and with the resources of its context if it has a second
+parameter. It returns or yields any of the values here, or plain mappings of the same shape; it may be asynchronous.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from msgspec import Struct, field
+
+from federation.event import Event
+
+__all__ = ["Emit", "Event", "Mask", "Part", "Plan", "Resource"]
+
+FOR_SUBJECT: Final = "routerd.net/for-subject"
+"""The annotation that ties a resource to one subject, so that it can end with it."""
+
+
+class Resource(Struct, frozen=True):
+    """A resource that is to be part of the effective configuration while the result holds."""
+
+    api_version: str
+    kind: str
+    name: str
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+class Mask(Struct, frozen=True):
+    """A declared resource that is to be left out while the result holds; a DynamicOverridePolicy must allow it."""
+
+    api_version: str
+    kind: str
+    name: str
+    reason: str = ""
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """What could be done at a provider. It is shown to people and never executed."""
+
+    name: str
+    provider: str
+    action: str
+    target: Mapping[str, Any] = field(default_factory=dict)
+    risk_level: str = ""
+    undo: Mapping[str, Any] | None = None
+
+
+class Emit(Struct, frozen=True, kw_only=True):
+    """A fact to be published in the group the batch came from.
+
+    `attributes` and, under the key `message`, the message become the payload, unless `payload` is given. `ttl` is a
+    timedelta or a text such as `5m`.
+    """
+
+    type: str
+    message: str = ""
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    id: str = ""
+    subject: str = ""
+    dedupe_key: str = ""
+    payload: Mapping[str, str] | None = None
+    ttl: timedelta | str | None = None
+    expires_at: datetime | str | None = None
+    observed_at: datetime | str | None = None
+
+
+class Part(Struct, frozen=True, kw_only=True):
+    """Several proposals at once, and how long they hold: `ttl` is a timedelta or a text such as `10m`."""
+
+    resources: Sequence[Resource | Mapping[str, Any]] = ()
+    masks: Sequence[Mask | Mapping[str, Any]] = ()
+    plans: Sequence[Plan | Mapping[str, Any]] = ()
+    events: Sequence[Emit | Mapping[str, Any]] = ()
+    ttl: timedelta | str | None = None
+    observed_at: datetime | str | None = None
+
+
+def write_duration(ttl: timedelta | str) -> str:
+    """A duration as results write it."""
+    return ttl if isinstance(ttl, str) else f"{ttl // timedelta(microseconds=1)}us"
+
+
+def write_time(time: datetime | str) -> str:
+    """A time as results write it. Raises ValueError for one without a time zone."""
+    if isinstance(time, str):
+        return time
+    if time.tzinfo is None:
+        raise ValueError("a time needs a time zone: datetime.now(UTC), not datetime.now()")
+    return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def resource_document(resource: Resource, subject: str = "") -> dict[str, Any]:
+    """The resource as results hold it. `subject` is noted on it unless it names one itself."""
+    annotations = {FOR_SUBJECT: subject, **resource.annotations} if subject else dict(resource.annotations)
+    metadata = {"name": resource.name, "annotations": annotations} if annotations else {"name": resource.name}
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": metadata,
+        "spec": dict(resource.spec),
+    }
+
+
+def mask_document(mask: Mask) -> dict[str, Any]:
+    """The directive that asks for it."""
+    target = {"apiVersion": mask.api_version, "kind": mask.kind, "name": mask.name}
+    return {"op": "mask", "target": target, **({"reason": mask.reason} if mask.reason else {})}
+
+
+def plan_document(plan: Plan) -> dict[str, Any]:
+    """The plan as results hold it."""
+    written: dict[str, Any] = {"name": plan.name, "provider": plan.provider, "action": plan.action, "mode": "dry-run"}
+    given = {"target": dict(plan.target), "riskLevel": plan.risk_level, "undo": plan.undo and dict(plan.undo)}
+    return written | {key: value for key, value in given.items() if value}
+
+
+def event_document(emit: Emit | Event) -> dict[str, Any]:
+    """The fact as results hold it; an event that is given back is emitted anew, under an id of its own."""
+    if isinstance(emit, Event):
+        emit = Emit(type=emit.type, subject=emit.subject, payload=emit.payload)
+    given: dict[str, Any] = {
+        "type": emit.type,
+        "message": emit.message,
+        "attributes": dict(emit.attributes),
+        "id": emit.id,
+        "subject": emit.subject,
+        "dedupeKey": emit.dedupe_key,
+        "ttl": emit.ttl and write_duration(emit.ttl),
+        "expiresAt": emit.expires_at and write_time(emit.expires_at),
+        "observedAt": emit.observed_at and write_time(emit.observed_at),
+    }
+    payload = {} if emit.payload is None else {"payload": dict(emit.payload)}
+    return {key: value for key, value in given.items() if value} | payload
+
+
+def is_many(value: object) -> bool:
+    """Whether a value stands for several proposals."""
+    return isinstance(value, Iterable) and not isinstance(value, Mapping | str | bytes | Struct)

@@ -1,0 +1,225 @@
+"""The process an entry point runs in: `python -m eventd.plugins.host NAME`. A node starts it, feeds it and ends it.
+
+Requests come and answers go in frames, four bytes of length before each, over the two pipes this process is started
+with. They are put aside first: what the plugin prints goes to the standard error, where it can confuse nobody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+import select
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from eventd.plugins.proposals import Gathered, TooMuch
+from federation.event import Event
+
+GROUP: Final = "eventd.plugins"
+LENGTH: Final = 4
+_KILL: Final = 9
+
+
+class _Context(msgspec.Struct):
+    resources: list[dict[str, Any]] = []
+
+
+class _Spec(msgspec.Struct):
+    events: list[Event] = []
+    context: _Context = msgspec.field(default_factory=_Context)
+
+
+class _Request(msgspec.Struct):
+    spec: _Spec
+
+
+class Failed(Exception):
+    """The plugin cannot be run, or its function failed: a slug and a sentence for the node."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason, self.message = reason, message
+
+
+class Function:
+    """The plugin's function, in whichever of the allowed forms it is written."""
+
+    def __init__(self, call: Any) -> None:
+        if not callable(call):
+            raise Failed("cannot_import", f"is {type(call).__name__}, and must be a function")
+        self._call = call
+        given = _positional(call)
+        if not 1 <= len(given) <= 2:
+            raise Failed("cannot_import", "must take one parameter, the events, or two, the events and the context")
+        self._each = given[0] == "event"
+        self._wants_context = len(given) == 2
+        self._run: Callable[[Any], Any] | None = None
+
+    def __call__(self, events: list[Event], context: list[dict[str, Any]]) -> bytes:
+        """Run it over the events of a request; the `status` it makes."""
+        gathered = Gathered()
+        rest = (context,) if self._wants_context else ()
+        if self._each:
+            for event in events:
+                self._gather(gathered, self._call(event, *rest), event.subject)
+        else:
+            self._gather(gathered, self._call(events, *rest), "")
+        return gathered.status()
+
+    def _gather(self, gathered: Gathered, value: Any, subject: str) -> None:
+        if inspect.isawaitable(value):
+            value = self._until_complete(value)
+        if hasattr(value, "__aiter__"):
+            self._until_complete(_drain(gathered, value, subject))
+        else:
+            gathered.add(value, subject)
+
+    def _until_complete(self, awaitable: Any) -> Any:
+        """On one loop for the life of the process, so that what a plugin keeps open stays usable."""
+        if self._run is None:
+            import asyncio  # costs a third of a start, and most plugins do without
+
+            self._run = asyncio.Runner().run
+        return self._run(_awaited(awaitable))
+
+
+async def _awaited(awaitable: Any) -> Any:
+    return await awaitable
+
+
+async def _drain(gathered: Gathered, values: Any, subject: str) -> None:
+    async for value in values:
+        gathered.add(value, subject)
+
+
+def _positional(call: Any) -> list[str]:
+    """The names of the parameters that a call fills."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    try:
+        parameters = inspect.signature(call).parameters.values()
+    except (TypeError, ValueError):
+        raise Failed("cannot_import", "has no signature that can be read") from None
+    names = [p.name for p in parameters if p.kind in kinds]
+    # A second parameter with a default and another name is the function's own business.
+    own = [p.name for p in parameters if p.kind in kinds and p.default is not p.empty and p.name != "context"]
+    return [name for name in names[:1] + [n for n in names[1:] if n not in own]]
+
+
+def load(name: str) -> Function:
+    """The function behind an entry point. Raises Failed."""
+    found = find(name)
+    if not found:
+        raise Failed("no_entry_point", f"no installed package has the entry point {name} in the group {GROUP}")
+    if len(found) > 1:
+        values = ", ".join(sorted(entry.value for entry in found))
+        raise Failed("no_entry_point", f"several installed packages have the entry point {name}: {values}")
+    try:
+        return Function(found[0].load())
+    except Failed as failed:
+        raise Failed(failed.reason, f"the entry point {name} = {found[0].value} {failed.message}") from None
+    except BaseException as error:  # whatever a module does when it is imported, it is the plugin's fault
+        if isinstance(error, SystemExit | KeyboardInterrupt):
+            traceback.print_exc()
+        else:
+            _print_error(error)
+        what = f"{type(error).__name__}: {error}"
+        raise Failed("cannot_import", f"{found[0].value} cannot be imported: {what}"[:400]) from None
+
+
+def find(name: str) -> Sequence[Any]:
+    """The different things installed packages put behind a name."""
+    from importlib.metadata import entry_points
+
+    return list({entry.value: entry for entry in entry_points(group=GROUP, name=name)}.values())
+
+
+def answer(function: Function, raw: bytes) -> bytes:
+    """One request to one answer: `{"status": …}` or `{"failed": {reason, message}}`."""
+    request = msgspec.json.decode(raw, type=_Request)
+    try:
+        return b'{"status":' + function(request.spec.events, request.spec.context.resources) + b"}"
+    except TooMuch:
+        return _failed("stdout_too_large", "the plugin proposes more than 4 MiB in one run")
+    except Exception as error:
+        _print_error(error)
+        return _failed("raised", f"the plugin raised {type(error).__name__}")
+
+
+def _failed(reason: str, message: str) -> bytes:
+    return msgspec.json.encode({"failed": {"reason": reason, "message": message}})
+
+
+def _print_error(error: BaseException) -> None:
+    """The traceback, without the frames of this file: they tell the author nothing."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename == __file__ and frames.tb_next is not None:
+        frames = frames.tb_next
+    traceback.print_exception(error.with_traceback(frames))
+
+
+# --- the pipes ----------------------------------------------------------------------------------------------------
+
+
+def _read_frames(fd: int) -> Iterator[bytes]:
+    """Every request; ends when the node closes its end."""
+    with open(fd, "rb", closefd=False) as stream:
+        while len(head := stream.read(LENGTH)) == LENGTH:
+            yield stream.read(int.from_bytes(head))
+
+
+def _write_frame(fd: int, body: bytes) -> None:
+    _flush((sys.stdout, sys.stderr))  # what was printed arrives before the answer it belongs to
+    left = memoryview(len(body).to_bytes(LENGTH) + body)
+    while left:
+        left = left[os.write(fd, left) :]
+
+
+def _flush(streams: Iterable[Any]) -> None:
+    for stream in streams:
+        with contextlib.suppress(Exception):  # the plugin may have closed or replaced it
+            stream.flush()
+
+
+def _put_pipes_aside() -> tuple[int, int]:
+    """Our two pipes under numbers that the plugin's children do not inherit; in their places what cannot do harm."""
+    requests, answers = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return requests, answers
+
+
+def _end_with_the_node(requests: int) -> None:
+    """End this process and all it started when the node is gone, even in the middle of an endless loop."""
+    poll = select.poll()
+    poll.register(requests, 0)  # only the hang-up
+    poll.poll()
+    if os.getpgid(0) == os.getpid():
+        os.killpg(0, _KILL)
+    os._exit(0)
+
+
+def main(name: str) -> None:
+    """Load the plugin, say so, then answer requests until the pipe ends."""
+    requests, answers = _put_pipes_aside()
+    threading.Thread(target=_end_with_the_node, args=(requests,), name="lifeline", daemon=True).start()
+    try:
+        function = load(name)
+    except Failed as failed:
+        _write_frame(answers, _failed(failed.reason, failed.message))
+        return
+    _write_frame(answers, b"{}")
+    for raw in _read_frames(requests):
+        _write_frame(answers, answer(function, raw))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
+    os._exit(0)  # whatever threads the plugin has started

@@ -1,0 +1,64 @@
+"""Real plugins for tests: programs, and packages with an entry point, installed in a folder of the test."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+from eventd.plugins.contract import MANUAL_TRIGGER, Request
+from eventd.resources.effective import PluginConfig
+from eventd.testing import NOW, event
+
+SECOND = 1_000_000
+CAPABILITIES = frozenset(("propose.dynamicConfig", "propose.providerAction", "emit.events"))
+
+
+def plugin_config(**fields: Any) -> PluginConfig:
+    """A plugin that may propose everything, and has ten seconds for it."""
+    given: dict[str, Any] = {
+        "name": "p",
+        "executable": "",
+        "entry_point": "",
+        "timeout": 10 * SECOND,
+        "concurrency": 4,
+        "ttl": 600 * SECOND,
+        "env": (),
+        "capabilities": CAPABILITIES,
+        "context": (),
+    }
+    return PluginConfig(**(given | fields))
+
+
+def write_program(folder: Path, body: str, name: str = "plugin") -> str:
+    """A program in Python; its path."""
+    return write_script(folder, f"#!{sys.executable} -IS\n{dedent(body)}", name)
+
+
+def write_script(folder: Path, text: str, name: str = "plugin") -> str:
+    """An executable file; its path."""
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o755)
+    return str(path)
+
+
+def write_package(
+    folder: Path, body: str, name: str = "sample", function: str = "plugin"
+) -> tuple[tuple[str, str], ...]:
+    """A package of one module with one entry point of the same name; the `env` a Plugin needs to find it."""
+    site = folder / f"site-{name}"
+    information = site / f"{name}-1.0.dist-info"
+    information.mkdir(parents=True, exist_ok=True)
+    (site / f"module_of_{name}.py").write_text(dedent(body), encoding="utf-8")
+    (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n", encoding="utf-8")
+    points = f"[eventd.plugins]\n{name} = module_of_{name}:{function}\n"
+    (information / "entry_points.txt").write_text(points, encoding="utf-8")
+    return (("PYTHONPATH", str(site)),)
+
+
+def manual_request(count: int = 0, **fields: Any) -> Request:
+    """A run by hand over so many events."""
+    events = [event(f"e{number}", subject=f"10.0.0.{number}/32") for number in range(1, count + 1)]
+    return Request(**({"plugin": "p", "trigger": MANUAL_TRIGGER, "topic": "", "now": NOW, "events": events} | fields))
