@@ -12,13 +12,14 @@ from eventd.api.links import read_links
 from eventd.api.moments import show_time
 from eventd.api.operations import Operation, Params, Services
 from eventd.egress.links import link_name, reconcile
-from eventd.errors import EventdError, NotFound
+from eventd.errors import Conflict, EventdError, NotFound
 from eventd.log.head import lock_head
 from eventd.log.repairs import count_letters, read_letters
 from eventd.resources.apply import Action, Change, Plan, apply_loaded, delete_resources
 from eventd.resources.documents import Identity, Loaded, load_text
 from eventd.resources.effective import effective
-from eventd.resources.kinds import EVENT_GROUP, EVENT_PEER, KINDS, Kind, find_kind
+from eventd.resources.foreign import KindId, full_word, meant_kinds
+from eventd.resources.kinds import EVENT_GROUP, EVENT_PEER, KINDS
 from eventd.resources.problems import Problem, Rejected
 from eventd.resources.resource import document, from_stored, identity_of
 from eventd.store.database import Connection
@@ -26,6 +27,8 @@ from eventd.store.registry import StoredResource, read_resources
 
 RECENT = 5
 """Dead letters a description shows."""
+SUGGESTED = 10
+"""Names that are given where one was not found."""
 
 
 class Source(BaseModel):
@@ -138,19 +141,42 @@ async def _diff(services: Services, params: Diff) -> dict[str, Any]:
 class ListResources(Params):
     """Which resources to list."""
 
-    kind: str = Field(default="", description="Only of this kind: EventGroup, eventgroups, eg …")
+    kind: str = Field(
+        default="",
+        description="Only of this kind: EventGroup, eventgroups, eg …; of another program also Route.v1.net.example.",
+    )
     name: str = Field(default="", description="Only of this name.")
 
 
 async def _list(services: Services, params: ListResources) -> dict[str, Any]:
-    kind = find_kind(params.kind) if params.kind else None
-    rows = await services.database.read(read_resources, kind.name if kind else None, params.name or None)
+    rows = await services.database.read(_select, params)
     return {"resources": [_show(row) for row in _in_order(rows)]}
 
 
+def _select(conn: Connection, params: ListResources) -> list[StoredResource]:
+    if not params.kind:
+        return read_resources(conn, None, params.name or None)
+    rows = read_resources(conn)
+    kinds = set(meant_kinds(params.kind, rows))
+    return [row for row in rows if _kind_of(row) in kinds and row.name == (params.name or row.name)]
+
+
+def _kind_of(row: StoredResource) -> KindId:
+    return row.api_version, row.kind
+
+
 def _in_order(rows: Iterable[StoredResource]) -> list[StoredResource]:
+    """Our kinds as they are known, then those of other programs."""
     order = list(KINDS)
-    return sorted(rows, key=lambda row: (order.index(row.kind) if row.kind in order else len(order), row.name))
+    return sorted(
+        rows,
+        key=lambda row: (
+            order.index(row.kind) if row.kind in order else len(order),
+            row.kind,
+            row.name,
+            row.api_version,
+        ),
+    )
 
 
 def _show(row: StoredResource) -> dict[str, Any]:
@@ -163,18 +189,27 @@ def _show(row: StoredResource) -> dict[str, Any]:
 class OneResource(Params):
     """One resource."""
 
-    kind: str = Field(description="EventGroup, eventgroups, eg …")
+    kind: str = Field(description="EventGroup, eventgroups, eg …; of another program also Route.v1.net.example.")
     name: str
 
 
 def _find(conn: Connection, params: OneResource) -> StoredResource:
-    kind = find_kind(params.kind)
-    found = read_resources(conn, kind.name, params.name)
+    rows = read_resources(conn)
+    kinds = meant_kinds(params.kind, rows)
+    known = [row for row in rows if _kind_of(row) in kinds]
+    found = [row for row in known if row.name == params.name]
     if not found:
-        known = [row.name for row in read_resources(conn, kind.name)]
-        hint = f"there are {', '.join(known[:10])}" if known else f"no {kind.name} is declared"
-        raise NotFound(f"there is no {kind.name}/{params.name}", hint=hint)
+        kind = kinds[0][1]
+        hint = f"there are {_first_names(known)}" if known else f"no {kind} is declared"
+        raise NotFound(f"there is no {kind}/{params.name}", hint=hint)
+    if len(found) > 1:
+        what = f"there is a {identity_of(found[0])} of {' and of '.join(row.api_version for row in found)}"
+        raise Conflict(what, hint=f"say which, for example {full_word(_kind_of(found[0]))}")
     return found[0]
+
+
+def _first_names(rows: Iterable[StoredResource]) -> str:
+    return ", ".join(dict.fromkeys(row.name for row in list(rows)[:SUGGESTED]))
 
 
 async def _get(services: Services, params: OneResource) -> dict[str, Any]:
@@ -232,12 +267,8 @@ class DeleteResource(OneResource):
 
 
 async def _delete(services: Services, params: DeleteResource) -> dict[str, Any]:
-    kind = find_kind(params.kind)
-    return await _delete_all(services, [_identity(kind, params.name)], dry_run=params.dry_run)
-
-
-def _identity(kind: Kind, name: str) -> Identity:
-    return Identity(kind.api_version, kind.name, name)
+    found = await services.database.read(_find, params)
+    return await _delete_all(services, [identity_of(found)], dry_run=params.dry_run)
 
 
 class DeleteResources(Sources):

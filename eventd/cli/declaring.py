@@ -140,15 +140,22 @@ def _listen(row: Mapping[str, Any]) -> str:
     return f"{listen['address']}:{listen['port']}" if listen.get("address") else "-"
 
 
-def _spec(name: str, default: str = "-") -> Any:
+def _spec(path: str, default: str = "-") -> Any:
     def show(row: Mapping[str, Any]) -> str:
-        value = row["spec"].get(name)
+        value: Any = row["spec"]
+        for step in path.split("."):
+            value = (value or {}).get(step)
         return ",".join(value) if isinstance(value, list) and value else str(value or default)
 
     return show
 
 
+def _sources(row: Mapping[str, Any]) -> str:
+    return ",".join(rule["source"] for rule in row["spec"].get("allow", [])) or "-"
+
+
 _NAME = Column("NAME", lambda row: row["metadata"]["name"])
+_GENERATION = Column("GENERATION", lambda row: str(row["metadata"]["generation"]), wide=True)
 _COLUMNS: dict[str, tuple[Column, ...]] = {
     "EventGroup": (
         _NAME,
@@ -156,7 +163,7 @@ _COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("LISTEN", _listen),
         Column("PROTOCOLS", _spec("protocols", "v1,v2")),
         Column("CREATED", _age),
-        Column("GENERATION", lambda row: str(row["metadata"]["generation"]), wide=True),
+        _GENERATION,
     ),
     "EventPeer": (
         _NAME,
@@ -167,15 +174,61 @@ _COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("CREATED", _age),
         Column("TYPES", _spec("types", "all"), wide=True),
         Column("SUBJECT_PREFIXES", _spec("subjectPrefixes", "all"), wide=True),
-        Column("GENERATION", lambda row: str(row["metadata"]["generation"]), wide=True),
+        _GENERATION,
     ),
+    "Plugin": (
+        _NAME,
+        Column("RUNS", lambda row: row["spec"].get("executable") or f"entry point {row['spec'].get('entryPoint')}"),
+        Column("TIMEOUT", _spec("timeout", "10s")),
+        Column("CAPABILITIES", _spec("capabilities")),
+        Column("CREATED", _age),
+        Column("CONCURRENCY", _spec("concurrency", "4"), wide=True),
+        _GENERATION,
+    ),
+    "EventSubscription": (
+        _NAME,
+        Column("GROUP", _spec("groupRef")),
+        Column("PLUGIN", _spec("trigger.pluginRef")),
+        Column("TYPES", _spec("match.types")),
+        Column("CREATED", _age),
+        Column("BATCH_WINDOW", _spec("trigger.batchWindow"), wide=True),
+        Column("DEBOUNCE", _spec("trigger.debounce"), wide=True),
+        Column("SUBJECT_PREFIXES", _spec("match.subjectPrefixes", "all"), wide=True),
+        _GENERATION,
+    ),
+    "FederationSLO": (
+        _NAME,
+        Column("GROUP", _spec("groupRef")),
+        Column("LAG_WARN", _spec("delivery.lagWarnSeconds", "60")),
+        Column("LAG_FAIL", _spec("delivery.lagFailSeconds", "180")),
+        Column("CREATED", _age),
+        _GENERATION,
+    ),
+    "DynamicConfigSource": (
+        _NAME,
+        Column("PLUGIN", _spec("pluginRef")),
+        Column("TTL", _spec("ttl")),
+        Column("CREATED", _age),
+        _GENERATION,
+    ),
+    "DynamicOverridePolicy": (_NAME, Column("SOURCES", _sources), Column("CREATED", _age), _GENERATION),
 }
+_OTHERS = (
+    _NAME,
+    Column("KIND", lambda row: row["kind"]),
+    Column("APIVERSION", lambda row: row["apiVersion"]),
+    Column("CREATED", _age),
+    _GENERATION,
+)
+"""Of other programs' kinds."""
 
 
 @connected
 async def get(
     session: Session,
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="EventGroup (eg), EventPeer (ep), or all.")],
+    kind: Annotated[
+        str, typer.Argument(metavar="KIND", help="A kind, such as EventGroup (eg), EventPeer (ep) or Plugin; or all.")
+    ],
     name: Annotated[str, typer.Argument(metavar="[NAME]", help="One of them.")] = "",
 ) -> None:
     """Show what is declared. YAML and JSON can be applied again."""
@@ -185,7 +238,7 @@ async def get(
         kind = ""
     if name:
         row = await session.call("resources.get", kind=kind, name=name)
-        session.out.one(_COLUMNS[row["kind"]], row, name=_full_name)
+        session.out.one(_COLUMNS.get(row["kind"], _OTHERS), row, name=_full_name)
         return
     rows = (await session.call("resources.list", kind=kind))["resources"]
     if session.out.is_table:
@@ -195,14 +248,14 @@ async def get(
 
 
 def _show_tables(session: Session, rows: list[dict[str, Any]]) -> None:
-    """A table for each kind, parted by an empty line."""
-    first = True
-    for kind, columns in _COLUMNS.items():
-        if those := [row for row in rows if row["kind"] == kind]:
-            if not first:
-                session.out.line()
-            session.out.table(columns, those)
-            first = False
+    """A table for each kind and one for those of other programs, parted by an empty line."""
+    tables = [(columns, [row for row in rows if row["kind"] == kind]) for kind, columns in _COLUMNS.items()]
+    tables.append((_OTHERS, [row for row in rows if row["kind"] not in _COLUMNS]))
+    shown = [(columns, those) for columns, those in tables if those]
+    for at, (columns, those) in enumerate(shown):
+        if at:
+            session.out.line()
+        session.out.table(columns, those)
     if not rows:
         note("nothing is declared")
 
@@ -210,7 +263,9 @@ def _show_tables(session: Session, rows: list[dict[str, Any]]) -> None:
 @connected
 async def describe(
     session: Session,
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="EventGroup (eg) or EventPeer (ep).")],
+    kind: Annotated[
+        str, typer.Argument(metavar="KIND", help="A kind, such as EventGroup (eg), EventPeer (ep) or Plugin.")
+    ],
     name: Annotated[str, typer.Argument(metavar="NAME", help="Its name.")],
 ) -> None:
     """Show one resource with its defaults, and how it is doing: link state, lag, recent errors."""
@@ -228,7 +283,9 @@ async def describe(
 @connected
 async def delete(
     session: Session,
-    kind: Annotated[str, typer.Argument(metavar="[KIND]", help="EventGroup (eg) or EventPeer (ep).")] = "",
+    kind: Annotated[
+        str, typer.Argument(metavar="[KIND]", help="A kind, such as EventGroup (eg), EventPeer (ep) or Plugin.")
+    ] = "",
     name: Annotated[str, typer.Argument(metavar="[NAME]", help="Its name.")] = "",
     filename: OptionalFilesOption = None,
     ignore_not_found: Annotated[

@@ -5,6 +5,7 @@ They are kept as they are, because plugins may propose, mask or be shown them; w
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -90,12 +91,16 @@ def meant_kinds(word: str, stored: Iterable[StoredResource]) -> Sequence[KindId]
     """
     try:
         ours = find_kind(word)
-    except NotFound:
+    except NotFound as error:
         kinds = {(row.api_version, row.kind) for row in stored if is_foreign(row.api_version, row.kind)}
         found = sorted(kind for kind in kinds if word.lower() in _words(kind))
-        if not found:
+        if found:
+            return found
+        names = {kind.lower(): kind for _, kind in kinds}
+        close = difflib.get_close_matches(word.lower(), names, 1)
+        if not close or "?" in error.hint:
             raise
-        return found
+        raise NotFound(error.message, hint=f"did you mean {names[close[0]]}?") from error
     return [(ours.api_version, ours.name)]
 
 
