@@ -47,7 +47,7 @@ def _write_defaults(section: type[Spec], schema: dict[str, Any]) -> None:
         written = schema["properties"][name_of(info)]
         written.pop("title", None)
         written.pop("default", None)
-        if (default := defaults.get(name_of(info))) not in (None, "", []):
+        if (default := defaults.get(name_of(info))) not in (None, "", [], {}):
             written["default"] = default
 
 

@@ -26,6 +26,7 @@ def title(case: object) -> str:
 def table_of(kind: Kind) -> dict[str, list[str]]:
     """The rows of a kind's table by field: type, default, rule."""
     section = PAGE.partition(f"\n## {kind.name}\n")[2].partition("\n## ")[0]
+    section = section.partition("| Field | Type | Default | Rule |")[2].partition("\n\n")[0]
     cells = [
         [cell.strip() for cell in line.strip("|").split(" | ")] for line in section.splitlines() if line[:3] == "| `"
     ]
@@ -47,7 +48,7 @@ def test_every_default_is_the_one_described(kind: Kind, field: SpecField) -> Non
         return
     value = defaults_of(field.section).get(name_of(field.info))
     written = ", ".join(value) if isinstance(value, list) else str(value).lower() if isinstance(value, bool) else value
-    if written in (None, ""):
+    if written in (None, "", {}):
         assert not default.startswith("`")
     else:
         assert default.startswith(f"`{written}`")
@@ -107,3 +108,14 @@ def test_the_schema_gives_defaults_as_people_write_them() -> None:
     assert group["$defs"]["AuthKey"]["anyOf"] == [{"required": ["owner"]}, {"required": ["node"]}]
     assert group["properties"]["spec"]["required"] == ["nodeName"]
     assert group["properties"]["spec"]["additionalProperties"] is False
+
+
+def test_the_page_lists_every_kind_with_its_api_version() -> None:
+    for kind in KINDS.values():
+        assert f"\n| [{kind.name}](#{kind.name.lower()}) | `{kind.api_version}` | " in PAGE
+
+
+def test_every_kind_has_an_example() -> None:
+    for kind in KINDS.values():
+        section = PAGE.partition(f"\n## {kind.name}\n")[2].partition("\n## ")[0]
+        assert re.search(rf"```yaml\n(?:.*\n)*?kind: {kind.name}\n", section), f"no example shows {kind.name}"
