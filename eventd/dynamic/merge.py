@@ -1,0 +1,254 @@
+"""The effective configuration: what is declared, without what is masked, and with what parts give. Pure.
+
+One part that cannot be used is set aside as a whole, with its reason, and hinders no other. Where parts of different
+owners give the same resource, the owner that has given it for longer does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from itertools import chain, pairwise
+from typing import NamedTuple
+
+from eventd.dynamic.prepared import Directive, Entry, Given, Prepared, Startup
+from eventd.resources.effective import PolicyRule
+from eventd.store.claims import Key
+from federation.event import format_time
+
+MASK = "mask"
+
+
+class Suppressed(NamedTuple):
+    """A declared resource that is masked, by whom, until when (microseconds) and why."""
+
+    target: Key
+    masked_by: str
+    masked_until: int
+    reason: str
+
+
+class Added(NamedTuple):
+    """A resource that a part gives."""
+
+    source: str
+    generation: int
+    key: Key
+
+
+class SetAside(NamedTuple):
+    """A part that is not used, and why."""
+
+    source: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """The outcome of a merge. `next_change`, in microseconds, is when something of it ends; None for never."""
+
+    entries: Sequence[Entry]
+    suppressed: Sequence[Suppressed]
+    added: Sequence[Added]
+    active: Sequence[str]
+    expired: Sequence[str]
+    set_aside: Sequence[SetAside]
+    warnings: Sequence[str]
+    next_change: int | None
+
+    def text(self) -> bytes:
+        """The one writing of its resources as a JSON list."""
+        return b"[" + b",".join(entry.text for entry in self.entries) + b"]"
+
+    def etag(self) -> str:
+        """Stands for its resources: SHA-256 of their one writing, in hex."""
+        return hashlib.sha256(self.text()).hexdigest()
+
+
+class _Live(NamedTuple):
+    """What of a part has not ended."""
+
+    part: Prepared
+    given: Sequence[Given]
+    directives: Sequence[Directive]
+
+
+def merge(startup: Startup, parts: Iterable[Prepared], policies: Iterable[PolicyRule], now: int) -> Effective:
+    """The effective configuration at `now`, whatever the order of `parts` and `policies`.
+
+    Parts have different sources. Raises nothing for a part, whatever is wrong with it.
+    """
+    permits = _permits(policies)
+    sound: list[_Live] = []
+    aside: list[SetAside] = []
+    expired: list[str] = []
+    ends: list[int] = []
+    for part in sorted(parts, key=lambda part: part.source):
+        ends += [end for end in part.ends if end > now]
+        if part.ends_at <= now:
+            expired.append(part.source)
+            continue
+        live = _alive(part, now)
+        if reason := part.flaw or _flaw_of(live, startup, permits):
+            ends.append(part.ends_at)
+            aside.append(SetAside(part.source, reason))
+        else:
+            sound.append(live)
+    lost = _settle_contests(sound)
+    aside += [SetAside(source, reason) for source, reason in lost.items()]
+    used = [live for live in sound if live.part.source not in lost] if lost else sound
+    return _compose(startup, used, sorted(aside), expired, min(ends, default=None))
+
+
+def _alive(part: Prepared, now: int) -> _Live:
+    over = part.ends[0] <= now if part.ends else False  # most parts end as a whole
+    given = [one for one in part.given if one.ends_at > now] if over else part.given
+    return _Live(part, given, part.directives if part.directives_end > now else ())
+
+
+Permits = Mapping[str, set[tuple[str, Key]]]
+"""What each source or owner may do to which resource."""
+
+
+def _permits(policies: Iterable[PolicyRule]) -> Permits:
+    permits: dict[str, set[tuple[str, Key]]] = {}
+    for rule in policies:
+        found = permits.setdefault(rule.source, set())
+        found |= {(operation, Key(*target)) for operation in rule.operations for target in rule.targets}
+    return permits
+
+
+def _flaw_of(live: _Live, startup: Startup, permits: Permits) -> str:
+    """Why a part cannot be used with what is declared; blank when it can."""
+    for one in live.given:
+        if one.entry.key in startup.keys:
+            return f"{one.entry.key} is declared"
+    for op, target, _ in live.directives:
+        if op != MASK:
+            return f"{target}: there is no operation {op!r}"
+        if target not in startup.keys:
+            return f"{target}, which it masks, is not declared"
+        if all((op, target) not in permits.get(name, ()) for name in (live.part.source, live.part.owner)):
+            return f"no DynamicOverridePolicy lets {live.part.owner} mask {target}"
+    return ""
+
+
+# --- who gives what several give ----------------------------------------------------------------------------------
+
+
+class _Claimant(NamedTuple):
+    """Who gives a resource. In order: the elder first."""
+
+    since: int
+    owner: str
+    source: str
+
+
+def _settle_contests(sound: Sequence[_Live]) -> dict[str, str]:
+    """Which parts lose a resource to an elder one, and to which, by their sources.
+
+    Who has lost gives nothing at all, and so takes nothing from those that are younger.
+    """
+    contests = _contests(sound)
+    if not contests:
+        return {}
+    claims: dict[str, list[Key]] = {}
+    for key in sorted(contests):
+        for claimant in contests[key]:
+            claims.setdefault(claimant.source, []).append(key)
+    holders: dict[Key, _Claimant] = {}
+    lost: dict[str, str] = {}
+    for source in _elders_first(contests):
+        taken = next((key for key in claims[source] if key in holders), None)
+        if taken is not None:
+            elder = holders[taken]
+            lost[source] = f"{taken} is given by {elder.source} since {format_time(elder.since)}"
+            continue
+        for key in claims[source]:
+            holders[key] = next(claimant for claimant in contests[key] if claimant.source == source)
+    return lost
+
+
+def _contests(sound: Sequence[_Live]) -> dict[Key, list[_Claimant]]:
+    """The resources that more than one part gives, and who does: the elder first."""
+    first: dict[Key, _Claimant] = {}
+    contests: dict[Key, list[_Claimant]] = {}
+    for live in sound:
+        for one in live.given:
+            claimant = _Claimant(one.since, live.part.owner, live.part.source)
+            elder = first.setdefault(one.entry.key, claimant)
+            if elder is not claimant:
+                contests.setdefault(one.entry.key, [elder]).append(claimant)
+    return {key: sorted(claimants) for key, claimants in contests.items()}
+
+
+def _elders_first(contests: Mapping[Key, Sequence[_Claimant]]) -> Iterable[str]:
+    """The sources, each after those that are its elders somewhere.
+
+    Two may be each other's elders, of different resources; then the one with the oldest claim of all comes first.
+    """
+    ages: dict[str, _Claimant] = {}
+    for claimant in chain.from_iterable(contests.values()):
+        ages[claimant.source] = min(claimant, ages.get(claimant.source, claimant))
+    waiting = dict.fromkeys(ages, 0)
+    behind: dict[str, list[str]] = {source: [] for source in ages}
+    for claimants in contests.values():
+        for elder, younger in pairwise(claimants):
+            behind[elder.source].append(younger.source)
+            waiting[younger.source] += 1
+    ready = [ages[source] for source, elders in waiting.items() if not elders]
+    heapify(ready)
+    stuck = iter(sorted(ages.values()))
+    placed: set[str] = set()
+    while len(placed) < len(ages):
+        source = (heappop(ready) if ready else next(stuck)).source
+        if source in placed:
+            continue
+        placed.add(source)
+        yield source
+        for younger_source in behind[source]:
+            waiting[younger_source] -= 1
+            if not waiting[younger_source]:
+                heappush(ready, ages[younger_source])
+
+
+# --- the outcome -----------------------------------------------------------------------------------------------------
+
+
+def _compose(
+    startup: Startup, used: Sequence[_Live], aside: Sequence[SetAside], expired: Sequence[str], next_change: int | None
+) -> Effective:
+    suppressed = _suppressed(used)
+    masked = {one.target for one in suppressed}
+    dynamic = sorted(((one.entry, live.part) for live in used for one in live.given), key=lambda found: found[0].order)
+    return Effective(
+        entries=[
+            *(entry for entry in startup.entries if entry.key not in masked),
+            *(entry for entry, _ in dynamic),
+        ],
+        suppressed=suppressed,
+        added=[Added(part.source, part.generation, entry.key) for entry, part in dynamic],
+        active=[live.part.source for live in used],
+        expired=expired,
+        set_aside=aside,
+        warnings=[warning for live in used for warning in live.part.warnings],
+        next_change=next_change,
+    )
+
+
+def _suppressed(used: Sequence[_Live]) -> list[Suppressed]:
+    masks: dict[Key, list[tuple[str, int, str]]] = {}
+    for live in used:
+        for _, target, reason in live.directives:
+            masks.setdefault(target, []).append((live.part.source, live.part.directives_end, reason))
+    return [
+        Suppressed(
+            target,
+            ",".join(sorted({f"DynamicConfigPart/{source}" for source, _, _ in found})),
+            max(end for _, end, _ in found),
+            "; ".join(sorted({reason for _, _, reason in found if reason})),
+        )
+        for target, found in sorted(masks.items(), key=lambda item: (item[0].kind, item[0].name, item[0].api_version))
+    ]

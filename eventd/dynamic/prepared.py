@@ -1,0 +1,144 @@
+"""A part and the declared configuration as merging wants them: looked at once, however often they are merged. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+from pydantic import ValidationError
+
+from eventd.resources import rewording
+from eventd.resources.kinds import KINDS, is_foreign
+from eventd.resources.problems import render_path
+from eventd.resources.resource import document, identity_of
+from eventd.store.claims import Key, key_of
+from eventd.store.parts import StoredPart
+from eventd.store.registry import StoredResource
+
+_ENCODER = msgspec.json.Encoder(order="sorted")
+
+
+class Entry(NamedTuple):
+    """A resource of a configuration. `text` is its one writing as JSON."""
+
+    order: tuple[str, str, str]
+    key: Key
+    resource: Mapping[str, Any]
+    text: bytes
+
+
+class Given(NamedTuple):
+    """A resource that a part gives: since when its owner does, and until when. Microseconds."""
+
+    entry: Entry
+    since: int
+    ends_at: int
+
+
+class Directive(NamedTuple):
+    """What a part does to a declared resource."""
+
+    op: str
+    target: Key
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A part. `ends` are the times at which something of it ends; `flaw` says why it is of no use, whatever else is."""
+
+    source: str
+    owner: str
+    generation: int
+    given: tuple[Given, ...]
+    directives: tuple[Directive, ...]
+    directives_end: int
+    ends: tuple[int, ...]
+    ends_at: int
+    flaw: str
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Startup:
+    """The declared resources, by kind and name."""
+
+    entries: Sequence[Entry]
+    keys: frozenset[Key]
+
+
+def prepare_startup(stored: Iterable[StoredResource]) -> Startup:
+    """What the effective configuration begins with."""
+    made = (
+        _entry(Key(row.api_version, row.kind, row.name), document(identity_of(row), row.annotations, row.spec))
+        for row in stored
+    )
+    entries = sorted(made, key=lambda entry: entry.order)
+    return Startup(entries, frozenset(entry.key for entry in entries))
+
+
+def prepare(part: StoredPart) -> Prepared:
+    """A part, looked at by itself. Raises nothing: what is wrong with it stands in it."""
+    given: list[Given] = []
+    flaw = part.problem
+    for resource in part.resources:
+        key = key_of(resource) if isinstance(resource, Mapping) else Key("", "", "")
+        held = part.claims.get(key)
+        if held is None and all(key):
+            continue  # a later part gives it
+        flaw = flaw or _flaw_of(key, resource)
+        if held is not None and not flaw:
+            given.append(Given(_entry(key, resource), held.since, held.ends_at))
+    names = [one.entry.key for one in given]
+    repeated = next((key for key in names if names.count(key) > 1), None) if len(set(names)) < len(names) else None
+    flaw = flaw or (f"it names {repeated} twice" if repeated else "")
+    rest = part.ends_rest_at
+    ends = {one.ends_at for one in given} | ({rest} if part.directives or part.action_plans else set())
+    return Prepared(
+        source=part.source,
+        owner=part.owner,
+        generation=part.generation,
+        given=() if flaw else tuple(given),
+        directives=() if flaw else tuple(map(_directive, part.directives)),
+        directives_end=rest,
+        ends=() if flaw else tuple(sorted(ends)),
+        ends_at=part.ends_at if flaw else max(ends, default=part.ends_at),
+        flaw=flaw,
+        warnings=tuple(f"{key} of {part.source} is shown, and not acted on" for key in names if key.kind in KINDS),
+    )
+
+
+def _entry(key: Key, resource: Mapping[str, Any]) -> Entry:
+    return Entry((key.kind, key.name, key.api_version), key, resource, _ENCODER.encode(resource))
+
+
+def _flaw_of(key: Key, resource: Any) -> str:
+    """Why a resource cannot be part of a configuration; blank when it can."""
+    if not all(key):
+        return "a resource lacks its apiVersion, kind or name"
+    try:
+        _ENCODER.encode(resource)
+    except (UnicodeEncodeError, RecursionError):
+        return f"{key} holds what cannot be written"
+    if is_foreign(key.api_version, key.kind):
+        return ""
+    kind = KINDS.get(key.kind)
+    if kind is None or kind.api_version != key.api_version:
+        return f"{key.api_version} {key.kind} is no kind that can be configured"
+    spec = resource.get("spec")
+    try:
+        kind.spec.model_validate(spec if isinstance(spec, Mapping) else {})
+    except ValidationError as error:
+        first = next(rewording.findings(error, kind.spec))
+        return f"{key}: {render_path(first.path)} {first.message}"
+    return ""
+
+
+def _directive(written: Any) -> Directive:
+    said = written if isinstance(written, Mapping) else {}
+    target = said.get("target")
+    where = target if isinstance(target, Mapping) else {}
+    key = Key(*(str(where.get(name, "")) for name in ("apiVersion", "kind", "name")))
+    return Directive(str(said.get("op", "")), key, str(said.get("reason") or ""))
