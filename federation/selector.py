@@ -93,9 +93,11 @@ class Selector(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", 
 
     def _is_below(self, type: str) -> bool:
         beginnings = self._beginnings
-        # The first question is quick and mostly enough; the second is about a type that ends with its dot.
-        return type.startswith(beginnings) and any(
-            type.startswith(beginning) and (not beginning or len(type) > len(beginning)) for beginning in beginnings
+        if not type.startswith(beginnings):
+            return False
+        # A beginning ends with its dot, and `a.` is not below `a`: so only a type that does so too needs a closer look.
+        return not type.endswith(".") or any(
+            type.startswith(beginning) and type != beginning for beginning in beginnings
         )
 
 
