@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from eventd.plugins.contract import PluginFailed, Result
 from eventd.plugins.form import ActionPlan, Answer, Directive, Form, ProposedResource, Status, read_time
 from eventd.resources.duration import format_duration, parse_duration
-from eventd.resources.kinds import KINDS, known_kinds
+from eventd.resources.kinds import KINDS, is_foreign, known_kinds
 from eventd.resources.nodes import MAX_DEPTH, MAX_VALUES, Flaw, Malformed, plain
 from eventd.resources.problems import render_path, shorten
 from eventd.resources.rewording import findings
@@ -164,20 +164,20 @@ def _result(status: Status, written: Mapping[str, Any], now: int) -> Result:
 
 def _check_kind(index: int, resource: ProposedResource) -> None:
     """A kind of ours must be one there is; what other groups hold is theirs to say."""
-    known, version = KINDS.get(resource.kind), resource.api_version
-    if known is not None and known.api_version == version:
+    version, kind = resource.api_version, resource.kind
+    known = KINDS.get(kind)
+    if is_foreign(version, kind) or (known is not None and known.api_version == version):
         return
     place = f"the plugin's answer: status.resources[{index}]"
     if known is not None:
-        raise _Refused("refused", f"{place}.apiVersion {known.name} is not known in {version}", known.api_version)
-    if version.partition("/")[0] in {kind.api_version.partition("/")[0] for kind in KINDS.values()}:
-        raise _Refused("refused", f"{place}.kind there is no {resource.kind} in {version}", known_kinds(resource.kind))
+        raise _Refused("refused", f"{place}.apiVersion {kind} is not known in {version}", f"write {known.api_version}")
+    raise _Refused("refused", f"{place}.kind there is no kind {kind} in {version}", known_kinds(kind))
 
 
 def _document(resource: ProposedResource) -> dict[str, Any]:
     metadata: dict[str, Any] = {"name": resource.metadata.name}
     if resource.metadata.owner_refs:
-        metadata["ownerRefs"] = resource.metadata.owner_refs
+        metadata["ownerRefs"] = list(resource.metadata.owner_refs)
     if resource.metadata.annotations:
         metadata["annotations"] = dict(sorted(resource.metadata.annotations.items()))
     return {

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from eventd.errors import EventdError
 from eventd.resources.duration import PATTERN, parse_duration
@@ -54,6 +54,13 @@ def _time(value: str) -> str:
     return value
 
 
+def _fields(value: Any) -> Any:
+    if not isinstance(value, dict):
+        raise wrong("must be a mapping of fields")
+    return value
+
+
+Fields = Annotated[dict[str, Any], BeforeValidator(_fields)]
 Name = Annotated[str, AfterValidator(_name), WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_NAME})]
 Ttl = Annotated[str, AfterValidator(_ttl), WithJsonSchema({"type": "string", "pattern": f"^(?:{PATTERN})$"})]
 Time = Annotated[str, AfterValidator(_time), WithJsonSchema({"type": "string", "format": "date-time"})]
@@ -75,7 +82,7 @@ class Metadata(Form):
     """The name of a resource and what is noted on it."""
 
     name: Name = Field(description="With apiVersion and kind, what makes it the same resource.")
-    owner_refs: list[dict[str, Any]] | None = Field(default=None, description="Kept as they are.")
+    owner_refs: tuple[Fields, ...] | None = Field(default=None, description="Kept as they are.")
     annotations: dict[str, str] | None = Field(default=None, description="Kept; the node adds its own.")
 
 
@@ -85,7 +92,7 @@ class ProposedResource(Form):
     api_version: Name = Field(description="For example net.routerd.net/v1alpha1.")
     kind: Name = Field(description="For example IPv4Route.")
     metadata: Metadata = Field(description="What it is called.")
-    spec: dict[str, Any] = Field(description="What it says.")
+    spec: Fields = Field(description="What it says.")
 
 
 class Target(Form):
@@ -178,10 +185,10 @@ class Status(Form):
 
     ttl: Ttl = Field(description="How long it holds, from observedAt.")
     observed_at: Time | None = Field(default=None, description="When it was found out; without it, now.")
-    resources: list[ProposedResource] = Field(default=[], description="What is to be added.")
-    directives: list[Directive] = Field(default=[], description="What is to happen to declared resources.")
-    action_plans: list[ActionPlan] = Field(default=[], description="What could be done at providers.")
-    events: list[EmittedEvent] = Field(default=[], description="Facts to be published.")
+    resources: tuple[ProposedResource, ...] = Field(default=(), description="What is to be added.")
+    directives: tuple[Directive, ...] = Field(default=(), description="What is to happen to declared resources.")
+    action_plans: tuple[ActionPlan, ...] = Field(default=(), description="What could be done at providers.")
+    events: tuple[EmittedEvent, ...] = Field(default=(), description="Facts to be published.")
 
     def findings(self) -> Iterator[Finding]:
         """The end of the result must be a time that can be written."""

@@ -100,7 +100,7 @@ class Gathered:
             self._write("actionPlans", value)
         elif "type" in value:
             self._write("events", value)
-        elif value.keys() <= _STATUS:
+        elif value.keys() & _STATUS or not value:
             self._add_status(value, subject)
         else:
             raise TypeError(f"gave back a mapping with {', '.join(map(str, value))[:80]}; {_EXPECTED}")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
 from eventd.clock import Clock
 from eventd.plugins import executable
@@ -13,9 +14,6 @@ from eventd.plugins.contract import Outcome, PluginFailed, Request, Result
 from eventd.plugins.entry_points import Hosts
 from eventd.plugins.executable import Answer, digest_of, environment_of
 from eventd.resources.effective import PluginConfig
-
-Spawn = Callable[[Coroutine[Any, Any, Any], str], asyncio.Task[Any]]
-"""Starts a task of the node under a name."""
 
 LARGE_ANSWER: Final = 256 << 10
 """Bytes from which an answer is read beside the loop: a long YAML text takes a second."""
@@ -34,11 +32,11 @@ class _Lane:
 class Plugins:
     """One per node. `environment` is what every plugin sees beside its own `env`: PATH, as the settings give it."""
 
-    def __init__(self, clock: Clock, spawn: Spawn, *, environment: Mapping[str, str]) -> None:
+    def __init__(self, clock: Clock, *, environment: Mapping[str, str]) -> None:
         self._clock = clock
-        self._spawn = spawn
         self._environment = dict(environment)
         self._lanes: dict[str, _Lane] = {}
+        self._reader: ThreadPoolExecutor | None = None
 
     async def run(self, config: PluginConfig, request: Request) -> Outcome:
         """Run the plugin once. At most `config.concurrency` runs of a plugin at a time; the others wait.
@@ -93,7 +91,8 @@ class Plugins:
 
     async def _result(self, lane: _Lane, answer: Answer) -> Result:
         if len(answer.stdout) > LARGE_ANSWER:
-            return await asyncio.to_thread(self._read, lane, answer)
+            self._reader = self._reader or ThreadPoolExecutor(1, "plugin-answers")
+            return await asyncio.get_running_loop().run_in_executor(self._reader, self._read, lane, answer)
         return self._read(lane, answer)
 
     def _read(self, lane: _Lane, answer: Answer) -> Result:
@@ -114,3 +113,5 @@ class Plugins:
         for lane in lanes:
             if lane.hosts is not None:
                 await lane.hosts.close()
+        if self._reader is not None:
+            self._reader.shutdown()

@@ -1,0 +1,314 @@
+"""What only a program can do to a node: files that are none, pipes that are held, and any bytes at all as an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from eventd.clock import SystemClock
+from eventd.plugins import process
+from eventd.plugins.contract import Outcome, PluginFailed
+from eventd.plugins.running import Plugins
+from eventd.testing import NOW, ManualClock, until
+from tests.support.child_processes import children, descriptors, is_running
+from tests.support.plugins import SECOND, manual_request, plugin_config, write_program, write_script
+
+HEAD = '{"apiVersion":"plugin.routerd.net/v1alpha1","kind":"PluginResult","status":'
+EMPTY = HEAD + '{"ttl":"5m"}}'
+
+
+@pytest.fixture
+async def plugins() -> AsyncIterator[Plugins]:
+    before = descriptors()
+    running = Plugins(SystemClock(), environment={"PATH": "/usr/local/bin:/usr/bin:/bin"})
+    yield running
+    await running.close()
+    assert descriptors() == before
+    assert not children()
+
+
+async def run(plugins: Plugins, path: str, count: int = 0, seconds: float = 10) -> Outcome:
+    config = plugin_config(executable=path, timeout=round(seconds * SECOND))
+    return await plugins.run(config, manual_request(count))
+
+
+async def fail(plugins: Plugins, path: str, count: int = 0, seconds: float = 10) -> PluginFailed:
+    with pytest.raises(PluginFailed) as caught:
+        await run(plugins, path, count, seconds)
+    return caught.value
+
+
+def says(folder: Path, answer: bytes) -> str:
+    """A program that reads its request and answers with these bytes."""
+    (folder / "answer").write_bytes(answer)
+    return write_script(folder, f"#!/bin/sh\ncat >/dev/null\ncat {folder}/answer\n")
+
+
+# --- what is no program -------------------------------------------------------------------------------------------
+
+
+async def test_a_program_that_is_missing(plugins: Plugins, tmp_path: Path) -> None:
+    failed = await fail(plugins, f"{tmp_path}/gone")
+    assert (failed.reason, failed.about_plugin, failed.transient) == ("missing", True, False)
+    assert failed.message == f"the plugin {tmp_path}/gone is not there"
+    assert failed.hint == "install it there, or change spec.executable of the Plugin"
+    assert 0 < failed.started_at <= failed.completed_at
+
+
+async def test_a_program_below_a_file(plugins: Plugins, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert (await fail(plugins, f"{tmp_path}/file/below")).reason == "missing"
+
+
+async def test_a_folder_is_no_program(plugins: Plugins, tmp_path: Path) -> None:
+    failed = await fail(plugins, str(tmp_path))
+    assert (failed.reason, failed.about_plugin) == ("not_a_file", True)
+    assert failed.message == f"the plugin {tmp_path} is no regular file"
+
+
+async def test_a_pipe_is_no_program_and_nobody_waits_for_it(plugins: Plugins, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe", 0o755)
+    assert (await fail(plugins, f"{tmp_path}/pipe")).reason == "not_a_file"
+
+
+async def test_a_file_that_may_not_be_executed(plugins: Plugins, tmp_path: Path) -> None:
+    path = write_script(tmp_path, "#!/bin/sh\n")
+    os.chmod(path, 0o644)
+    failed = await fail(plugins, path)
+    assert (failed.reason, failed.about_plugin) == ("not_executable", True)
+    assert failed.message == f"the plugin {path} is not executable"
+
+
+async def test_a_script_without_a_first_line(plugins: Plugins, tmp_path: Path) -> None:
+    failed = await fail(plugins, write_script(tmp_path, "echo hello\n"))
+    assert (failed.reason, failed.about_plugin) == ("cannot_start", True)
+    assert failed.message.endswith("is neither a program nor a script")
+
+
+async def test_a_script_for_an_interpreter_that_is_missing(plugins: Plugins, tmp_path: Path) -> None:
+    failed = await fail(plugins, write_script(tmp_path, "#!/no/such/shell\n"))
+    assert (failed.reason, failed.about_plugin) == ("cannot_start", True)
+    assert failed.message.endswith("names an interpreter that is not there")
+
+
+async def test_no_descriptor_left_is_a_passing_trouble(plugins: Plugins, tmp_path: Path) -> None:
+    path = says(tmp_path, EMPTY.encode())
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(fd) for fd, _ in descriptors())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, hard))
+    spare = []
+    try:
+        while True:
+            try:
+                spare.append(os.dup(0))
+            except OSError:
+                break
+        failed = await fail(plugins, path)
+    finally:
+        for fd in spare:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert (failed.reason, failed.about_plugin, failed.transient) == ("cannot_start", True, True)
+    assert (await run(plugins, path)).exit_code == 0
+
+
+# --- pipes --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_large_request_that_is_never_read(plugins: Plugins, tmp_path: Path) -> None:
+    path = write_script(tmp_path, f"#!/bin/sh\nsleep 0.1\necho '{EMPTY}'\n")
+    config = plugin_config(executable=path)
+    outcome = await plugins.run(config, manual_request(context=[{"text": "x" * 10_000_000}]))
+    assert outcome.exit_code == 0
+
+
+async def test_a_large_request_is_read_to_its_end_while_the_answer_is_written(plugins: Plugins, tmp_path: Path) -> None:
+    body = "import sys\nfor chunk in iter(lambda: sys.stdin.buffer.read(1000), b''): sys.stderr.write('.')"
+    path = write_program(tmp_path, f"{body}\nprint({EMPTY!r})")
+    config = plugin_config(executable=path)
+    outcome = await plugins.run(config, manual_request(context=[{"text": "x" * 5_000_000}]))
+    assert len(outcome.stderr) > 4000
+
+
+async def test_a_standard_input_that_is_closed_at_once(plugins: Plugins, tmp_path: Path) -> None:
+    path = write_script(tmp_path, f"#!/bin/sh\nexec <&-\nsleep 0.1\necho '{EMPTY}'\n")
+    config = plugin_config(executable=path)
+    assert (await plugins.run(config, manual_request(context=[{"text": "x" * 1_000_000}]))).exit_code == 0
+
+
+async def test_pipes_that_are_closed_before_the_end(plugins: Plugins, tmp_path: Path) -> None:
+    path = write_script(tmp_path, f"#!/bin/sh\necho '{EMPTY}'\nexec >&- 2>&- <&-\nsleep 0.1\nexit 3\n")
+    assert (await fail(plugins, path)).exit_code == 3
+
+
+async def test_a_flood_of_output_is_stopped_while_little_is_held(plugins: Plugins, tmp_path: Path) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    failed = await fail(plugins, write_script(tmp_path, "#!/bin/sh\nexec head -c 100000000 /dev/zero\n"))
+    assert failed.reason == "stdout_too_large"
+    assert failed.message == "the plugin was ended: it wrote more than 4096 KiB to its output"
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 * 1024  # KiB
+
+
+async def test_what_is_left_behind_and_holds_the_output_is_waited_for_only_a_second(
+    plugins: Plugins, tmp_path: Path
+) -> None:
+    path = write_script(tmp_path, f"#!/bin/sh\necho '{EMPTY}'\nsleep 3600 &\necho $! >&2\n")
+    begun = asyncio.get_running_loop().time()
+    outcome = await run(plugins, path)
+    assert 0.9 < asyncio.get_running_loop().time() - begun < 5
+    assert outcome.result.ttl == 300 * SECOND
+    await until(lambda: not is_running(int(outcome.stderr)), "what was left behind to be ended")
+
+
+async def test_what_is_left_behind_silently_is_ended_too(plugins: Plugins, tmp_path: Path) -> None:
+    path = write_script(tmp_path, f"#!/bin/sh\nsleep 3600 <&- >/dev/null 2>&1 &\necho $! >&2\necho '{EMPTY}'\n")
+    outcome = await run(plugins, path)
+    await until(lambda: not is_running(int(outcome.stderr)), "what was left behind to be ended")
+
+
+async def test_what_left_the_session_cannot_hold_the_run(plugins: Plugins, tmp_path: Path) -> None:
+    path = write_script(tmp_path, f"#!/bin/sh\necho '{EMPTY}'\nsetsid sleep 3600 &\necho $! >&2\n")
+    outcome = await run(plugins, path)
+    os.kill(int(outcome.stderr), 9)
+    assert outcome.exit_code == 0
+
+
+async def test_a_timeout_counts_from_the_start_and_all_of_the_group_goes(plugins: Plugins, tmp_path: Path) -> None:
+    body = "#!/bin/sh\nsleep 3600 &\necho $! >&2\nsleep 3601 &\necho $! >&2\nwait\n"
+    failed = await fail(plugins, write_script(tmp_path, body), seconds=0.5)
+    assert failed.reason == "timeout"
+    left = [int(pid) for pid in failed.stderr.split()]
+    assert len(left) == 2
+    await until(lambda: not any(map(is_running, left)), "the group to be ended")
+
+
+async def test_an_end_is_noticed_without_process_descriptors(
+    plugins: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(process.os, "pidfd_open")
+    path = write_script(tmp_path, f"#!/bin/sh\nsleep 0.1\necho '{EMPTY}'\n")
+    assert (await run(plugins, path)).exit_code == 0
+
+
+# --- answers ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (b"", "the plugin wrote nothing to its standard output"),
+        (b" \n", "the plugin wrote nothing to its standard output"),
+        (b"null", "the plugin's output is no mapping"),
+        (b"[1, 2]", "the plugin's output is no mapping"),
+        (b"hello", "the plugin's output is no mapping"),
+        (b"\x7fELF\x02\x01\x01\0\0", "neither JSON nor YAML: line 1: the character U+007F is not allowed in YAML"),
+        (b'{"a": "\xff"}', "the plugin's output is no text: byte 7 is not UTF-8"),
+        (b"{", "the plugin's output is neither JSON nor YAML: line 2"),
+        (b"a: 1\na: 2\n", "the plugin's output, line 2: the key a stands twice in one mapping, first on line 1"),
+        (b"a: !!python/object/apply:os.system [id]\n", "is not supported; leave it out"),
+        (b"a: &a [*a]\n", "the alias *a stands inside itself"),
+        (b"[" * 100_000, "is nested more than 64 levels deep"),
+        (b'{"a":' + b"[" * 100 + b"]" * 100 + b"}", "is nested more than 64 levels deep"),
+    ],
+)
+async def test_bytes_that_are_no_answer(plugins: Plugins, tmp_path: Path, answer: bytes, told: str) -> None:
+    failed = await fail(plugins, says(tmp_path, answer))
+    assert failed.reason in ("undecodable", "refused")
+    assert told in failed.message
+    assert (failed.exit_code, failed.about_plugin, failed.transient) == (0, False, False)
+    assert len(failed.stdout_digest) == 64
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (EMPTY.replace("net/v1alpha1", "net/v1"), "apiVersion must be plugin.routerd.net/v1alpha1"),
+        (EMPTY.replace("PluginResult", "PluginRequest"), "kind must be PluginResult"),
+        (EMPTY.replace('"status"', '"statues"'), "status is required"),
+        (HEAD + "{}}", "status.ttl is required"),
+        (HEAD + '{"ttl":null}}', "status.ttl is required"),
+        (HEAD + '{"ttl":NaN}}', "status.ttl must be a duration such as 30s, 5m or 1h30m"),
+        (HEAD + '{"ttl":"1d"}}', "status.ttl must be a duration such as 30s, 5m or 1h30m"),
+        (HEAD + '{"ttl":"1h","observedAt":"9999-12-31T23:30:00Z"}}', "status.observedAt is so late"),
+        (HEAD + '{"ttl":"1h","resources":{}}}', "status.resources must be a list"),
+        (HEAD + '{"ttl":"1h","x":.nan}}', "holds a number that is not finite"),
+        (HEAD + '{"ttl":"1h","x":"\\u0000"}}', "holds the character U+0000"),
+        (HEAD + '{"ttl":"1h","x":123456789012345678901234567890}}', "holds a whole number of more than 64 bits"),
+    ],
+)  # fmt: skip
+async def test_answers_that_are_refused(plugins: Plugins, tmp_path: Path, answer: str, told: str) -> None:
+    failed = await fail(plugins, says(tmp_path, answer.encode()))
+    assert failed.reason == "refused"
+    assert told in failed.message
+
+
+async def test_a_billion_laughs_are_not_laughed(plugins: Plugins, tmp_path: Path) -> None:
+    lines = ["a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
+    failed = await fail(plugins, says(tmp_path, "\n".join(lines).encode()))
+    assert "values once its aliases are expanded" in failed.message
+
+
+async def test_one_long_laugh_many_times_is_not_laughed_either(plugins: Plugins, tmp_path: Path) -> None:
+    text = f"a: &a {'x' * 1_000_000}\nb: [{', '.join(['*a'] * 1000)}]\n"
+    failed = await fail(plugins, says(tmp_path, text.encode()))
+    assert failed.message == "the plugin's answer holds too much once its aliases are expanded"
+
+
+async def test_as_much_as_is_allowed_is_read_while_the_loop_goes_on(plugins: Plugins, tmp_path: Path) -> None:
+    count = 20_000
+    resources = ",".join(
+        f'{{"apiVersion":"a/v1","kind":"K","metadata":{{"name":"n{n}"}},"spec":{{"a":{n}}}}}' for n in range(count)
+    )
+    answer = HEAD + f'{{"ttl":"5m","resources":[{resources}]}}}}'
+    outcome = await run(plugins, says(tmp_path, answer.encode()))
+    assert len(outcome.result.resources) == count
+
+
+async def test_yaml_is_an_answer(plugins: Plugins, tmp_path: Path) -> None:
+    answer = """\
+apiVersion: plugin.routerd.net/v1alpha1
+kind: PluginResult
+status:
+  ttl: 10m
+  observedAt: 2026-05-30T12:00:05Z
+  resources:
+    - apiVersion: net.routerd.net/v1alpha1
+      kind: IPv4Route
+      metadata: {name: claim, annotations: {b: "2", a: "1"}, labels: {x: y}}
+      spec: {gateway: 10.99.0.6, enabled: yes}
+"""
+    result = (await run(plugins, says(tmp_path, answer.encode()))).result
+    assert result.observed_at == 1780142405 * SECOND
+    assert result.ttl == 600 * SECOND
+    assert result.resources == [
+        {
+            "apiVersion": "net.routerd.net/v1alpha1",
+            "kind": "IPv4Route",
+            "metadata": {"name": "claim", "annotations": {"a": "1", "b": "2"}},
+            "spec": {"gateway": "10.99.0.6", "enabled": "yes"},
+        }
+    ]
+
+
+async def test_a_result_without_a_time_was_observed_now(tmp_path: Path) -> None:
+    plugins = Plugins(ManualClock(), environment={"PATH": "/usr/bin:/bin"})
+    path = says(tmp_path, EMPTY.encode())
+    outcome = await run(plugins, path)
+    assert (outcome.result.observed_at, outcome.started_at, outcome.completed_at) == (NOW, NOW, NOW)
+    zero = says(tmp_path, (HEAD + '{"ttl":"5m","observedAt":"0001-01-01T00:00:00Z"}}').encode())
+    assert (await run(plugins, zero)).result.observed_at == NOW
+
+
+async def test_a_hundred_runs_leave_nothing_behind(plugins: Plugins, tmp_path: Path) -> None:
+    path = says(tmp_path, EMPTY.encode())
+    config = plugin_config(executable=path, concurrency=8)
+    before = descriptors()
+    await asyncio.gather(*[plugins.run(config, manual_request(10)) for _ in range(100)])
+    assert descriptors() == before
+    assert not children()
