@@ -70,6 +70,11 @@ _API_VERSION = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9
 _KIND = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,126}")
 
 
+def is_group_version(api_version: str) -> bool:
+    """Whether it is written `group/version`."""
+    return bool(_API_VERSION.fullmatch(api_version))
+
+
 def is_ours(api_version: str) -> bool:
     """Whether an apiVersion is of one of the groups whose kinds this program knows."""
     return api_version.partition("/")[0].lower() in _OUR_GROUPS
@@ -81,7 +86,8 @@ def is_foreign(api_version: str, kind: str) -> bool:
     Its apiVersion is `group/version` of a group that is not ours, and it does not have the name of one of our kinds.
     """
     return (
-        bool(_API_VERSION.fullmatch(api_version) and _KIND.fullmatch(kind))
+        is_group_version(api_version)
+        and bool(_KIND.fullmatch(kind))
         and not is_ours(api_version)
         and kind.lower() not in _OUR_NAMES
     )

@@ -135,7 +135,7 @@ def _missing(drafts: Sequence[Draft], stored: Sequence[StoredResource]) -> Itera
         known = {target.name for target in _declared(reference.to, drafts, stored)}
         for one in _declared(reference.of, drafts, stored):
             ref = one.text(*reference.path)
-            if ref and ref not in known:
+            if ref.strip() and ref not in known:
                 close = difflib.get_close_matches(ref, known, 1)
                 hint = f"did you mean {close[0]}?" if close else "declare it in the same input, or apply it first"
                 yield from _report(_Place(one, reference.path, f"there is no {reference.to.name} {ref}", hint))

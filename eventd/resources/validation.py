@@ -13,7 +13,7 @@ from eventd.resources import references, rewording
 from eventd.resources.documents import Draft, Identity, Loaded
 from eventd.resources.fields import RESOURCE_NAME, RESOURCE_NAME_RULE
 from eventd.resources.foreign import FOREIGN_RULE, foreign_resource, is_foreign_draft, name_problems, spec_problems
-from eventd.resources.kinds import KINDS, PART, Kind, is_misspelt, is_ours, known_kinds
+from eventd.resources.kinds import KINDS, PART, Kind, is_group_version, known_kinds
 from eventd.resources.nodes import Mapping, Scalar
 from eventd.resources.problems import Problem, Rejected
 from eventd.resources.resource import Declaration, Resource
@@ -99,7 +99,7 @@ def _kind_of(draft: Draft, problems: list[Problem]) -> Kind | None:
     kind = KINDS.get(word)
     if word == PART:
         problems.append(draft.problem(("kind",), f"a {PART} cannot be declared", _PART_HINT))
-    elif kind is None and version and not is_ours(version) and not is_misspelt(version, word):
+    elif kind is None and version and not is_group_version(version):
         problems.append(draft.problem(("apiVersion",), FOREIGN_RULE, known_kinds(word)))
     elif kind is None:
         problems.append(draft.problem(("kind",), f"there is no kind {word}", known_kinds(word)))

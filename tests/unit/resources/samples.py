@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from eventd.resources.documents import load_text
-from eventd.resources.resource import Resource
+from eventd.resources.resource import Declaration
 from eventd.resources.validation import Checked, check
 from eventd.store.registry import StoredResource
 
 FEDERATION = "federation.routerd.net/v1alpha1"
+
+
+def _indented(more: str) -> str:
+    return "".join(f"  {line}\n" for line in more.splitlines())
+
 
 GROUP = """\
 apiVersion: federation.routerd.net/v1alpha1
@@ -30,6 +35,38 @@ spec:
   endpoint: http://10.99.0.7:8787
 """
 
+PLUGIN = """\
+apiVersion: plugin.routerd.net/v1alpha1
+kind: Plugin
+metadata: {name: claim}
+spec:
+  executable: /usr/libexec/claim
+"""
+
+BACKING = f"{GROUP}---\n{PLUGIN}"
+"""What a subscription refers to."""
+
+
+def subscription(
+    more: str = "",
+    *,
+    match: str = "{types: [routerd.client.ipv4.observed]}",
+    trigger: str = "{pluginRef: claim}",
+    name: str = "claims",
+) -> str:
+    """An EventSubscription of group edge; `more` are lines of its spec, written from column 1. They begin on line 8."""
+    return f"""\
+apiVersion: {FEDERATION}
+kind: EventSubscription
+metadata: {{name: {name}}}
+spec:
+  groupRef: edge
+  match: {match}
+  trigger: {trigger}
+{_indented(more)}"""
+
+
+SUBSCRIPTION = subscription()
 EVERYTHING = f"{GROUP}---\n{PEER}"
 
 
@@ -45,10 +82,6 @@ def peer(more: str = "", *, name: str = "cloud", node: str = "cloud") -> str:
     return text + _indented(more)
 
 
-def _indented(more: str) -> str:
-    return "".join(f"  {line}\n" for line in more.splitlines())
-
-
 def checked(text: str, stored: Iterable[StoredResource] = (), *, prune: bool = False) -> Checked:
     """What is found in one file."""
     return check(load_text("a.yaml", text), list(stored), prune=prune)
@@ -59,7 +92,7 @@ def problems(text: str, stored: Iterable[StoredResource] = (), *, prune: bool = 
     return [str(problem).removeprefix("a.yaml:") for problem in checked(text, stored, prune=prune).problems]
 
 
-def accepted(text: str, stored: Iterable[StoredResource] = ()) -> tuple[Resource, ...]:
+def accepted(text: str, stored: Iterable[StoredResource] = ()) -> tuple[Declaration, ...]:
     """The resources of one file that has no problems."""
     return checked(text, stored).accepted()
 
@@ -69,7 +102,7 @@ def rows(text: str) -> list[StoredResource]:
     return [row(resource) for resource in accepted(text)]
 
 
-def row(resource: Resource) -> StoredResource:
+def row(resource: Declaration) -> StoredResource:
     """A resource as it is stored."""
     version, kind, name = resource.identity
     return StoredResource(version, kind, name, dict(resource.annotations), resource.canonical(), 1, 1, 1)

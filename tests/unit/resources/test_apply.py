@@ -16,7 +16,19 @@ from eventd.resources.resource import from_stored
 from eventd.resources.yaml_text import write_yaml
 from eventd.store.registry import StoredResource, read_resources, read_version
 from eventd.store.schema import log_heads, metadata
-from tests.unit.resources.samples import EVERYTHING, FEDERATION, GROUP, PEER, accepted, group, peer, rows
+from tests.unit.resources.samples import (
+    BACKING,
+    EVERYTHING,
+    FEDERATION,
+    GROUP,
+    PEER,
+    SUBSCRIPTION,
+    accepted,
+    group,
+    peer,
+    rows,
+    subscription,
+)
 
 EDGE = Identity(FEDERATION, "EventGroup", "edge")
 CLOUD = Identity(FEDERATION, "EventPeer", "cloud")
@@ -187,6 +199,26 @@ def test_a_group_with_peers_is_deleted_only_together_with_them() -> None:
         "EventGroup/edge deleted",
     ]
     assert outcome(plan_delete([CLOUD], rows(EVERYTHING))) == ["EventPeer/cloud deleted"]
+
+
+def test_what_a_subscription_refers_to_is_deleted_only_together_with_it() -> None:
+    stored = rows(f"{BACKING}---\n{SUBSCRIPTION}---\n{subscription(name='b')}---\n{PEER}")
+    hint = "(delete them first, or together with it)"
+    plugin = Identity("plugin.routerd.net/v1alpha1", "Plugin", "claim")
+    claims = Identity(FEDERATION, "EventSubscription", "claims")
+    with pytest.raises(Conflict) as refused:
+        plan_delete([plugin], stored)
+    assert str(refused.value) == (f"Plugin/claim is still used: EventSubscription/b, EventSubscription/claims {hint}")
+    with pytest.raises(Conflict) as refused:
+        plan_delete([EDGE, claims], stored)
+    assert str(refused.value) == f"EventGroup/edge is still used: EventPeer/cloud, EventSubscription/b {hint}"
+    assert outcome(plan_delete([EDGE, plugin, CLOUD, claims, claims._replace(name="b")], stored)) == [
+        "EventSubscription/b deleted",
+        "EventSubscription/claims deleted",
+        "Plugin/claim deleted",
+        "EventPeer/cloud deleted",
+        "EventGroup/edge deleted",
+    ]
 
 
 @contextmanager

@@ -2,7 +2,19 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.resources.samples import EVERYTHING, GROUP, PEER, group, peer, problems, rows
+from tests.unit.resources.samples import (
+    BACKING,
+    EVERYTHING,
+    GROUP,
+    PEER,
+    PLUGIN,
+    SUBSCRIPTION,
+    group,
+    peer,
+    problems,
+    rows,
+    subscription,
+)
 
 
 def both(*texts: str) -> str:
@@ -199,3 +211,48 @@ def test_v1_needs_a_shared_secret() -> None:
 def test_what_is_stored_and_untouched_is_not_judged_again() -> None:
     stored = [*rows(EVERYTHING), *(row for row in rows(both(GROUP, peer(name="again"))) if row.name == "again")]
     assert problems(group(name="other"), stored) == []
+
+
+def test_a_subscription_needs_its_group_and_its_plugin() -> None:
+    hint = "(declare it in the same input, or apply it first)"
+    assert problems(SUBSCRIPTION) == [
+        f"5: EventSubscription/claims spec.groupRef: there is no EventGroup edge {hint}",
+        f"7: EventSubscription/claims spec.trigger.pluginRef: there is no Plugin claim {hint}",
+    ]
+    assert problems(both(SUBSCRIPTION, PLUGIN), rows(GROUP)) == []
+    assert problems(SUBSCRIPTION, rows(BACKING)) == []
+    assert problems(SUBSCRIPTION.replace("pluginRef: claim", "pluginRef: clam"), rows(BACKING)) == [
+        "7: EventSubscription/claims spec.trigger.pluginRef: there is no Plugin clam (did you mean claim?)"
+    ]
+
+
+def test_with_pruning_a_stored_plugin_does_not_count() -> None:
+    [told] = problems(both(SUBSCRIPTION, GROUP), rows(BACKING), prune=True)
+    assert told.startswith("7: EventSubscription/claims spec.trigger.pluginRef: there is no Plugin claim")
+
+
+def test_an_objective_and_a_source_need_what_they_refer_to() -> None:
+    objective = "apiVersion: federation.routerd.net/v1alpha1\nkind: FederationSLO\nmetadata: {name: a}\n"
+    source = "apiVersion: plugin.routerd.net/v1alpha1\nkind: DynamicConfigSource\nmetadata: {name: a}\n"
+    text = both(f"{objective}spec: {{groupRef: edge}}\n", f"{source}spec: {{pluginRef: claim, ttl: 1m}}\n")
+    hint = "(declare it in the same input, or apply it first)"
+    assert problems(text) == [
+        f"4: FederationSLO/a spec.groupRef: there is no EventGroup edge {hint}",
+        f"9: DynamicConfigSource/a spec.pluginRef: there is no Plugin claim {hint}",
+    ]
+    assert problems(text, rows(BACKING)) == []
+
+
+def test_every_problem_of_every_kind_is_said_at_once() -> None:
+    text = both(
+        subscription("retry: {maxAttempts: 0}", match="{types: ['a*']}"),
+        PLUGIN.replace("/usr", "usr"),
+        PEER,
+    )
+    assert [problem.split(": ")[0:2] for problem in problems(text)] == [
+        ["5", "EventSubscription/claims spec.groupRef"],
+        ["6", "EventSubscription/claims spec.match.types[0]"],
+        ["8", "EventSubscription/claims spec.retry.maxAttempts"],
+        ["14", "Plugin/claim spec.executable"],
+        ["20", "EventPeer/cloud spec.groupRef"],
+    ]
