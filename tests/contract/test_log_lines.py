@@ -31,13 +31,13 @@ drafts = st.builds(
     },
     st.sampled_from(["a", *NODES]),
     st.lists(st.sampled_from(NODES), max_size=3),
-    st.sampled_from(["up", "down"]),
+    st.sampled_from(["up", "down", "link", "link.up"]),
     st.sampled_from(SUBJECTS),
     st.sampled_from([None, -1, 0, 1]),
 )
 selectors = st.builds(
     lambda types, prefixes: Selector.of(types=types, subject_prefixes=prefixes),
-    st.lists(st.sampled_from(["up", "down", "none"]), max_size=2),
+    st.lists(st.sampled_from(["up", "down", "none", "link.*", "*"]), max_size=2),
     st.lists(st.sampled_from(["b", "bgp", "bg%", "bgp_", "ä"]), max_size=2),
 )
 earlier = st.none() | st.builds(Selection, selectors, st.booleans())

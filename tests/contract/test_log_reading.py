@@ -47,7 +47,7 @@ SIZES: Sequence[tuple[Any, str, Sequence[int]]] = (
     (retention, "CHUNK_BYTES", (1, 900, 16 << 20)),
 )
 NODES = ("a", "b", "c", "ü,d")
-TYPES = ("up", "down", "flap")
+TYPES = ("up", "down", "link.flap")
 SUBJECTS = ("", "if", "if/0", 'i"f', "ü/1")
 names = count(1)
 
@@ -192,7 +192,7 @@ async def prune(log: EventLog, model: Model, dice: random.Random, passed: int | 
 def some_wanted(dice: random.Random, model: Model) -> Wanted:
     def selector() -> Selector:
         return Selector.of(
-            types=dice.choice([(), (), (), ("up",), ("up", "down"), ("none",), TYPES]),
+            types=dice.choice([(), (), (), ("up",), ("up", "down"), ("none",), TYPES, ("link.*",), ("*",)]),
             subject_prefixes=dice.choice([(), (), (), (), ("if",), ('i"', "ü"), ("none",)]),
             sources=dice.choice([(), (), (), (), ("a", "b")]),
         )
@@ -253,7 +253,7 @@ async def check_listing(log: EventLog, model: Model, dice: random.Random, after:
         model.topic,
         now=dice.choice([None, NOW, NOW + 1]),
         event_id=dice.choice(["", "", "", *model.latest]),
-        types=dice.choice([(), (), ("up",), ("none", "flap")]),
+        types=dice.choice([(), (), ("up",), ("none", "link.flap")]),
         subject_prefix=dice.choice(["", "", "if", 'i"', "ü", "none"]),
         source=dice.choice(["", "", "a", "ü,d", "none"]),
         since=dice.choice([None, NOW + 1]),
@@ -375,6 +375,8 @@ async def test_a_long_backlog_is_counted_by_its_types(log: EventLog, monkeypatch
         (False, ("odd",), (), 10),
         (True, ("odd",), (), 30),
         (True, ("none",), (), 0),
+        (True, ("*",), (), 40),
+        (True, ("odd.*",), (), 0),
         (False, ("even",), ("s/0",), 9),  # of the first three one, and what may follow
     ):
         wanted = Selection(Selector.of(types=types, subject_prefixes=prefixes), relay).wanted_by("b")
