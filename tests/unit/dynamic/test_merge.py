@@ -245,6 +245,15 @@ def test_age_is_asked_of_the_resource_and_not_of_the_part() -> None:
     assert merged([one, other]).active == ["EventSubscription/b/1"]
 
 
+def test_a_part_waits_for_the_fate_of_all_its_elders() -> None:
+    """`c` is younger than `a`, which loses, and than `b`, which is decided on later than `a` and yet before `c`."""
+    first = stored_part("EventSubscription/z/1", [route("r0")], since=NOW)
+    a = stored_part("EventSubscription/a/1", [route("r0"), route("r1")], since=NOW + 1)
+    b = stored_part("EventSubscription/b/1", [route("r2")], since=NOW + 4)
+    c = stored_part("EventSubscription/c/1", [route("r1"), route("r2")], since={"r1": NOW + 2, "r2": NOW + 5})
+    assert merged([c, b, a, first]).active == ["EventSubscription/b/1", "EventSubscription/z/1"]
+
+
 def test_where_each_is_the_elder_of_the_other_the_oldest_claim_decides() -> None:
     one = stored_part("EventSubscription/b/1", [route("r1"), route("r2")], since={"r1": NOW + 2, "r2": NOW + 3})
     other = stored_part("EventSubscription/a/1", [route("r1"), route("r2")], since={"r1": NOW + 4, "r2": NOW + 1})

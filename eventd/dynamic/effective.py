@@ -1,0 +1,249 @@
+"""The effective configuration of a node, kept fresh: merged again when something changes, and when something ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from eventd.clock import SECOND, Clock
+from eventd.dynamic.merge import Effective, merge
+from eventd.dynamic.prepared import Entry, Prepared, Startup, prepare, prepare_startup
+from eventd.errors import EventdError
+from eventd.log.head import lock_head, read_head
+from eventd.log.values import Head
+from eventd.resources.effective import PolicyRule, policies
+from eventd.store.claims import Key
+from eventd.store.database import Connection, Database
+from eventd.store.generations import Noted, note, read_noted
+from eventd.store.parts import read_parts, read_revisions
+from eventd.store.registry import read_resources
+
+logger = logging.getLogger("eventd.dynamic")
+
+LONGEST_WAIT = 60.0
+"""Seconds after which the time is looked at again: the wall clock, by which things end, may have been set."""
+BROKEN_SECONDS = 1.0
+
+
+class Change(NamedTuple):
+    """What differs from an earlier configuration: what is new, what has another content, what is gone."""
+
+    added: list[Entry]
+    changed: list[Entry]
+    removed: list[Key]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A configuration that is in force. `changed_at` in microseconds."""
+
+    generation: int
+    etag: str
+    changed_at: int
+    effective: Effective
+    _changes: dict[int, Change] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def id(self) -> str:
+        """Names this content: the number alone could come again in a restored database."""
+        return f"{self.generation}-{self.etag[:16]}"
+
+    def since(self, earlier: Snapshot) -> Change:
+        """What differs from an earlier one. Worked out once, however many ask."""
+        if earlier.generation not in self._changes:
+            self._changes[earlier.generation] = _compare(earlier.effective, self.effective)
+        return self._changes[earlier.generation]
+
+
+def _compare(earlier: Effective, later: Effective) -> Change:
+    before = {entry.key: entry.text for entry in earlier.entries}
+    after = {entry.key for entry in later.entries}
+    return Change(
+        [entry for entry in later.entries if entry.key not in before],
+        [entry for entry in later.entries if before.get(entry.key, entry.text) != entry.text],
+        [entry.key for entry in earlier.entries if entry.key not in after],
+    )
+
+
+class Versions(NamedTuple):
+    """What a merge was made of."""
+
+    epoch: str
+    registry: int
+    parts: int
+
+    @classmethod
+    def of(cls, head: Head) -> Versions:
+        return cls(head.epoch, head.registry_version, head.parts_version)
+
+
+class Merged(NamedTuple):
+    """The outcome of a merge, what it was made of, and the content that was noted last."""
+
+    effective: Effective
+    etag: str
+    versions: Versions
+    noted: Noted | None
+
+
+class _Declared(NamedTuple):
+    """What is declared, as merging wants it, and of which version it is."""
+
+    epoch: str
+    version: int
+    startup: Startup
+    policies: tuple[PolicyRule, ...]
+
+
+class Merging:
+    """Merges what the database holds. What has not changed is neither read nor looked at again.
+
+    It may run on several threads: each of its memories is replaced as a whole, and compared before it is used.
+    """
+
+    def __init__(self) -> None:
+        self._declared = _Declared("", 0, prepare_startup([]), ())
+        self._parts: tuple[str, dict[int, tuple[int, Prepared]]] = ("", {})
+
+    def merge(self, conn: Connection, now: int) -> Merged:
+        """The effective configuration as this snapshot of the database sees it. Raises Invalid for an old policy."""
+        versions = Versions.of(read_head(conn))
+        declared = self._read_declared(conn, versions)
+        effective = merge(declared.startup, self._read_parts(conn, versions), declared.policies, now)
+        return Merged(effective, effective.etag(), versions, read_noted(conn))
+
+    def _read_declared(self, conn: Connection, versions: Versions) -> _Declared:
+        known = self._declared
+        if (known.epoch, known.version) == (versions.epoch, versions.registry):
+            return known
+        stored = read_resources(conn)
+        self._declared = _Declared(versions.epoch, versions.registry, prepare_startup(stored), policies(stored))
+        return self._declared
+
+    def _read_parts(self, conn: Connection, versions: Versions) -> list[Prepared]:
+        epoch, known = self._parts
+        known = known if epoch == versions.epoch else {}
+        revisions = read_revisions(conn)
+        stale = [id for id, revision in revisions.items() if id not in known or known[id][0] != revision]
+        # A few are read by their ids; all at once is cheaper than most of them so.
+        fresh = read_parts(conn, ids=stale if 2 * len(stale) < len(revisions) else None) if stale else []
+        parts = {id: known[id] for id in revisions if id in known}
+        parts |= {part.id: (part.revision, prepare(part)) for part in fresh}
+        self._parts = (versions.epoch, parts)
+        return [part for _, part in parts.values()]
+
+    def merge_unless(self, conn: Connection, now: int, made_of: Versions) -> Merged | None:
+        """`merge`, or None where a merge would be made of the same."""
+        return None if Versions.of(read_head(conn)) == made_of else self.merge(conn, now)
+
+
+class Following:
+    """The effective configuration of a running node. One task of the node runs `run_for_ever`."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._merging = Merging()
+        self._snapshot: Snapshot | None = None
+        self._made_of = Versions("", 0, 0)
+        self._refreshing = asyncio.Lock()
+        self._signs = 0
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._sign: asyncio.Future[None] | None = None
+
+    def changed(self) -> None:
+        """Something may have changed: parts were written, something was declared, or another process did either."""
+        self._signs += 1
+        if self._sign is not None and not self._sign.done():
+            self._sign.set_result(None)
+
+    async def current(self) -> Snapshot:
+        """What is in force now, whatever was noticed of it before. Raises `EventdError` when it cannot be read."""
+        async with self._refreshing:
+            while True:
+                now = self._clock.now()
+                merged = await self._merge(now)
+                if merged is None and self._snapshot is not None:
+                    return self._snapshot
+                noted = await self._note(merged, now) if merged else None
+                if merged and noted:
+                    self._made_of = merged.versions
+                    return self._take(merged.effective, noted)
+
+    async def _merge(self, now: int) -> Merged | None:
+        """None where nothing has changed, and nothing ended, since the last one."""
+        end = self._snapshot.effective.next_change if self._snapshot else 0
+        if end is not None and now >= end:
+            return await self._database.read(self._merging.merge, now)
+        return await self._database.read(self._merging.merge_unless, now, self._made_of)
+
+    async def _note(self, merged: Merged, now: int) -> Noted | None:
+        """The number of this content; None when what it was made of has changed meanwhile."""
+        if merged.noted is not None and merged.noted.etag == merged.etag:
+            return merged.noted
+        return await self._database.write(note_if_current, merged.versions, merged.etag, now)
+
+    def _take(self, effective: Effective, noted: Noted) -> Snapshot:
+        self._snapshot = Snapshot(*noted, effective)
+        waiting, self._waiting = self._waiting, []
+        for generation, future in waiting:
+            if not future.done() and noted.generation != generation:
+                future.set_result(None)
+            elif not future.done():
+                self._waiting.append((generation, future))
+        return self._snapshot
+
+    def other_than(self, generation: int) -> asyncio.Future[None]:
+        """A future that is done when another generation is in force. Cancelling it is harmless."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._snapshot is not None and self._snapshot.generation != generation:
+            future.set_result(None)
+        else:
+            self._waiting = [(number, other) for number, other in self._waiting if not other.done()]
+            self._waiting.append((generation, future))
+        return future
+
+    async def run_for_ever(self) -> None:
+        """Follow what changes and what ends. What goes wrong is logged once and tried again."""
+        trouble = ""
+        while True:
+            signs = self._signs
+            try:
+                snapshot = await self.current()
+                trouble, seconds = "", self._seconds_to(snapshot.effective.next_change)
+            except EventdError as error:
+                if trouble != str(error):
+                    logger.error("the effective configuration cannot be made: %s", error)
+                trouble, seconds = str(error), BROKEN_SECONDS
+            if signs == self._signs:
+                await self._wait(seconds)
+
+    def _seconds_to(self, end: int | None) -> float:
+        if end is None:
+            return LONGEST_WAIT
+        return min(LONGEST_WAIT, max(0.0, (end - self._clock.now()) / SECOND))
+
+    async def _wait(self, seconds: float) -> None:
+        timer = self._clock.timer(seconds)
+        self._sign = asyncio.get_running_loop().create_future()
+        try:
+            await asyncio.wait({timer, self._sign}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            timer.cancel()
+            self._sign.cancel()
+
+
+def note_if_current(conn: Connection, versions: Versions, etag: str, now: int) -> Noted | None:
+    """Note a content in one transaction; None when what it was made of is not in force any more."""
+    return note(conn, etag, now) if Versions.of(lock_head(conn)) == versions else None
+
+
+def look(conn: Connection, now: int) -> Snapshot:
+    """The effective configuration without a node. Writes nothing: a content nobody has noted gets the next number."""
+    merged = Merging().merge(conn, now)
+    noted = merged.noted or Noted(0, "", 0)
+    if noted.etag != merged.etag:
+        noted = Noted(noted.generation + 1, merged.etag, now)
+    return Snapshot(*noted, merged.effective)
