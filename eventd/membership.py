@@ -18,8 +18,9 @@ from aiohttp import web
 from eventd.api.doors import Door
 from eventd.api.doors import Watcher as DoorWatcher
 from eventd.api.federation import KEEPALIVE_SECONDS, build_listener
+from eventd.consumers import Consumers
 from eventd.egress.consumer import Consumer, Spawn
-from eventd.egress.links import link_name, peer_of
+from eventd.egress.links import PEER, REPAIR, link_name, peer_of
 from eventd.egress.peer import Outfit, PeerSink
 from eventd.egress.peer import Watcher as EgressWatcher
 from eventd.egress.transport import Transport
@@ -60,17 +61,6 @@ class Surroundings:
     max_connections: int
 
 
-@dataclass(slots=True)
-class _Running:
-    """A consumer at work, and what it was started for."""
-
-    consumer: Consumer[Lines]
-    task: asyncio.Task[None]
-    peer: PeerConfig
-    version: int
-    paused: bool
-
-
 class Membership:
     """One group on this node. `trouble` names what is not as declared, and why; empty when all is well."""
 
@@ -83,7 +73,7 @@ class Membership:
         self._runner: web.AppRunner | None = None
         self._door: Door | None = None
         self._listening: ListenConfig | None = None
-        self._running: dict[str, _Running] = {}
+        self._links: Consumers[PeerConfig] = Consumers(around.spawn, self._start)
         self.address: tuple[str, int] | None = None
         self.ingress = self._make_ingress()
 
@@ -187,54 +177,36 @@ class Membership:
     async def stop(self, seconds: float) -> None:
         """Stop listening, let every consumer settle what is under way for that long, then end them."""
         await self.stop_listening()
-        await self._end(list(self._running), seconds)
+        await self._links.end(self._links.names, seconds)
 
     async def leave(self) -> None:
         """The group is gone: send nothing more, then see requests under way to their end, which store nothing."""
-        await self._end(list(self._running), 0.0)
+        await self._links.end(self._links.names, 0.0)
         await self.stop_listening()
 
     # --- links ------------------------------------------------------------------------------------------------
 
     async def retire(self, config: GroupConfig) -> list[str]:
-        """End the consumers that another declaration of the group changes, and only those; their names.
-
-        They must stand still before their cursors are adjusted: what one of them would still hand on by its old
-        selection, the new one could take for done.
-        """
+        """End the consumers that another declaration of the group changes, and only those; their names."""
         peers = {peer.node_name: peer for peer in config.peers.values()}
         moved = (config.node_name, config.replay_window) != (self.config.node_name, self.config.replay_window)
-        stale = [name for name, one in self._running.items() if moved or one.peer != peers.get(peer_of(name)[1])]
-        await self._end(stale, 0.0)
-        return stale
+        return await self._links.retire(lambda name: None if moved else peers.get(peer_of(name)[1]))
 
     async def adjust(self, cursors: Iterable[Cursor]) -> None:
-        """Run a consumer for each cursor of the group, and none besides; those that run already are left alone."""
-        wanted = {cursor.name: cursor for cursor in cursors if peer_of(cursor.name)[0] == self.config.name}
+        """Run a consumer for each cursor of the group's peers, and none besides."""
         peers = {peer.node_name: peer for peer in self.config.peers.values()}
-        done = [
-            name
-            for name, one in self._running.items()
-            # A selection that was changed and changed back has another version, though the peer looks as before.
-            if one.task.done() or name not in wanted or one.version != wanted[name].selector_version
-        ]
-        await self._end(done, 0.0)
-        for name, cursor in wanted.items():
-            peer = peers.get(peer_of(name)[1])
-            running = self._running.get(name)
-            if running is None and peer is not None:
-                self._run(cursor, peer)
-            elif running is not None and running.paused != (cursor.paused_at is not None):
-                running.paused = cursor.paused_at is not None
-                running.consumer.reread()
-            elif running is not None and cursor.retry_at is None:
-                running.consumer.look_again()  # it may rest until a time that an operator has made void
+        mine = {
+            cursor.name: cursor
+            for cursor in cursors
+            if cursor.kind in (PEER, REPAIR) and peer_of(cursor.name)[0] == self.config.name
+        }
+        await self._links.adjust(mine, lambda name: peers.get(peer_of(name)[1]))
 
-    def _run(self, cursor: Cursor, peer: PeerConfig) -> None:
+    def _start(self, cursor: Cursor, peer: PeerConfig) -> Consumer[Lines]:
         around = self._around
         outfit = Outfit(around.transport, self.ring, around.log.clock, around.random, around.watcher)
         link = link_name(self.config.name, peer.node_name)
-        consumer = Consumer(
+        return Consumer(
             around.log,
             cursor.name,
             PeerSink(self.config, peer, link, cursor, outfit),
@@ -243,40 +215,24 @@ class Membership:
             backoff=peer.backoff,
             chance=around.jitter.random,
         )
-        task = around.spawn(consumer.run(), cursor.name)
-        paused = cursor.paused_at is not None
-        self._running[cursor.name] = _Running(consumer, task, peer, cursor.selector_version, paused)
-
-    async def _end(self, names: list[str], seconds: float) -> None:
-        ending = [self._running.pop(name) for name in names]
-        if not ending:
-            return
-        for running in ending:
-            running.consumer.finish()
-        tasks = [running.task for running in ending]
-        if seconds > 0:
-            await asyncio.wait(tasks, timeout=seconds)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
     def wake(self, node: str) -> None:
         """That node called us, so it is up: do not wait for the end of a back-off."""
-        for name, running in self._running.items():
+        for name, consumer in self._links:
             if peer_of(name)[1] == node:
-                running.consumer.wake()
+                consumer.wake()
 
     def reopen(self, node: str) -> None:
         """That node was started: what it has may be less than it had."""
-        for name, running in self._running.items():
+        for name, consumer in self._links:
             if peer_of(name)[1] == node:
-                running.consumer.reopen()
+                consumer.reopen()
 
     def wake_all(self) -> None:
         """Whatever held the links up may be gone: look at every cursor again."""
-        for running in self._running.values():
-            running.consumer.reread()
+        for _, consumer in self._links:
+            consumer.reread()
 
     def link_names(self) -> list[str]:
         """The cursors that are being worked on."""
-        return list(self._running)
+        return self._links.names

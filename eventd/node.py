@@ -18,21 +18,23 @@ from eventd.api.doors import Door
 from eventd.api.health import GROUP
 from eventd.api.operations import Services
 from eventd.clock import Clock
-from eventd.egress.links import forgive, link_name, reconcile
+from eventd.egress.links import follow, forgive, link_name, read_declared, subscription_name
 from eventd.egress.transport import Transport
+from eventd.egress.tries import Outfit
 from eventd.errors import EventdError, Unavailable
 from eventd.housekeeping import Housekeeping
-from eventd.log.cursors import Cursor
 from eventd.log.eventlog import EventLog
-from eventd.log.head import lock_head, read_head, read_topics
 from eventd.membership import SHUTDOWN_SECONDS, Membership, Surroundings
 from eventd.observe import Metrics
+from eventd.plugins.context import context_of
+from eventd.plugins.running import Plugins
 from eventd.resources.effective import GroupConfig, effective, topic_of
-from eventd.settings import Settings
+from eventd.settings import Settings, plugin_environment
 from eventd.store.claim import Claim
-from eventd.store.database import Connection, Database
+from eventd.store.database import Database
 from eventd.store.migrations import require_current
-from eventd.store.registry import StoredResource, read_resources
+from eventd.store.registry import StoredResource
+from eventd.subscribers import Subscribers, purposes_of
 
 T = TypeVar("T")
 logger = logging.getLogger("eventd.node")
@@ -114,6 +116,7 @@ class Node:
         self._clock = clock
         self._claim = claim
         self._version = 0
+        self._declared: list[StoredResource] = []
         self._changed: set[str] = set()  # links whose hold-ups are to be forgotten
         self._reloading = asyncio.Lock()
         self._stopped = asyncio.Event()
@@ -151,9 +154,28 @@ class Node:
             self.settings.max_connections,
         )
         self._started.append(self._stop_groups)
+        self.subscribers = self._make_subscribers()
         await self._apply(strict=True)
         await self._serve_api()
         self._keep_up()
+
+    def _make_subscribers(self) -> Subscribers:
+        spawn = self.supervisor.spawn
+        plugins = Plugins(self._clock, environment=plugin_environment())
+        outfit = Outfit(
+            self.log,
+            plugins,
+            lambda plugin: context_of(plugin, self._declared),
+            self._parts_changed,
+            self.metrics,
+        )
+        self._started.append(plugins.close)
+        subscribers = Subscribers(outfit, spawn, self._around.jitter.random)
+        self._started.append(lambda: subscribers.stop(self.settings.drain_timeout))
+        return subscribers
+
+    def _parts_changed(self) -> None:
+        """Something was derived: whoever follows the effective configuration may look."""
 
     def _keep_up(self) -> None:
         books = Housekeeping(self.log, self.settings, self.metrics)
@@ -235,14 +257,17 @@ class Node:
 
     async def _take_over(self, *, strict: bool) -> bool:
         """One try to; False when what was read is not in force any more by the time the cursors are to follow it."""
-        version, declared, topics = await self.log.database.read(_read_declared)
+        version, declared, topics = await self.log.database.read(read_declared)
         configs = effective(declared)
         mine = {name: c for name, c in configs.items() if self.settings.group in (None, name)}
+        purposes = purposes_of(declared, mine)
         self._changed.update(await self._retire(mine, topics))
+        self._changed.update(await self.subscribers.retire(purposes))
         if strict:
             self._changed.update(link_name(g.name, p.node_name) for g in mine.values() for p in g.peers.values())
+            self._changed.update(subscription_name(*at) for at in purposes)
         changed = sorted(self._changed)
-        found = await self.log.database.write(_reconcile, version, configs, changed, self._clock.now())
+        found = await self.log.database.write(follow, version, declared, changed, self._clock.now())
         if found is None:
             return False
         cursors, topics = found
@@ -250,6 +275,8 @@ class Node:
         for name, config in mine.items():
             await self._enrol(name, config, topics[topic_of(name)], strict=strict)
             await self.groups[name].adjust(cursors)
+        self._declared = declared
+        await self.subscribers.adjust(cursors)
         self._version = version
         return True
 
@@ -354,22 +381,3 @@ class Node:
         groups = list(self.groups.values())
         self.groups.clear()
         await asyncio.gather(*(group.stop(self.settings.drain_timeout) for group in groups))
-
-
-def _read_declared(conn: Connection) -> tuple[int, list[StoredResource], dict[str, int]]:
-    return read_head(conn).registry_version, read_resources(conn), _read_topics(conn)
-
-
-def _read_topics(conn: Connection) -> dict[str, int]:
-    return {topic.name: topic.id for topic in read_topics(conn)}
-
-
-def _reconcile(
-    conn: Connection, version: int, configs: dict[str, GroupConfig], changed: list[str], now: int
-) -> tuple[list[Cursor], dict[str, int]] | None:
-    """The cursors and topics that fit what is declared; None when that is of another version by now."""
-    if lock_head(conn).registry_version != version:
-        return None
-    cursors = reconcile(conn, configs, now)
-    forgive(conn, changed, now)
-    return cursors, _read_topics(conn)

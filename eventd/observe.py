@@ -18,7 +18,7 @@ from eventd.errors import EventdError
 
 METRICS_CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 LINK_STATES = ("running", "backing-off", "blocked", "paused", "failed")
-LABELS = ("group", "peer", "event_type", "status", "reason", "state")
+LABELS = ("group", "peer", "subscription", "event_type", "status", "reason", "state")
 """All label names a metric may have. Ids, subjects, addresses and texts of errors would make series without bound."""
 
 _WITHHELD = frozenset(
@@ -183,6 +183,7 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         self._receiving()
         self._sending()
+        self._deriving()
         self._storing()
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
@@ -221,6 +222,14 @@ class Metrics:
         self._lag_events = self._gauge("link_lag_events", "Records a peer has yet to get.", "group", "peer")
         self._lag_seconds = self._gauge("link_lag_seconds", "Age of the oldest of them.", "group", "peer")
         self._skew = self._gauge("peer_clock_skew_seconds", "The peer's clock less ours.", "group", "peer")
+
+    def _deriving(self) -> None:
+        of = ("group", "subscription")
+        self._runs = self._counter("subscription_runs_total", "Runs of a subscription's plugin.", *of, "status")
+        self._run_events = self._counter(
+            "subscription_run_events_total", "Events those runs were handed.", *of, "status"
+        )
+        self._run_seconds = self._histogram("subscription_run_seconds", "Time of one run.", _LAGS, *of)
 
     def _storing(self) -> None:
         self._head = self._gauge("log_head_position", "The last position given.")
@@ -291,6 +300,12 @@ class Metrics:
             self._state.remove(group, peer, known)
         for gauge in (self._lag_events, self._lag_seconds, self._skew):
             gauge.remove(group, peer)
+
+    def ran(self, group: str, subscription: str, status: str, events: int, seconds: float) -> None:
+        """A subscription's plugin was run with so many events."""
+        self._runs.labels(group, subscription, status).inc()
+        self._run_events.labels(group, subscription, status).inc(events)
+        self._run_seconds.labels(group, subscription).observe(seconds)
 
     def head(self, position: int) -> None:
         """The last position given."""

@@ -11,7 +11,7 @@ from eventd.api.groups import find_group, find_peer, find_topic
 from eventd.api.moments import show_time
 from eventd.api.operations import Operation, Params, Services
 from eventd.api.redelivery import Link
-from eventd.egress.links import link_name, peer_of
+from eventd.egress.links import PEER, link_name, peer_of
 from eventd.errors import Conflict, NotFound
 from eventd.log.head import lock_head
 from eventd.log.repairs import MOST_POSITIONS, Letter, read_letters, remove_letters
@@ -42,6 +42,7 @@ def _read_list(conn: Connection, params: ListLetters) -> dict[str, Any]:
         conn,
         find_topic(conn, group.name).id,
         cursor=cursor,
+        kind=PEER,
         event_id=params.event_id,
         after=params.after,
         limit=params.limit + 1,
@@ -82,10 +83,10 @@ class ChooseLetters(Params):
 
 
 async def _retry(services: Services, params: ChooseLetters) -> dict[str, Any]:
-    return await services.database.write(_retry_now, params, services.clock.now())
+    return await services.database.write(retry_now, params, services.clock.now())
 
 
-def _retry_now(conn: Connection, params: ChooseLetters, now: int) -> dict[str, Any]:
+def retry_now(conn: Connection, params: ChooseLetters, now: int) -> dict[str, Any]:
     """Start a repair for each peer concerned. What cannot be sent any more stays where it is, with the reason."""
     lock_head(conn)  # two retries at once: the second finds what the first has left
     letters = _chosen(conn, params)
@@ -127,14 +128,14 @@ def _chosen(conn: Connection, params: ChooseLetters) -> list[Letter]:
     group = find_group(conn, params.group)
     topic = find_topic(conn, group.name).id
     if params.ids:
-        found = read_letters(conn, topic, ids=params.ids, limit=len(params.ids))
+        found = read_letters(conn, topic, kind=PEER, ids=params.ids, limit=len(params.ids))
         missing = sorted(set(params.ids) - {letter.id for letter in found})
         if missing:
             raise NotFound(f"group {group.name} has no dead letter {', '.join(map(str, missing[:20]))}")
         return found
     cursor = link_name(group.name, find_peer(group, params.peer).node_name) if params.peer else ""
     chosen: list[Letter] = []
-    while page := read_letters(conn, topic, cursor=cursor, after=chosen[-1].id if chosen else 0, limit=PAGE):
+    while page := read_letters(conn, topic, cursor=cursor, kind=PEER, after=chosen[-1].id if chosen else 0, limit=PAGE):
         chosen += page
     return chosen
 

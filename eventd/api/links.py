@@ -16,7 +16,7 @@ from eventd.log.deliveries import Lag, read_lag
 from eventd.log.head import read_head
 from eventd.log.repairs import count_letters
 from eventd.log.values import Head, Topic
-from eventd.resources.effective import PeerConfig, effective
+from eventd.resources.effective import PeerConfig
 from eventd.store.database import Connection
 from eventd.store.links import InboundGap, InboundLink, read_inbound_gaps, read_inbound_links
 from eventd.store.registry import announce, read_resources
@@ -193,7 +193,7 @@ def _set_paused(conn: Connection, group: str, node: str, now: int, *, at: int | 
     peer = find_peer(find_group(conn, group), node)
     announce(conn)  # locks the head, which comes before any cursor
     if not read_cursors(conn, name=link_name(group, node)):
-        reconcile(conn, effective(read_resources(conn)), now)
+        reconcile(conn, read_resources(conn), now)
     for name in (link_name(group, node), *(repair.name for repair in read_repairs_of(conn, peer))):
         cursor = read_cursors(conn, name=name)[0]
         if at is None or cursor.paused_at is None:

@@ -17,7 +17,6 @@ from eventd.log.head import lock_head
 from eventd.log.repairs import count_letters, read_letters
 from eventd.resources.apply import Action, Change, Plan, apply_loaded, delete_resources
 from eventd.resources.documents import Identity, Loaded, load_text
-from eventd.resources.effective import effective
 from eventd.resources.foreign import KindId, full_word, meant_kinds
 from eventd.resources.kinds import EVENT_GROUP, EVENT_PEER, KINDS
 from eventd.resources.problems import Problem, Rejected
@@ -102,7 +101,7 @@ def _apply_now(conn: Connection, loaded: Loaded, params: Apply, now: int) -> tup
 def _follow(conn: Connection, planned: Plan, now: int, *, dry_run: bool) -> Plan:
     """Let the cursors follow at once, node up or down: from now on retention holds what a new peer has to get."""
     if planned.writes and not dry_run:
-        reconcile(conn, effective(read_resources(conn)), now)
+        reconcile(conn, read_resources(conn), now)
     return planned
 
 
@@ -197,13 +196,13 @@ def _find(conn: Connection, params: OneResource) -> StoredResource:
     rows = read_resources(conn)
     kinds = meant_kinds(params.kind, rows)
     known = [row for row in rows if _kind_of(row) in kinds]
-    found = [row for row in known if row.name == params.name]
+    found = _in_order(row for row in known if row.name == params.name)
     if not found:
         kind = kinds[0][1]
         hint = f"there are {_first_names(known)}" if known else f"no {kind} is declared"
         raise NotFound(f"there is no {kind}/{params.name}", hint=hint)
     if len(found) > 1:
-        what = f"there is a {identity_of(found[0])} of {' and of '.join(row.api_version for row in found)}"
+        what = f"there is {identity_of(found[0])} of {' and of '.join(row.api_version for row in found)}"
         raise Conflict(what, hint=f"say which, for example {full_word(_kind_of(found[0]))}")
     return found[0]
 

@@ -142,7 +142,7 @@ async def pause(
     ] = "",
 ) -> None:
     """Stop sending to a peer. What it has to get is kept, and waits."""
-    by = by or _user()
+    by = by or user()
     answer = await session.call("links.pause", group=await one_group(session, group), peer=peer, by=by)
     _show_link(session, answer)
     (link,) = answer["outbound"]
@@ -150,7 +150,7 @@ async def pause(
         note(f"note: {peer} was paused before, by {link['pausedBy']} at {show_moment(link['pausedAt'])}")
 
 
-def _user() -> str:
+def user() -> str:
     """Who runs this command, as the system knows them."""
     import pwd
 

@@ -126,6 +126,7 @@ class Consumer(Generic[PageT]):
     def finish(self) -> None:
         """Launch nothing more, settle what is under way, then return from `run`."""
         self._finishing = True
+        self._sink.wind_down()
         self.reread()
 
     async def run(self) -> None:
@@ -313,15 +314,16 @@ class Consumer(Generic[PageT]):
     async def _settle(self, course: _Course, cursor: Cursor, parcel: Parcel, ack: Ack) -> None:
         now = self._log.clock.now()
         sent = max([course.sent, *(batch.upto for batch in ack.batches if batch.status)])
-        # Where nothing had to be sent, nobody was asked: that is no success of the link.
-        asked = any(batch.status for batch in ack.batches)
-        if ack.upto > course.settled or ack.batches:
+        asked = ack.asked
+        if ack.upto > course.settled or ack.batches or ack.effect is not None:
             letters = self._letters(cursor, parcel, ack, now)
             step = self._step(course.settled, ack.upto, sent, now)
-            await self._log.settle(
-                replace(step, batches=ack.batches, parked=letters, protocol=ack.protocol, succeeded=asked)
-            )
+            step = replace(step, batches=ack.batches, parked=letters, protocol=ack.protocol, succeeded=asked)
+            await self._log.settle(step, ack.effect)
+            self._sink.settled(ack)
             course.settled, course.sent = ack.upto, sent
+            # A sink may have handed on only a part of its parcel, or have looked beyond it.
+            course.scanned = ack.upto if ack.upto < parcel.upto else max(course.scanned, ack.upto)
             course.failures = 0 if asked else course.failures
             course.asleep_since = self._monotonic()
             course.healthy = course.healthy or asked
@@ -335,10 +337,17 @@ class Consumer(Generic[PageT]):
 
     def _letters(self, cursor: Cursor, parcel: Parcel, ack: Ack, now: int) -> list[DeadLetter]:
         # A repair keeps its books under the name of the peer's own cursor: they outlive it.
-        books = ack.batches[0].cursor if ack.batches else self.name
+        books = ack.books or (ack.batches[0].cursor if ack.batches else self.name)
         return [
             DeadLetter(
-                books, p.record.position, cursor.topic_id, p.record.event_id, p.reason, p.detail, parcel.attempts, now
+                books,
+                p.record.position,
+                cursor.topic_id,
+                p.record.event_id,
+                p.reason,
+                p.detail,
+                p.attempts or parcel.attempts,
+                now,
             )
             for p in ack.parked
         ]

@@ -173,6 +173,12 @@ class PeerSink:
             self._tell(parcel, ack)
         return ack
 
+    def settled(self, ack: Ack) -> None:
+        """Nobody waits for that."""
+
+    def wind_down(self) -> None:
+        """A request under way ends within its own time."""
+
     def _tell(self, parcel: Load, ack: Ack) -> None:
         where = (self._group.name, self._peer.node_name)
         lag = (self._outfit.clock.now() - parcel.records.oldest) / SECOND

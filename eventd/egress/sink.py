@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from eventd.log.appender import Effect
 from eventd.log.cursors import Batch, Cursor
 from eventd.log.eventlog import EventLog
 
@@ -113,22 +114,35 @@ class Parcel:
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """A record that the other side will never take."""
+    """A record that the other side will never take. `attempts` is how often it was tried, where that is known."""
 
     record: Carried
     reason: str
     detail: str
+    attempts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """What became of a parcel. `upto` may lie before the parcel's end; then `held_up` says why."""
+    """What became of a parcel.
+
+    `upto` may lie before the parcel's end; then `held_up` says why. It may lie beyond, where the sink looked further by
+    itself. `effect` is written in the transaction that moves the cursor, and the books of what is parked are kept under
+    the name `books`, where that is not the cursor's own.
+    """
 
     upto: int
     batches: Sequence[Batch] = ()
     parked: Sequence[Parked] = ()
     protocol: str = ""
     held_up: HeldUp | None = None
+    effect: Effect | None = None
+    books: str = ""
+
+    @property
+    def asked(self) -> bool:
+        """Whether the other side was: where nothing had to be handed over, that is no success of the link."""
+        return self.effect is not None or any(batch.status for batch in self.batches)
 
 
 class Scanned(Protocol):
@@ -171,4 +185,12 @@ class Sink(Protocol[PageT]):
 
     async def deliver(self, parcel: Any) -> Ack:
         """Deliver what `select` made. Raises `HeldUp`; then nothing is settled."""
+        ...
+
+    def settled(self, ack: Ack) -> None:
+        """What `deliver` answered is written."""
+        ...
+
+    def wind_down(self) -> None:
+        """The node is about to stop: end what is under way, and wait for nothing that has not begun."""
         ...

@@ -222,10 +222,10 @@ def read_selection(conn: sa.Connection, cursor: str, version: int | None = None)
     return row.version, json.loads(row.selection)
 
 
-def next_repair_name(conn: sa.Connection, group: str, node: str) -> str:
-    """A name for one more repair of a peer, not used before while any of its repairs is under way."""
-    prefix = f"repair:{group}/{node}/"
-    taken = [c.name for c in read_cursors(conn, kind="repair") if c.name.startswith(prefix)]
+def next_repair_name(conn: sa.Connection, group: str, node: str, *, kind: str = "repair") -> str:
+    """A name for one more repair of a cursor, not used before while any of its repairs is under way."""
+    prefix = f"{kind}:{group}/{node}/"
+    taken = [c.name for c in read_cursors(conn, kind=kind) if c.name.startswith(prefix)]
     return f"{prefix}{max([int(name.rpartition('/')[2]) for name in taken], default=0) + 1}"
 
 
@@ -360,3 +360,11 @@ def rewind(conn: sa.Connection, name: str, *, position: int, to: int, now: int) 
     back = {"position": to, "sent_upto": to, "sent_epoch": "", "rewound_from": position, "since": now}
     if conn.execute(cursors.update().where(where).values(**back)).rowcount == 0:
         raise FenceLost(f"cursor {name!r} moved while it was to be rewound")
+
+
+def move_cursor(conn: sa.Connection, name: str, *, to: int, now: int) -> None:
+    """Move a cursor anywhere, because an operator said so; a step that is under way is void. Raises `NotFound`."""
+    fresh = {"position": to, "sent_upto": to, "attempts": 0, "retry_at": None, "last_error": "", "reason": ""}
+    fresh |= {"state": LinkState.RUNNING, "since": now}
+    if conn.execute(cursors.update().where(cursors.c.name == name).values(**fresh)).rowcount == 0:
+        raise NotFound(f"no cursor {name!r}")

@@ -124,13 +124,12 @@ def start_repair(
     upto: int,
     selection: Mapping[str, Any],
     now: int,
+    kind: str = "repair",
 ) -> str:
     """Make the cursor of a repair of `(after, upto]` and tell running nodes; its name."""
     announce(conn)  # locks the head, which comes before any cursor
-    name = next_repair_name(conn, group, node)
-    create_cursor(
-        conn, name, kind="repair", topic_id=topic_id, position=after, until=upto, selection=selection, now=now
-    )
+    name = next_repair_name(conn, group, node, kind=kind)
+    create_cursor(conn, name, kind=kind, topic_id=topic_id, position=after, until=upto, selection=selection, now=now)
     return name
 
 
@@ -158,13 +157,17 @@ def read_letters(
     topic_id: int,
     *,
     cursor: str = "",
+    kind: str = "",
     event_id: str = "",
     ids: Sequence[int] = (),
     after: int = 0,
     limit: int,
     newest: bool = False,
 ) -> list[Letter]:
-    """Dead letters of a topic beyond the letter `after`, oldest first, or the newest first."""
+    """Dead letters of a topic beyond the letter `after`, oldest first, or the newest first.
+
+    `kind` is that of the cursors they are of.
+    """
     sql = (
         "SELECT id, cursor, position, event_id, reason, detail, attempts, parked_at FROM dead_letters"
         " WHERE topic_id = ? AND id > ?"
@@ -174,6 +177,9 @@ def read_letters(
         if value:
             sql += condition
             params.append(value)
+    if kind:
+        sql += " AND cursor LIKE ?"
+        params.append(f"{kind}:%")
     if ids:
         rows = fetch_in(conn, f"{sql} AND id {{in}} ORDER BY id", params, list(ids))
     else:

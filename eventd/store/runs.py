@@ -160,11 +160,9 @@ def count_events(conn: sa.Connection, subscription: str, status: RunStatus) -> i
     return int(conn.execute(mine).scalar_one())
 
 
-def interrupt_runs(conn: sa.Connection, cursors: Sequence[str], now: int) -> None:
-    """Nobody works on these cursors' runs any more, and it was not they who ended it."""
-    for cursor in cursors:
-        sql = "UPDATE plugin_runs SET status = ?, completed_at = ? WHERE cursor = ? AND status = ?"
-        execute(conn, sql, (str(RunStatus.INTERRUPTED), now, cursor, str(RunStatus.RUNNING)))
+def detach_runs(conn: sa.Connection, cursor: str) -> None:
+    """What was tried so far says nothing of what this cursor does from now on."""
+    execute(conn, "UPDATE plugin_runs SET cursor = '' WHERE cursor = ?", (cursor,))
 
 
 def forget_runs(conn: sa.Connection, before: int, limit: int) -> int:

@@ -82,7 +82,7 @@ cursors = sa.Table(
     "cursors",
     metadata,
     sa.Column("name", sa.Text, primary_key=True),
-    sa.Column("kind", sa.Text, nullable=False),  # peer | repair
+    sa.Column("kind", sa.Text, nullable=False),  # peer | repair | subscription | backfill
     sa.Column("topic_id", sa.BigInteger, nullable=False),
     sa.Column("position", sa.BigInteger, nullable=False),  # all up to here is done; also the fence
     sa.Column("until", sa.BigInteger),  # a repair ends here

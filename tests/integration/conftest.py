@@ -31,3 +31,10 @@ async def sites(tmp_path: Path) -> AsyncIterator[MakeSites]:
     for site in made:
         await site.stop()
     await asyncio.get_running_loop().shutdown_default_executor()  # its threads would outlive the test
+
+
+@pytest.fixture
+async def site(sites: MakeSites) -> Site:
+    """One node, at work."""
+    (made,) = sites("onprem")
+    return await made.start()

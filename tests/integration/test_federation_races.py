@@ -72,7 +72,7 @@ async def test_what_is_declared_between_the_nodes_look_and_its_deed_is_not_undon
 
     async def reading(fn: Any, *args: Any, **kwargs: Any) -> Any:
         found = await read(fn, *args, **kwargs)
-        if fn.__name__ == "_read_declared" and late and late.pop():
+        if fn.__name__ == "read_declared" and late and late.pop():
             await _declare(a, peer("late", free_port()))
             await a.ask("links.pause", group="edge", peer="late")
         return found
@@ -90,14 +90,14 @@ async def test_a_change_that_could_not_be_taken_over_is_tried_again_without_anot
     for each in (a, b):
         await each.start()
         await each.join()
-    reconcile, failures = node_module.reconcile, [DatabaseUnavailable("the database is locked")]
+    follow, failures = node_module.follow, [DatabaseUnavailable("the database is locked")]
 
     def failing(*args: Any) -> Any:
         if failures:
             raise failures.pop()
-        return reconcile(*args)
+        return follow(*args)
 
-    monkeypatch.setattr(node_module, "reconcile", failing)
+    monkeypatch.setattr(node_module, "follow", failing)
     await a.apply(peer("b", b.port))
     assert not failures
     await a.emit("e1")

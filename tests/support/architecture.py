@@ -30,7 +30,8 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("plugins",),
     ("ingress", "egress"),
     ("api",),
-    ("membership", "housekeeping"),  # what the node is composed of
+    ("consumers",),  # those that are at work
+    ("membership", "subscribers", "housekeeping"),  # what the node is composed of
     ("node",),
     ("cli",),
 )

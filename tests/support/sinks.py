@@ -93,6 +93,10 @@ class ScriptedSink:
         ack = answer(parcel)
         return ack if isinstance(ack, Ack) else await ack
 
+    def settled(self, ack: Ack) -> None: ...
+
+    def wind_down(self) -> None: ...
+
     def take(self, parcel: Parcel) -> Ack:
         """Take all of it."""
         self.taken += [record.event_id for record in parcel.records]

@@ -1,0 +1,76 @@
+"""What a run brings about, written in the transaction that moves the subscription's cursor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from eventd.dynamic.guard import refuse_captured
+from eventd.log.appender import Transaction, require_room
+from eventd.log.retired import require_in_use
+from eventd.log.values import Appended, Draft, Drafts
+from eventd.store.parts import NewPart, put_part, withdraw
+from eventd.store.runs import Ending, NewRun, begin_run, end_run
+
+Observation = tuple[str, str, Mapping[str, str]]
+"""The type, the subject and the payload of a fact."""
+
+
+@dataclass(frozen=True, slots=True)
+class Harvest:
+    """A part, facts, the end of what earlier parts say of some subjects, and the end of the run in the books.
+
+    `ending` becomes the run's line, with what the part is called. `ceiling` is the most bytes of the topic.
+    """
+
+    owner: str
+    topic: int
+    ceiling: int | None = None
+    part: NewPart | None = None
+    drafts: Sequence[Draft] = ()
+    observations: Sequence[Observation] = ()
+    ended: Sequence[str] = ()
+    run_id: int = 0
+    ending: Callable[[int, str, int | None], Ending] | None = None
+
+    @property
+    def topic_id(self) -> int | None:
+        return self.topic if self.drafts else None
+
+    @property
+    def weight(self) -> int:
+        return len(self.drafts)
+
+    def admit(self, tx: Transaction) -> Drafts:
+        """Raises `Conflict` for an observation of what this node itself holds, `Full` for a topic at its ceiling."""
+        if not self.drafts:
+            return Drafts()
+        drafts = Drafts.of(self.drafts)
+        require_in_use(tx.conn, tx.head, self.topic)
+        refuse_captured(tx.conn, self.observations, tx.now)
+        require_room(tx, self.topic, drafts, self.ceiling)
+        return drafts
+
+    def write(self, tx: Transaction, appended: Appended) -> None:
+        source, generation = "", None
+        if self.part is not None:
+            source, generation = self.part.source, put_part(tx.conn, self.part, tx.now)
+        if self.ended:
+            withdraw(tx.conn, self.owner, self.ended, tx.now)
+        if self.ending is not None:
+            end_run(tx.conn, self.run_id, self.ending(tx.now, source, generation))
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A line in the books that says which events no run will ever get."""
+
+    line: NewRun
+    topic_id: int | None = field(default=None, init=False)
+    weight: int = field(default=0, init=False)
+
+    def admit(self, tx: Transaction) -> Drafts:
+        return Drafts()
+
+    def write(self, tx: Transaction, appended: Appended) -> None:
+        begin_run(tx.conn, self.line)

@@ -1,0 +1,294 @@
+"""Trying a plugin with a batch: whole, then by halves, until the one event is found that it cannot take.
+
+The books of runs say how often a batch has been tried, so a restart neither forgets a failure nor starts from the
+beginning. What a run gives is left to the settling of the cursor, and with it the end of the run's line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+
+from eventd.clock import SECOND
+from eventd.dynamic.guard import refuse_captured
+from eventd.dynamic.part import form_part, subscription_owner
+from eventd.egress.derivation import derive
+from eventd.egress.harvest import Harvest, Loss, Observation
+from eventd.egress.sink import Ack, Blocked, Parked, Unavailable
+from eventd.egress.window import Batch
+from eventd.errors import Conflict, Invalid
+from eventd.log.cursors import Cursor
+from eventd.log.eventlog import EventLog
+from eventd.log.values import Draft
+from eventd.plugins.contract import SUBSCRIPTION_TRIGGER, Outcome, PluginFailed, Request, subscription_topic
+from eventd.plugins.running import Plugins
+from eventd.resources.effective import GroupConfig, PluginConfig, SubscriptionConfig
+from eventd.store.database import Database
+from eventd.store.runs import Ending, NewRun, Run, RunStatus, begin_run, end_run, last_run
+
+KEPT = 2000
+"""Characters of a plugin's words that are kept with a dead letter."""
+UNFINISHED = (RunStatus.RUNNING, RunStatus.FAILED, RunStatus.BLOCKED, RunStatus.INTERRUPTED)
+COUNTED = (RunStatus.RUNNING, RunStatus.FAILED)
+"""What counts as a try: a run that never ended has taken the node down with it, for all we know."""
+
+
+class Watcher(Protocol):
+    """Who is told of runs, for metrics. Seconds are seconds."""
+
+    def ran(self, group: str, subscription: str, status: str, events: int, seconds: float) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Outfit:
+    """What the subscriptions of a node share. `context` gives the resources a plugin may see, as they are now.
+
+    `changed` is told that there may be other parts.
+    """
+
+    log: EventLog
+    plugins: Plugins
+    context: Callable[[PluginConfig], Sequence[dict[str, Any]]]
+    changed: Callable[[], None]
+    watcher: Watcher
+
+
+class Tries:
+    """The tries of one cursor. `until` is where a batch ends that was tried before and is not done."""
+
+    def __init__(
+        self,
+        config: SubscriptionConfig,
+        plugin: PluginConfig | None,
+        group: GroupConfig,
+        cursor: Cursor,
+        books: str,
+        outfit: Outfit,
+    ) -> None:
+        self._config = config
+        self._plugin = plugin
+        self._group = group
+        self._cursor = cursor.name
+        self._topic_id = cursor.topic_id
+        self._books = books
+        self._outfit = outfit
+        self._owner = subscription_owner(config.name)
+        self._last: Run | None = None
+
+    @property
+    def until(self) -> int | None:
+        return None if self._last is None else self._last.upto
+
+    async def recall(self, position: int) -> None:
+        """Look up what has been tried from this position on."""
+        last = await self._database.read(last_run, self._cursor)
+        if last is not None and last.status is RunStatus.RUNNING:
+            error = "the node ended while the plugin ran"
+            ending = Ending(status=RunStatus.FAILED, completed_at=self._now(), error=error)
+            await self._database.write(end_run, last.id, ending)
+        tried = last is not None and last.upto > position and last.status in UNFINISHED
+        self._last = last if tried else None
+
+    def forget(self) -> None:
+        """What was tried before is done."""
+        self._last = None
+
+    def note_loss(self, after: int, upto: int) -> Ack:
+        """Retention took what lay in `(after, upto]`: a line in the books says so."""
+        error = f"retention removed what was between positions {after} and {upto}: no run will get it"
+        return Ack(upto, effect=Loss(self._line(after, upto, (), (), 1, RunStatus.LOST, error)), books=self._books)
+
+    async def run(self, batch: Batch) -> Ack:
+        """Run the plugin over a batch, or over as much of it as it takes. Raises `Blocked` and `Unavailable`."""
+        attempt = self._next_attempt()
+        if not batch.kept:
+            return Ack(batch.upto, effect=self._harvest(batch), books=self._books)
+        while True:
+            run_id = await self._begin(batch, attempt)
+            try:
+                return await self._once(batch, run_id)
+            except PluginFailed as failure:
+                if len(batch.kept) == 1 and attempt >= self._config.max_attempts and not failure.about_plugin:
+                    return self._park(batch, run_id, attempt, failure)
+                await self._fail(batch, run_id, failure)
+                if attempt < self._config.max_attempts:
+                    raise Unavailable("plugin_failed", str(failure)) from None
+                batch = batch.first_half()
+                attempt += 1
+            except asyncio.CancelledError:
+                await self._database.write(end_run, run_id, _failed(RunStatus.INTERRUPTED, None, self._now()))
+                raise
+
+    def _next_attempt(self) -> int:
+        if self._last is None:
+            return 1
+        return self._last.attempt + (self._last.status in COUNTED)
+
+    async def _begin(self, batch: Batch, attempt: int) -> int:
+        if self._plugin is None:
+            raise Blocked("no_plugin", f"there is no Plugin {self._config.plugin}")
+        ids = [one.event.id for one in batch.kept]
+        line = self._line(batch.after, batch.upto, ids, batch.coalesced, attempt, RunStatus.RUNNING, "")
+        return await self._database.write(begin_run, line)
+
+    def _line(
+        self,
+        after: int,
+        upto: int,
+        ids: Sequence[str],
+        coalesced: Sequence[str],
+        attempt: int,
+        status: RunStatus,
+        error: str,
+    ) -> NewRun:
+        return NewRun(
+            plugin=self._config.plugin,
+            trigger=SUBSCRIPTION_TRIGGER,
+            started_at=self._now(),
+            subscription=self._config.name,
+            cursor=self._cursor,
+            after=after,
+            upto=upto,
+            group=self._group.name,
+            event_ids=ids,
+            coalesced=coalesced,
+            attempt=attempt,
+            status=status,
+            error=error,
+        )
+
+    async def _once(self, batch: Batch, run_id: int) -> Ack:
+        """One run. Raises `PluginFailed`."""
+        assert self._plugin is not None
+        events = [one.event for one in batch.kept]
+        request = Request(
+            plugin=self._plugin.name,
+            trigger=SUBSCRIPTION_TRIGGER,
+            topic=subscription_topic(self._config.name),
+            now=self._now(),
+            events=events,
+            context=self._outfit.context(self._plugin),
+        )
+        outcome = await self._outfit.plugins.run(self._plugin, request)
+        try:
+            part = form_part(
+                owner=self._owner,
+                events=events,
+                result=outcome.result,
+                plugin=self._plugin.name,
+                clamp=self._config.clamp_to_events,
+                grace=self._config.grace,
+                now=self._now(),
+            )
+        except Invalid as error:
+            raise _of(outcome, "bad_result", error.message) from None
+        drafts = derive(outcome.result, batch, self._derivation, self._group, self._now())
+        observations = [_observation(draft) for draft in drafts]
+        try:
+            await self._database.read(refuse_captured, observations, self._now())
+        except Conflict as error:
+            raise _of(outcome, error.code, error.message) from None
+        self._tell(batch, RunStatus.SUCCEEDED, outcome.started_at)
+        effect = self._harvest(
+            batch,
+            part=part,
+            drafts=drafts,
+            observations=observations,
+            run_id=run_id,
+            ending=lambda now, source, generation: _ended(outcome, source, generation, now),
+        )
+        return Ack(batch.upto, effect=effect, books=self._books)
+
+    @property
+    def _derivation(self) -> str:
+        return f"{self._group.node_name}/{self._config.name}"
+
+    def _harvest(self, batch: Batch, **gave: Any) -> Harvest:
+        return Harvest(
+            owner=self._owner,
+            topic=self._topic_id,
+            ceiling=self._group.retention.max_bytes,
+            ended=batch.ended,
+            **gave,
+        )
+
+    # --- failing ----------------------------------------------------------------------------------------------
+
+    async def _fail(self, batch: Batch, run_id: int, failure: PluginFailed) -> None:
+        """Write a failure down. Raises `Blocked` when no event is to blame, `Unavailable` when that may pass."""
+        status = RunStatus.BLOCKED if failure.about_plugin else RunStatus.FAILED
+        await self._database.write(end_run, run_id, _failed(status, failure, self._now()))
+        self._tell(batch, status, failure.started_at)
+        if failure.about_plugin:
+            held = Unavailable if failure.transient else Blocked
+            raise held(failure.reason, str(failure)) from None
+
+    def _park(self, batch: Batch, run_id: int, attempt: int, failure: PluginFailed) -> Ack:
+        """Set the one event aside that the plugin cannot take, with what the plugin said of it."""
+        said = f"{failure}; it wrote: {failure.stderr}" if failure.stderr else str(failure)
+        letter = Parked(batch.kept[0], failure.reason, said[:KEPT], attempt)
+        effect = self._harvest(
+            batch,
+            run_id=run_id,
+            ending=lambda now, source, generation: _failed(RunStatus.PARKED, failure, now),
+        )
+        self._tell(batch, RunStatus.PARKED, failure.started_at)
+        return Ack(batch.upto, parked=(letter,), effect=effect, books=self._books)
+
+    def _tell(self, batch: Batch, status: RunStatus, started_at: int) -> None:
+        seconds = max(0, self._now() - started_at) / SECOND if started_at else 0.0
+        self._outfit.watcher.ran(self._group.name, self._config.name, status, len(batch.kept), seconds)
+
+    @property
+    def _database(self) -> Database:
+        return self._outfit.log.database
+
+    def _now(self) -> int:
+        return self._outfit.log.clock.now()
+
+
+def _ended(outcome: Outcome, source: str, generation: int | None, now: int) -> Ending:
+    return Ending(
+        status=RunStatus.SUCCEEDED,
+        completed_at=now,
+        exit_code=outcome.exit_code,
+        stdout_digest=outcome.stdout_digest,
+        stderr=outcome.stderr,
+        source=source,
+        generation=generation,
+    )
+
+
+def _failed(status: RunStatus, failure: PluginFailed | None, now: int) -> Ending:
+    if failure is None:
+        return Ending(status=status, completed_at=now)
+    return Ending(
+        status=status,
+        completed_at=now,
+        exit_code=failure.exit_code,
+        stdout_digest=failure.stdout_digest,
+        stderr=failure.stderr,
+        error=str(failure),
+    )
+
+
+def _of(outcome: Outcome, reason: str, message: str) -> PluginFailed:
+    """A run that ended well and whose result cannot be used."""
+    return PluginFailed(
+        message,
+        reason=reason,
+        exit_code=outcome.exit_code,
+        stdout_digest=outcome.stdout_digest,
+        stderr=outcome.stderr,
+        started_at=outcome.started_at,
+        completed_at=outcome.completed_at,
+    )
+
+
+def _observation(draft: Draft) -> Observation:
+    event = msgspec.json.decode(draft.body)
+    return draft.tag, event.get("subject", ""), event.get("payload", {})
