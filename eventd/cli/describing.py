@@ -24,6 +24,7 @@ def describe_resource(out: Output, answer: Mapping[str, Any]) -> None:
         {
             "Name": metadata["name"],
             "Kind": resource["kind"],
+            "Version": resource["apiVersion"],
             "Generation": metadata["generation"],
             "Created": show_moment(metadata["creationTimestamp"]),
             "Changed": show_moment(answer["updatedAt"]),

@@ -1,0 +1,186 @@
+"""Every kind on the command line: subscriptions, plugins, policies, and what other programs keep here."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.cli.conftest import EDGE, Control
+
+DYNAMIC = """
+apiVersion: plugin.routerd.net/v1alpha1
+kind: Plugin
+metadata: {name: claim}
+spec: {executable: /usr/libexec/claim, capabilities: [propose.dynamicConfig]}
+---
+apiVersion: federation.routerd.net/v1alpha1
+kind: EventSubscription
+metadata: {name: claims}
+spec:
+  groupRef: edge
+  match: {types: ["routerd.client.*"]}
+  trigger: {pluginRef: claim, debounce: 2s}
+---
+apiVersion: federation.routerd.net/v1alpha1
+kind: FederationSLO
+metadata: {name: edge-slo}
+spec: {groupRef: edge, delivery: {lagWarnSeconds: 30}}
+---
+apiVersion: plugin.routerd.net/v1alpha1
+kind: DynamicConfigSource
+metadata: {name: claim-source}
+spec: {pluginRef: claim, ttl: 300s}
+---
+apiVersion: config.routerd.net/v1alpha1
+kind: DynamicOverridePolicy
+metadata: {name: masks}
+spec:
+  allow:
+    - source: EventSubscription/claims
+      operations: [mask]
+      targets: [{apiVersion: net.routerd.net/v1alpha1, kind: IPv4Route, name: fallback}]
+"""
+
+ROUTER = """
+apiVersion: routerd.net/v1alpha1
+kind: Router
+metadata: {name: demo}
+spec:
+  resources:
+    - apiVersion: federation.routerd.net/v1alpha1
+      kind: EventGroup
+      metadata: {name: edge}
+      spec: {nodeName: onprem}
+    - apiVersion: net.routerd.net/v1alpha1
+      kind: IPv4Route
+      metadata: {name: fallback}
+      spec: {destination: 10.88.60.0/24, gateway: 10.99.0.254, metric: null, via: []}
+      status: {phase: Applied}
+    - apiVersion: net.example/v1
+      kind: IPv4Route
+      metadata: {name: 10.0.0.0/8}
+      spec: {}
+"""
+
+
+def test_every_kind_is_listed_described_and_applied_again(routerctl: Control) -> None:
+    routerctl("apply", "-f", routerctl.file(EDGE), "-f", routerctl.file(DYNAMIC, "dynamic.yaml"))
+    assert routerctl("get", "all", "-o", "name").lines == [
+        "eventgroup/edge",
+        "eventpeer/to-cloud",
+        "plugin/claim",
+        "eventsubscription/claims",
+        "federationslo/edge-slo",
+        "dynamicconfigsource/claim-source",
+        "dynamicoverridepolicy/masks",
+    ]
+    rows = [line.split() for line in routerctl("get", "all").lines]
+    assert ["claim", "/usr/libexec/claim", "10s", "propose.dynamicConfig"] in [row[:4] for row in rows]
+    assert ["claims", "edge", "claim", "routerd.client.*"] in [row[:4] for row in rows]
+    assert ["edge-slo", "edge", "30", "180"] in [row[:4] for row in rows]
+    assert ["claim-source", "claim", "5m0s"] in [row[:3] for row in rows]
+    assert ["masks", "EventSubscription/claims"] in [row[:2] for row in rows]
+    for kind, name in (("sub", "claims"), ("slo", "edge-slo"), ("plugin", "claim"), ("dop", "masks")):
+        assert f"Name:        {name}" in routerctl("describe", kind, name).out
+    assert "debounce: 2s" in routerctl("describe", "EventSubscription", "claims").out
+    again = routerctl.file(routerctl("get", "all", "-o", "yaml").out, "again.yaml")
+    assert {line.split()[1] for line in routerctl("apply", "-f", again).lines} == {"unchanged"}
+
+
+def test_what_a_subscription_refers_to_stays_as_long_as_it(routerctl: Control) -> None:
+    routerctl("apply", "-f", routerctl.file(EDGE), "-f", routerctl.file(DYNAMIC, "dynamic.yaml"))
+    told = routerctl("delete", "plugin", "claim", code=1)
+    assert told.err.startswith(
+        "error: Plugin/claim is still used: DynamicConfigSource/claim-source, EventSubscription/claims (delete them"
+    )
+    path = routerctl.file(EDGE)
+    assert routerctl("apply", "-f", path, "--prune").lines == [
+        "eventgroup/edge unchanged",
+        "eventpeer/to-cloud unchanged",
+        "dynamicoverridepolicy/masks deleted",
+        "dynamicconfigsource/claim-source deleted",
+        "federationslo/edge-slo deleted",
+        "eventsubscription/claims deleted",
+        "plugin/claim deleted",
+    ]
+
+
+def test_a_router_with_resources_of_other_programs_is_applied_as_a_whole(routerctl: Control) -> None:
+    path = routerctl.file(ROUTER)
+    assert routerctl("apply", "-f", path).lines == [
+        "eventgroup/edge created",
+        "ipv4route/fallback created",
+        "ipv4route/10.0.0.0/8 created",
+    ]
+    assert {line.split()[1] for line in routerctl("apply", "-f", path).lines} == {"unchanged"}
+    assert routerctl("diff", "-f", path).out == ""
+    table = [line.split() for line in routerctl("get", "IPv4Route").lines]
+    assert table[0] == ["NAME", "KIND", "APIVERSION", "CREATED"]
+    assert [row[:3] for row in table[1:]] == [
+        ["10.0.0.0/8", "IPv4Route", "net.example/v1"],
+        ["fallback", "IPv4Route", "net.routerd.net/v1alpha1"],
+    ]
+    shown = routerctl("get", "ipv4route", "fallback", "-o", "json").json
+    assert shown["spec"] == {"destination": "10.88.60.0/24", "gateway": "10.99.0.254", "metric": None, "via": []}
+    assert "status" not in shown
+    described = routerctl("describe", "IPv4Route", "fallback").out
+    assert "Version:     net.routerd.net/v1alpha1" in described
+    assert "gateway: 10.99.0.254" in described
+    again = routerctl.file(routerctl("get", "all", "-o", "yaml").out, "again.yaml")
+    assert {line.split()[1] for line in routerctl("apply", "-f", again).lines} == {"unchanged"}
+    changed = routerctl.file(ROUTER.replace("10.99.0.254", "10.99.0.253"), "changed.yaml")
+    assert "-  gateway: 10.99.0.254" in routerctl("diff", "-f", changed).lines
+    assert routerctl("apply", "-f", changed).lines[1] == "ipv4route/fallback configured"
+
+
+def test_one_problem_anywhere_keeps_all_of_a_router_out(routerctl: Control) -> None:
+    bad = routerctl.file(ROUTER.replace("nodeName: onprem", "nodeName: ''").replace("metric: null", "metric: .nan"))
+    told = routerctl("apply", "-f", bad, code=1)
+    assert [line.strip().partition(": ")[2] for line in told.err.splitlines()[1:]] == [
+        "EventGroup/edge spec.nodeName: is required",
+        "IPv4Route/fallback spec.metric: must be a finite number",
+    ]
+    assert routerctl("get", "all", "-o", "json").json == []
+
+
+def test_resources_of_other_programs_are_deleted_by_name_by_file_and_by_pruning(routerctl: Control) -> None:
+    path = routerctl.file(ROUTER)
+    routerctl("apply", "-f", path)
+    assert routerctl("delete", "IPv4Route", "fallback", "--dry-run").lines == ["ipv4route/fallback deleted (dry run)"]
+    assert routerctl("delete", "IPv4Route", "fallback").lines == ["ipv4route/fallback deleted"]
+    assert routerctl("delete", "ipv4route", "10.0.0.0/8").lines == ["ipv4route/10.0.0.0/8 deleted"]
+    assert routerctl("delete", "IPv4Route", "fallback", code=3).err.startswith("error: there is no kind IPv4Route")
+    routerctl("apply", "-f", path)
+    group = routerctl.file(ROUTER.partition("    - apiVersion: net.routerd.net")[0], "group.yaml")
+    assert routerctl("apply", "-f", group, "--prune").lines == [
+        "eventgroup/edge unchanged",
+        "ipv4route/10.0.0.0/8 deleted",
+        "ipv4route/fallback deleted",
+    ]
+    routerctl("apply", "-f", path)
+    assert routerctl("delete", "-f", path).lines == [
+        "ipv4route/10.0.0.0/8 deleted",
+        "ipv4route/fallback deleted",
+        "eventgroup/edge deleted",
+    ]
+
+
+@pytest.mark.parametrize("command", ["get", "describe", "delete"])
+def test_of_two_kinds_with_one_name_it_is_asked_which(routerctl: Control, command: str) -> None:
+    routerctl("apply", "-f", routerctl.file(ROUTER.replace("name: 10.0.0.0/8", "name: fallback")))
+    assert routerctl(command, "IPv4Route", "fallback", code=1).err == (
+        "error: there is IPv4Route/fallback of net.example/v1 and of net.routerd.net/v1alpha1 "
+        "(say which, for example IPv4Route.v1.net.example)\n"
+    )
+    for word in ("IPv4Route.v1.net.example", "ipv4route.net.example"):
+        assert routerctl("get", word, "fallback", "-o", "json").json["apiVersion"] == "net.example/v1"
+    routerctl(command, "IPv4Route.v1.net.example", "fallback")
+    left = routerctl("get", "IPv4Route", "-o", "json").json
+    kept = ["net.example/v1"] * (command != "delete")
+    assert [row["apiVersion"] for row in left] == [*kept, "net.routerd.net/v1alpha1"]
+
+
+def test_a_kind_that_is_not_there_is_told_which_may_be_meant(routerctl: Control) -> None:
+    routerctl("apply", "-f", routerctl.file(ROUTER))
+    assert routerctl("get", "IPv4Rout", code=3).err == "error: there is no kind IPv4Rout (did you mean IPv4Route?)\n"
+    told = routerctl("get", "IPv4Route", "fallbak", code=3).err
+    assert told == "error: there is no IPv4Route/fallbak (there are 10.0.0.0/8, fallback)\n"
