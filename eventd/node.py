@@ -18,6 +18,7 @@ from eventd.api.doors import Door
 from eventd.api.health import GROUP
 from eventd.api.operations import Services
 from eventd.clock import Clock
+from eventd.dynamic.effective import Following
 from eventd.egress.links import follow, forgive, link_name, read_declared, subscription_name
 from eventd.egress.transport import Transport
 from eventd.egress.tries import Outfit
@@ -141,6 +142,7 @@ class Node:
         await asyncio.to_thread(require_current, database)
         self.log = await EventLog.open(database, self._clock, timed=self.metrics.committed)
         self._started.append(self.log.close)
+        self.following = Following(database, self._clock)
         transport = Transport(self._clock)
         self._started.append(transport.close)
         self._around = Surroundings(
@@ -166,16 +168,13 @@ class Node:
             self.log,
             plugins,
             lambda plugin: context_of(plugin, self._declared),
-            self._parts_changed,
+            self.following.changed,
             self.metrics,
         )
         self._started.append(plugins.close)
         subscribers = Subscribers(outfit, spawn, self._around.jitter.random)
         self._started.append(lambda: subscribers.stop(self.settings.drain_timeout))
         return subscribers
-
-    def _parts_changed(self) -> None:
-        """Something was derived: whoever follows the effective configuration may look."""
 
     def _keep_up(self) -> None:
         books = Housekeeping(self.log, self.settings, self.metrics)
@@ -185,6 +184,7 @@ class Node:
             self.supervisor.guard(books.checkpoint_for_ever(), "checkpoint"),
             self.supervisor.guard(books.measure_for_ever(self._configs), "measure"),
             self.supervisor.guard(self._mend_for_ever(), "mend"),
+            self.supervisor.guard(self.following.run_for_ever(), "effective configuration"),
         ]
         if self._claim is not None:
             self._chores.append(self.supervisor.guard(self._claim.keep(self._clock.sleep), "claim"))
@@ -231,6 +231,7 @@ class Node:
                     await source.wait()
                 try:
                     head = await self.log.look_around()
+                    self.following.changed()
                     if head.registry_version != self._version:
                         await self._apply()
                     self._database_trouble = ""
@@ -278,6 +279,7 @@ class Node:
         self._declared = declared
         await self.subscribers.adjust(cursors)
         self._version = version
+        self.following.changed()
         return True
 
     async def _retire(self, configs: dict[str, GroupConfig], topics: Mapping[str, int]) -> list[str]:

@@ -7,10 +7,12 @@ from typing import Final
 
 from eventd.errors import Conflict
 from eventd.log.head import read_head
+from eventd.log.values import Draft
 from eventd.store.claims import CAPTURING_KIND, UNREADABLE, captured_by, host_address
 from eventd.store.database import Connection
 from eventd.store.parts import read_captures
 from eventd.store.registry import read_resources
+from federation.event import DECODER
 
 OBSERVED: Final = "routerd.client.ipv4.observed"
 
@@ -37,6 +39,12 @@ def refuse_captured(conn: Connection, events: Iterable[Observation], now: int) -
     declared = _declared_captures(conn)
     for address in sorted(addresses & declared.keys()) or sorted({UNREADABLE} & declared.keys()):
         raise _refusal(address, declared[address], f"routerctl delete {declared[address].replace('/', ' ')}")
+
+
+def observations_of(drafts: Iterable[Draft]) -> list[Observation]:
+    """The reports among facts that are about to enter here."""
+    reports = (DECODER.decode(draft.body) for draft in drafts if draft.tag == OBSERVED)
+    return [(event.type, event.subject, event.payload) for event in reports]
 
 
 def address_of(subject: str, payload: Mapping[str, str]) -> str:

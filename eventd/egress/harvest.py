@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from eventd.dynamic.guard import refuse_captured
+from eventd.dynamic.guard import Observation, refuse_captured
 from eventd.log.appender import Transaction, require_room
 from eventd.log.retired import require_in_use
 from eventd.log.values import Appended, Draft, Drafts
 from eventd.store.parts import NewPart, put_part, withdraw
 from eventd.store.runs import Ending, NewRun, begin_run, end_run
-
-Observation = tuple[str, str, Mapping[str, str]]
-"""The type, the subject and the payload of a fact."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,19 +11,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import msgspec
-
 from eventd.clock import SECOND
-from eventd.dynamic.guard import refuse_captured
+from eventd.dynamic.guard import observations_of, refuse_captured
 from eventd.dynamic.part import form_part, subscription_owner
 from eventd.egress.derivation import derive
-from eventd.egress.harvest import Harvest, Loss, Observation
+from eventd.egress.harvest import Harvest, Loss
 from eventd.egress.sink import Ack, Blocked, Parked, Unavailable
 from eventd.egress.window import Batch
 from eventd.errors import Conflict, Invalid
 from eventd.log.cursors import Cursor
 from eventd.log.eventlog import EventLog
-from eventd.log.values import Draft
 from eventd.plugins.contract import SUBSCRIPTION_TRIGGER, Outcome, PluginFailed, Request, subscription_topic
 from eventd.plugins.running import Plugins
 from eventd.resources.effective import GroupConfig, PluginConfig, SubscriptionConfig
@@ -187,7 +184,7 @@ class Tries:
         except Invalid as error:
             raise _of(outcome, "bad_result", error.message) from None
         drafts = derive(outcome.result, batch, self._derivation, self._group, self._now())
-        observations = [_observation(draft) for draft in drafts]
+        observations = observations_of(drafts)
         try:
             await self._database.read(refuse_captured, observations, self._now())
         except Conflict as error:
@@ -287,8 +284,3 @@ def _of(outcome: Outcome, reason: str, message: str) -> PluginFailed:
         started_at=outcome.started_at,
         completed_at=outcome.completed_at,
     )
-
-
-def _observation(draft: Draft) -> Observation:
-    event = msgspec.json.decode(draft.body)
-    return draft.tag, event.get("subject", ""), event.get("payload", {})
