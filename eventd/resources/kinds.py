@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from eventd.errors import NotFound
 from eventd.resources.event_group import EventGroupSpec
@@ -80,6 +81,7 @@ def is_ours(api_version: str) -> bool:
     return api_version.partition("/")[0].lower() in _OUR_GROUPS
 
 
+@lru_cache(maxsize=1024)
 def is_foreign(api_version: str, kind: str) -> bool:
     """Whether it is another program's kind, whose resources are kept as they are.
 
@@ -93,6 +95,7 @@ def is_foreign(api_version: str, kind: str) -> bool:
     )
 
 
+@lru_cache(maxsize=1024)
 def is_misspelt(api_version: str, kind: str) -> bool:
     """Whether both seem to mean ours: then it would be wrong to keep it as another program's."""
     group = api_version.partition("/")[0].lower()

@@ -184,3 +184,11 @@ def test_a_kind_that_is_not_there_is_told_which_may_be_meant(routerctl: Control)
     assert routerctl("get", "IPv4Rout", code=3).err == "error: there is no kind IPv4Rout (did you mean IPv4Route?)\n"
     told = routerctl("get", "IPv4Route", "fallbak", code=3).err
     assert told == "error: there is no IPv4Route/fallbak (there are 10.0.0.0/8, fallback)\n"
+
+
+def test_the_longest_name_is_stored_and_found(routerctl: Control) -> None:
+    name = "\N{MATHEMATICAL DOUBLE-STRUCK SMALL X}" * 512  # four bytes each
+    text = f"apiVersion: net.example/v1\nkind: IPv4Route\nmetadata: {{name: {name}}}\nspec: {{}}\n"
+    routerctl("apply", "-f", routerctl.file(text))
+    assert routerctl("get", "IPv4Route", name, "-o", "name").lines == [f"ipv4route/{name}"]
+    assert routerctl("delete", "IPv4Route", name).lines == [f"ipv4route/{name} deleted"]
