@@ -7,25 +7,44 @@ from __future__ import annotations
 
 import difflib
 import os
-import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
 
 from eventd.errors import SettingsError
+from eventd.setting_values import (
+    SECOND,
+    SIZES,
+    UNITS,
+    Age,
+    AnyPath,
+    Endpoint,
+    FilePath,
+    Format,
+    Level,
+    Seconds,
+    Text,
+    read_database,
+    read_endpoint,
+    read_group,
+    read_lines,
+    read_size,
+    read_truth,
+)
 
-SECOND = 1_000_000
+__all__ = [
+    *("BadSettings", "Endpoint", "Problem", "Settings", "Shown"),
+    *("flag_of", "load", "plugin_environment", "surroundings", "variable_of"),
+]
+
 DEFAULT = "default"
 _CREDENTIAL = "credential:"
-_UNITS = {"d": 86400 * SECOND, "h": 3600 * SECOND, "m": 60 * SECOND, "s": SECOND, "ms": SECOND // 1000}
-_SIZES = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10, "B": 1, "": 1}
-_DATABASES = ("sqlite:///", "postgresql+psycopg://", "postgresql://", "postgres://")
 _NOT_OURS = ("EVENTD_CONFIG", "EVENTD_SERVER", "EVENTD_API_KEY", "EVENTD_API_KEY_FILE")
 """Variables that mean something, but not to the node: where its settings file is, and what `routerctl` reads."""
 
@@ -61,111 +80,6 @@ class BadSettings(SettingsError):
         return all(problem.usage for problem in self.problems)
 
 
-class Endpoint(NamedTuple):
-    """Where to listen. Port 0 lets the system choose."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
-        return self.host in ("localhost", "::1") or re.fullmatch(r"127(\.\d{1,3}){3}", self.host) is not None
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError("must be text: put it in quotes")
-    if "\x00" in value:
-        raise ValueError("must not hold the character U+0000")
-    return value.strip()
-
-
-def _lines(value: Any) -> str:
-    if isinstance(value, list):
-        value = "\n".join(_text(entry) for entry in value)
-    return _text(value)
-
-
-def _path(value: Any) -> Path:
-    return Path(_text(value)).expanduser().absolute()
-
-
-def _truth(value: Any) -> bool:
-    word = str(value).strip().lower()
-    if word not in ("1", "true", "yes", "on", "0", "false", "no", "off"):
-        raise ValueError(f"{value!r} is neither true nor false")
-    return word in ("1", "true", "yes", "on")
-
-
-def _endpoint(value: Any) -> Endpoint:
-    match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^:\[\]\s/]+)):(\d{1,5})", _text(value))
-    if match is None or int(match[3]) > 65535:
-        raise ValueError(f"{value!r} is no address: write HOST:PORT, such as 127.0.0.1:8780 or [::1]:8780")
-    return Endpoint(match[1] or match[2], int(match[3]))
-
-
-def _age(value: Any) -> int:
-    text = str(value).strip()
-    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,6})?)\s*(ms|s|m|h|d)", text)
-    if match is None:
-        advice = f"a unit is missing, {text}s?" if text.isdigit() else "write one such as 500ms, 30s, 5m, 12h or 7d"
-        raise ValueError(f"{value!r} is no duration: {advice}")
-    return round(float(match[1]) * _UNITS[match[2]])
-
-
-def _seconds(value: Any) -> float:
-    if not (microseconds := _age(value)):
-        raise ValueError("must be longer than nothing")
-    return microseconds / SECOND
-
-
-def _size(value: Any) -> int:
-    match = re.fullmatch(r"(\d{1,12})\s*(\w*)", str(value).strip())
-    if match is None or match[2] not in _SIZES:
-        raise ValueError(f"{value!r} is no size: write a number of bytes, or one such as 512KiB, 16MiB or 1GiB")
-    size = int(match[1]) * _SIZES[match[2]]
-    if not 1 << 10 <= size <= 1 << 30:
-        raise ValueError(f"{value!r} is not between 1KiB and 1GiB")
-    return size
-
-
-def _database(value: Any) -> str:
-    url = _text(value)
-    if not url.startswith(_DATABASES) or url in ("sqlite:///", "sqlite:///:memory:"):
-        raise ValueError("is no database URL: write sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME")
-    if re.search(r"[?&](ssl)?password=", url):
-        raise ValueError("has its password in the query, where it would be shown: write it before the @")
-    return url
-
-
-def _group(value: Any) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,126}", _text(value)):
-        raise ValueError(f"{value!r} cannot be the name of an EventGroup")
-    return _text(value)
-
-
-def _one_of(*words: str) -> BeforeValidator:
-    def choose(value: Any) -> str:
-        if (word := str(value).strip().lower()) not in words:
-            raise ValueError(f"{value!r} is none of {', '.join(words)}")
-        return word
-
-    return BeforeValidator(choose)
-
-
-_Text = Annotated[str, BeforeValidator(_text)]
-_Path = Annotated[Path, BeforeValidator(_path)]
-_AnyPath = Annotated[Path | None, BeforeValidator(_path)]
-_Seconds = Annotated[float, BeforeValidator(_seconds)]
-_Age = Annotated[int, BeforeValidator(_age)]
-_Format = Annotated[Literal["auto", "json", "text"], _one_of("auto", "json", "text")]
-_Level = Annotated[Literal["debug", "info", "warning", "error"], _one_of("debug", "info", "warning", "error")]
-
-
 class Shown(NamedTuple):
     """One setting as it may be shown: no key, no password."""
 
@@ -179,44 +93,44 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    data_dir: _Path = Field(Path("eventd-data"), description="Folder of the node's files; made if it is missing.")
-    database_url: Annotated[str, BeforeValidator(_database)] = Field(
+    data_dir: FilePath = Field(Path("eventd-data"), description="Folder of the node's files; made if it is missing.")
+    database_url: Annotated[str, BeforeValidator(read_database)] = Field(
         "", repr=False, description="The database. Default: the SQLite file `eventd.db` in the data folder."
     )
-    database_url_file: _Text = Field(
+    database_url_file: Text = Field(
         "", description="File that holds the database URL, for one with a password; or `credential:NAME`."
     )
-    api_listen: Annotated[Endpoint, BeforeValidator(_endpoint)] = Field(
+    api_listen: Annotated[Endpoint, BeforeValidator(read_endpoint)] = Field(
         Endpoint("127.0.0.1", 8780), description="`HOST:PORT` of the API, health and metrics; port 0 takes a free one."
     )
-    port_file: _AnyPath = Field(
+    port_file: AnyPath = Field(
         None, description="File that gets `HOST:PORT` of the API once it listens, and goes when the node stops."
     )
-    api_keys: Annotated[SecretStr, BeforeValidator(_lines)] = Field(
+    api_keys: Annotated[SecretStr, BeforeValidator(read_lines)] = Field(
         SecretStr(""), description="Keys to the API: `KEY[:SCOPES[:PREFIXES]]`, parted by commas."
     )
-    api_keys_file: _Text = Field(
+    api_keys_file: Text = Field(
         "", description="File with more keys to the API, or `credential:NAME`; SIGHUP reads it again."
     )
-    allow_insecure_no_auth: Annotated[bool, BeforeValidator(_truth)] = Field(
+    allow_insecure_no_auth: Annotated[bool, BeforeValidator(read_truth)] = Field(
         False, description="Serve the API without keys even where other machines reach it."
     )
-    group: Annotated[str | None, BeforeValidator(_group)] = Field(
+    group: Annotated[str | None, BeforeValidator(read_group)] = Field(
         None, description="Run this EventGroup alone; the others of the database rest."
     )
-    log_format: _Format = Field("auto", description="`json`, `text`, or `auto`: text on a terminal, JSON otherwise.")
-    log_level: _Level = Field("info", description="The least that is logged: `debug`, `info`, `warning` or `error`.")
-    drain_timeout: _Seconds = Field(20.0, description="How long a stop waits for what is under way.")
-    prune_interval: _Seconds = Field(60.0, description="Time between two rounds of retention.")
-    batch_retention: _Age = Field(7 * _UNITS["d"], description="How long the record of a delivered batch is kept.")
-    dead_letter_retention: _Age = Field(30 * _UNITS["d"], description="How long a dead letter is kept.")
-    max_body_bytes: Annotated[int, BeforeValidator(_size)] = Field(
+    log_format: Format = Field("auto", description="`json`, `text`, or `auto`: text on a terminal, JSON otherwise.")
+    log_level: Level = Field("info", description="The least that is logged: `debug`, `info`, `warning` or `error`.")
+    drain_timeout: Seconds = Field(20.0, description="How long a stop waits for what is under way.")
+    prune_interval: Seconds = Field(60.0, description="Time between two rounds of retention.")
+    batch_retention: Age = Field(7 * UNITS["d"], description="How long the record of a delivered batch is kept.")
+    dead_letter_retention: Age = Field(30 * UNITS["d"], description="How long a dead letter is kept.")
+    max_body_bytes: Annotated[int, BeforeValidator(read_size)] = Field(
         16 << 20, description="The largest request body the API takes."
     )
     max_connections: int = Field(
         256, ge=16, le=65536, description="Open connections of each listener; beyond, strangers go first."
     )
-    credentials_directory: _AnyPath = Field(None, description="Where `credential:NAME` is looked for; systemd sets it.")
+    credentials_directory: AnyPath = Field(None, description="Where `credential:NAME` is looked for; systemd sets it.")
 
     _origins: dict[str, str] = PrivateAttr(default_factory=dict)
     _warnings: tuple[str, ...] = PrivateAttr(())
@@ -258,11 +172,11 @@ def _show(name: str, value: Any) -> str:
         case bool():
             return str(value).lower()
         case float():
-            return _largest(round(value * SECOND), _UNITS)
+            return _largest(round(value * SECOND), UNITS)
         case int() if name == "max_connections":
             return str(value)
         case int():
-            return _largest(value, _SIZES if name.endswith("_bytes") else _UNITS)
+            return _largest(value, SIZES if name.endswith("_bytes") else UNITS)
         case _:
             return "" if value is None else str(value)
 
@@ -322,6 +236,12 @@ def surroundings(environ: Mapping[str, str] | None = None) -> dict[str, str]:
     return {name: environ[name] for name in names if environ.get(name)}
 
 
+def plugin_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What every plugin finds in its environment, beside what its own declaration adds: a way to programs."""
+    environ = os.environ if environ is None else environ
+    return {"PATH": environ.get("PATH", "") or "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+
+
 def _validate(said: Mapping[str, tuple[Any, str]], problems: list[Problem]) -> Settings:
     """The settings, without those that have problems."""
     values = {name: value for name, (value, _) in said.items()}
@@ -349,7 +269,7 @@ def _database_url(settings: Settings, origins: dict[str, str], problems: list[Pr
     try:
         if settings.database_url:
             raise ValueError(f"the database is also given by {origins['database_url']}: leave one of them out")
-        url = _database(settings.read_secret(settings.database_url_file))
+        url = read_database(settings.read_secret(settings.database_url_file))
     except ValueError as error:
         problems.append(Problem(origin, str(error)))
         return ""

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from eventd.plugins.contract import PluginFailed, Result
 from eventd.plugins.form import ActionPlan, Answer, Directive, Form, ProposedResource, Status, read_time
 from eventd.resources.duration import format_duration, parse_duration
-from eventd.resources.kinds import KINDS, is_foreign, known_kinds
+from eventd.resources.kinds import KINDS, is_foreign, is_ours, known_kinds
 from eventd.resources.nodes import MAX_DEPTH, MAX_VALUES, Flaw, Malformed, plain
 from eventd.resources.problems import render_path, shorten
 from eventd.resources.rewording import findings
@@ -171,6 +171,10 @@ def _check_kind(index: int, resource: ProposedResource) -> None:
     place = f"the plugin's answer: status.resources[{index}]"
     if known is not None:
         raise _Refused("refused", f"{place}.apiVersion {kind} is not known in {version}", f"write {known.api_version}")
+    if not is_ours(version):
+        raise _Refused(
+            "refused", f"{place} must have an apiVersion and a kind such as net.example.org/v1 and IPv4Route"
+        )
     raise _Refused("refused", f"{place}.kind there is no kind {kind} in {version}", known_kinds(kind))
 
 

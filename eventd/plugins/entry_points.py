@@ -177,8 +177,8 @@ class Hosts:
         self._config = config
         self._clock = clock
         self._environment = {**environment, "PYTHONPATH": _python_path(environment.get("PYTHONPATH", ""))}
+        self._all: set[Host] = set()
         self._idle: dict[Host, asyncio.Future[None]] = {}
-        self._ending: set[Host] = set()
         self._retired = False
 
     async def run(self, request: Request) -> Answer:
@@ -198,6 +198,11 @@ class Hosts:
         self._release(host)
         return answer
 
+    @property
+    def any_left(self) -> bool:
+        """Whether a process is still there."""
+        return bool(self._all)
+
     def retire(self) -> None:
         """End what is idle now, and what is at work as soon as it is done."""
         self._retired = True
@@ -207,7 +212,7 @@ class Hosts:
     async def close(self) -> None:
         """End all of them, and wait."""
         self.retire()
-        for host in list(self._ending):
+        for host in list(self._all):
             await host.process.wait_gone()
 
     def _take(self) -> Host | None:
@@ -226,6 +231,8 @@ class Hosts:
         except OSError as error:
             message = f"no process could be started for the plugin: {error.strerror or error}"
             raise PluginFailed(message, reason="cannot_start", about_plugin=True, transient=True) from None
+        self._all.add(host)
+        host.process.gone.add_done_callback(lambda _: self._all.discard(host))
         host.process.exited.add_done_callback(lambda _: self._drop(host) if host in self._idle else None)
         try:
             await host.ready()
@@ -245,8 +252,6 @@ class Hosts:
     def _drop(self, host: Host) -> None:
         if timer := self._idle.pop(host, None):
             timer.cancel()
-        self._ending.add(host)
-        host.process.gone.add_done_callback(lambda _: self._ending.discard(host))
         host.process.end()
 
     async def _end(self, host: Host) -> None:

@@ -36,6 +36,7 @@ class Plugins:
         self._clock = clock
         self._environment = dict(environment)
         self._lanes: dict[str, _Lane] = {}
+        self._retired: list[Hosts] = []
         self._reader: ThreadPoolExecutor | None = None
 
     async def run(self, config: PluginConfig, request: Request) -> Outcome:
@@ -50,8 +51,7 @@ class Plugins:
     def _lane(self, config: PluginConfig) -> _Lane:
         lane = self._lanes.get(config.name)
         if lane is None or lane.config != config:
-            if lane is not None and lane.hosts is not None:
-                lane.hosts.retire()
+            self._retire(config.name)
             lane = self._lanes[config.name] = _Lane(config, self._clock, self._environment)
         return lane
 
@@ -103,15 +103,20 @@ class Plugins:
 
     async def forget(self, name: str) -> None:
         """End what is kept warm for a plugin, for one that is no longer declared or is declared anew."""
+        self._retire(name)
+
+    def _retire(self, name: str) -> None:
         lane = self._lanes.pop(name, None)
+        self._retired = [hosts for hosts in self._retired if hosts.any_left]
         if lane is not None and lane.hosts is not None:
             lane.hosts.retire()
+            self._retired.append(lane.hosts)
 
     async def close(self) -> None:
         """End every process and wait for them. Nothing may be running any more."""
-        lanes, self._lanes = list(self._lanes.values()), {}
-        for lane in lanes:
-            if lane.hosts is not None:
-                await lane.hosts.close()
+        for name in list(self._lanes):
+            self._retire(name)
+        for hosts in self._retired:
+            await hosts.close()
         if self._reader is not None:
             self._reader.shutdown()

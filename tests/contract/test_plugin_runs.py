@@ -243,6 +243,14 @@ async def test_the_end_of_what_it_wrote_is_kept(bench: Bench) -> None:
             "{'resources': [{**RES, 'kind': 'EventGroup'}]}",
             "status.resources[0].apiVersion EventGroup is not known in a/v1",
         ),
+        (
+            "{'resources': [{**RES, 'apiVersion': 'v1'}]}",
+            "status.resources[0] must have an apiVersion and a kind such as net.example/v1 and IPv4Route",
+        ),
+        (
+            "{'resources': [{**RES, 'apiVersion': 'config.routerd.net/v1alpha1', 'kind': 'DynamicConfigPart'}]}",
+            "status.resources[0].kind there is no kind DynamicConfigPart in config.routerd.net/v1alpha1",
+        ),
         ("{'directives': [{'op': 'mask'}]}", "status.directives[0].target is required"),
         (
             "{'directives': [{'op': 'mask', 'target': without(TARGET, 'name')}]}",

@@ -22,6 +22,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("errors",),
     ("clock",),
     ("backoff",),
+    ("setting_values",),
     ("settings",),
     ("store",),
     ("log",),
@@ -35,7 +36,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("node",),
     ("cli",),
 )
-_FROM_LOG_UP = frozenset(name for group in ORDER[6:] for name in group)
+_FROM_LOG_UP = frozenset(name for group in ORDER[7:] for name in group)
 _ROOT = "__init__"
 _OUTSIDE_WORLD = (
     *("asyncio", "http.client", "http.server", "selectors", "socket", "socketserver", "sqlite3", "ssl"),

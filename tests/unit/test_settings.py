@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from eventd.settings import BadSettings, Endpoint, Settings, flag_of, load, surroundings, variable_of
+from eventd.settings import (
+    BadSettings,
+    Endpoint,
+    Settings,
+    flag_of,
+    load,
+    plugin_environment,
+    surroundings,
+    variable_of,
+)
 
 DAY = 86_400_000_000
 
@@ -211,3 +220,8 @@ def test_a_key_is_never_a_flag_and_every_other_setting_is() -> None:
 def test_the_surroundings_are_no_settings() -> None:
     environ = {"NOTIFY_SOCKET": "@x", "NO_COLOR": "1", "TERM": "", "HOME": "/h"}
     assert surroundings(environ) == {"NOTIFY_SOCKET": "@x", "NO_COLOR": "1"}
+
+
+def test_a_plugin_sees_where_programs_are_and_nothing_else() -> None:
+    assert plugin_environment({"PATH": "/bin", "EVENTD_API_KEYS": "secret"}) == {"PATH": "/bin"}
+    assert plugin_environment({"PATH": ""})["PATH"].endswith(":/usr/sbin:/usr/bin:/sbin:/bin")

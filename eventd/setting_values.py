@@ -1,0 +1,133 @@
+"""How the values of settings are written: addresses, ages, sizes, switches. Each reader raises ValueError in words that
+read on after the setting's name.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import BeforeValidator
+
+SECOND = 1_000_000
+UNITS = {"d": 86400 * SECOND, "h": 3600 * SECOND, "m": 60 * SECOND, "s": SECOND, "ms": SECOND // 1000}
+SIZES = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10, "B": 1, "": 1}
+_DATABASES = ("sqlite:///", "postgresql+psycopg://", "postgresql://", "postgres://")
+
+
+class Endpoint(NamedTuple):
+    """Where to listen. Port 0 lets the system choose."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        return self.host in ("localhost", "::1") or re.fullmatch(r"127(\.\d{1,3}){3}", self.host) is not None
+
+
+def read_text(value: Any) -> str:
+    """A text, trimmed."""
+    if not isinstance(value, str):
+        raise ValueError("must be text: put it in quotes")
+    if "\x00" in value:
+        raise ValueError("must not hold the character U+0000")
+    return value.strip()
+
+
+def read_lines(value: Any) -> str:
+    """A text, or a list of them as lines."""
+    if isinstance(value, list):
+        value = "\n".join(read_text(entry) for entry in value)
+    return read_text(value)
+
+
+def read_path(value: Any) -> Path:
+    """An absolute path."""
+    return Path(read_text(value)).expanduser().absolute()
+
+
+def read_truth(value: Any) -> bool:
+    """A switch."""
+    word = str(value).strip().lower()
+    if word not in ("1", "true", "yes", "on", "0", "false", "no", "off"):
+        raise ValueError(f"{value!r} is neither true nor false")
+    return word in ("1", "true", "yes", "on")
+
+
+def read_endpoint(value: Any) -> Endpoint:
+    """`HOST:PORT`."""
+    match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^:\[\]\s/]+)):(\d{1,5})", read_text(value))
+    if match is None or int(match[3]) > 65535:
+        raise ValueError(f"{value!r} is no address: write HOST:PORT, such as 127.0.0.1:8780 or [::1]:8780")
+    return Endpoint(match[1] or match[2], int(match[3]))
+
+
+def read_age(value: Any) -> int:
+    """Microseconds."""
+    text = str(value).strip()
+    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,6})?)\s*(ms|s|m|h|d)", text)
+    if match is None:
+        advice = f"a unit is missing, {text}s?" if text.isdigit() else "write one such as 500ms, 30s, 5m, 12h or 7d"
+        raise ValueError(f"{value!r} is no duration: {advice}")
+    return round(float(match[1]) * UNITS[match[2]])
+
+
+def read_seconds(value: Any) -> float:
+    """Seconds, more than none."""
+    if not (microseconds := read_age(value)):
+        raise ValueError("must be longer than nothing")
+    return microseconds / SECOND
+
+
+def read_size(value: Any) -> int:
+    """Bytes."""
+    match = re.fullmatch(r"(\d{1,12})\s*(\w*)", str(value).strip())
+    if match is None or match[2] not in SIZES:
+        raise ValueError(f"{value!r} is no size: write a number of bytes, or one such as 512KiB, 16MiB or 1GiB")
+    size = int(match[1]) * SIZES[match[2]]
+    if not 1 << 10 <= size <= 1 << 30:
+        raise ValueError(f"{value!r} is not between 1KiB and 1GiB")
+    return size
+
+
+def read_database(value: Any) -> str:
+    """The URL of a database we can use."""
+    url = read_text(value)
+    if not url.startswith(_DATABASES) or url in ("sqlite:///", "sqlite:///:memory:"):
+        raise ValueError("is no database URL: write sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME")
+    if re.search(r"[?&](ssl)?password=", url):
+        raise ValueError("has its password in the query, where it would be shown: write it before the @")
+    return url
+
+
+def read_group(value: Any) -> str:
+    """The name of an EventGroup."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,126}", read_text(value)):
+        raise ValueError(f"{value!r} cannot be the name of an EventGroup")
+    return read_text(value)
+
+
+def one_of(*words: str) -> BeforeValidator:
+    """One of these words, in any case."""
+
+    def choose(value: Any) -> str:
+        if (word := str(value).strip().lower()) not in words:
+            raise ValueError(f"{value!r} is none of {', '.join(words)}")
+        return word
+
+    return BeforeValidator(choose)
+
+
+Text = Annotated[str, BeforeValidator(read_text)]
+FilePath = Annotated[Path, BeforeValidator(read_path)]
+AnyPath = Annotated[Path | None, BeforeValidator(read_path)]
+Seconds = Annotated[float, BeforeValidator(read_seconds)]
+Age = Annotated[int, BeforeValidator(read_age)]
+Format = Annotated[Literal["auto", "json", "text"], one_of("auto", "json", "text")]
+Level = Annotated[Literal["debug", "info", "warning", "error"], one_of("debug", "info", "warning", "error")]
