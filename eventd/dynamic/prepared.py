@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -89,8 +90,12 @@ def prepare(part: StoredPart) -> Prepared:
         if held is None and all(key):
             continue  # a later part gives it
         flaw = flaw or _flaw_of(key, resource)
-        if held is not None and not flaw:
+        if flaw or held is None:
+            continue
+        try:
             given.append(Given(_entry(key, resource), held.since, held.ends_at))
+        except (UnicodeEncodeError, RecursionError):
+            flaw = f"{key} holds what cannot be written"
     names = [one.entry.key for one in given]
     repeated = next((key for key in names if names.count(key) > 1), None) if len(set(names)) < len(names) else None
     flaw = flaw or (f"it names {repeated} twice" if repeated else "")
@@ -114,15 +119,14 @@ def _entry(key: Key, resource: Mapping[str, Any]) -> Entry:
     return Entry((key.kind, key.name, key.api_version), key, resource, _ENCODER.encode(resource))
 
 
+_is_foreign = lru_cache(maxsize=256)(is_foreign)  # parts are many, their kinds are few
+
+
 def _flaw_of(key: Key, resource: Any) -> str:
     """Why a resource cannot be part of a configuration; blank when it can."""
     if not all(key):
         return "a resource lacks its apiVersion, kind or name"
-    try:
-        _ENCODER.encode(resource)
-    except (UnicodeEncodeError, RecursionError):
-        return f"{key} holds what cannot be written"
-    if is_foreign(key.api_version, key.kind):
+    if _is_foreign(key.api_version, key.kind):
         return ""
     kind = KINDS.get(key.kind)
     if kind is None or kind.api_version != key.api_version:

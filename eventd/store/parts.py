@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import msgspec
 import sqlalchemy as sa
 
 from eventd.store.claims import Claim, Key, claims_of, end_of_rest
@@ -334,21 +335,29 @@ def _read_claims(conn: sa.Connection, ids: Sequence[int] | None) -> dict[int, di
 
 
 _LISTS = ("resources", "directives", "action_plans", "event_ids", "subjects")
+_NOTHING: dict[str, Any] = {"[]": [], "{}": {}}
 
 
 def _part(row: dict[str, Any], claims: Mapping[Key, Held]) -> StoredPart:
     problem = ""
     for name in (*_LISTS, "ends"):
         kind: type = dict if name == "ends" else list
-        try:
-            row[name] = json.loads(row[name])
-        except ValueError:
-            row[name] = None
+        row[name] = _value(row[name])
         if not isinstance(row[name], kind):
             row[name], problem = kind(), f"its stored {name} cannot be read"
     if problem:
         row.update({name: [] for name in _LISTS}, ends={})
     return StoredPart(**row | {"group": row.pop("group_name")}, claims=claims, problem=problem)
+
+
+def _value(text: str) -> Any:
+    """What a text holds; None where it cannot be read. Most lists of a part are empty."""
+    if text in _NOTHING:
+        return _NOTHING[text].copy()
+    try:
+        return msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def read_captures(conn: sa.Connection, addresses: Collection[str], now: int) -> list[tuple[str, Key, str]]:

@@ -1,4 +1,4 @@
-"""Merging many parts: `python -m tests.bench.merge [--parts N] [--declared N]`. Prints milliseconds, the median of five.
+"""Merging many parts: `python -m tests.bench.merge [--parts N] [--declared N]`. Milliseconds, median of five.
 
 `merge` is the function alone, over parts that were looked at before. The others are what a node pays, database and all:
 `first` after its start, `one part` after one was written, `expiry` when the time has come for one, `nothing` when it
@@ -40,11 +40,13 @@ def main() -> None:
     parser.add_argument("--parts", type=int, default=10_000)
     parser.add_argument("--declared", type=int, default=1_000)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="eventd-bench-") as directory:
-        with closing(Database(f"sqlite:///{Path(directory) / 'eventd.db'}")) as database:
-            database.write_now(upgrade, now=NOW)
-            database.write_now(fill, options.declared, options.parts)
-            figures = asyncio.run(measure(database, options.parts, options.declared))
+    with (
+        tempfile.TemporaryDirectory(prefix="eventd-bench-") as directory,
+        closing(Database(f"sqlite:///{Path(directory) / 'eventd.db'}")) as database,
+    ):
+        database.write_now(upgrade, now=NOW)
+        database.write_now(fill, options.declared, options.parts)
+        figures = asyncio.run(measure(database, options.parts, options.declared))
     print(json.dumps(figures, indent=2))
 
 
