@@ -68,7 +68,7 @@ class EventPeerSpec(Spec):
         default="auto", description="auto finds out what the peer speaks and remembers it."
     )
     types: tuple[EventType, ...] = Field(
-        default=(), description="Send only events of exactly these types; all if empty."
+        default=(), description="Send only events of these types; `a.b.*` means every type below a.b. All if empty."
     )
     subject_prefixes: tuple[SubjectPrefix, ...] = Field(
         default=(), description="Send only events whose subject begins with one of these; all if empty."
