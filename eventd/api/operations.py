@@ -14,6 +14,7 @@ from pydantic.alias_generators import to_camel
 
 from eventd.clock import Clock
 from eventd.log.eventlog import EventLog
+from eventd.observe import Metrics
 from eventd.store.database import Database
 from federation.event import is_plain
 
@@ -30,11 +31,12 @@ class Services:
     """What an operation works with, in a running node and in a command beside it alike.
 
     `take_over` brings the node of this process in line with what was just declared, so that an answer means that it
-    is in force here; other processes notice by themselves.
+    is in force here; other processes notice by themselves. `metrics` are those of the running node, None beside one.
     """
 
     log: EventLog
     take_over: Callable[[], Awaitable[None]] = _nobody
+    metrics: Metrics | None = None
 
     @property
     def database(self) -> Database:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from eventd.api import dead_letters, deliveries, events, groups, links, redelivery, resources
+from eventd.api import dead_letters, deliveries, events, groups, links, redelivery, resources, subscriptions
+from eventd.api.doctor import operations as doctor
 from eventd.api.operations import Operation
 
 OPERATIONS: tuple[Operation[Any], ...] = (
@@ -15,4 +16,6 @@ OPERATIONS: tuple[Operation[Any], ...] = (
     *redelivery.OPERATIONS,
     *links.OPERATIONS,
     *dead_letters.OPERATIONS,
+    *doctor.OPERATIONS,
+    *subscriptions.OPERATIONS,
 )

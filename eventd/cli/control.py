@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from eventd.cli import copies, declaring, facts, flow, letters
+from eventd.cli import copies, declaring, doctor, facts, flow, letters, subscriptions
 from eventd.cli.command_line import CommandLine, program
 from eventd.cli.exits import run
 
@@ -24,6 +24,7 @@ federation = _commands("Events, deliveries and links.")
 event = _commands("Emit and look at events.")
 deliveries = _commands("What deliveries add up to.")
 dead_letters = _commands("What peers refused for good.")
+subscription = _commands("What subscriptions do with events.")
 db = _commands("Copies of the node's database.")
 
 app.callback()(program)
@@ -32,6 +33,7 @@ app.command()(declaring.diff)
 app.command()(declaring.get)
 app.command()(declaring.describe)
 app.command()(declaring.delete)
+app.command()(doctor.doctor)
 app.add_typer(federation, name="federation")
 app.add_typer(federation, name="fed", hidden=True)
 
@@ -54,6 +56,15 @@ deliveries.command()(flow.summary)
 dead_letters.command("list")(letters.list_letters)
 dead_letters.command()(letters.retry)
 dead_letters.command()(letters.drop)
+
+app.add_typer(subscription, name="subscription")
+federation.add_typer(subscription, name="subscription")
+subscription.command("list")(subscriptions.list_states)
+subscription.command()(subscriptions.runs)
+subscription.command()(subscriptions.retry)
+subscription.command()(subscriptions.reset)
+subscription.command()(subscriptions.pause)
+subscription.command()(subscriptions.resume)
 
 app.add_typer(db, name="db")
 db.command()(copies.backup)

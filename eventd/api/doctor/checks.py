@@ -1,0 +1,254 @@
+"""The checks of deliveries and of subscription runs: each turns facts into one outcome. Pure.
+
+Their codes, names and limits are what others build dashboards on: see docs/reference/doctor.md before changing one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from eventd.api.doctor.facts import Deliveries, Group, Peer, Runs, Thresholds
+from eventd.api.doctor.report import Breach, Check, Status
+from eventd.api.moments import show_seconds
+from eventd.clock import SECOND
+from eventd.resources.duration import format_duration
+
+NAMED = 3
+"""Ids that a check names; the rest it counts."""
+
+
+def check_group(group: Group) -> Iterator[Check]:
+    """All that these checks have to say of a group: peer by peer, and then its subscriptions."""
+    expected = False
+    for peer in group.peers:
+        yield from check_peer(peer, group.slo)
+        if group.has_own or not peer.endpoint or peer.deliveries.events:
+            expected = True
+            yield check_expected(peer)
+    if not expected:
+        why = "it stores no live event of this node" if group.peers else "no EventPeer is declared for it"
+        yield Check(f"{group.name} expected peers", Status.SKIP, detail=why, group=group.name)
+    for runs in group.runs:
+        yield check_runs(group, runs)
+
+
+def check_peer(peer: Peer, slo: Thresholds) -> Iterator[Check]:
+    """The deliveries to one peer."""
+    if peer.trouble:
+        yield _of(peer, "delivery summary", Status.FAIL, detail=peer.trouble, remedy="put right what it says")
+        return
+    if not peer.deliveries.events:
+        yield _of(peer, "delivery summary", Status.SKIP, detail="nothing is meant for it so far")
+        return
+    yield _failed(peer)
+    yield _pending(peer, slo)
+    yield _stale(peer)
+    yield _lag(peer, slo)
+    yield _expiry(peer, slo)
+
+
+def _of(
+    peer: Peer,
+    suffix: str,
+    status: Status,
+    code: str = "",
+    *,
+    detail: str,
+    remedy: str = "",
+    breach: Breach | None = None,
+) -> Check:
+    return Check(
+        f"{peer.name} {suffix}",
+        status,
+        code,
+        detail,
+        remedy if status in (Status.WARN, Status.FAIL) else "",
+        group=peer.group,
+        peer=peer.node,
+        breach=breach,
+    )
+
+
+def _failed(peer: Peer) -> Check:
+    found = peer.deliveries
+    if not found.failed:
+        return _of(peer, "failed deliveries", Status.PASS, "failed-deliveries", detail="none has failed")
+    parts = []
+    remedies = []
+    if found.letters:
+        parts.append(f"{_count(found.letters, 'event')} refused by the peer, kept as dead letters")
+        remedies.append(f"see why: routerctl federation dead-letters list --group {peer.group} --peer {peer.node}")
+    if found.refused_waiting:
+        most = "" if found.ahead_in_full else "at most "
+        parts.append(
+            f"{most}{_count(found.refused_waiting, 'event')} held by a link that is {peer.link.state}{_why(peer)}"
+        )
+        remedies.append("put right what holds up the link; then they go by themselves")
+    return _of(
+        peer,
+        "failed deliveries",
+        Status.FAIL,
+        "failed-deliveries",
+        detail="; ".join(parts),
+        remedy="; ".join(remedies),
+        breach=Breach("failedDeliveryCount=0", f"failedDeliveryCount={found.failed}"),
+    )
+
+
+def _why(peer: Peer) -> str:
+    return f" ({peer.link.reason})" if peer.link.reason else ""
+
+
+def _pending(peer: Peer, slo: Thresholds) -> Check:
+    found, suffix, code = peer.deliveries, "pending deliveries", "pending-deliveries"
+    if not found.pending:
+        return _of(peer, suffix, Status.PASS, code, detail="none waits")
+    told = f"{_count(found.pending, 'event')} waiting{'' if found.ahead_in_full else ' at most'}"
+    remedy = f"see what holds them up: routerctl federation links --group {peer.group} --peer {peer.node}"
+    left = found.pending_expires_in
+    if left is None or left >= slo.expires_soon * SECOND:
+        return _of(peer, suffix, Status.WARN, code, detail=told, remedy=remedy)
+    breach = _soon(left, slo)
+    return _of(
+        peer,
+        suffix,
+        Status.FAIL,
+        code,
+        detail=f"{told}; the first expires in {_span(left)}",
+        remedy=remedy,
+        breach=breach,
+    )
+
+
+def _soon(left: int, slo: Thresholds) -> Breach:
+    return Breach(f"expiresSoonSeconds={slo.expires_soon}", f"minExpiresInSeconds={_seconds(left)}")
+
+
+def _stale(peer: Peer) -> Check:
+    found, suffix, code = peer.deliveries, "stale TTL", "stale-ttl"
+    if not found.stale:
+        return _of(peer, suffix, Status.PASS, code, detail="the peer has every event with its latest expiry")
+    # Where not everything was looked at, "all" is more than is known.
+    status = Status.FAIL if found.stale == found.delivered and found.in_full else Status.WARN
+    detail = f"{found.stale} of {_count(found.delivered, 'delivered event')} with an earlier expiry than here"
+    remedy = "the refresh is on its way: get the link to move"
+    return _of(peer, suffix, status, code, detail=detail, remedy=remedy)
+
+
+def _lag(peer: Peer, slo: Thresholds) -> Check:
+    suffix, code = "delivery lag", "delivery-lag"
+    lag = peer.deliveries.max_lag
+    if lag is None:
+        return _of(peer, suffix, Status.SKIP, code, detail="nothing live was delivered yet")
+    detail = f"at most {_span(lag)} from being ready to be sent to being acknowledged"
+    for status, name, limit in (
+        (Status.FAIL, "lagFailSeconds", slo.lag_fail),
+        (Status.WARN, "lagWarnSeconds", slo.lag_warn),
+    ):
+        if lag >= limit * SECOND:
+            breach = Breach(f"{name}={limit}", f"maxDeliveryLagSeconds={_seconds(lag)}")
+            remedy = "see how the peer is reached, and whether it was down"
+            return _of(peer, suffix, status, code, detail=detail, remedy=remedy, breach=breach)
+    return _of(peer, suffix, Status.PASS, code, detail=detail)
+
+
+def _expiry(peer: Peer, slo: Thresholds) -> Check:
+    found, suffix, code = peer.deliveries, "event expiry", "event-expiry"
+    left = found.expires_in
+    if left is None:
+        return _of(peer, suffix, Status.SKIP, code, detail="none of its events expires")
+    detail = f"the first expires in {_span(left)}"
+    if left >= slo.expires_soon * SECOND:
+        return _of(peer, suffix, Status.PASS, code, detail=detail)
+    if not (found.pending or found.failed):
+        return _of(peer, suffix, Status.WARN, code, detail=detail, remedy="refresh it at its source if it still holds")
+    detail += "; not everything has been delivered"
+    return _of(peer, suffix, Status.FAIL, code, detail=detail, remedy="get the link to move before that")
+
+
+def check_expected(peer: Peer) -> Check:
+    """Whether the peer has, or is about to get, every live event that is meant for it."""
+    suffix, code = "expected delivery", "expected-delivery"
+    if not peer.endpoint:
+        return _of(
+            peer,
+            suffix,
+            Status.FAIL,
+            "expected-delivery-no-endpoint",
+            detail="nothing can be sent to it: it has no endpoint",
+            remedy="give the EventPeer an endpoint: routerctl apply -f FILE",
+        )
+    found = peer.deliveries
+    if found.missing:
+        ids = _named(found.missing)
+        return _of(
+            peer,
+            suffix,
+            Status.FAIL,
+            code,
+            detail=f"{_count(len(found.missing), 'event')} neither delivered nor on the way: {ids}",
+            remedy=f"send them again: routerctl federation redeliver {peer.node} --group {peer.group} --id ID",
+        )
+    return _of(peer, suffix, Status.PASS, code, detail=_accounted(found))
+
+
+def _accounted(found: Deliveries) -> str:
+    """Everything is delivered or on its way; and what is neither has another ending, each told apart."""
+    words = {
+        "expired before the peer had them": found.expired,
+        "came from the peer": found.in_path,
+        "refused by the peer": found.refused,
+        "whose proof of delivery is no longer kept": found.unproven,
+    }
+    rest = ", ".join(f"{number} {told}" for told, number in words.items() if number)
+    return "all are delivered or on their way" + (f"; besides, {rest}" if rest else "")
+
+
+def _named(ids: Sequence[str]) -> str:
+    more = [f"+{len(ids) - NAMED} more"] if len(ids) > NAMED else []
+    return ", ".join([*ids[:NAMED], *more])
+
+
+def check_runs(group: Group, runs: Runs) -> Check:
+    """The runs of one subscription."""
+    status, detail, remedy, breach = _judge_runs(runs, group.slo)
+    resource = f"EventSubscription/{runs.subscription}"
+    return Check(
+        f"{resource} subscription runs",
+        status,
+        "subscription-runs",
+        detail,
+        remedy,
+        group=group.name,
+        resource=resource,
+        breach=breach,
+    )
+
+
+def _judge_runs(runs: Runs, slo: Thresholds) -> tuple[Status, str, str, Breach | None]:
+    if not runs.total:
+        return Status.SKIP, "it has not run yet", "", None
+    told = f"{_count(runs.total, 'run')}: {runs.succeeded} succeeded, {runs.failed} failed, {runs.pending} pending"
+    if runs.failed > slo.max_failed_runs:
+        breach = Breach(f"maxFailedRuns={slo.max_failed_runs}", f"failedRuns={runs.failed}")
+        return Status.FAIL, told, f"see why: routerctl federation subscription runs {runs.subscription}", breach
+    if runs.pending > slo.max_pending_runs:
+        breach = Breach(f"maxPendingRuns={slo.max_pending_runs}", f"pendingRuns={runs.pending}")
+        return Status.WARN, told, "see whether its plugin keeps up", breach
+    if runs.failed or runs.pending:
+        allowed = f"at most {slo.max_failed_runs} failed and {slo.max_pending_runs} pending are tolerated"
+        return Status.PASS, f"{told}; {allowed}", "", None
+    return Status.PASS, f"{_count(runs.total, 'run')}, all succeeded", "", None
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _span(duration: int) -> str:
+    """To the second, or to the millisecond below one."""
+    return format_duration(round(duration, -6 if duration >= SECOND else -3))
+
+
+def _seconds(duration: int) -> str:
+    return f"{show_seconds(duration):g}"

@@ -1,0 +1,149 @@
+"""Carrying out a plan: only what is safe, in the plan's order, and only what is still needed. Says what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, NamedTuple
+
+from eventd.api.books import read_cursor_of, read_repairs_of, wanted_by
+from eventd.api.dead_letters import ChooseLetters, retry_now
+from eventd.api.doctor.plan import Action
+from eventd.api.groups import find_group, find_peer, find_topic
+from eventd.api.moments import show_time
+from eventd.api.operations import Services
+from eventd.api.redelivery import Link
+from eventd.egress.links import link_name
+from eventd.egress.selection import Selection
+from eventd.errors import EventdError
+from eventd.log.acknowledged import stale_places
+from eventd.log.cursors import Cursor, LinkState, clear_failures
+from eventd.log.repairs import MOST_POSITIONS, count_letters
+from eventd.store.database import Connection
+from eventd.store.registry import announce
+
+
+class Done(NamedTuple):
+    """What became of one action."""
+
+    changed: bool
+    result: str
+
+
+async def carry_out(services: Services, actions: Iterable[Action]) -> list[dict[str, Any]]:
+    """Every action of the plan with what became of it, as JSON. One that fails does not stop the others."""
+    told = []
+    for action in actions:
+        done = await _do(services, action)
+        shown = {name: value for name, value in action.show().items() if name == "action" or name.startswith("target")}
+        told.append({**shown, "changed": done.changed, "result": done.result})
+    return told
+
+
+async def _do(services: Services, action: Action) -> Done:
+    if not action.safe:
+        return Done(False, "left to you: it needs an operator's approval")
+    mend = _MENDING.get(action.action)
+    if mend is None:
+        return Done(False, f"nothing to change here, look at it: {action.reason}")
+    try:
+        return await mend(services, action.group, action.peer)
+    except EventdError as error:
+        return Done(False, f"not done: {error}")
+
+
+async def _retry(services: Services, group: str, peer: str) -> Done:
+    now = services.clock.now()
+    parts, retried = [], 0
+    if await services.database.read(_has_letters, group, peer):
+        answer = await services.database.write(retry_now, ChooseLetters(group=group, peer=peer), now)
+        retried = answer["retried"]
+        parts.append(f"{retried} dead letters are sent once more")
+        if answer["kept"]:
+            parts.append(f"{len(answer['kept'])} stay: {answer['kept'][0]['reason']}")
+    woken = await _wake(services, group, peer)
+    return Done(retried > 0 or woken.changed, "; ".join([*parts, woken.result]))
+
+
+def _has_letters(conn: Connection, group: str, peer: str) -> bool:
+    return bool(count_letters(conn, find_topic(conn, group).id).get(link_name(group, peer)))
+
+
+async def _repush(services: Services, group: str, peer: str) -> Done:
+    """Let the link try at once; where nothing holds it up but its backlog, the refreshes overtake it in a repair."""
+    woken = await _wake(services, group, peer)
+    if woken.changed:
+        return woken
+    now = services.clock.now()
+    if not await services.database.read(_to_overtake, group, peer, now):
+        return Done(False, f"{woken.result}; no refresh waits that is not being sent already")
+    count = await services.database.write(_overtake, group, peer, now)
+    return Done(count > 0, f"{count} refreshes are sent ahead of what else waits")
+
+
+def _to_overtake(conn: Connection, group: str, node: str, now: int) -> list[int]:
+    """Where the refreshes are that wait and that no repair is about to send; none on a link that is held up."""
+    peer = find_peer(find_group(conn, group), node)
+    cursor = read_cursor_of(conn, peer)
+    if cursor is None or cursor.shown_state is not LinkState.RUNNING:
+        return []
+    under_way: set[int] = set()
+    for repair in read_repairs_of(conn, peer):
+        under_way |= Selection.from_json(repair.selection).positions
+    places = stale_places(conn, cursor, wanted_by(peer), now)
+    return sorted(set(places) - under_way)[:MOST_POSITIONS]
+
+
+def _overtake(conn: Connection, group: str, node: str, now: int) -> int:
+    announce(conn)  # locks the head: two of these at once start one repair
+    places = _to_overtake(conn, group, node, now)
+    if places:
+        Link.read(conn, group, node).start_at(conn, places, now)
+    return len(places)
+
+
+async def _wake(services: Services, group: str, peer: str) -> Done:
+    """End the back-off of a link and its repairs. Pausing is somebody's decision, and stays."""
+    state, held = await services.database.read(_read_held, group, peer)
+    if not held:
+        return Done(False, state)
+    await services.database.write(_wake_now, group, peer, services.clock.now())
+    return Done(True, f"the link is tried again at once; {state}")
+
+
+def _read_held(conn: Connection, group: str, node: str) -> tuple[str, list[str]]:
+    """How the link is, in words, and which of its cursors wait after a failure."""
+    peer = find_peer(find_group(conn, group), node)
+    cursor = read_cursor_of(conn, peer)
+    if cursor is None:
+        return "no node has taken notice of this peer yet: start one", []
+    held = [each.name for each in (cursor, *read_repairs_of(conn, peer)) if _is_held(each)]
+    return _told(cursor), held
+
+
+def _is_held(cursor: Cursor) -> bool:
+    return cursor.state is not LinkState.RUNNING and cursor.paused_at is None
+
+
+def _told(cursor: Cursor) -> str:
+    if cursor.paused_at is not None:
+        by = f" by {cursor.paused_by}" if cursor.paused_by else ""
+        return f"it is paused{by}, and stays so"
+    success = f"last reached at {show_time(cursor.succeeded_at)}" if cursor.succeeded_at else "never reached so far"
+    if cursor.state is LinkState.RUNNING:
+        return f"nothing holds it up, {success}"
+    why = ": ".join(part for part in (cursor.reason, cursor.last_error) if part)
+    return f"it was {cursor.state}, {why or 'no reason is known'}, {success}"
+
+
+def _wake_now(conn: Connection, group: str, node: str, now: int) -> None:
+    announce(conn)  # locks the head, which comes before any cursor
+    _, held = _read_held(conn, group, node)
+    clear_failures(conn, held, now)
+
+
+_MENDING: dict[str, Callable[[Services, str, str], Awaitable[Done]]] = {
+    "retry-failed-deliveries": _retry,
+    "force-repush-stale-ttl": _repush,
+    "check-peer-connectivity": _wake,
+}
+"""What changes something. All other actions are for people, who are told what to look at."""

@@ -1,0 +1,115 @@
+"""What else an operator should know of a group's links. Said only when there is something to say. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from eventd.api.doctor.facts import Group, Peer, Thresholds
+from eventd.api.doctor.report import Check, Status
+from eventd.api.moments import show_time
+from eventd.clock import SECOND
+from eventd.resources.duration import format_duration
+
+
+def check_links(group: Group) -> Iterator[Check]:
+    """The conditions of a group's links, in both directions."""
+    for peer in group.peers:
+        if not peer.trouble:
+            yield from _link(peer)
+            yield from _waiting(peer, group.slo)
+            yield from _books(peer)
+    if group.v1_requests:
+        told = f"{group.v1_requests} verified requests came in with v1 since the node was started"
+        yield Check(f"{group.name} protocol", Status.PASS, "protocol-v1-requests", told, group=group.name)
+    for gaps in group.gaps:
+        code, told, remedy = _GAPS[gaps.reason]
+        yield Check(
+            f"{group.name}/{gaps.node} inbound",
+            Status.WARN,
+            code,
+            f"{told} ({gaps.times} times, last at {_moment(gaps.last_at)})",
+            f"{remedy}; routerctl federation gaps --group {group.name} --from {gaps.node}",
+            group=group.name,
+            peer=gaps.node,
+        )
+
+
+_GAPS = {
+    "lost": ("inbound-gaps", "the sender lost events before it could send them", "ask the sender's operator for them"),
+    "taken_back": (
+        "inbound-history",
+        "the sender went back behind what it had told: its database is an older copy",
+        "compare what was told twice",
+    ),
+}
+
+
+def _of(peer: Peer, suffix: str, status: Status, code: str, detail: str, remedy: str = "") -> Check:
+    return Check(f"{peer.name} {suffix}", status, code, detail, remedy, group=peer.group, peer=peer.node)
+
+
+def _link(peer: Peer) -> Iterator[Check]:
+    link = peer.link
+    if not link.noticed:
+        remedy = "is the node running? routerd-eventd serve"
+        yield _of(peer, "link", Status.WARN, "link-new", "no node has taken notice of this peer yet", remedy)
+        return
+    since = f"since {_moment(link.since)}"
+    why = ": ".join(part for part in (link.reason, link.last_error) if part) or "no reason is known"
+    if link.state == "blocked":
+        remedy = "the peer answers and refuses the link: compare keys, names, clocks and paths on both sides"
+        yield _of(peer, "link", Status.FAIL, "link-blocked", f"blocked {since}: {why}", remedy)
+    elif link.state == "failed":
+        remedy = "put right what it says on this node; then send SIGHUP, or resume the link"
+        yield _of(peer, "link", Status.FAIL, "link-failed", f"this node cannot go on {since}: {why}", remedy)
+    elif link.state == "backing-off":
+        again = f"; the next try is at {_moment(link.retry_at)}" if link.retry_at is not None else ""
+        remedy = "see whether the peer runs and can be reached from here"
+        yield _of(peer, "link", Status.WARN, "link-down", f"not reached {since}: {why}{again}", remedy)
+    elif link.state == "paused":
+        told = f"paused {since}{f' by {link.paused_by}' if link.paused_by else ''}"
+        remedy = f"when it may go on: routerctl federation resume {peer.node} --group {peer.group}"
+        yield _of(peer, "link", Status.WARN, "link-paused", told, remedy)
+    if link.protocol == "v1":
+        yield _of(peer, "protocol", Status.PASS, "protocol-v1", "sent to with v1, without signed receipts")
+
+
+def _waiting(peer: Peer, slo: Thresholds) -> Iterator[Check]:
+    waited = peer.deliveries.waiting_for
+    if waited is None or not peer.link.noticed or waited < slo.lag_warn * SECOND:
+        return
+    late = waited >= slo.lag_fail * SECOND and peer.link.state != "paused"
+    detail = f"the oldest event that waits could have been sent {format_duration(round(waited, -6))} ago"
+    yield _of(
+        peer,
+        "waiting",
+        Status.FAIL if late else Status.WARN,
+        "waiting-lag",
+        detail,
+        f"see what holds it up: routerctl federation links --group {peer.group} --peer {peer.node}",
+    )
+
+
+def _books(peer: Peer) -> Iterator[Check]:
+    found = peer.deliveries
+    if peer.lost_before:
+        detail = "retention removed events before this peer had them; it will be told with the next batch"
+        remedy = "keep them next time: retention.undelivered: keep"
+        yield _of(peer, "lost events", Status.WARN, "events-lost", detail, remedy)
+    if found.spent_letters:
+        detail = f"of its dead letters, {found.spent_letters} cannot be tried again: the event has expired or is gone"
+        remedy = f"look at them and drop them: routerctl federation dead-letters list --group {peer.group}"
+        yield _of(peer, "dead letters", Status.WARN, "dead-letters-spent", detail, remedy)
+    parts = []
+    if not found.in_full:
+        parts.append(
+            f"of what was passed, the newest {found.looked_at} were looked at one by one, and not what is older"
+        )
+    if not found.ahead_in_full:
+        parts.append("what waits was counted by its types, and not all of it was asked when it expires")
+    if parts:
+        yield _of(peer, "older events", Status.SKIP, "not-looked-at", "; ".join(parts))
+
+
+def _moment(time: int | None) -> str:
+    return (show_time(time) or "-")[:19] + "Z" if time is not None else "-"

@@ -1,0 +1,81 @@
+"""Asking doctor, and letting it mend what it safely can."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from eventd.api.doctor.checks import check_group
+from eventd.api.doctor.facts import AREA
+from eventd.api.doctor.fixing import carry_out
+from eventd.api.doctor.links import check_links
+from eventd.api.doctor.plan import Action, plan_actions, show_plan
+from eventd.api.doctor.reading import read_groups
+from eventd.api.doctor.report import Check, Status, report
+from eventd.api.operations import Operation, Params, Services
+
+AREAS = (AREA,)
+
+
+class Examine(Params):
+    """What to look at."""
+
+    area: str = Field(default="", description="federation; all areas if blank.")
+    group: str = Field(default="", description="Only this group; all if blank.")
+    remediation_plan: bool = Field(default=False, description="Add what could be done about it.")
+
+    @field_validator("area")
+    @classmethod
+    def _is_known(cls, area: str) -> str:
+        if area and area not in AREAS:
+            raise ValueError(f"must be {' or '.join(AREAS)}, or blank for all")
+        return area
+
+
+class Mend(Examine):
+    """What to look at, and to mend as far as that is safe."""
+
+
+async def _examine(services: Services, params: Examine) -> dict[str, Any]:
+    told, actions = await _look(services, params)
+    if params.remediation_plan:
+        told["remediationPlan"] = show_plan(actions, services.clock.now())
+    return told
+
+
+async def _mend(services: Services, params: Mend) -> dict[str, Any]:
+    told, actions = await _look(services, params)
+    if params.remediation_plan:
+        told["remediationPlan"] = show_plan(actions, services.clock.now())
+    return {**told, "fix": await carry_out(services, actions)}
+
+
+async def _look(services: Services, params: Examine) -> tuple[dict[str, Any], list[Action]]:
+    groups = await read_groups(services, params.group)
+    checks = [check for group in groups for check in (*check_group(group), *check_links(group))]
+    if not groups:
+        checks.append(Check("expected peers", Status.SKIP, detail="no EventGroup is declared"))
+    return report(groups, checks), plan_actions(checks)
+
+
+OPERATIONS: tuple[Operation[Any], ...] = (
+    Operation(
+        "doctor.examine",
+        "GET",
+        "/api/v1/doctor",
+        Examine,
+        _examine,
+        "read",
+        "Is everything in order, and what could be done about it",
+    ),
+    Operation(
+        "doctor.mend",
+        "POST",
+        "/api/v1/doctor/fix",
+        Mend,
+        _mend,
+        "admin",
+        "The same, and do what is safe to do about it",
+    ),
+)

@@ -1,0 +1,63 @@
+"""The remediation plan: what could be done about each finding, in a stable order. Pure, and changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from eventd.api.doctor.report import Check, Status
+from eventd.api.moments import show_time
+from eventd.clock import SECOND
+
+SAFE, ASK = True, False
+
+_ACTIONS = {
+    "failed-deliveries": ("retry-failed-deliveries", SAFE),
+    "pending-deliveries": ("investigate-pending-deliveries", SAFE),
+    "stale-ttl": ("force-repush-stale-ttl", SAFE),
+    "delivery-lag": ("check-peer-connectivity", SAFE),
+    "expected-delivery-no-endpoint": ("configure-peer-endpoint", ASK),
+    "expected-delivery": ("investigate-missing-delivery-rows", SAFE),
+    "subscription-runs": ("inspect-failed-subscription-runs", SAFE),
+}
+"""By the code of a check. What is not safe needs an operator's approval."""
+
+
+class Action(NamedTuple):
+    """One thing to do, sorted by what it is and what it is about."""
+
+    action: str
+    group: str
+    peer: str
+    resource: str
+    reason: str
+    safe: bool
+
+    def show(self) -> dict[str, Any]:
+        """As JSON; targets that are blank are left out."""
+        targets = {"targetPeer": self.peer, "targetGroup": self.group, "targetResource": self.resource}
+        named = {name: value for name, value in targets.items() if value}
+        return {
+            "action": self.action,
+            "reason": self.reason,
+            **named,
+            "safe": self.safe,
+            "requiresOperatorApproval": not self.safe,
+        }
+
+
+def plan_actions(checks: Iterable[Check]) -> list[Action]:
+    """One action for each thing to do and what it is about, however many checks ask for it."""
+    found: dict[tuple[str, str, str, str], Action] = {}
+    for check in checks:
+        if check.status in (Status.WARN, Status.FAIL) and check.code in _ACTIONS:
+            name, safe = _ACTIONS[check.code]
+            key = (name, check.group, check.peer, check.resource)
+            found.setdefault(key, Action(*key, f"{check.name}: {check.detail}", safe))
+    return sorted(found.values())
+
+
+def show_plan(actions: Iterable[Action], now: int) -> dict[str, Any]:
+    """The plan as JSON. `now`: microseconds."""
+    whole = now - now % SECOND
+    return {"generatedAt": show_time(whole), "actions": [action.show() for action in actions]}

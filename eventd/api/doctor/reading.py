@@ -1,0 +1,227 @@
+"""Reading what doctor judges. Every look is bounded: what is not looked at in full is said, not guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from eventd.api.books import PeerBooks, open_books, wanted_by
+from eventd.api.doctor.facts import Deliveries, Gaps, Group, Link, Peer, Thresholds
+from eventd.api.doctor.tally import Tally, read_sample
+from eventd.api.groups import find_group, find_topic, peers_of
+from eventd.api.operations import Services
+from eventd.egress.links import link_name
+from eventd.errors import EventdError
+from eventd.log.acknowledged import stale_places, survey_ahead
+from eventd.log.cursors import Cursor
+from eventd.log.head import read_head
+from eventd.log.reading import Question, list_latest
+from eventd.log.repairs import count_letters, read_letters
+from eventd.log.values import Topic
+from eventd.resources.effective import GroupConfig, PeerConfig, SloConfig, slos
+from eventd.resources.kinds import EVENT_GROUP, FEDERATION_SLO
+from eventd.store.database import Connection
+from eventd.store.links import read_inbound_gaps
+from eventd.store.registry import read_resources
+from federation.event import is_alive
+
+MOST_LETTERS = 1000
+"""Dead letters of a peer that are looked at one by one, the newest; older ones count as still of use."""
+MOST_GAPS = 1000
+"""Inbound gaps of a group that are added up."""
+ROUNDS = 60
+"""Looks at the log for all peers of a group together."""
+MOST_ROUNDS = 12
+"""Looks at the log for one peer."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    """What one look at a group begins with."""
+
+    config: GroupConfig
+    topic: Topic
+    head: int
+    letters: Mapping[str, int]
+    slo: SloConfig | None
+    gaps: Sequence[Gaps]
+    now: int
+
+
+async def read_groups(services: Services, name: str) -> list[Group]:
+    """The facts of all groups by name, or of one. Raises NotFound for one that is not declared."""
+    names = [name] if name else await services.database.read(_read_names)
+    return [await _read_group(services, each) for each in names]
+
+
+def _read_names(conn: Connection) -> list[str]:
+    return sorted(row.name for row in read_resources(conn, EVENT_GROUP.name))
+
+
+async def _read_group(services: Services, name: str) -> Group:
+    scene = await services.database.read(_read_scene, name, services.clock.now())
+    others = [peer for peer in peers_of(scene.config) if peer.node_name != scene.config.node_name]
+    rounds = max(1, min(MOST_ROUNDS, ROUNDS // max(1, len(others))))
+    peers = [await _read_peer(services, scene, peer, rounds) for peer in others]
+    return Group(
+        name,
+        slo=_thresholds(scene.slo),
+        slo_defined=scene.slo is not None,
+        has_own=await _has_own(services, scene, rounds),
+        peers=peers,
+        gaps=scene.gaps,
+        v1_requests=_v1_requests(services, name),
+    )
+
+
+def _v1_requests(services: Services, group: str) -> int:
+    """Verified requests in v1 since the node was started; 0 beside a node, where nobody counts."""
+    if services.metrics is None:
+        return 0
+    name = "routerd_eventd_receiver_v1_requests_total"
+    return int(services.metrics.registry.get_sample_value(name, {"group": group}) or 0)
+
+
+def _read_scene(conn: Connection, name: str, now: int) -> _Scene:
+    config, topic = find_group(conn, name), find_topic(conn, name)
+    letters = count_letters(conn, topic.id)
+    slo = slos(read_resources(conn, FEDERATION_SLO.name)).get(name)
+    return _Scene(config, topic, read_head(conn).last, letters, slo, _read_gaps(conn, topic.id), now)
+
+
+def _thresholds(slo: SloConfig | None) -> Thresholds:
+    if slo is None:
+        return Thresholds()
+    return Thresholds(slo.lag_warn, slo.lag_fail, slo.expires_soon, slo.max_pending_runs, slo.max_failed_runs)
+
+
+def _read_gaps(conn: Connection, topic_id: int) -> list[Gaps]:
+    """What senders told of, added up by sender and reason."""
+    times: dict[tuple[str, str], list[int]] = {}
+    for gap in read_inbound_gaps(conn, topic_id, node="", after=0, limit=MOST_GAPS):
+        times.setdefault((gap.node, gap.reason), []).append(gap.recorded_at)
+    return [Gaps(node, reason, len(told), max(told)) for (node, reason), told in sorted(times.items())]
+
+
+async def _has_own(services: Services, scene: _Scene, rounds: int) -> bool:
+    """Whether a live event of this node is stored, as far as a few looks at the newest ones tell."""
+    before = scene.head + 1
+    for _ in range(rounds):
+        found, further = await services.database.read(_look_for_own, scene, before)
+        if found or further is None:
+            return found
+        before = further
+    return False
+
+
+def _look_for_own(conn: Connection, scene: _Scene, before: int) -> tuple[bool, int | None]:
+    """Whether one is among the newest before a position, and where to go on; None at the beginning."""
+    ask = Question(scene.topic.id, now=scene.now, before=before, newest=True)
+    listed = list_latest(conn, ask)
+    return any(not record.path for record in listed.records), listed.seen if listed.more else None
+
+
+async def _read_peer(services: Services, scene: _Scene, peer: PeerConfig, rounds: int) -> Peer:
+    read = services.database.read
+    try:
+        books, waiting = await read(_read_waiting, scene, peer)
+        tally = await read_sample(read, scene.topic.id, books, rounds, scene.now)
+    except EventdError as error:
+        return Peer(peer.group, peer.node_name, peer.endpoint, trouble=str(error))
+    cursor = books.books.cursor
+    return Peer(
+        peer.group,
+        peer.node_name,
+        peer.endpoint,
+        link=_link(cursor),
+        deliveries=_deliveries(waiting, tally, refuses=_link(cursor).is_refused),
+        lost_before=cursor is not None and cursor.position < scene.topic.lost_position,
+    )
+
+
+def _link(cursor: Cursor | None) -> Link:
+    if cursor is None:
+        return Link(noticed=False)
+    paused = cursor.paused_at is not None
+    return Link(
+        noticed=True,
+        state=str(cursor.shown_state),
+        reason=cursor.reason,
+        since=cursor.paused_at if paused else cursor.since,
+        last_error=cursor.last_error,
+        retry_at=cursor.retry_at,
+        paused_by=cursor.paused_by,
+        protocol=cursor.protocol,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """What lies beyond a peer's cursor, and its dead letters. Durations in microseconds."""
+
+    events: int
+    stale: int
+    ready_for: int | None
+    expires_in: int | None
+    in_full: bool
+    letters: int = 0
+    spent_letters: int = 0
+
+
+def _read_waiting(conn: Connection, scene: _Scene, peer: PeerConfig) -> tuple[PeerBooks, _Waiting]:
+    books, wanted, now = open_books(conn, peer), wanted_by(peer), scene.now
+    cursor, topic = books.books.cursor, scene.topic
+    after = cursor.position if cursor else topic.evicted_position
+    ahead = survey_ahead(conn, topic.id, wanted, after=after, now=now)
+    live, spent = _read_letters(conn, scene, peer)
+    if not ahead.events:
+        return books, _Waiting(0, 0, None, None, ahead.in_full, live, spent)
+    stale = len(stale_places(conn, cursor, wanted, now)) if cursor else 0
+    ready = None if ahead.oldest is None else max(ahead.oldest, cursor.created_at if cursor else 0)
+    waiting = _Waiting(
+        ahead.events,
+        min(stale, ahead.events),
+        None if ready is None else max(0, now - ready),
+        None if ahead.expires_first is None else ahead.expires_first - now,
+        ahead.in_full,
+        live,
+        spent,
+    )
+    return books, waiting
+
+
+def _read_letters(conn: Connection, scene: _Scene, peer: PeerConfig) -> tuple[int, int]:
+    """Dead letters of the peer that can be tried again, and those that cannot."""
+    name = link_name(peer.group, peer.node_name)
+    total = scene.letters.get(name, 0)
+    if not total:
+        return 0, 0
+    newest = read_letters(conn, scene.topic.id, cursor=name, limit=MOST_LETTERS, newest=True)
+    spent = sum(letter.tag is None or not is_alive(letter.expires_at, scene.now) for letter in newest)
+    return total - spent, spent
+
+
+def _deliveries(waiting: _Waiting, tally: Tally, *, refuses: bool) -> Deliveries:
+    held = waiting.events - waiting.stale
+    beyond = [left for left in (waiting.expires_in, tally.pending_expires_in) if left is not None]
+    every = [*beyond, *([tally.expires_in] if tally.expires_in is not None else [])]
+    return Deliveries(
+        delivered=tally.delivered + waiting.stale,
+        stale=waiting.stale,
+        pending=tally.pending + (0 if refuses else held),
+        refused_waiting=held if refuses else 0,
+        letters=waiting.letters,
+        spent_letters=waiting.spent_letters,
+        missing=tuple(event_id for _, event_id in sorted(tally.missing)),
+        unproven=tally.unproven,
+        expired=tally.expired,
+        in_path=tally.in_path,
+        refused=tally.refused,
+        max_lag=tally.max_lag,
+        expires_in=min(every, default=None),
+        pending_expires_in=min(beyond, default=None),
+        waiting_for=waiting.ready_for,
+        looked_at=tally.looked_at,
+        in_full=tally.in_full,
+        ahead_in_full=waiting.in_full,
+    )

@@ -1,0 +1,132 @@
+"""What became of the newest events that a peer's cursor has passed: looked at one by one, as many as is quick."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from eventd.api.books import PeerBooks
+from eventd.log.acknowledged import first_acknowledged, oldest_proof, read_passages
+from eventd.log.cursors import Cursor
+from eventd.log.deliveries import Delivery, DeliveryState, derive
+from eventd.log.reading import Question, list_latest
+from eventd.log.values import Record
+from eventd.store.database import Connection
+from federation.event import is_alive
+
+ENOUGH = 5000
+"""Events of a peer that are looked at one by one."""
+PAGE = 1000
+"""Events looked at in one transaction, so that no reader keeps a snapshot for long."""
+_ON_THE_WAY = (DeliveryState.PENDING, DeliveryState.FAILED)
+
+Read = Callable[..., Awaitable[Any]]
+
+
+class Look(NamedTuple):
+    """One page: each record with what became of it, and when a range first brought it (microseconds).
+
+    `before` is where to go on, a position; None at the beginning of the log.
+    """
+
+    found: Sequence[tuple[Record, Delivery | None, int | None]]
+    oldest_proof: int | None
+    before: int | None
+
+
+@dataclass(slots=True)
+class Tally:
+    """The events one peer should have, by what became of them. Durations in microseconds."""
+
+    now: int
+    since: int = 0
+    looked_at: int = 0
+    delivered: int = 0
+    pending: int = 0
+    expired: int = 0
+    in_path: int = 0
+    refused: int = 0
+    unproven: int = 0
+    missing: list[tuple[int, str]] = field(default_factory=list)
+    max_lag: int | None = None
+    expires_in: int | None = None
+    pending_expires_in: int | None = None
+    in_full: bool = True
+
+    def add(self, record: Record, delivery: Delivery, acked_at: int | None, oldest: int | None) -> None:
+        """Count one event. `oldest`: when the earliest batch that is still known was acknowledged."""
+        self.looked_at += 1
+        if delivery.state is DeliveryState.IN_PATH:
+            self.in_path += 1
+        elif not is_alive(record.expires_at, self.now):
+            self.expired += delivery.state is DeliveryState.EXPIRED
+        elif delivery.state in _ON_THE_WAY:
+            self.pending += 1
+            self._note_expiry(record, pending=True)
+        elif delivery.state is DeliveryState.DELIVERED:
+            self.delivered += 1
+            self._note_expiry(record)
+            self._note_lag(record, acked_at)
+        elif delivery.state is DeliveryState.REFUSED:
+            self.refused += 1
+        elif delivery.state is DeliveryState.EXPIRED:
+            self.expired += 1
+        elif oldest is not None and record.recorded_at >= oldest:
+            # Batches acknowledged before it was even recorded are still known, so its own would be too.
+            self.missing.append((record.position, record.event_id))
+        else:
+            self.unproven += 1
+
+    def _note_expiry(self, record: Record, *, pending: bool = False) -> None:
+        if record.expires_at is None:
+            return
+        left = record.expires_at - self.now
+        self.expires_in = left if self.expires_in is None else min(self.expires_in, left)
+        if pending:
+            self.pending_expires_in = left if self.pending_expires_in is None else min(self.pending_expires_in, left)
+
+    def _note_lag(self, record: Record, acked_at: int | None) -> None:
+        """How late it was. What was there before the peer could be sent only since then; repairs are late by nature."""
+        if acked_at is not None:
+            lag = max(0, acked_at - max(record.recorded_at, self.since))
+            self.max_lag = lag if self.max_lag is None else max(self.max_lag, lag)
+
+
+async def read_sample(read: Read, topic_id: int, books: PeerBooks, rounds: int, now: int) -> Tally:
+    """Count the newest events that the cursor has passed, in at most `rounds` looks at the log."""
+    cursor = books.books.cursor
+    tally = Tally(now)
+    if cursor is None:
+        return tally
+    tally.since = cursor.created_at
+    before: int | None = cursor.position + 1
+    types = _exact(books.peer.selector.types)
+    for _ in range(rounds):
+        if before is None or tally.looked_at >= ENOUGH:
+            break
+        ask = Question(topic_id, types=types, before=before, newest=True, limit=PAGE)
+        look: Look = await read(_look, ask, books, cursor, now)
+        for record, delivery, acked_at in look.found:
+            if delivery is not None:
+                tally.add(record, delivery, acked_at, look.oldest_proof)
+        before = look.before
+    tally.in_full = before is None
+    return tally
+
+
+def _exact(types: Sequence[str]) -> Sequence[str]:
+    """The types to ask the log for; none where a wildcard is among them, which it does not know."""
+    return () if any("*" in name for name in types) else types
+
+
+def _look(conn: Connection, ask: Question, books: PeerBooks, cursor: Cursor, now: int) -> Look:
+    listed = list_latest(conn, ask)
+    records = listed.records[::-1]
+    deliveries = derive(conn, books.books, records, now=now)
+    acked: dict[int, int] = {}
+    if records:
+        passages = read_passages(conn, cursor.name, records[0].position, records[-1].position)
+        acked = first_acknowledged(passages, [record.position for record in records])
+    found = [(record, each, acked.get(record.position)) for record, each in zip(records, deliveries, strict=True)]
+    return Look(found, oldest_proof(conn, cursor.name), listed.seen if listed.more else None)

@@ -1,0 +1,420 @@
+"""Doctor over real books: what it makes of every state of a delivery, and what it changes when it may."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from eventd.api.doctor.fixing import carry_out
+from eventd.api.doctor.plan import Action
+from eventd.clock import SECOND
+from eventd.egress.links import link_name
+from eventd.errors import NotFound
+from eventd.log.cursors import LinkState, Postponement, postpone, read_cursor, rewind
+from eventd.log.eventlog import EventLog
+from eventd.log.head import read_topic
+from eventd.log.retention import BookLimits, forget
+from eventd.store.links import record_gap
+from eventd.store.schema import batches, metadata
+from eventd.testing import NOW, ManualClock, draft
+from tests.support.bookkeeping import Books
+
+HOUR = 3600 * SECOND
+
+
+@pytest.fixture
+async def books(log: EventLog, clock: ManualClock) -> Books:
+    """Group g of node a with one peer, b, that takes everything."""
+    found = Books(log, clock)
+    await found.declare("b")
+    return found
+
+
+class Report:
+    """An answer of doctor, to be asked about."""
+
+    def __init__(self, answer: dict[str, Any]) -> None:
+        self.answer = answer
+        self.federation: dict[str, Any] = answer["federation"]
+
+    def __getitem__(self, name: str) -> tuple[str, str]:
+        """The status and the detail of a check, by its name without the group."""
+        (found,) = [check for check in self.answer["checks"] if check["name"] == f"g{name}"]
+        return found["status"], found["detail"]
+
+    @property
+    def names(self) -> list[str]:
+        return [check["name"] for check in self.answer["checks"]]
+
+    def codes(self, status: str) -> list[str]:
+        """The codes of all checks that ended so."""
+        return [check.get("code", "") for check in self.answer["checks"] if check["status"] == status]
+
+
+async def examine(books: Books, **params: Any) -> Report:
+    return Report(await books.call("doctor.examine", **params))
+
+
+async def mend(books: Books) -> list[tuple[str, bool, str]]:
+    answer = await books.call("doctor.mend")
+    return [(each["action"], each["changed"], each["result"]) for each in answer["fix"]]
+
+
+async def all_rows(log: EventLog) -> dict[str, list[Any]]:
+    """Everything the database holds."""
+
+    def read(conn: sa.Connection) -> dict[str, list[Any]]:
+        tables = metadata.sorted_tables
+        return {table.name: sorted(tuple(map(str, row)) for row in conn.execute(sa.select(table))) for table in tables}
+
+    return await log.database.read(read)
+
+
+async def hold_up(books: Books, state: LinkState, reason: str = "unauthorized") -> None:
+    """Let the link to b be held up, in a state that ends an hour from now."""
+    name, now = link_name("g", "b"), books.clock.now()
+    cursor = await books.log.database.read(read_cursor, name)
+    failure = Postponement(name, cursor.position, state, reason, "said so", cursor.position, now, now + HOUR)
+    await books.log.database.write(postpone, failure)
+
+
+# --- deliveries ---------------------------------------------------------------------------------------------
+
+
+async def test_all_delivered_is_in_order(books: Books, clock: ManualClock) -> None:
+    await books.publish(draft("e1"), draft("e2", expires=NOW + HOUR))
+    clock.advance(2)
+    await books.settle("b", 2)
+    found = await examine(books)
+    assert found.answer["summary"] == {"overall": "pass", "pass": 6, "warn": 0, "fail": 0, "skip": 0}
+    assert found["/b delivery lag"][1].startswith("at most 2s ")
+    assert found["/b event expiry"] == ("pass", "the first expires in 59m58s")
+    assert (found.federation["totalEvents"], found.federation["totalDelivered"]) == (2, 2)
+    assert found.federation["maxDeliveryLagSeconds"] == 2.0
+    assert found.federation["minExpiresInSeconds"] == 3598.0
+    assert "remediationPlan" not in found.answer
+
+
+async def test_a_dead_letter_is_a_failed_delivery_and_one_of_no_use_is_not(books: Books, clock: ManualClock) -> None:
+    await books.publish(draft("e1"), draft("e2", expires=NOW + SECOND), draft("e3"))
+    await books.settle("b", 3, parked={1: "invalid", 2: "invalid"})
+    assert (await examine(books)).federation["failedDeliveryCount"] == 2
+    clock.advance(2)
+    found = await examine(books)
+    assert found["/b failed deliveries"] == ("fail", "1 event refused by the peer, kept as dead letters")
+    assert found["/b dead letters"][0] == "warn"
+    assert found["/b expected delivery"][0] == "pass"
+    assert found["/b expected delivery"][1].endswith("besides, 1 refused by the peer")
+
+
+async def test_what_waits_is_pending_while_the_link_may_go_on_and_failed_while_it_may_not(books: Books) -> None:
+    await books.publish(draft("e1", expires=NOW + 30 * SECOND), draft("e2"))
+    found = await examine(books)
+    assert found["/b pending deliveries"] == ("fail", "2 events waiting; the first expires in 30s")
+    await hold_up(books, LinkState.BACKING_OFF, "unreachable")
+    found = await examine(books)
+    assert found["/b pending deliveries"][0] == "fail"
+    assert found["/b link"][0] == "warn"
+    await hold_up(books, LinkState.BLOCKED)
+    found = await examine(books)
+    assert found["/b pending deliveries"][0] == "pass"
+    assert found["/b failed deliveries"] == ("fail", "2 events held by a link that is blocked (unauthorized)")
+    assert found["/b link"][1] == "blocked since 2026-11-20T12:00:00Z: unauthorized: said so"
+    assert (found.federation["failedDeliveryCount"], found.federation["pendingDeliveryCount"]) == (2, 0)
+
+
+async def test_what_has_expired_does_not_wait(books: Books, clock: ManualClock) -> None:
+    await books.publish(draft("e1", expires=NOW + SECOND))
+    clock.advance(2)
+    found = await examine(books)
+    assert found.names == ["g/b delivery summary", "g expected peers"]
+    assert found.answer["summary"]["overall"] == "skip"
+
+
+async def test_a_refresh_on_its_way_is_stale_and_not_pending_too(books: Books) -> None:
+    await books.publish(draft("e1", expires=NOW + HOUR), draft("e2", expires=NOW + HOUR))
+    await books.settle("b", 2)
+    await books.publish(draft("e1", expires=NOW + 2 * HOUR))
+    found = await examine(books)
+    assert found["/b stale TTL"] == ("warn", "1 of 2 delivered events with an earlier expiry than here")
+    assert found["/b pending deliveries"][0] == "pass"
+    assert found.federation["staleTTLCount"] == 1
+    await books.publish(draft("e2", expires=NOW + 2 * HOUR))
+    assert (await examine(books))["/b stale TTL"][0] == "fail"
+    await books.settle("b", 4)
+    assert (await examine(books))["/b stale TTL"][0] == "pass"
+
+
+# --- lag ----------------------------------------------------------------------------------------------------
+
+
+async def test_lag_is_judged_by_the_groups_limits(books: Books, clock: ManualClock) -> None:
+    await books.publish(draft("e1"))
+    clock.advance(85)
+    await books.settle("b", 1)
+    found = await examine(books)
+    assert found["/b delivery lag"][0] == "warn"
+    (slo,) = found.federation["slo"]["groups"]
+    assert (slo["defined"], [each["threshold"] for each in slo["violations"]]) == (False, ["lagWarnSeconds=60"])
+    text = """
+apiVersion: federation.routerd.net/v1alpha1
+kind: FederationSLO
+metadata: {name: strict}
+spec: {groupRef: g, delivery: {lagWarnSeconds: 10, lagFailSeconds: 30, expiresSoonSeconds: 60}}
+"""
+    await books.call("resources.apply", sources=[{"name": "slo.yaml", "text": text}])
+    found = await examine(books)
+    assert found["/b delivery lag"][0] == "fail"
+    (slo,) = found.federation["slo"]["groups"]
+    assert slo["defined"] is True
+    assert [(each["severity"], each["actual"]) for each in slo["violations"]] == [("fail", "maxDeliveryLagSeconds=85")]
+
+
+async def test_an_old_observation_is_no_lag(books: Books) -> None:
+    await books.publish(draft("e1", observed=NOW - 10 * HOUR))
+    await books.settle("b", 1)
+    assert (await examine(books)).federation["maxDeliveryLagSeconds"] == 0
+
+
+async def test_a_peer_that_comes_late_is_no_lag(books: Books, clock: ManualClock) -> None:
+    await books.publish(draft("e1"))
+    await books.settle("b", 1)
+    clock.advance(600)
+    await books.declare("b", "late")
+    clock.advance(5)
+    await books.settle("late", 1)
+    assert (await examine(books))["/late delivery lag"][1].startswith("at most 5s ")
+
+
+async def test_sending_again_after_the_peer_lost_its_database_is_no_lag(
+    books: Books, log: EventLog, clock: ManualClock
+) -> None:
+    await books.publish(draft("e1"), draft("e2"))
+    clock.advance(1)
+    await books.settle("b", 2)
+    clock.advance(600)
+    await log.database.write(rewind, link_name("g", "b"), position=2, to=0, now=clock.now())
+    await books.settle("b", 1)
+    await books.settle("b", 2)
+    assert (await examine(books))["/b delivery lag"][1].startswith("at most 1s ")
+
+
+async def test_redelivery_is_no_lag(books: Books, log: EventLog, clock: ManualClock) -> None:
+    await books.publish(draft("e1"), draft("e2"))
+    await books.settle("b", 1)
+    await books.settle("b", 2, parked={2: "invalid"})
+    clock.advance(600)
+    await books.call("dead_letters.retry", group="g", all=True)
+    await books.repaired("b", 2)
+    found = await examine(books)
+    assert found.federation["totalDelivered"] == 2
+    assert found["/b delivery lag"][0] == "pass"
+
+
+async def test_an_event_that_waits_for_long_is_told(books: Books, clock: ManualClock) -> None:
+    await books.publish(draft("e1"))
+    clock.advance(90)
+    assert (await examine(books))["/b waiting"][0] == "warn"
+    clock.advance(90)
+    assert (await examine(books))["/b waiting"][0] == "fail"
+    await books.call("links.pause", group="g", peer="b", by="ann")
+    found = await examine(books)
+    assert found["/b waiting"][0] == "warn"
+    assert found["/b link"][1] == "paused since 2026-11-20T12:03:00Z by ann"
+
+
+# --- expected deliveries ------------------------------------------------------------------------------------
+
+
+async def test_filters_and_origin_decide_what_is_expected(log: EventLog, clock: ManualClock) -> None:
+    books = Books(log, clock)
+    await books.declare("x", typed="types: [t.x]", prefixed='subjectPrefixes: ["10."]', relay="relay: true")
+    await books.publish(
+        draft("e1", type="t.x"), draft("e2", type="t.y", subject="10.1"), draft("f1", node="far", path="far")
+    )
+    for node in ("x", "typed", "prefixed", "relay"):
+        await books.settle(node, 3)
+    found = await examine(books)
+    assert found.answer["summary"]["fail"] == 0
+    assert [found[f"/{node} expected delivery"][0] for node in ("x", "typed", "prefixed", "relay")] == ["pass"] * 4
+    assert found.federation["totalEvents"] == 2 + 1 + 1 + 3
+    answers = [check["name"] for check in found.answer["checks"]]
+    assert answers == sorted(answers, key=lambda name: name.split()[0]), "peers in order"
+
+
+async def test_an_event_without_proof_is_missing_unless_the_proof_may_have_been_forgotten(
+    books: Books, log: EventLog, clock: ManualClock
+) -> None:
+    for number in range(1, 5):
+        await books.publish(draft(f"e{number}"))
+        clock.advance(10)
+        await books.settle("b", number)
+    await log.database.write(lambda conn: conn.execute(batches.delete().where(batches.c.upto == 3)))
+    found = await examine(books, remediation_plan=True)
+    assert found["/b expected delivery"] == ("fail", "1 event neither delivered nor on the way: e3")
+    assert found.federation["missingExpectedPeerCount"] == 1
+    assert [each["action"] for each in found.answer["remediationPlan"]["actions"]] == [
+        "investigate-missing-delivery-rows"
+    ]
+    await log.database.write(
+        forget, BookLimits(ids=HOUR, batches=0, dead_letters=HOUR, receipts=HOUR), now=clock.now() + 1
+    )
+    found = await examine(books)
+    assert found["/b expected delivery"][0] == "pass"
+    assert found["/b expected delivery"][1].endswith("4 whose proof of delivery is no longer kept")
+
+
+async def test_events_that_end_otherwise_are_told_apart(books: Books, clock: ManualClock) -> None:
+    await books.publish(draft("e1", expires=NOW + SECOND), draft("e2"), draft("e3"), draft("e4", node="b"))
+    clock.advance(2)
+    await books.settle("b", 4, exceptions=[(1, "expired"), (4, "in_path")], parked={2: "invalid"})
+    status, detail = (await examine(books))["/b expected delivery"]
+    assert status == "pass"
+    assert detail.endswith("besides, 1 expired before the peer had them, 1 came from the peer, 1 refused by the peer")
+
+
+async def test_only_foreign_events_leave_nothing_to_expect(books: Books) -> None:
+    await books.publish(draft("f1", node="far", path="far"))
+    await books.settle("b", 1)
+    found = await examine(books)
+    assert found["/b delivery summary"][0] == "skip"
+    assert found[" expected peers"] == ("skip", "it stores no live event of this node")
+
+
+async def test_a_group_without_peers_and_a_node_without_groups(log: EventLog, clock: ManualClock) -> None:
+    books = Books(log, clock)
+    found = await examine(books)
+    assert found.answer["checks"][0]["name"] == "expected peers"
+    assert found.federation["slo"] == {"groups": []}
+    await books.declare()
+    await books.publish(draft("e1"))
+    assert (await examine(books))[" expected peers"] == ("skip", "no EventPeer is declared for it")
+
+
+async def test_groups_come_in_order_and_one_can_be_chosen(books: Books) -> None:
+    for name in ("zeta", "alpha"):
+        await books.declare(group=name)
+    found = await examine(books)
+    assert [each["group"] for each in found.federation["slo"]["groups"]] == ["alpha", "g", "zeta"]
+    found = await examine(books, group="zeta")
+    assert found.names == ["zeta expected peers"]
+    with pytest.raises(NotFound, match="there is no EventGroup nope"):
+        await examine(books, group="nope")
+
+
+async def test_what_senders_lost_is_told(books: Books, log: EventLog, clock: ManualClock) -> None:
+    topic = (await log.database.read(read_topic, "group:g")).id
+    for reason in ("lost", "taken_back", "lost"):
+        await log.database.write(record_gap, topic, "hub", "e", 1, 2, reason, clock.now())
+    assert (await examine(books)).codes("warn") == ["inbound-gaps", "inbound-history"]
+
+
+# --- the plan, and carrying it out --------------------------------------------------------------------------
+
+
+async def test_looking_changes_nothing(books: Books, log: EventLog, clock: ManualClock) -> None:
+    await books.publish(*(draft(f"e{n}") for n in range(1, 5)))
+    clock.advance(300)
+    await books.settle("b", 3, parked={1: "invalid", 2: "invalid"})
+    await hold_up(books, LinkState.BLOCKED)
+    before = await all_rows(log)
+    plan = (await examine(books, remediation_plan=True)).answer["remediationPlan"]
+    assert [each["action"] for each in plan["actions"]] == ["check-peer-connectivity", "retry-failed-deliveries"]
+    assert plan["actions"][1]["targetPeer"] == "b"
+    again = (await examine(books, remediation_plan=True)).answer["remediationPlan"]
+    assert again == plan
+    assert await all_rows(log) == before
+
+
+async def test_a_plan_for_a_healthy_node_is_empty(books: Books) -> None:
+    await books.publish(draft("e1"))
+    await books.settle("b", 1)
+    found = await examine(books, remediation_plan=True)
+    assert found.answer["remediationPlan"] == {"generatedAt": "2026-11-20T12:00:00Z", "actions": []}
+
+
+async def test_fixing_tries_dead_letters_again_and_ends_the_back_off(books: Books, log: EventLog) -> None:
+    await books.publish(*(draft(f"e{n}") for n in range(1, 5)))
+    await books.settle("b", 3, parked={1: "invalid", 2: "invalid"})
+    await hold_up(books, LinkState.BLOCKED)
+    ((action, changed, result),) = await mend(books)
+    assert (action, changed) == ("retry-failed-deliveries", True)
+    assert result.startswith("2 dead letters are sent once more; the link is tried again at once; it was blocked")
+    (repair,) = await books.repairs("b")
+    assert repair.selection["positions"] == [1, 2]
+    assert (await log.database.read(read_cursor, link_name("g", "b"))).state is LinkState.RUNNING
+    before = await all_rows(log)
+    # What is sent again is on its way, and so is the rest: nobody can do more.
+    assert [each[:2] for each in await mend(books)] == [("investigate-pending-deliveries", False)]
+    assert await all_rows(log) == before
+
+
+async def test_fixing_leaves_a_paused_link_paused(books: Books, log: EventLog) -> None:
+    await books.publish(draft("e1", expires=NOW + HOUR))
+    await books.settle("b", 1)
+    await books.publish(draft("e1", expires=NOW + 2 * HOUR))
+    await books.call("links.pause", group="g", peer="b", by="ann")
+    before = await all_rows(log)
+    ((action, changed, result),) = await mend(books)
+    assert (action, changed) == ("force-repush-stale-ttl", False)
+    assert result.startswith("it is paused by ann, and stays so")
+    assert await all_rows(log) == before
+
+
+async def test_fixing_lets_refreshes_overtake_what_else_waits(books: Books, log: EventLog) -> None:
+    await books.publish(draft("e1", expires=NOW + HOUR), draft("e2"))
+    await books.settle("b", 2)
+    await books.publish(draft("e3"), draft("e1", expires=NOW + 2 * HOUR), draft("e4"))
+    assert [each[:2] for each in await mend(books)] == [
+        ("force-repush-stale-ttl", True),
+        ("investigate-pending-deliveries", False),
+    ]
+    (repair,) = await books.repairs("b")
+    assert repair.selection["positions"] == [4]
+    before = await all_rows(log)
+    assert (await mend(books))[0][1:] == (
+        False,
+        "nothing holds it up, last reached at 2026-11-20T12:00:00Z; no refresh waits that is not being sent already",
+    )
+    assert await all_rows(log) == before
+    await books.repaired("b", 4)
+    found = await examine(books)
+    assert found["/b stale TTL"][0] == "pass"
+    await books.settle("b", 5)
+    assert (await examine(books)).answer["summary"]["overall"] == "pass"
+
+
+async def test_fixing_what_needs_a_person_changes_nothing(books: Books, log: EventLog, clock: ManualClock) -> None:
+    for number in range(1, 4):
+        await books.publish(draft(f"e{number}"))
+        clock.advance(10)
+        await books.settle("b", number)
+    await log.database.write(lambda conn: conn.execute(batches.delete().where(batches.c.upto == 2)))
+    before = await all_rows(log)
+    ((action, changed, result),) = await mend(books)
+    assert (action, changed) == ("investigate-missing-delivery-rows", False)
+    assert "e2" in result
+    assert await all_rows(log) == before
+
+
+async def test_an_action_that_fails_does_not_stop_the_next(books: Books) -> None:
+    await hold_up(books, LinkState.BLOCKED)
+    actions = [Action("check-peer-connectivity", "g", peer, "", "why", safe=True) for peer in ("gone", "b")]
+    gone, found = await carry_out(books.services, actions)
+    assert gone == {
+        "action": "check-peer-connectivity",
+        "targetPeer": "gone",
+        "targetGroup": "g",
+        "changed": False,
+        "result": "not done: group g has no peer gone (its peers: b)",
+    }
+    assert found["changed"] is True
+
+
+async def test_what_is_not_safe_is_left_to_a_person(books: Books, log: EventLog) -> None:
+    before = await all_rows(log)
+    (done,) = await carry_out(books.services, [Action("configure-peer-endpoint", "g", "b", "", "why", safe=False)])
+    assert (done["changed"], done["result"]) == (False, "left to you: it needs an operator's approval")
+    assert await all_rows(log) == before

@@ -1,0 +1,264 @@
+"""What doctor makes of facts: every check on both sides of its limit, and in every way it can end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eventd.api.doctor.checks import check_group
+from eventd.api.doctor.facts import Deliveries, Group, Link, Peer, Runs, Thresholds
+from eventd.api.doctor.report import Check, report
+from eventd.clock import SECOND
+
+FINE = Link()
+DEFAULTS = Thresholds()
+BLOCKED = Link(state="blocked", reason="unauthorized", last_error="401")
+
+
+def group(*peers: Peer, **facts: Any) -> Group:
+    return Group("edge", **{"has_own": True, "peers": peers, **facts})
+
+
+def peer(*, node: str = "cloud", endpoint: str = "http://cloud:1", link: Link = FINE, **facts: Any) -> Peer:
+    return Peer("edge", node, endpoint, link, Deliveries(**facts))
+
+
+def one(code: str, *, slo: Thresholds = DEFAULTS, link: Link = FINE, **facts: Any) -> tuple[str, str]:
+    """The status and the detail of the one check with this code, of a peer with these deliveries."""
+    found = [check for check in check_group(group(peer(link=link, **facts), slo=slo)) if check.code == code]
+    assert len(found) == 1, found
+    assert found[0].name.startswith("edge/cloud ")
+    return str(found[0].status), found[0].detail
+
+
+def named(checks: list[Check]) -> dict[str, str]:
+    return {check.name: str(check.status) for check in checks}
+
+
+def test_all_delivered_is_a_pass_of_every_check() -> None:
+    found = named(list(check_group(group(peer(delivered=3, max_lag=2 * SECOND, expires_in=3600 * SECOND)))))
+    assert found == {
+        "edge/cloud failed deliveries": "pass",
+        "edge/cloud pending deliveries": "pass",
+        "edge/cloud stale TTL": "pass",
+        "edge/cloud delivery lag": "pass",
+        "edge/cloud event expiry": "pass",
+        "edge/cloud expected delivery": "pass",
+    }
+
+
+def test_failed_are_dead_letters_and_what_a_refusing_link_holds() -> None:
+    assert one("failed-deliveries", delivered=1)[0] == "pass"
+    status, detail = one("failed-deliveries", letters=2)
+    assert (status, detail) == ("fail", "2 events refused by the peer, kept as dead letters")
+    status, detail = one("failed-deliveries", link=BLOCKED, refused_waiting=1)
+    assert (status, detail) == ("fail", "1 event held by a link that is blocked (unauthorized)")
+
+
+def test_what_waits_is_a_warning_until_it_is_about_to_expire() -> None:
+    assert one("pending-deliveries", pending=2)[0] == "warn"
+    assert one("pending-deliveries", pending=2, pending_expires_in=120 * SECOND)[0] == "warn"
+    status, detail = one("pending-deliveries", pending=2, pending_expires_in=30 * SECOND)
+    assert (status, detail) == ("fail", "2 events waiting; the first expires in 30s")
+    assert one("pending-deliveries", pending=2, pending_expires_in=30 * SECOND, slo=Thresholds(expires_soon=30))[0] == (
+        "warn"
+    )
+
+
+def test_a_count_that_may_be_too_high_is_said_to_be() -> None:
+    assert one("pending-deliveries", pending=9, ahead_in_full=False)[1] == "9 events waiting at most"
+
+
+def test_stale_is_a_failure_only_where_all_that_was_delivered_is() -> None:
+    assert one("stale-ttl", delivered=2)[0] == "pass"
+    assert one("stale-ttl", delivered=2, stale=1)[0] == "warn"
+    assert one("stale-ttl", delivered=2, stale=2)[0] == "fail"
+    assert one("stale-ttl", delivered=2, stale=2, in_full=False)[0] == "warn", "older ones were not looked at"
+
+
+@pytest.mark.parametrize(
+    ("lag", "status"), [(59.999, "pass"), (60, "warn"), (85, "warn"), (179.999, "warn"), (180, "fail")]
+)
+def test_lag_is_judged_at_its_two_limits(lag: float, status: str) -> None:
+    assert one("delivery-lag", delivered=1, max_lag=round(lag * SECOND))[0] == status
+
+
+def test_lag_is_skipped_where_nothing_was_delivered() -> None:
+    assert one("delivery-lag", pending=1)[0] == "skip"
+
+
+def test_expiry_is_worse_where_something_is_not_delivered() -> None:
+    soon: Any = {"expires_in": 119 * SECOND}
+    assert one("event-expiry", delivered=1) == ("skip", "none of its events expires")
+    assert one("event-expiry", delivered=1, expires_in=120 * SECOND)[0] == "pass"
+    assert one("event-expiry", delivered=1, **soon)[0] == "warn"
+    assert one("event-expiry", delivered=1, pending=1, **soon)[0] == "fail"
+    assert one("event-expiry", delivered=1, letters=1, **soon)[0] == "fail"
+
+
+def test_what_is_missing_is_named_up_to_three() -> None:
+    assert one("expected-delivery", missing=["a", "b", "c"]) == (
+        "fail",
+        "3 events neither delivered nor on the way: a, b, c",
+    )
+    assert one("expected-delivery", missing=list("abcde"))[1].endswith(": a, b, c, +2 more")
+
+
+def test_other_endings_are_told_apart_and_are_not_missing() -> None:
+    status, detail = one("expected-delivery", delivered=1, expired=2, in_path=3, refused=4, unproven=5)
+    assert status == "pass"
+    assert detail == (
+        "all are delivered or on their way; besides, 2 expired before the peer had them, 3 came from the peer,"
+        " 4 refused by the peer, 5 whose proof of delivery is no longer kept"
+    )
+
+
+def test_a_peer_without_an_endpoint_fails_under_a_code_of_its_own() -> None:
+    checks = list(check_group(group(peer(endpoint=""), has_own=False)))
+    assert [(check.code, str(check.status)) for check in checks] == [
+        ("", "skip"),
+        ("expected-delivery-no-endpoint", "fail"),
+    ]
+
+
+def test_there_is_nothing_to_expect_without_peers_or_own_events() -> None:
+    assert named(list(check_group(group(peer(), has_own=False)))) == {
+        "edge/cloud delivery summary": "skip",
+        "edge expected peers": "skip",
+    }
+    assert named(list(check_group(group()))) == {"edge expected peers": "skip"}
+
+
+def test_a_filter_that_leaves_everything_out_is_no_fault() -> None:
+    found = named(list(check_group(group(peer()))))
+    assert found == {"edge/cloud delivery summary": "skip", "edge/cloud expected delivery": "pass"}
+
+
+def test_a_peer_that_cannot_be_read_fails_alone() -> None:
+    checks = named(list(check_group(group(Peer("edge", "bad", "http://x", trouble="no"), peer(delivered=1)))))
+    assert checks["edge/bad delivery summary"] == "fail"
+    assert checks["edge/cloud failed deliveries"] == "pass"
+
+
+@pytest.mark.parametrize(
+    ("runs", "slo", "status"),
+    [
+        (Runs("s"), Thresholds(), "skip"),
+        (Runs("s", succeeded=3), Thresholds(), "pass"),
+        (Runs("s", succeeded=3, failed=1), Thresholds(), "fail"),
+        (Runs("s", succeeded=3, failed=1), Thresholds(max_failed_runs=1), "pass"),
+        (Runs("s", pending=1), Thresholds(), "warn"),
+        (Runs("s", pending=5), Thresholds(max_pending_runs=5), "pass"),
+        (Runs("s", pending=9, failed=1), Thresholds(), "fail"),
+    ],
+)
+def test_runs_are_judged_by_what_is_tolerated(runs: Runs, slo: Thresholds, status: str) -> None:
+    (check,) = [check for check in check_group(group(runs=[runs], slo=slo)) if check.code == "subscription-runs"]
+    assert (check.name, str(check.status)) == ("EventSubscription/s subscription runs", status)
+
+
+def test_the_pass_of_runs_tells_what_it_tolerates() -> None:
+    tolerant = Thresholds(max_failed_runs=2)
+    (check,) = [c for c in check_group(group(runs=[Runs("s", succeeded=3, failed=1)], slo=tolerant)) if c.resource]
+    assert check.detail == ("4 runs: 3 succeeded, 1 failed, 0 pending; at most 2 failed and 0 pending are tolerated")
+    (check,) = [c for c in check_group(group(runs=[Runs("s", succeeded=1)])) if c.resource]
+    assert check.detail == "1 run, all succeeded"
+
+
+def told(*groups: Group) -> dict[str, Any]:
+    return report(groups, [check for each in groups for check in check_group(each)])
+
+
+def test_the_report_adds_up() -> None:
+    late = peer(delivered=2, stale=1, letters=1, pending=1, max_lag=90 * SECOND, expires_in=500 * SECOND)
+    missing = peer(node="far", delivered=4, missing=["a"], max_lag=10 * SECOND, expires_in=400 * SECOND)
+    answer = told(group(late, missing, runs=[Runs("s", 5, 1, 2)]))
+    assert answer["summary"] == {"overall": "fail", "pass": 7, "warn": 3, "fail": 3, "skip": 0}
+    federation = answer["federation"]
+    slo = federation.pop("slo")
+    assert federation.pop("severityCounts") == {k: v for k, v in answer["summary"].items() if k != "overall"}
+    assert federation == {
+        "failedDeliveryCount": 1,
+        "staleTTLCount": 1,
+        "pendingDeliveryCount": 1,
+        "missingExpectedPeerCount": 1,
+        "maxDeliveryLagSeconds": 90.0,
+        "minExpiresInSeconds": 400.0,
+        "totalEvents": 9,
+        "totalDelivered": 6,
+        "subscriptionRunsTotal": 8,
+        "subscriptionRunsSucceeded": 5,
+        "subscriptionRunsFailed": 1,
+        "subscriptionRunsPending": 2,
+    }
+    assert slo["groups"][0]["violations"] == [
+        {
+            "check": "edge/cloud failed deliveries",
+            "threshold": "failedDeliveryCount=0",
+            "actual": "failedDeliveryCount=1",
+            "severity": "fail",
+        },
+        {
+            "check": "edge/cloud delivery lag",
+            "threshold": "lagWarnSeconds=60",
+            "actual": "maxDeliveryLagSeconds=90",
+            "severity": "warn",
+        },
+        {
+            "check": "EventSubscription/s subscription runs",
+            "threshold": "maxFailedRuns=0",
+            "actual": "failedRuns=1",
+            "severity": "fail",
+        },
+    ]
+
+
+def test_limits_of_the_group_show_with_what_breaks_them() -> None:
+    strict = Thresholds(lag_warn=10, lag_fail=30, expires_soon=60)
+    answer = told(group(peer(delivered=1, max_lag=15 * SECOND), slo=strict, slo_defined=True))
+    (shown,) = answer["federation"]["slo"]["groups"]
+    assert shown["defined"] is True
+    assert shown["thresholds"] == {
+        "delivery": {"lagWarnSeconds": 10, "lagFailSeconds": 30, "expiresSoonSeconds": 60},
+        "subscription": {"maxPendingRuns": 0, "maxFailedRuns": 0},
+    }
+    assert [(each["severity"], each["threshold"]) for each in shown["violations"]] == [("warn", "lagWarnSeconds=10")]
+    (shown,) = told(group(peer(delivered=1, max_lag=15 * SECOND)))["federation"]["slo"]["groups"]
+    assert (shown["defined"], shown["violations"]) == (False, [])
+    assert shown["thresholds"]["delivery"] == {"lagWarnSeconds": 60, "lagFailSeconds": 180, "expiresSoonSeconds": 120}
+
+
+def test_an_expiry_of_what_waits_breaks_the_limit_by_its_name() -> None:
+    answer = told(group(peer(pending=1, pending_expires_in=30 * SECOND, expires_in=30 * SECOND)))
+    assert answer["federation"]["slo"]["groups"][0]["violations"] == [
+        {
+            "check": "edge/cloud pending deliveries",
+            "threshold": "expiresSoonSeconds=120",
+            "actual": "minExpiresInSeconds=30",
+            "severity": "fail",
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("peers", "overall"),
+    [
+        ([peer(delivered=1, letters=1, pending=1)], "fail"),
+        ([peer(delivered=1, pending=1)], "warn"),
+        ([peer(delivered=1)], "pass"),
+        ([], "skip"),
+    ],
+)
+def test_the_worst_check_is_the_outcome(peers: list[Peer], overall: str) -> None:
+    assert told(group(*peers))["summary"]["overall"] == overall
+
+
+def test_blank_fields_of_a_check_are_left_out() -> None:
+    (check,) = told(group())["checks"]
+    assert check == {
+        "area": "federation",
+        "name": "edge expected peers",
+        "status": "skip",
+        "detail": "no EventPeer is declared for it",
+    }
