@@ -20,12 +20,15 @@ from eventd.resources.effective import GroupConfig, effective, topic_of
 from eventd.settings import Settings
 from eventd.store.database import Connection
 from eventd.store.links import forget_links, stale_links
+from eventd.store.parts import forget_parts
 from eventd.store.registry import read_resources
 
 STRANGERS = 1000
 """Senders of a group, besides its peers, whose marks are kept."""
 STRANGER_AGE = 30 * 24 * 3600 * SECOND
 """How long the mark of a sender that is no peer is kept after its last batch."""
+PARTS = 500
+"""Parts that are removed at a time."""
 CHECKPOINT_SECONDS = 0.5
 MEASURE_SECONDS = 10.0
 
@@ -63,8 +66,15 @@ class Housekeeping:
         )
         while await self._log.database.write(forget, limits, now=self._log.clock.now()):
             pass  # a little at a time, so that appends come in between
+        await self._forget_parts()
         for group in declared:
             await self._forget_strangers(group)
+
+    async def _forget_parts(self) -> None:
+        """What plugins derived and has ended takes no part in anything any more."""
+        before = self._log.clock.now() - self._settings.part_retention
+        while await self._log.database.write(forget_parts, before, PARTS):
+            pass  # a little at a time, so that appends come in between
 
     async def _forget_strangers(self, group: GroupConfig) -> None:
         """Whoever holds a key for any node can invent senders without end.
