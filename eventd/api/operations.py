@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, field_validator
 from pydantic.alias_generators import to_camel
 
 from eventd.clock import Clock
+from eventd.dynamic.effective import Following
 from eventd.log.eventlog import EventLog
 from eventd.observe import Metrics
 from eventd.store.database import Database
@@ -31,12 +32,19 @@ class Services:
     """What an operation works with, in a running node and in a command beside it alike.
 
     `take_over` brings the node of this process in line with what was just declared, so that an answer means that it
-    is in force here; other processes notice by themselves. `metrics` are those of the running node, None beside one.
+    is in force here; other processes notice by themselves. `metrics` are those of the running node, None beside one;
+    so is what it is `following`.
     """
 
     log: EventLog
     take_over: Callable[[], Awaitable[None]] = _nobody
     metrics: Metrics | None = None
+    following: Following | None = None
+
+    @property
+    def effective(self) -> Following:
+        """The effective configuration: that of the running node, or what a command finds beside one."""
+        return self.following or Following(self.database, self.clock, counts=False)
 
     @property
     def database(self) -> Database:

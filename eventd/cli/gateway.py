@@ -73,6 +73,7 @@ class LocalGateway:
 
     async def _open(self) -> Services:
         from eventd.api.operations import Services
+        from eventd.dynamic.effective import Following
         from eventd.log.eventlog import EventLog
         from eventd.store.database import Database
 
@@ -84,7 +85,7 @@ class LocalGateway:
             self._require_schema(database)
         log = await EventLog.open(database, self._clock)
         self._held.push_async_callback(log.close)
-        return Services(log)
+        return Services(log, following=Following(database, self._clock, counts=False))
 
     def _begin(self, database: Database, path: Path) -> Database:
         """A new database, where this command may make one."""

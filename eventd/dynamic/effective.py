@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -18,13 +19,25 @@ from eventd.store.claims import Key
 from eventd.store.database import Connection, Database
 from eventd.store.generations import Noted, note, read_noted
 from eventd.store.parts import read_parts, read_revisions
-from eventd.store.registry import read_resources
+from eventd.store.registry import StoredResource, read_resources
 
 logger = logging.getLogger("eventd.dynamic")
 
 LONGEST_WAIT = 60.0
 """Seconds after which the time is looked at again: the wall clock, by which things end, may have been set."""
 BROKEN_SECONDS = 1.0
+
+
+class Versions(NamedTuple):
+    """What a merge was made of."""
+
+    epoch: str
+    registry: int
+    parts: int
+
+    @classmethod
+    def of(cls, head: Head) -> Versions:
+        return cls(head.epoch, head.registry_version, head.parts_version)
 
 
 class Change(NamedTuple):
@@ -43,7 +56,14 @@ class Snapshot:
     etag: str
     changed_at: int
     effective: Effective
+    made_of: Versions
     _changes: dict[int, Change] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def state(self) -> str:
+        """Moves with everything there is to be known of it, even where its resources stay the same."""
+        _, registry, parts = self.made_of
+        return f"{self.id}.{registry}.{parts}.{self.effective.next_change or 0}"
 
     @property
     def id(self) -> str:
@@ -65,18 +85,6 @@ def _compare(earlier: Effective, later: Effective) -> Change:
         [entry for entry in later.entries if before.get(entry.key, entry.text) != entry.text],
         [entry.key for entry in earlier.entries if entry.key not in after],
     )
-
-
-class Versions(NamedTuple):
-    """What a merge was made of."""
-
-    epoch: str
-    registry: int
-    parts: int
-
-    @classmethod
-    def of(cls, head: Head) -> Versions:
-        return cls(head.epoch, head.registry_version, head.parts_version)
 
 
 class Merged(NamedTuple):
@@ -114,6 +122,11 @@ class Merging:
         effective = merge(declared.startup, self._read_parts(conn, versions), declared.policies, now)
         return Merged(effective, effective.etag(), versions, read_noted(conn))
 
+    def merge_with(self, conn: Connection, stored: Sequence[StoredResource], now: int) -> Effective:
+        """The same with these declared in the place of those that are."""
+        parts = self._read_parts(conn, Versions.of(read_head(conn)))
+        return merge(prepare_startup(stored), parts, policies(stored), now)
+
     def _read_declared(self, conn: Connection, versions: Versions) -> _Declared:
         known = self._declared
         if (known.epoch, known.version) == (versions.epoch, versions.registry):
@@ -140,14 +153,18 @@ class Merging:
 
 
 class Following:
-    """The effective configuration of a running node. One task of the node runs `run_for_ever`."""
+    """The effective configuration of a running node, one task of which runs `run_for_ever`.
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    A command beside a node does not `count`: it writes nothing, and a content that no node has noted has the number
+    that it will get.
+    """
+
+    def __init__(self, database: Database, clock: Clock, *, counts: bool = True) -> None:
         self._database = database
         self._clock = clock
+        self._counts = counts
         self._merging = Merging()
         self._snapshot: Snapshot | None = None
-        self._made_of = Versions("", 0, 0)
         self._refreshing = asyncio.Lock()
         self._signs = 0
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
@@ -169,24 +186,27 @@ class Following:
                     return self._snapshot
                 noted = await self._note(merged, now) if merged else None
                 if merged and noted:
-                    self._made_of = merged.versions
-                    return self._take(merged.effective, noted)
+                    return self._take(merged, noted)
 
     async def _merge(self, now: int) -> Merged | None:
         """None where nothing has changed, and nothing ended, since the last one."""
-        end = self._snapshot.effective.next_change if self._snapshot else 0
-        if end is not None and now >= end:
+        known = self._snapshot
+        if known is None or (known.effective.next_change is not None and now >= known.effective.next_change):
             return await self._database.read(self._merging.merge, now)
-        return await self._database.read(self._merging.merge_unless, now, self._made_of)
+        return await self._database.read(self._merging.merge_unless, now, known.made_of)
 
     async def _note(self, merged: Merged, now: int) -> Noted | None:
         """The number of this content; None when what it was made of has changed meanwhile."""
-        if merged.noted is not None and merged.noted.etag == merged.etag:
-            return merged.noted
+        if not self._counts or (merged.noted is not None and merged.noted.etag == merged.etag):
+            return _as_if_noted(merged, now)
         return await self._database.write(note_if_current, merged.versions, merged.etag, now)
 
-    def _take(self, effective: Effective, noted: Noted) -> Snapshot:
-        self._snapshot = Snapshot(*noted, effective)
+    async def with_startup(self, stored: Sequence[StoredResource]) -> Effective:
+        """What would be in force if this were declared, and nothing else. Raises Invalid for an unreadable policy."""
+        return await self._database.read(self._merging.merge_with, stored, self._clock.now())
+
+    def _take(self, merged: Merged, noted: Noted) -> Snapshot:
+        self._snapshot = Snapshot(*noted, merged.effective, merged.versions)
         waiting, self._waiting = self._waiting, []
         for generation, future in waiting:
             if not future.done() and noted.generation != generation:
@@ -209,7 +229,7 @@ class Following:
         """Follow what changes and what ends. What goes wrong is logged once and tried again."""
         trouble = ""
         while True:
-            signs = self._signs
+            signs, begun = self._signs, self._clock.monotonic()
             try:
                 snapshot = await self.current()
                 trouble, seconds = "", self._seconds_to(snapshot.effective.next_change)
@@ -217,6 +237,9 @@ class Following:
                 if trouble != str(error):
                     logger.error("the effective configuration cannot be made: %s", error)
                 trouble, seconds = str(error), BROKEN_SECONDS
+            # Whoever needs it now asks for it now; where much changes all the time, merging must not take all the time.
+            if rest := min(LONGEST_REST, REST * (self._clock.monotonic() - begun)):
+                await self._clock.sleep(rest)
             if signs == self._signs:
                 await self._wait(seconds)
 
@@ -240,10 +263,7 @@ def note_if_current(conn: Connection, versions: Versions, etag: str, now: int) -
     return note(conn, etag, now) if Versions.of(lock_head(conn)) == versions else None
 
 
-def look(conn: Connection, now: int) -> Snapshot:
-    """The effective configuration without a node. Writes nothing: a content nobody has noted gets the next number."""
-    merged = Merging().merge(conn, now)
-    noted = merged.noted or Noted(0, "", 0)
-    if noted.etag != merged.etag:
-        noted = Noted(noted.generation + 1, merged.etag, now)
-    return Snapshot(*noted, merged.effective)
+def _as_if_noted(merged: Merged, now: int) -> Noted:
+    """The number this content has, or would get next."""
+    before = merged.noted or Noted(0, "", 0)
+    return before if before.etag == merged.etag else Noted(before.generation + 1, merged.etag, now)

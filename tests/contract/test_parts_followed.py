@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
-from eventd.dynamic.effective import BROKEN_SECONDS, LONGEST_WAIT, Following, Snapshot, Versions, look, note_if_current
+from eventd.dynamic.effective import BROKEN_SECONDS, LONGEST_WAIT, Following, Snapshot, Versions, note_if_current
 from eventd.dynamic.part import form_part
 from eventd.errors import DatabaseFault, EventdError
 from eventd.log.head import read_head
 from eventd.plugins.contract import Result
 from eventd.store.database import Database
+from eventd.store.generations import read_noted
 from eventd.store.parts import delete_part, put_part, withdraw
-from eventd.store.registry import announce, put_resource
+from eventd.store.registry import announce, put_resource, read_resources
 from eventd.testing import NOW, ManualClock, event, give_turns, until
 from tests.unit.dynamic.samples import NET, route
 
@@ -134,11 +135,34 @@ async def test_a_command_counts_alike_and_writes_nothing(
     database: Database, following: Following, clock: ManualClock
 ) -> None:
     give(database, "r1")
-    alone = database.read_now(look, NOW)
+
+    async def command() -> Snapshot:
+        return await Following(database, clock, counts=False).current()
+
+    alone = await command()
     assert (alone.generation, names(alone)) == (1, ["r1"])
-    assert (await following.current()).id == database.read_now(look, NOW).id == alone.id
+    assert database.read_now(read_noted) is None
+    assert (await following.current()).id == (await command()).id == alone.id
     give(database, "r2")
-    assert database.read_now(look, NOW).generation == 2
+    assert (await command()).generation == 2
+
+
+async def test_what_would_be_if_something_else_were_declared(database: Database, following: Following) -> None:
+    declare(database, "fixed")
+    give(database, "r1")
+    other = [row for row in database.read_now(read_resources) if row.name == "nothing"]
+    assert [entry.key.name for entry in (await following.with_startup(other)).entries] == ["r1"]
+    assert names(await following.current()) == ["fixed", "r1"]
+
+
+async def test_its_state_moves_with_all_there_is_to_know(database: Database, following: Following) -> None:
+    give(database, "r1")
+    first = await following.current()
+    assert (await following.current()).state == first.state
+    give(database, "r1", ttl=90 * SECOND)
+    second = await following.current()
+    assert second.id == first.id
+    assert second.state != first.state
 
 
 async def test_two_that_follow_give_one_content_one_number(
