@@ -215,6 +215,11 @@ class Following:
                 self._waiting.append((generation, future))
         return self._snapshot
 
+    @property
+    def latest(self) -> Snapshot | None:
+        """What was in force when somebody looked last; None before that."""
+        return self._snapshot
+
     def other_than(self, generation: int) -> asyncio.Future[None]:
         """A future that is done when another generation is in force. Cancelling it is harmless."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, NamedTuple, Self
 
 import msgspec
@@ -11,13 +13,22 @@ import msgspec
 from eventd.log.blocks import Block, names
 from eventd.log.values import Record
 from eventd.resources.effective import SubscriptionConfig
-from federation.event import DECODER, Event, is_alive
+from federation.event import DECODER, Event, is_alive, written
 from federation.selector import Selector
 
 OBSERVED, EXPIRED = ".observed", ".expired"
 """How the types of two facts end of which the second revokes the first."""
 DERIVED_BY = "routerd.net/derived-by"
 """Payload key of an event that a plugin returned: the subscriptions it was derived by, the first one first."""
+
+
+@lru_cache(maxsize=256)
+def _occurs(types: tuple[str, ...], endings: frozenset[str]) -> Callable[[str], object]:
+    """Finds any of these types in canonical events: there is one way only to write them."""
+    if "*" in types or not types:
+        return bool
+    begun = [written(name.removesuffix("*"))[: -1 if name.endswith(".*") else None] for name in (*types, *endings)]
+    return re.compile("|".join(re.escape(f'"type":{text}') for text in sorted(begun))).search
 
 
 class Seen(NamedTuple):
@@ -85,9 +96,15 @@ class Trigger:
         if self.positions and self.positions.isdisjoint(range(block.position, block.last + 1)):
             return True
         types, sources = names(block.types), names(block.sources)
-        return (types is not None and not (self.selector.may_match(types) or types & self._endings)) or bool(
+        if types is None:
+            return not self.may_be(block.lines)
+        return not (self.selector.may_match(types) or types & self._endings) or bool(
             self.selector.sources and sources is not None and sources.isdisjoint(self.selector.sources)
         )
+
+    def may_be(self, line: str) -> object:
+        """Whether a type that is asked for, or one that revokes it, occurs in the text; it may be of something else."""
+        return _occurs(self.selector.types, self._endings)(line)
 
     def take(self, record: Record) -> Seen | None:
         """The event of a record, if it is of interest and has not expired."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple, Self
@@ -114,9 +114,10 @@ def _told(values: Set[str]) -> str:
     return json.dumps(sorted(values)) if len(values) <= MOST_NAMES else ""
 
 
-def unpack(block: Block) -> list[Record]:
-    """Its records, in order."""
-    rows = [split_line(row) for row in block.lines.split("\n")[:-1]]
+def unpack(block: Block, wanted: Callable[[str], object] | None = None) -> list[Record]:
+    """Its records, in order; only those of lines that are `wanted`, if that is given."""
+    lines = block.lines.split("\n")[:-1]
+    rows = [split_line(line) for line in (lines if wanted is None else filter(wanted, lines))]
     outlines = read_outlines([row[2] for row in rows])
     shift, topic_id, recorded_at = block.seq - block.position, block.topic_id, block.recorded_at
     return [

@@ -16,6 +16,9 @@ from eventd.log.reading import LOOKED_AT, PASSED_OVER, Stretch, cost_of, look_ah
 from eventd.log.scan import scan
 from eventd.log.values import Gap, Head, Record
 
+UNREAD = 10
+"""Lines that are only looked at for one that is decoded, in the same time."""
+
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
@@ -25,6 +28,10 @@ class Concern(Protocol[T_co]):
 
     def rules_out(self, block: Block) -> bool:
         """Whether nothing in a block can, as far as that shows without taking it apart."""
+        ...
+
+    def may_be(self, line: str) -> object:
+        """Something true, unless the text of a line says that its record cannot: a look costs less than decoding."""
         ...
 
     def take(self, record: Record) -> T_co | None:
@@ -70,8 +77,9 @@ def find_in(blocks: Iterable[Block], ahead: Stretch, concern: Concern[T], *, lim
         if concern.rules_out(block):
             looked += PASSED_OVER
         else:
-            looked += cost_of(block)
-            for record in unpack(block):
+            records = unpack(block, concern.may_be)
+            looked += max(PASSED_OVER, cost_of(block) // UNREAD, len(records))
+            for record in records:
                 item = concern.take(record)
                 if item is None:
                     continue
