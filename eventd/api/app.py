@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from eventd.api import problems
 from eventd.api.auth import ApiKey, Keys, require_local_name, require_own_page
 from eventd.api.doors import Door
+from eventd.api.effective import add_effective
 from eventd.api.health import OPEN_PATHS, Readiness, add_health
 from eventd.api.operations import Operation, Services
 from eventd.api.params import from_query, merge, read_params
@@ -52,6 +53,7 @@ def build_app(
     app = web.Application(middlewares=[_answer_errors, _identify(keys, door)], client_max_size=max_body_bytes)
     app.on_response_prepare.append(_add_headers)
     add_health(app, clock=services.clock, readiness=readiness, metrics=metrics, version=version, keys=keys, key=_KEY)
+    add_effective(app, services, key=_KEY)
     for operation in operations:
         app.router.add_route(operation.method, operation.path, _mount(operation, services))
     return app

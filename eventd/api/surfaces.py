@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from eventd.api import dead_letters, deliveries, events, groups, links, redelivery, resources, subscriptions
+from eventd.api import (
+    dead_letters,
+    deliveries,
+    dynamic,
+    events,
+    groups,
+    links,
+    plugins,
+    redelivery,
+    resources,
+    subscriptions,
+)
 from eventd.api.doctor import operations as doctor
 from eventd.api.operations import Operation
 
@@ -18,4 +29,6 @@ OPERATIONS: tuple[Operation[Any], ...] = (
     *dead_letters.OPERATIONS,
     *doctor.OPERATIONS,
     *subscriptions.OPERATIONS,
+    *dynamic.OPERATIONS,
+    *plugins.OPERATIONS,
 )

@@ -26,6 +26,9 @@ logger = logging.getLogger("eventd.dynamic")
 LONGEST_WAIT = 60.0
 """Seconds after which the time is looked at again: the wall clock, by which things end, may have been set."""
 BROKEN_SECONDS = 1.0
+REST = 3.0
+"""How many times as long as a merge took its task rests after it."""
+LONGEST_REST = 1.0
 
 
 class Versions(NamedTuple):
@@ -237,16 +240,16 @@ class Following:
             signs, begun = self._signs, self._clock.monotonic()
             try:
                 snapshot = await self.current()
-                trouble, seconds = "", self._seconds_to(snapshot.effective.next_change)
+                trouble, end = "", snapshot.effective.next_change
             except EventdError as error:
                 if trouble != str(error):
                     logger.error("the effective configuration cannot be made: %s", error)
-                trouble, seconds = str(error), BROKEN_SECONDS
+                trouble, end = str(error), self._clock.now() + round(BROKEN_SECONDS * SECOND)
             # Whoever needs it now asks for it now; where much changes all the time, merging must not take all the time.
             if rest := min(LONGEST_REST, REST * (self._clock.monotonic() - begun)):
                 await self._clock.sleep(rest)
             if signs == self._signs:
-                await self._wait(seconds)
+                await self._wait(self._seconds_to(end))
 
     def _seconds_to(self, end: int | None) -> float:
         if end is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from heapq import heapify, heappop, heappush
 from itertools import chain, pairwise
 from typing import NamedTuple
@@ -45,7 +46,7 @@ class SetAside(NamedTuple):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Effective:
     """The outcome of a merge. `next_change`, in microseconds, is when something of it ends; None for never."""
 
@@ -57,6 +58,11 @@ class Effective:
     set_aside: Sequence[SetAside]
     warnings: Sequence[str]
     next_change: int | None
+
+    @cached_property
+    def active_sources(self) -> frozenset[str]:
+        """The sources of the parts that are used."""
+        return frozenset(self.active)
 
     def text(self) -> bytes:
         """The one writing of its resources as a JSON list."""

@@ -301,6 +301,11 @@ def forget_parts(conn: sa.Connection, before: int, limit: int) -> int:
     return len(ids)
 
 
+def read_sources(conn: sa.Connection) -> list[str]:
+    """The source of every part, in order."""
+    return sorted(source for (source,) in fetch(conn, "SELECT source FROM parts"))
+
+
 def read_revisions(conn: sa.Connection) -> dict[int, int]:
     """The revision of every part by its id: what has to be read again is what differs."""
     return dict(fetch(conn, "SELECT id, revision FROM parts"))
