@@ -193,7 +193,7 @@ class Node:
     async def _serve_api(self) -> None:
         door = Door("", self.settings.max_connections, self.metrics)
         app = build_app(
-            Services(self.log, self._take_over_now),
+            Services(self.log, self._take_over_now, self.metrics, self.following),
             keys=self.keys,
             readiness=self.readiness,
             metrics=self.metrics,

@@ -9,14 +9,17 @@ import sqlalchemy as sa
 
 from eventd.api.doctor.fixing import carry_out
 from eventd.api.doctor.plan import Action
+from eventd.api.operations import Services
 from eventd.clock import SECOND
-from eventd.egress.links import link_name
+from eventd.egress.links import link_name, subscription_name
 from eventd.errors import NotFound
-from eventd.log.cursors import LinkState, Postponement, postpone, read_cursor, rewind
+from eventd.log.cursors import DeadLetter, LinkState, Postponement, Step, postpone, read_cursor, rewind
 from eventd.log.eventlog import EventLog
 from eventd.log.head import read_topic
 from eventd.log.retention import BookLimits, forget
+from eventd.observe import Metrics
 from eventd.store.links import record_gap
+from eventd.store.runs import Ending, NewRun, RunStatus, begin_run, end_run
 from eventd.store.schema import batches, metadata
 from eventd.testing import NOW, ManualClock, draft
 from tests.support.bookkeeping import Books
@@ -309,6 +312,113 @@ async def test_what_senders_lost_is_told(books: Books, log: EventLog, clock: Man
     for reason in ("lost", "taken_back", "lost"):
         await log.database.write(record_gap, topic, "hub", "e", 1, 2, reason, clock.now())
     assert (await examine(books)).codes("warn") == ["inbound-gaps", "inbound-history"]
+
+
+async def test_a_running_node_counts_requests_in_v1(books: Books) -> None:
+    metrics = Metrics()
+    books.services = Services(books.log, metrics=metrics)
+    assert "g protocol" not in (await examine(books)).names
+    metrics.verified("g", "old", "v1")
+    metrics.verified("g", "new", "v2")
+    metrics.verified("other", "old", "v1")
+    found = await examine(books)
+    assert found[" protocol"] == ("pass", "verified requests that came in with v1 since the node was started: 1")
+
+
+# --- subscriptions ------------------------------------------------------------------------------------------
+
+CLAIMS = """
+apiVersion: plugin.routerd.net/v1alpha1
+kind: Plugin
+metadata: {name: p}
+spec: {executable: /bin/true}
+---
+apiVersion: federation.routerd.net/v1alpha1
+kind: EventSubscription
+metadata: {name: claims}
+spec: {groupRef: g, match: {types: [t]}, trigger: {pluginRef: p, batchWindow: 5s}}
+"""
+RUNS = "EventSubscription/claims subscription runs"
+
+
+async def subscribe(books: Books) -> str:
+    """Declare a subscription, and let it be taken notice of; its cursor."""
+    await books.call("resources.apply", sources=[{"name": "claims.yaml", "text": CLAIMS}])
+    await books.call("subscriptions.resume", subscription="claims")
+    return subscription_name("g", "claims")
+
+
+async def run(books: Books, status: RunStatus, upto: int, *ids: str) -> None:
+    """Write down a run, as the subscription's consumer does."""
+    name, now = subscription_name("g", "claims"), books.clock.now()
+    new = NewRun(plugin="p", trigger="x", started_at=now, subscription="claims", cursor=name, group="g", event_ids=ids)
+
+    def write(conn: sa.Connection) -> None:
+        end_run(conn, begin_run(conn, new), Ending(status=status, completed_at=now))
+
+    await books.log.database.write(write)
+    cursor = await books.log.database.read(read_cursor, name)
+    parked = (
+        [DeadLetter(name, upto, cursor.topic_id, ids[0], "failed", "", 3, now)] if status is RunStatus.PARKED else []
+    )
+    if upto > cursor.position:
+        await books.log.settle(Step(name, cursor.position, upto, upto, now, (), parked))
+
+
+def runs_of(found: Report) -> tuple[str, str]:
+    (check,) = [check for check in found.answer["checks"] if check["name"] == RUNS]
+    return check["status"], check["detail"]
+
+
+async def test_the_runs_of_a_subscription_are_those_of_its_events(books: Books, clock: ManualClock) -> None:
+    await subscribe(books)
+    await books.declare()
+    assert runs_of(await examine(books)) == ("skip", "it has not run yet")
+    await books.publish(draft("e1"), draft("e2"), draft("x", type="other"), draft("e3"))
+    assert runs_of(await examine(books))[0] == "skip", "they are gathered until the window closes"
+    clock.advance(6)
+    assert runs_of(await examine(books)) == ("warn", "3 runs: 0 succeeded, 0 failed, 3 pending")
+    await run(books, RunStatus.SUCCEEDED, 2, "e1", "e2")
+    await run(books, RunStatus.FAILED, 2, "e3")
+    assert runs_of(await examine(books)) == ("warn", "3 runs: 2 succeeded, 0 failed, 1 pending")
+    await run(books, RunStatus.PARKED, 4, "e3")
+    found = await examine(books, remediation_plan=True)
+    assert runs_of(found) == ("fail", "3 runs: 2 succeeded, 1 failed, 0 pending")
+    assert found.federation["subscriptionRunsTotal"] == 3
+    assert found.federation["slo"]["groups"][0]["violations"][-1] == {
+        "check": RUNS,
+        "threshold": "maxFailedRuns=0",
+        "actual": "failedRuns=1",
+        "severity": "fail",
+    }
+    action = next(each for each in found.answer["remediationPlan"]["actions"] if "targetResource" in each)
+    assert (action["action"], action["targetResource"]) == (
+        "inspect-failed-subscription-runs",
+        "EventSubscription/claims",
+    )
+
+
+async def test_what_waits_for_a_plugin_that_cannot_be_run_has_failed(books: Books) -> None:
+    name = await subscribe(books)
+    await books.publish(draft("e1"))
+    now = books.clock.now()
+    failure = Postponement(name, 0, LinkState.BLOCKED, "missing", "no such file", 0, now, now + HOUR)
+    await books.log.database.write(postpone, failure)
+    found = await examine(books)
+    assert runs_of(found) == ("fail", "1 run: 0 succeeded, 1 failed, 0 pending")
+    assert found.codes("fail")[-1] == "subscription-held"
+    await books.call("subscriptions.pause", subscription="claims", by="ann")
+    found = await examine(books)
+    assert runs_of(found)[0] == "warn"
+    assert [check["detail"] for check in found.answer["checks"] if check.get("code") == "subscription-held"] == [
+        "paused by ann"
+    ]
+
+
+async def test_what_a_subscription_lost_is_told(books: Books) -> None:
+    await subscribe(books)
+    await run(books, RunStatus.LOST, 0)
+    assert "subscription-lost" in (await examine(books)).codes("warn")
 
 
 # --- the plan, and carrying it out --------------------------------------------------------------------------

@@ -229,9 +229,10 @@ def _judge_runs(runs: Runs, slo: Thresholds) -> tuple[Status, str, str, Breach |
     if not runs.total:
         return Status.SKIP, "it has not run yet", "", None
     told = f"{_count(runs.total, 'run')}: {runs.succeeded} succeeded, {runs.failed} failed, {runs.pending} pending"
+    told += "" if runs.in_full else ", or more"
     if runs.failed > slo.max_failed_runs:
         breach = Breach(f"maxFailedRuns={slo.max_failed_runs}", f"failedRuns={runs.failed}")
-        return Status.FAIL, told, f"see why: routerctl federation subscription runs {runs.subscription}", breach
+        return Status.FAIL, told, f"see why: routerctl subscription runs {runs.subscription}", breach
     if runs.pending > slo.max_pending_runs:
         breach = Breach(f"maxPendingRuns={slo.max_pending_runs}", f"pendingRuns={runs.pending}")
         return Status.WARN, told, "see whether its plugin keeps up", breach

@@ -103,12 +103,20 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """The runs of one subscription, by how they ended."""
+    """What became of the events of one subscription: each counts as a run, in its latest state.
+
+    `failed` are those that were parked, and what waits while nothing can be run; there may be more of `failed` and
+    `pending` unless they are counted `in_full`. `link` is how the subscription itself is; at `lost_at` retention took
+    events from it the last time.
+    """
 
     subscription: str
     succeeded: int = 0
     failed: int = 0
     pending: int = 0
+    in_full: bool = True
+    link: Link = Link()
+    lost_at: int | None = None
 
     @property
     def total(self) -> int:

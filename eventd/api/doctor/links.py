@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from eventd.api.doctor.facts import Group, Peer, Thresholds
+from eventd.api.doctor.facts import Group, Link, Peer, Runs, Thresholds
 from eventd.api.doctor.report import Check, Status
 from eventd.api.moments import show_time
 from eventd.clock import SECOND
@@ -19,8 +19,10 @@ def check_links(group: Group) -> Iterator[Check]:
             yield from _waiting(peer, group.slo)
             yield from _books(peer)
     if group.v1_requests:
-        told = f"{group.v1_requests} verified requests came in with v1 since the node was started"
+        told = f"verified requests that came in with v1 since the node was started: {group.v1_requests}"
         yield Check(f"{group.name} protocol", Status.PASS, "protocol-v1-requests", told, group=group.name)
+    for runs in group.runs:
+        yield from _subscription(group, runs)
     for gaps in group.gaps:
         code, told, remedy = _GAPS[gaps.reason]
         yield Check(
@@ -55,7 +57,7 @@ def _link(peer: Peer) -> Iterator[Check]:
         yield _of(peer, "link", Status.WARN, "link-new", "no node has taken notice of this peer yet", remedy)
         return
     since = f"since {_moment(link.since)}"
-    why = ": ".join(part for part in (link.reason, link.last_error) if part) or "no reason is known"
+    why = _why(link)
     if link.state == "blocked":
         remedy = "the peer answers and refuses the link: compare keys, names, clocks and paths on both sides"
         yield _of(peer, "link", Status.FAIL, "link-blocked", f"blocked {since}: {why}", remedy)
@@ -72,6 +74,33 @@ def _link(peer: Peer) -> Iterator[Check]:
         yield _of(peer, "link", Status.WARN, "link-paused", told, remedy)
     if link.protocol == "v1":
         yield _of(peer, "protocol", Status.PASS, "protocol-v1", "sent to with v1, without signed receipts")
+
+
+def _subscription(group: Group, runs: Runs) -> Iterator[Check]:
+    link, resource = runs.link, f"EventSubscription/{runs.subscription}"
+    show = f"routerctl subscription runs {runs.subscription}"
+    told = {
+        "blocked": (Status.FAIL, f"its plugin cannot be run: {_why(link)}", "put right what it says"),
+        "failed": (Status.FAIL, f"this node cannot go on with it: {_why(link)}", "put right what it says"),
+        "backing-off": (Status.WARN, f"its plugin fails and is tried again: {_why(link)}", f"see why: {show}"),
+        "paused": (
+            Status.WARN,
+            f"paused{f' by {link.paused_by}' if link.paused_by else ''}",
+            f"when it may go on: routerctl subscription resume {runs.subscription}",
+        ),
+    }
+    if link.state in told:
+        status, detail, remedy = told[link.state]
+        code = "subscription-held"
+        yield Check(resource, status, code, detail, remedy, group=group.name, resource=resource)
+    if runs.lost_at is not None:
+        detail = f"retention removed events before its plugin got them, the last time at {_moment(runs.lost_at)}"
+        code, remedy = "subscription-lost", "keep events for longer than a plugin may be behind: retention of the group"
+        yield Check(f"{resource} lost events", Status.WARN, code, detail, remedy, group=group.name, resource=resource)
+
+
+def _why(link: Link) -> str:
+    return ": ".join(part for part in (link.reason, link.last_error) if part) or "no reason is known"
 
 
 def _waiting(peer: Peer, slo: Thresholds) -> Iterator[Check]:

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from eventd.api.books import PeerBooks, open_books, wanted_by
-from eventd.api.doctor.facts import Deliveries, Gaps, Group, Link, Peer, Thresholds
+from eventd.api.doctor.facts import Deliveries, Gaps, Group, Link, Peer, Runs, Thresholds
+from eventd.api.doctor.runs import read_group_runs
 from eventd.api.doctor.tally import Tally, read_sample
 from eventd.api.groups import find_group, find_topic, peers_of
 from eventd.api.operations import Services
@@ -45,6 +46,7 @@ class _Scene:
     letters: Mapping[str, int]
     slo: SloConfig | None
     gaps: Sequence[Gaps]
+    runs: Sequence[Runs]
     now: int
 
 
@@ -69,6 +71,7 @@ async def _read_group(services: Services, name: str) -> Group:
         slo_defined=scene.slo is not None,
         has_own=await _has_own(services, scene, rounds),
         peers=peers,
+        runs=scene.runs,
         gaps=scene.gaps,
         v1_requests=_v1_requests(services, name),
     )
@@ -86,7 +89,8 @@ def _read_scene(conn: Connection, name: str, now: int) -> _Scene:
     config, topic = find_group(conn, name), find_topic(conn, name)
     letters = count_letters(conn, topic.id)
     slo = slos(read_resources(conn, FEDERATION_SLO.name)).get(name)
-    return _Scene(config, topic, read_head(conn).last, letters, slo, _read_gaps(conn, topic.id), now)
+    runs = read_group_runs(conn, name, now)
+    return _Scene(config, topic, read_head(conn).last, letters, slo, _read_gaps(conn, topic.id), runs, now)
 
 
 def _thresholds(slo: SloConfig | None) -> Thresholds:

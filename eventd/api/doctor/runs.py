@@ -1,0 +1,59 @@
+"""Reading how the subscriptions of a group stand: what their plugins were given, and what waits or was parked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from eventd.api.doctor.facts import Link, Runs
+from eventd.api.moments import read_moment
+from eventd.api.subscriptions import COUNTED, ListSubscriptions, read_states
+from eventd.clock import SECOND
+from eventd.egress.window import LONGEST
+from eventd.resources.effective import SubscriptionConfig, subscriptions
+from eventd.store.database import Connection
+from eventd.store.registry import read_resources
+from eventd.store.runs import RunStatus, count_events, read_runs
+
+
+def read_group_runs(conn: Connection, group: str, now: int) -> list[Runs]:
+    """The subscriptions of a group, by name."""
+    known = subscriptions(read_resources(conn))
+    states = read_states(conn, ListSubscriptions(group=group), now)
+    return [_runs(conn, known[state["subscription"]], state, now) for state in states]
+
+
+def _runs(conn: Connection, config: SubscriptionConfig, state: Mapping[str, Any], now: int) -> Runs:
+    """What waits on a subscription that is refused everything has failed, as with a link."""
+    link = _link(state, now)
+    waiting = 0 if _is_gathering(config, state, link) else int(state["waitingEvents"])
+    lost = read_runs(conn, subscription=config.name, statuses=[RunStatus.LOST], limit=1)
+    return Runs(
+        config.name,
+        succeeded=count_events(conn, config.name, RunStatus.SUCCEEDED),
+        failed=int(state["deadLetters"]) + (waiting if link.is_refused else 0),
+        pending=0 if link.is_refused else waiting,
+        in_full=state["waitingEvents"] < COUNTED and state["deadLetters"] < COUNTED,
+        link=link,
+        lost_at=lost[0].started_at if lost else None,
+    )
+
+
+def _is_gathering(config: SubscriptionConfig, state: Mapping[str, Any], link: Link) -> bool:
+    """Whether what waits only waits for its window to close."""
+    if link.state != "running" or not link.noticed:
+        return False
+    window = config.batch_window or (LONGEST if config.debounce else 0)
+    return bool(state["waitingSeconds"] * SECOND <= window)
+
+
+def _link(state: Mapping[str, Any], now: int) -> Link:
+    new = state["reason"] == "new"
+    return Link(
+        noticed=not new,
+        state=state["state"],
+        reason="" if new else state["reason"],
+        last_error=state["lastError"],
+        retry_at=read_moment("retryAt", state["retryAt"] or "", now),
+        paused_by=state["pausedBy"],
+    )
