@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 from eventd.api.groups import evict_some
 from eventd.api.links import read_outbound
+from eventd.api.subscriptions import ListSubscriptions, read_states
 from eventd.clock import SECOND
 from eventd.errors import EventdError, NotFound
 from eventd.log.eventlog import EventLog
@@ -22,6 +24,7 @@ from eventd.store.database import Connection
 from eventd.store.links import forget_links, stale_links
 from eventd.store.parts import forget_parts
 from eventd.store.registry import read_resources
+from eventd.store.runs import forget_runs
 
 STRANGERS = 1000
 """Senders of a group, besides its peers, whose marks are kept."""
@@ -35,6 +38,15 @@ MEASURE_SECONDS = 10.0
 logger = logging.getLogger("eventd.housekeeping")
 
 
+@dataclass(slots=True)
+class _Measured:
+    """What has figures: groups, and their peers and subscriptions."""
+
+    topics: set[str] = field(default_factory=set)
+    links: set[tuple[str, str]] = field(default_factory=set)
+    subscriptions: set[tuple[str, str]] = field(default_factory=set)
+
+
 class Housekeeping:
     """The chores of one node. None of them may fail the node: what goes wrong is logged and tried again."""
 
@@ -42,7 +54,7 @@ class Housekeeping:
         self._log = log
         self._settings = settings
         self._metrics = metrics
-        self._links: set[tuple[str, str]] = set()
+        self._measured = _Measured()
 
     async def prune_for_ever(self, groups: Callable[[], Iterable[GroupConfig]]) -> None:
         """Apply every group's retention, at the start and then at its interval."""
@@ -66,9 +78,15 @@ class Housekeeping:
         )
         while await self._log.database.write(forget, limits, now=self._log.clock.now()):
             pass  # a little at a time, so that appends come in between
+        await self._forget_runs()
         await self._forget_parts()
         for group in declared:
             await self._forget_strangers(group)
+
+    async def _forget_runs(self) -> None:
+        before = self._log.clock.now() - self._settings.run_retention
+        while await self._log.database.write(forget_runs, before, CHUNK):
+            pass  # a little at a time, so that appends come in between
 
     async def _forget_parts(self) -> None:
         """What plugins derived and has ended takes no part in anything any more."""
@@ -112,24 +130,32 @@ class Housekeeping:
     async def _measure(self, groups: Iterable[GroupConfig]) -> None:
         self._metrics.head(self._log.wakeups.head)
         self._metrics.wal(self._log.database.wal_bytes())
-        seen: set[tuple[str, str]] = set()
+        seen = _Measured()
         for group in groups:
-            topic, links = await self._log.database.read(_read_group, group.name, self._log.clock.now())
+            now = self._log.clock.now()
+            topic, links = await self._log.database.read(_read_group, group.name, now)
             self._metrics.topic(group.name, records=topic.next_seq - 1 - topic.evicted_seq, size=topic.bytes)
+            seen.topics.add(group.name)
             for link in links:
-                seen.add((group.name, link["peer"]))
-                self._metrics.link(
-                    group.name,
-                    link["peer"],
-                    state=link["state"],
-                    lag_events=link["lagEvents"],
-                    lag_seconds=link["lagSeconds"],
-                )
-        for group_name, peer in self._links - seen:
-            self._metrics.forget_link(group_name, peer)
-        for name in {group_name for group_name, _ in self._links} - {group_name for group_name, _ in seen}:
-            self._metrics.forget_topic(name)
-        self._links = seen
+                seen.links.add((group.name, link["peer"]))
+                lag = {"lag_events": link["lagEvents"], "lag_seconds": link["lagSeconds"]}
+                self._metrics.link(group.name, link["peer"], state=link["state"], **lag)
+            asked = ListSubscriptions(group=group.name)
+            for one in await self._log.database.read(read_states, asked, now):
+                seen.subscriptions.add((group.name, one["subscription"]))
+                waiting = {"events": one["waitingEvents"], "seconds": one["waitingSeconds"]}
+                self._metrics.subscription(group.name, one["subscription"], state=one["state"], **waiting)
+        self._forget(self._measured, seen)
+        self._measured = seen
+
+    def _forget(self, before: _Measured, seen: _Measured) -> None:
+        """Whatever is no longer declared has no figures."""
+        for link in before.links - seen.links:
+            self._metrics.forget_link(*link)
+        for subscription in before.subscriptions - seen.subscriptions:
+            self._metrics.forget_subscription(*subscription)
+        for topic in before.topics - seen.topics:
+            self._metrics.forget_topic(topic)
 
     async def _try(self, what: str, work: Coroutine[Any, Any, None]) -> None:
         try:

@@ -230,6 +230,9 @@ class Metrics:
             "subscription_run_events_total", "Events those runs were handed.", *of, "status"
         )
         self._run_seconds = self._histogram("subscription_run_seconds", "Time of one run.", _LAGS, *of)
+        self._sub_state = self._gauge("subscription_state", "1 for the state a subscription is in.", *of, "state")
+        self._sub_events = self._gauge("subscription_waiting_events", "Events its plugin has yet to get.", *of)
+        self._sub_seconds = self._gauge("subscription_waiting_seconds", "Age of the oldest of them.", *of)
 
     def _storing(self) -> None:
         self._head = self._gauge("log_head_position", "The last position given.")
@@ -306,6 +309,20 @@ class Metrics:
         self._runs.labels(group, subscription, status).inc()
         self._run_events.labels(group, subscription, status).inc(events)
         self._run_seconds.labels(group, subscription).observe(seconds)
+
+    def subscription(self, group: str, name: str, *, state: str, events: int, seconds: float) -> None:
+        """Where a subscription stands."""
+        for known in LINK_STATES:
+            self._sub_state.labels(group, name, known).set(known == state)
+        self._sub_events.labels(group, name).set(events)
+        self._sub_seconds.labels(group, name).set(seconds)
+
+    def forget_subscription(self, group: str, name: str) -> None:
+        """It is no longer declared."""
+        for known in LINK_STATES:
+            self._sub_state.remove(group, name, known)
+        for gauge in (self._sub_events, self._sub_seconds):
+            gauge.remove(group, name)
 
     def head(self, position: int) -> None:
         """The last position given."""

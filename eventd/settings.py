@@ -39,8 +39,16 @@ from eventd.setting_values import (
 )
 
 __all__ = [
-    *("BadSettings", "Endpoint", "Problem", "Settings", "Shown"),
-    *("flag_of", "load", "plugin_environment", "surroundings", "variable_of"),
+    "BadSettings",
+    "Endpoint",
+    "Problem",
+    "Settings",
+    "Shown",
+    "flag_of",
+    "load",
+    "plugin_environment",
+    "surroundings",
+    "variable_of",
 ]
 
 DEFAULT = "default"
@@ -124,6 +132,7 @@ class Settings(BaseModel):
     prune_interval: Seconds = Field(60.0, description="Time between two rounds of retention.")
     batch_retention: Age = Field(7 * UNITS["d"], description="How long the record of a delivered batch is kept.")
     dead_letter_retention: Age = Field(30 * UNITS["d"], description="How long a dead letter is kept.")
+    run_retention: Age = Field(7 * UNITS["d"], description="How long the record of a plugin's run is kept.")
     part_retention: Age = Field(UNITS["d"], description="How long a part is kept after all of it has ended.")
     max_body_bytes: Annotated[int, BeforeValidator(read_size)] = Field(
         16 << 20, description="The largest request body the API takes."

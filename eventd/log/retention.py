@@ -92,7 +92,9 @@ class _Going(NamedTuple):
 
 def _going(conn: sa.Connection, topic_id: int, last: int, limits: Limits, now: int) -> _Going:
     """The oldest blocks up to a seq, the last one cut to it, as far as one step may go."""
-    passed = fetch(conn, "SELECT min(position) FROM cursors WHERE topic_id = ?", (topic_id,))[0][0]
+    # Peers alone hold what they have yet to get: who reads the log here is told of what it missed.
+    held = "SELECT min(position) FROM cursors WHERE topic_id = ? AND kind IN ('peer', 'repair')"
+    passed = fetch(conn, held, (topic_id,))[0][0]
     going: list[Block] = []
     size, lost = 0, False
     for block in scan(conn, topic_id, 0, read_head(conn).last):

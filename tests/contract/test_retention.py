@@ -365,3 +365,14 @@ async def test_an_id_that_another_process_brings_back_is_not_forgotten_meanwhile
         assert await forgotten == 0
     assert await database.read(fetch, "SELECT event_id, position, gone_at FROM event_ids") == [("a", 2, None)]
     assert (await database.read(read_topic, "group:g")).ids == 1
+
+
+async def test_a_subscription_holds_nothing(log: EventLog) -> None:
+    topic = await log.topic("group:g")
+    await log.append(topic, [draft(f"e{number}") for number in range(5)])
+    await log.database.write(
+        create_cursor, "subscription:g/s", kind="subscription", topic_id=topic, position=0, now=log.clock.now()
+    )
+    await log.database.write(create_cursor, "peer:g/b", kind="peer", topic_id=topic, position=5, now=log.clock.now())
+    (done,) = await evict_all(log, topic, Limits(max_records=2))
+    assert done.records == 3
