@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from eventd.cli import copies, declaring, doctor, facts, flow, letters, subscriptions
+from eventd.cli import copies, declaring, doctor, facts, flow, letters, plugins, subscriptions
 from eventd.cli.command_line import CommandLine, program
 from eventd.cli.exits import run
 
@@ -25,6 +25,7 @@ event = _commands("Emit and look at events.")
 deliveries = _commands("What deliveries add up to.")
 dead_letters = _commands("What peers refused for good.")
 subscription = _commands("What subscriptions do with events.")
+plugin = _commands("Programs and functions that turn events into proposals.")
 db = _commands("Copies of the node's database.")
 
 app.callback()(program)
@@ -65,6 +66,13 @@ subscription.command()(subscriptions.retry)
 subscription.command()(subscriptions.reset)
 subscription.command()(subscriptions.pause)
 subscription.command()(subscriptions.resume)
+
+app.add_typer(plugin, name="plugin")
+plugin.command()(plugins.init)
+plugin.command("list")(plugins.list_plugins)
+plugin.command()(plugins.check)
+plugin.command()(plugins.run)
+plugin.command()(plugins.runs)
 
 app.add_typer(db, name="db")
 db.command()(copies.backup)

@@ -172,9 +172,7 @@ def _check_kind(index: int, resource: ProposedResource) -> None:
     if known is not None:
         raise _Refused("refused", f"{place}.apiVersion {kind} is not known in {version}", f"write {known.api_version}")
     if not is_ours(version):
-        raise _Refused(
-            "refused", f"{place} must have an apiVersion and a kind such as net.example.org/v1 and IPv4Route"
-        )
+        raise _Refused("refused", f"{place} must have an apiVersion and a kind such as net.example/v1 and IPv4Route")
     raise _Refused("refused", f"{place}.kind there is no kind {kind} in {version}", known_kinds(kind))
 
 

@@ -128,3 +128,4 @@ class PluginFailed(EventdError):
         self.stderr = stderr
         self.started_at = started_at
         self.completed_at = completed_at
+        self.detail: dict[str, object] = {}

@@ -150,9 +150,7 @@ class Host:
         about_plugin = failed.reason in _ABOUT_PLUGIN
         hint = "the traceback is kept with the run" if failed.reason == "raised" else ""
         if failed.reason == "no_entry_point":
-            hint = (
-                "install its package where the node runs, and compare spec.entryPoint of the Plugin with its pyproject"
-            )
+            hint = "install its package where the node runs; the name is the one in its pyproject.toml"
         message = shorten(failed.message, 400)
         return self._failed(message, failed.reason, hint, about_plugin=about_plugin)
 
