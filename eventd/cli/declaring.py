@@ -40,7 +40,7 @@ async def apply(
     """Declare resources: all of what the files hold, or nothing. Makes the database if there is none yet."""
     session.make, session.pretend = not dry_run, dry_run
     answer = await session.call(
-        "resources.apply", sources=_read(filename), prune=prune, allow_empty=force, dry_run=dry_run
+        "resources.apply", sources=read_files(filename), prune=prune, allow_empty=force, dry_run=dry_run
     )
     _show_changes(session, answer)
 
@@ -56,7 +56,7 @@ async def diff(
 ) -> None:
     """Show what apply would change, as a unified diff."""
     session.pretend = True
-    answer = await session.call("resources.diff", sources=_read(filename), prune=prune)
+    answer = await session.call("resources.diff", sources=read_files(filename), prune=prune)
     changed = [change for change in answer["changes"] if change["diff"]]
     if session.out.is_table:
         for change in changed:
@@ -69,7 +69,7 @@ async def diff(
         raise typer.Exit(4)
 
 
-def _read(paths: list[str]) -> list[dict[str, Any]]:
+def read_files(paths: list[str]) -> list[dict[str, Any]]:
     """The files as the node wants them: their text, or why they cannot be read, so that all is said at once."""
     from eventd.resources.documents import read_file, read_sources
 
@@ -298,7 +298,7 @@ async def delete(
         raise typer.BadParameter("say what to delete: KIND NAME, or -f FILE")
     if filename:
         answer = await session.call(
-            "resources.delete_sources", sources=_read(filename), ignore_not_found=ignore_not_found, dry_run=dry_run
+            "resources.delete_sources", sources=read_files(filename), ignore_not_found=ignore_not_found, dry_run=dry_run
         )
     else:
         answer = await session.call("resources.delete", kind=kind, name=name, dry_run=dry_run)

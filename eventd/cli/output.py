@@ -166,6 +166,10 @@ class Output:
         else:
             self.line(json.dumps(value, indent=2, ensure_ascii=False))
 
+    def flush(self) -> None:
+        """Let whoever reads have it now: more may come much later."""
+        self._stream.flush()
+
     def line(self, line: str = "") -> None:
         """One line as it is."""
         self._write(f"{line}\n")
