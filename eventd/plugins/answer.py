@@ -26,7 +26,8 @@ _NEEDED: Final = {
     "directives": "propose.dynamicConfig",
     "actionPlans": "propose.providerAction",
 }
-_EMITTING: Final = frozenset(("emit.events", "observe.cloud", "observe.providerPrivateIPs"))
+_EMITTING: Final = frozenset(("emit.events", "observe.cloud", "observe.providerPrivateIPs", "propose.dynamicConfig"))
+"""Who is trusted to propose configuration, or to observe, is trusted to state facts."""
 
 
 class _Refused(Exception):
@@ -220,4 +221,4 @@ def _missing(result: Result, capabilities: frozenset[str]) -> Iterator[tuple[str
         if held[what] and needed not in capabilities:
             yield what, needed
     if result.events and not capabilities & _EMITTING:
-        yield "events", "emit.events or observe.cloud or observe.providerPrivateIPs"
+        yield "events", "emit.events"
