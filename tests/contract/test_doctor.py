@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -123,7 +124,7 @@ async def test_what_waits_is_pending_while_the_link_may_go_on_and_failed_while_i
     await hold_up(books, LinkState.BLOCKED)
     found = await examine(books)
     assert found["/b pending deliveries"][0] == "pass"
-    assert found["/b failed deliveries"] == ("fail", "2 events held by a link that is blocked (unauthorized)")
+    assert found["/b failed deliveries"] == ("fail", "2 events held by a blocked link (unauthorized)")
     assert found["/b link"][1] == "blocked since 2026-11-20T12:00:00Z: unauthorized: said so"
     assert (found.federation["failedDeliveryCount"], found.federation["pendingDeliveryCount"]) == (2, 0)
 
@@ -314,7 +315,7 @@ async def test_what_senders_lost_is_told(books: Books, log: EventLog, clock: Man
     assert (await examine(books)).codes("warn") == ["inbound-gaps", "inbound-history"]
 
 
-async def test_a_running_node_counts_requests_in_v1(books: Books) -> None:
+async def test_a_running_node_counts_requests_in_v1_and_reads_its_keys_again(books: Books) -> None:
     metrics = Metrics()
     books.services = Services(books.log, metrics=metrics)
     assert "g protocol" not in (await examine(books)).names
@@ -322,6 +323,8 @@ async def test_a_running_node_counts_requests_in_v1(books: Books) -> None:
     metrics.verified("g", "new", "v2")
     metrics.verified("other", "old", "v1")
     found = await examine(books)
+    await asyncio.get_running_loop().shutdown_default_executor()  # its thread would outlive the test
+    assert found[" keys"] == ("fail", "EventGroup 'g': cannot read /nowhere/secret: No such file or directory")
     assert found[" protocol"] == ("pass", "verified requests that came in with v1 since the node was started: 1")
 
 
@@ -451,7 +454,9 @@ async def test_fixing_tries_dead_letters_again_and_ends_the_back_off(books: Book
     await hold_up(books, LinkState.BLOCKED)
     ((action, changed, result),) = await mend(books)
     assert (action, changed) == ("retry-failed-deliveries", True)
-    assert result.startswith("2 dead letters are sent once more; the link is tried again at once; it was blocked")
+    assert result.startswith(
+        "2 dead letters are sent once more; the link is tried again at once; until now it was blocked"
+    )
     (repair,) = await books.repairs("b")
     assert repair.selection["positions"] == [1, 2]
     assert (await log.database.read(read_cursor, link_name("g", "b"))).state is LinkState.RUNNING

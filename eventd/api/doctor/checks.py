@@ -80,9 +80,7 @@ def _failed(peer: Peer) -> Check:
         remedies.append(f"see why: routerctl federation dead-letters list --group {peer.group} --peer {peer.node}")
     if found.refused_waiting:
         most = "" if found.ahead_in_full else "at most "
-        parts.append(
-            f"{most}{_count(found.refused_waiting, 'event')} held by a link that is {peer.link.state}{_why(peer)}"
-        )
+        parts.append(f"{most}{_count(found.refused_waiting, 'event')} held by a {peer.link.state} link{_why(peer)}")
         remedies.append("put right what holds up the link; then they go by themselves")
     return _of(
         peer,

@@ -136,7 +136,10 @@ class Gaps:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One group. `has_own`: a live event of this node is stored; `v1_requests` came in since the node was started."""
+    """One group. `has_own`: a live event of this node is stored.
+
+    Only a running node knows of `v1_requests`, which came in since its start, and why it could not read its keys again.
+    """
 
     name: str
     slo: Thresholds = Thresholds()
@@ -146,3 +149,4 @@ class Group:
     runs: Sequence[Runs] = ()
     gaps: Sequence[Gaps] = ()
     v1_requests: int = 0
+    keys_trouble: str = ""

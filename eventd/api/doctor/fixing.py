@@ -132,7 +132,7 @@ def _told(cursor: Cursor) -> str:
     if cursor.state is LinkState.RUNNING:
         return f"nothing holds it up, {success}"
     why = ": ".join(part for part in (cursor.reason, cursor.last_error) if part)
-    return f"it was {cursor.state}, {why or 'no reason is known'}, {success}"
+    return f"until now it was {cursor.state} ({why or 'no reason is known'}), {success}"
 
 
 def _wake_now(conn: Connection, group: str, node: str, now: int) -> None:

@@ -18,6 +18,9 @@ def check_links(group: Group) -> Iterator[Check]:
             yield from _link(peer)
             yield from _waiting(peer, group.slo)
             yield from _books(peer)
+    if group.keys_trouble:
+        remedy = "put the file right, then send SIGHUP; keys that were read before stay in force meanwhile"
+        yield Check(f"{group.name} keys", Status.FAIL, "keys-unreadable", group.keys_trouble, remedy, group=group.name)
     if group.v1_requests:
         told = f"verified requests that came in with v1 since the node was started: {group.v1_requests}"
         yield Check(f"{group.name} protocol", Status.PASS, "protocol-v1-requests", told, group=group.name)

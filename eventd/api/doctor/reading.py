@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ from eventd.api.doctor.tally import Tally, read_sample
 from eventd.api.groups import find_group, find_topic, peers_of
 from eventd.api.operations import Services
 from eventd.egress.links import link_name
-from eventd.errors import EventdError
+from eventd.errors import EventdError, SecretUnreadable
 from eventd.log.acknowledged import stale_places, survey_ahead
 from eventd.log.cursors import Cursor
 from eventd.log.head import read_head
@@ -20,6 +21,7 @@ from eventd.log.reading import Question, list_latest
 from eventd.log.repairs import count_letters, read_letters
 from eventd.log.values import Topic
 from eventd.resources.effective import GroupConfig, PeerConfig, SloConfig, slos
+from eventd.resources.keyring import CREDENTIAL, load_ring
 from eventd.resources.kinds import EVENT_GROUP, FEDERATION_SLO
 from eventd.store.database import Connection
 from eventd.store.links import read_inbound_gaps
@@ -74,6 +76,7 @@ async def _read_group(services: Services, name: str) -> Group:
         runs=scene.runs,
         gaps=scene.gaps,
         v1_requests=_v1_requests(services, name),
+        keys_trouble=await _keys_trouble(services, scene.config),
     )
 
 
@@ -83,6 +86,21 @@ def _v1_requests(services: Services, group: str) -> int:
         return 0
     name = "routerd_eventd_receiver_v1_requests_total"
     return int(services.metrics.registry.get_sample_value(name, {"group": group}) or 0)
+
+
+async def _keys_trouble(services: Services, config: GroupConfig) -> str:
+    """Why the group's keys could not be read once more; blank beside a node, whose user may not be the node's.
+
+    What the service manager keeps for the node is left out: it does not change while the node runs.
+    """
+    files = [config.secret_file, *(name for key in config.keys for name in (key.secret_file, key.public_key_file))]
+    if services.metrics is None or any(name.startswith(CREDENTIAL) for name in files):
+        return ""
+    try:
+        await asyncio.to_thread(load_ring, config, None)
+    except SecretUnreadable as error:
+        return error.message
+    return ""
 
 
 def _read_scene(conn: Connection, name: str, now: int) -> _Scene:

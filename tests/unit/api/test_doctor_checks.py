@@ -53,7 +53,7 @@ def test_failed_are_dead_letters_and_what_a_refusing_link_holds() -> None:
     status, detail = one("failed-deliveries", letters=2)
     assert (status, detail) == ("fail", "2 events refused by the peer, kept as dead letters")
     status, detail = one("failed-deliveries", link=BLOCKED, refused_waiting=1)
-    assert (status, detail) == ("fail", "1 event held by a link that is blocked (unauthorized)")
+    assert (status, detail) == ("fail", "1 event held by a blocked link (unauthorized)")
 
 
 def test_what_waits_is_a_warning_until_it_is_about_to_expire() -> None:
