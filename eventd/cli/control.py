@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from eventd.cli import copies, declaring, doctor, facts, flow, letters, plugins, subscriptions
+from eventd.cli import copies, declaring, doctor, dynamic, facts, flow, letters, plugins, subscriptions
 from eventd.cli.command_line import CommandLine, program
 from eventd.cli.exits import run
 
@@ -26,6 +26,7 @@ deliveries = _commands("What deliveries add up to.")
 dead_letters = _commands("What peers refused for good.")
 subscription = _commands("What subscriptions do with events.")
 plugin = _commands("Programs and functions that turn events into proposals.")
+dynamic_config = _commands("What plugins have derived, and the effective configuration.")
 db = _commands("Copies of the node's database.")
 
 app.callback()(program)
@@ -73,6 +74,13 @@ plugin.command("list")(plugins.list_plugins)
 plugin.command()(plugins.check)
 plugin.command()(plugins.run)
 plugin.command()(plugins.runs)
+
+app.add_typer(dynamic_config, name="dynamic")
+dynamic_config.command("list")(dynamic.list_parts)
+dynamic_config.command()(dynamic.describe)
+dynamic_config.command()(dynamic.render)
+dynamic_config.command()(dynamic.diff)
+dynamic_config.command()(dynamic.delete)
 
 app.add_typer(db, name="db")
 db.command()(copies.backup)
