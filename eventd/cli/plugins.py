@@ -188,7 +188,8 @@ async def runs(
     ] = None,
 ) -> None:
     """Show what runs of plugins came to, the latest first."""
-    answer = await session.call("plugins.runs", plugin=name, status=status or [], limit=limit, before=before)
+    further = {} if before is None else {"before": before}
+    answer = await session.call("plugins.runs", plugin=name, status=status or [], limit=limit, **further)
     session.out.rows(RUNS, answer["runs"], name=lambda row: str(row["id"]))
     if answer["next"] is not None:
         note(f"there are more: --before {answer['next']}")

@@ -14,6 +14,7 @@ from eventd.plugins.contract import MANUAL_TRIGGER, Outcome, PluginFailed, Reque
 from eventd.plugins.executable import environment_of, run_executable
 from eventd.plugins.running import Plugins
 from eventd.resources.effective import PluginConfig
+from eventd.resources.problems import shorten
 from federation.event import UNSET, Event, from_micros
 
 DEFAULT_TYPE: Final = "routerd.client.ipv4.observed"
@@ -235,7 +236,7 @@ class Checking:
 
 def _told(failed: PluginFailed) -> str:
     last = failed.stderr.strip().rpartition("\n")[2]
-    return f"{failed}; its last words: {last}" if last else str(failed)
+    return f"{failed}; its last words: {shorten(last, 200)}" if last else str(failed)
 
 
 def _size(outcome: Outcome) -> int:

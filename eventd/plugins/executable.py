@@ -23,6 +23,10 @@ PIPE_SECONDS: Final = 1.0
 """How long the pipes of a program that has ended may be held open by what it left behind."""
 
 _SIGNALS: Final = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
+_LIMITS: Final = {
+    "stdout_too_large": ("output", MAX_STDOUT, "propose less at once"),
+    "stderr_too_large": ("standard error", MAX_STDERR, "say less there: it is for what went wrong"),
+}
 _SHORTAGES: Final = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETXTBSY)
 """Why a program cannot be started now, and perhaps can be in a minute."""
 
@@ -207,6 +211,6 @@ def _drain_all(pipes: list[Inflow]) -> None:
 
 def too_much(reason: str, digest: str, stderr: str) -> PluginFailed:
     """The failure of a plugin that wrote more than it may."""
-    what, most = ("output", MAX_STDOUT) if reason == "stdout_too_large" else ("standard error", MAX_STDERR)
+    what, most, hint = _LIMITS[reason]
     message = f"the plugin was ended: it wrote more than {most // 1024} KiB to its {what}"
-    return PluginFailed(message, hint="propose less at once", reason=reason, stdout_digest=digest, stderr=stderr)
+    return PluginFailed(message, hint=hint, reason=reason, stdout_digest=digest, stderr=stderr)

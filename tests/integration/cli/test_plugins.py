@@ -1,0 +1,296 @@
+"""`routerctl plugin`: a plugin is begun, checked, declared, run by hand, and its runs are looked at."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cli.conftest import Api, Control
+from tests.support.plugins import write_package, write_program, write_script
+from tests.support.source import ROOT
+
+ANSWERS = """
+import json, sys
+spec = json.load(sys.stdin)["spec"]
+print(json.dumps({**spec, "events": len(spec.get("events", []))}), file=sys.stderr)
+resources = [
+    {"apiVersion": "n.example/v1", "kind": "Claim", "metadata": {"name": event["id"]}, "spec": {}}
+    for event in spec.get("events", [{"id": "by-hand"}])
+]
+plan = {"name": "assign", "provider": "oci", "action": "ensure-forwarding-enabled"}
+status = {"ttl": "10m", "observedAt": "2026-05-30T12:00:05Z", "resources": resources, "actionPlans": [plan]}
+print(json.dumps({"apiVersion": "plugin.routerd.net/v1alpha1", "kind": "PluginResult", "status": status}))
+"""
+SECRETIVE = """
+apiVersion: federation.routerd.net/v1alpha1
+kind: EventGroup
+metadata: {name: edge}
+spec: {nodeName: onprem, auth: {secretFile: /very/secret/path}}
+"""
+
+
+def declare(control: Control, path: str, more: str = "") -> None:
+    text = f"""
+apiVersion: plugin.routerd.net/v1alpha1
+kind: Plugin
+metadata: {{name: claims}}
+spec:
+  executable: {path}
+  capabilities: [propose.dynamicConfig, propose.providerAction]
+  triggers:
+    - {{type: interval, every: 5m}}
+    - {{type: event, topic: routerd.federation.subscription/claims}}
+  context:
+    resources:
+      - {{apiVersion: federation.routerd.net/v1alpha1, kind: EventGroup, name: edge}}
+{more}"""
+    control("apply", "-f", control.file(f"{SECRETIVE}---{text}", "plugin.yaml"))
+
+
+@pytest.fixture(params=["database", "server"])
+def somewhere(request: pytest.FixtureRequest, control: Control) -> Iterator[list[str]]:
+    """The options that lead to the node: its database, or its API."""
+    if request.param == "database":
+        yield []
+        return
+    control("apply", "-f", control.file(SECRETIVE))
+    with Api(f"sqlite:///{control.folder}/eventd-data/eventd.db") as api:
+        yield ["--server", api.url]
+
+
+def test_plugins_are_listed(control: Control, tmp_path: Path) -> None:
+    declare(control, write_program(tmp_path, ANSWERS))
+    listed = control("plugin", "list")
+    assert listed.lines[0].split() == ["NAME", "EXECUTABLE", "CAPABILITIES", "TRIGGERS"]
+    assert listed.lines[1].split() == [
+        "claims",
+        f"{tmp_path}/plugin",
+        "propose.dynamicConfig,propose.providerAction",
+        "interval:5m0s,event:routerd.federation.subscription/claims",
+    ]
+    [row] = control("plugin", "list", "-o", "json").json
+    assert set(row) == {"name", "executable", "entryPoint", "capabilities", "triggers"}
+
+
+def test_without_plugins_the_list_is_empty(control: Control) -> None:
+    control.edge()
+    assert control("plugin", "list", "-o", "json").json == []
+
+
+def test_a_plugin_is_run_by_hand_and_its_part_is_stored(control: Control, somewhere: list[str], tmp_path: Path) -> None:
+    declare(control, write_program(tmp_path, ANSWERS))
+    done = control("plugin", "run", "claims", *somewhere)
+    assert [line.split(":", 1)[0].strip() for line in done.lines] == [
+        *("Plugin", "Mode", "Source", "Generation", "Observed At", "Expires", "Digest", "Resources"),
+        *("n.example/v1/Claim/by-hand", "Directives", "Action Plans", "Events"),
+    ]
+    assert "Mode:         stored" in done.lines
+    assert "Source:       Plugin/claims" in done.lines
+    assert "Expires:      2026-05-30T12:10:05Z" in done.lines
+    assert "Action Plans: 1 (display-only)" in done.lines
+    again = control("plugin", "run", "claims", "-o", "json", *somewhere).json
+    assert (again["part"]["spec"]["generation"], again["stored"], again["dryRun"]) == (2, True, False)
+    assert again["part"]["metadata"]["name"] == "Plugin-claims-2"
+    assert again["summary"] == {
+        "resources": 1,
+        "directives": 0,
+        "actionPlans": 1,
+        "events": 0,
+        "actionPlansDisplayOnly": True,
+    }
+    given = json.loads(again["outcome"]["stderr"])
+    assert given["trigger"] == {"type": "manual", "topic": ""}
+    assert given["previousDynamicGeneration"] == 1
+    assert len(given["startupConfigHash"]) == 64
+    assert given["events"] == 0
+
+
+def test_a_run_by_hand_is_shown_the_context_without_secrets(control: Control, tmp_path: Path) -> None:
+    declare(control, write_program(tmp_path, ANSWERS))
+    answer = control("plugin", "run", "claims", "--dry-run", "-o", "json")
+    [shown] = json.loads(answer.json["outcome"]["stderr"])["context"]["resources"]
+    assert (shown["kind"], shown["name"], shown["spec"]["nodeName"]) == ("EventGroup", "edge", "onprem")
+    assert "secret" not in answer.out
+
+
+def test_a_dry_run_leaves_no_trace(control: Control, tmp_path: Path) -> None:
+    declare(control, write_program(tmp_path, ANSWERS))
+    done = control("plugin", "run", "claims", "--dry-run")
+    assert "Mode:         dry-run" in done.lines
+    assert "Generation:   1" in done.lines
+    assert control("plugin", "runs", "-o", "json").json == []
+    assert control("dynamic", "list", "-o", "json").json == []
+
+
+def test_a_plugin_that_fails_says_why_and_is_in_the_books(
+    control: Control, somewhere: list[str], tmp_path: Path
+) -> None:
+    declare(control, write_script(tmp_path, "#!/bin/sh\necho no route to provider >&2\nexit 42\n"))
+    failed = control("plugin", "run", "claims", *somewhere, code=1)
+    assert failed.out == ""
+    assert "plugin: no route to provider" in failed.err
+    assert "error: the plugin ended with exit code 42" in failed.err
+    runs = control("plugin", "runs", "claims", *somewhere)
+    assert runs.lines[0].split() == [
+        *("RUN", "PLUGIN", "TRIGGER", "STATUS", "EVENTS", "ATTEMPT", "STARTED", "COMPLETED", "ERROR")
+    ]
+    [run] = control("plugin", "runs", "--status", "failed", "-o", "json", *somewhere).json
+    assert (run["plugin"], run["trigger"], run["status"], run["exitCode"]) == ("claims", "manual", "failed", 42)
+    assert run["stderr"] == "no route to provider\n"
+    assert control("plugin", "runs", "--status", "succeeded", "-o", "json").json == []
+
+
+def test_a_plugin_that_is_missing_is_no_fault_of_the_node(control: Control, tmp_path: Path) -> None:
+    declare(control, f"{tmp_path}/gone")
+    failed = control("plugin", "run", "claims", code=1)
+    assert f"error: the plugin {tmp_path}/gone is not there" in failed.err
+    [run] = control("plugin", "runs", "-o", "json").json
+    assert run["status"] == "blocked"
+
+
+def test_runs_come_in_pages(control: Control, tmp_path: Path) -> None:
+    declare(control, write_program(tmp_path, ANSWERS))
+    for _ in range(3):
+        control("plugin", "run", "claims")
+    first = control("plugin", "runs", "--limit", "2", "-o", "name")
+    assert first.lines == ["3", "2"]
+    assert "there are more: --before 2" in first.err
+    last = control("plugin", "runs", "--before", "2", "-o", "name")
+    assert (last.lines, last.err) == (["1"], "")
+
+
+def test_a_plugin_nobody_has_declared(control: Control, tmp_path: Path) -> None:
+    declare(control, write_program(tmp_path, ANSWERS))
+    for command in ("run", "check"):
+        missing = control("plugin", command, "claim", code=3)
+        assert missing.err == "error: no plugin 'claim' is declared (there are claims)\n"
+
+
+# --- check --------------------------------------------------------------------------------------------------------
+
+
+def test_a_good_plugin_keeps_the_contract(control: Control, somewhere: list[str], tmp_path: Path) -> None:
+    declare(control, write_program(tmp_path, ANSWERS))
+    checked = control("plugin", "check", "claims", *somewhere)
+    assert checked.lines[0].split() == ["CHECK", "VERDICT", "TOOK", "REASON"]
+    verdicts = {row["check"]: row["verdict"] for row in control("plugin", "check", "claims", "-o", "json").json}
+    assert verdicts == dict.fromkeys(verdicts, "ok")
+    assert len(verdicts) == 15
+    assert control("plugin", "runs", "-o", "json").json == []
+
+
+BAD = {
+    "the same twice": ("import random\nname = str(random.random())", "resources differ"),
+    "1024 events": ("assert len(events) < 1000", "ended with exit code 1"),
+    "unknown members": ("assert not set(spec) - {'trigger', 'startupConfigHash', 'effectiveGeneration',"
+                        " 'previousDynamicGeneration', 'now', 'events', 'context'}", "ended with exit code 1"),
+    "an event without details": ("[event['payload'] for event in events]", "KeyError: 'payload'"),
+    "any characters": ("name = events[0]['subject'] if events else 'none'", "metadata.name must be"),
+    "no events": ("spec['events']", "KeyError: 'events'"),
+    "well within its time": ("import time\ntime.sleep(5.2 if len(events) == 1024 else 0)", "more than half"),
+}  # fmt: skip
+CHECKED = """
+import json, sys
+spec = json.load(sys.stdin)["spec"]
+events = spec.get("events", [])
+name = "fixed"
+{flaw}
+one = {{"apiVersion": "n.example/v1", "kind": "K", "metadata": {{"name": name}}, "spec": {{}}}}
+status = {{"ttl": "10m", "resources": [one]}}
+print(json.dumps({{"apiVersion": "plugin.routerd.net/v1alpha1", "kind": "PluginResult", "status": status}}))
+"""
+
+
+@pytest.mark.parametrize("check", BAD)
+def test_a_plugin_that_breaks_the_contract_is_found_out(control: Control, tmp_path: Path, check: str) -> None:
+    flaw, reason = BAD[check]
+    path = write_program(tmp_path, CHECKED.format(flaw=flaw))
+    found = control("plugin", "check", "--executable", path, "-o", "json", code=4)
+    verdicts = {row["check"]: row for row in found.json}
+    assert verdicts[check]["verdict"] == "failed"
+    assert reason in verdicts[check]["reason"]
+    assert "the plugin does not keep the contract" in found.err
+
+
+def test_a_program_that_takes_garbage_for_a_request_is_found_out(control: Control, tmp_path: Path) -> None:
+    head = '{"apiVersion":"plugin.routerd.net/v1alpha1","kind":"PluginResult","status":{"ttl":"1m","resources":[]}}'
+    path = write_script(tmp_path, f"#!/bin/sh\ncat >/dev/null\necho '{head}'\n")
+    found = control("plugin", "check", "--executable", path, "-o", "json", code=4)
+    failed = [row["check"] for row in found.json if row["verdict"] == "failed"]
+    assert failed == ["nothing to read", "garbage to read"]
+
+
+def test_what_is_declared_must_be_left_alone(control: Control, tmp_path: Path) -> None:
+    flaw = (
+        "group = {'apiVersion': 'federation.routerd.net/v1alpha1', 'kind': 'EventGroup', 'metadata': {'name': 'edge'}}"
+    )
+    body = CHECKED.format(flaw=flaw).replace('"resources": [', '"resources": [{**group, "spec": {"nodeName": "x"}}, ')
+    declare(control, write_program(tmp_path, body))
+    found = control("plugin", "check", "claims", "-o", "json", code=4)
+    reasons = {row["check"]: row["reason"] for row in found.json if row["verdict"] == "failed"}
+    assert list(reasons) == ["leaves what is declared"]
+    assert "which is declared: mask it, or choose another name" in reasons["leaves what is declared"]
+
+
+def test_an_entry_point_is_checked_with_events_of_a_type(
+    control: Control, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = """
+    from eventd.plugins import Resource
+    def plugin(event):
+        if event.type == "client.seen":
+            yield Resource("a/v1", "K", "k")
+    """
+    monkeypatch.syspath_prepend(write_package(tmp_path, body)[0][1])
+    checked = control("plugin", "check", "--entry-point", "sample", "--type", "client.seen", "-o", "json")
+    assert checked.json[1]["reason"] == "1 resource"
+    other = control("plugin", "check", "--entry-point", "sample", "-o", "json")
+    skipped = {row["check"]: row["reason"] for row in other.json if row["verdict"] == "skipped"}
+    assert skipped["proposes something"].endswith("name the type it takes with --type")
+
+
+def test_one_thing_is_checked_at_a_time(control: Control) -> None:
+    for arguments in ([], ["claims", "--executable", "/x"], ["--executable", "/x", "--entry-point", "y"]):
+        assert "say what to check" in control("plugin", "check", *arguments, code=2).err
+
+
+# --- init ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_plugin_that_was_begun_works_as_it_is(control: Control, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = control("plugin", "init", "my-claims")
+    assert begun.lines == [
+        *("my-claims/pyproject.toml created", "my-claims/my_claims/__init__.py created"),
+        *("my-claims/tests/test_plugin.py created", "my-claims/plugin.yaml created", "my-claims/README.md created"),
+    ]
+    control.edge()
+    assert "plugin/my-claims created" in control("apply", "-f", "my-claims/plugin.yaml").lines
+    tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "--rootdir", "."]
+    done = subprocess.run(tests, cwd="my-claims", env={"PYTHONPATH": f"{ROOT}:."}, capture_output=True, text=True)
+    assert "3 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_script_that_was_begun_works_as_it_is(control: Control) -> None:
+    if shutil.which("jq") is None:
+        pytest.skip("the script needs jq")
+    control("plugin", "init", "my-claims", "--shell")
+    control.edge()
+    control("apply", "-f", "my-claims/plugin.yaml")
+    checked = control("plugin", "check", "my-claims", "-o", "json").json
+    verdicts = {row["check"]: row["verdict"] for row in checked}
+    assert verdicts.pop("leaves what is declared") == "skipped"
+    assert verdicts == dict.fromkeys(verdicts, "ok")
+
+
+def test_nothing_is_overwritten_and_names_are_those_of_packages(control: Control, tmp_path: Path) -> None:
+    control("plugin", "init", "claims", "--directory", "here")
+    again = control("plugin", "init", "claims", "--directory", "here", code=1)
+    assert again.err == "error: here is there already, and is not an empty folder (name another with --directory)\n"
+    wrong = control("plugin", "init", "My_Claims", code=1)
+    assert "'My_Claims' cannot be the name of a plugin (small letters, digits and single dashes)" in wrong.err
