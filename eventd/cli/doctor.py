@@ -68,9 +68,22 @@ async def doctor(
         return
     answer = await session.call("doctor.mend" if fix else "doctor.examine", **asked)
     _show(session, answer)
+    if session.out.is_table and not _is_served(session):
+        note("note: no node serves this database now; this is how the last one left it")
     if answer["summary"]["fail"]:
         note("doctor found failing checks")
         raise typer.Exit(ExitCode.CHECK_FAILED)
+
+
+def _is_served(session: Session) -> bool:
+    """Whether a node is at work on what was looked at."""
+    if session.is_remote:
+        return True
+    from eventd.cli.gateway import LocalGateway
+    from eventd.cli.lock import holder
+
+    database = session.gateway.database if isinstance(session.gateway, LocalGateway) else None
+    return bool(database and holder(database))
 
 
 async def _watch(session: Session, asked: dict[str, Any]) -> None:

@@ -137,7 +137,9 @@ def _lag(peer: Peer, slo: Thresholds) -> Check:
     suffix, code = "delivery lag", "delivery-lag"
     lag = peer.deliveries.max_lag
     if lag is None:
-        return _of(peer, suffix, Status.SKIP, code, detail="nothing live was delivered yet")
+        only_repairs = peer.deliveries.delivered > 0
+        why = "all was sent again or afterwards, which is no lag" if only_repairs else "nothing live was delivered yet"
+        return _of(peer, suffix, Status.SKIP, code, detail=why)
     detail = f"at most {_span(lag)} from being ready to be sent to being acknowledged"
     for status, name, limit in (
         (Status.FAIL, "lagFailSeconds", slo.lag_fail),

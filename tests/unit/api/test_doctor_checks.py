@@ -85,7 +85,8 @@ def test_lag_is_judged_at_its_two_limits(lag: float, status: str) -> None:
 
 
 def test_lag_is_skipped_where_nothing_was_delivered() -> None:
-    assert one("delivery-lag", pending=1)[0] == "skip"
+    assert one("delivery-lag", pending=1) == ("skip", "nothing live was delivered yet")
+    assert one("delivery-lag", delivered=1) == ("skip", "all was sent again or afterwards, which is no lag")
 
 
 def test_expiry_is_worse_where_something_is_not_delivered() -> None:
