@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from eventd.api.doctor.fixing import carry_out
-from eventd.api.doctor.plan import Action
+from eventd.api.doctor.plan import ACTIONS, Action
 from eventd.api.operations import Services
 from eventd.clock import SECOND
 from eventd.egress.links import link_name, subscription_name
@@ -533,3 +535,25 @@ async def test_what_is_not_safe_is_left_to_a_person(books: Books, log: EventLog)
     (done,) = await carry_out(books.services, [Action("configure-peer-endpoint", "g", "b", "", "why", safe=False)])
     assert (done["changed"], done["result"]) == (False, "left to you: it needs an operator's approval")
     assert await all_rows(log) == before
+
+
+# --- the reference ------------------------------------------------------------------------------------------
+
+ROOT = Path(__file__).parents[2]
+_CODE = re.compile(r'"([a-z0-9]+(?:-[a-z0-9]+)+)"')
+_STATES = {"backing-off"}
+
+
+def test_every_code_is_in_the_reference_and_no_other() -> None:
+    sources = [(ROOT / "eventd/api/doctor" / name).read_text(encoding="utf-8") for name in ("checks.py", "links.py")]
+    given = {code for source in sources for code in _CODE.findall(source)} - _STATES
+    page = (ROOT / "docs/reference/doctor.md").read_text(encoding="utf-8")
+    checks = page[page.index("## Checks") : page.index("## What is not counted")]
+    assert given == {line.split("`")[1] for line in checks.splitlines() if line.startswith("| `") and "-" in line}
+
+
+def test_every_action_is_in_the_reference() -> None:
+    page = (ROOT / "docs/reference/doctor.md").read_text(encoding="utf-8")
+    plan = page[page.index("## The plan") :]
+    rows = [line.split("|") for line in plan.splitlines() if line.startswith("| `")]
+    assert {row[1].strip(" `"): (row[2].strip(" `"), row[3].strip() == "yes") for row in rows} == ACTIONS

@@ -11,7 +11,7 @@ from eventd.clock import SECOND
 
 SAFE, ASK = True, False
 
-_ACTIONS = {
+ACTIONS = {
     "failed-deliveries": ("retry-failed-deliveries", SAFE),
     "pending-deliveries": ("investigate-pending-deliveries", SAFE),
     "stale-ttl": ("force-repush-stale-ttl", SAFE),
@@ -50,8 +50,8 @@ def plan_actions(checks: Iterable[Check]) -> list[Action]:
     """One action for each thing to do and what it is about, however many checks ask for it."""
     found: dict[tuple[str, str, str, str], Action] = {}
     for check in checks:
-        if check.status in (Status.WARN, Status.FAIL) and check.code in _ACTIONS:
-            name, safe = _ACTIONS[check.code]
+        if check.status in (Status.WARN, Status.FAIL) and check.code in ACTIONS:
+            name, safe = ACTIONS[check.code]
             key = (name, check.group, check.peer, check.resource)
             found.setdefault(key, Action(*key, f"{check.name}: {check.detail}", safe))
     return sorted(found.values())
