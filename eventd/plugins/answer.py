@@ -152,15 +152,29 @@ def _read(form: type[Form], value: Mapping[str, Any], place: str = "") -> Any:
 def _result(status: Status, written: Mapping[str, Any], now: int) -> Result:
     for index, resource in enumerate(status.resources):
         _check_kind(index, resource)
+    resources = _distinct([_document(resource) for resource in status.resources])
     observed = read_time(status.observed_at) if status.observed_at else None
     return Result(
         observed_at=now if observed is None else observed,
         ttl=parse_duration(status.ttl),
-        resources=[_document(resource) for resource in status.resources],
+        resources=resources,
         directives=[_directive(directive) for directive in status.directives],
         action_plans=[_plan(plan) for plan in status.action_plans],
         events=[dict(event) for event in written.get("events") or ()],
     )
+
+
+def _distinct(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without repetitions. Raises _Refused where a result says two things of one resource: which would hold?"""
+    found: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for index, document in enumerate(documents):
+        identity = (document["apiVersion"], document["kind"], document["metadata"]["name"])
+        if found.setdefault(identity, document) != document:
+            message = (
+                f"the plugin's answer: status.resources[{index}] says something else of {'/'.join(identity)} again"
+            )
+            raise _Refused("refused", message, "let the last event about it decide")
+    return list(found.values())
 
 
 def _check_kind(index: int, resource: ProposedResource) -> None:

@@ -124,6 +124,7 @@ class Checking:
         return {
             "one event": [self._event(1)],
             f"{MANY} events": [self._event(number) for number in range(MANY)],
+            "two events about one thing": [self._event(1), self._event(1, id="check-again", payload={"mac": "02::2"})],
             "any characters": [self._event(1, **odd)],
             "an event without details": [self._event(1, **bare)],
             "an event of another type": [self._event(1, type="eventd.check.unknown")],

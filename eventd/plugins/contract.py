@@ -20,6 +20,7 @@ RESULT: Final = "PluginResult"
 
 SUBSCRIPTION_TRIGGER: Final = "federation-subscription"
 MANUAL_TRIGGER: Final = "manual"
+INTERVAL_TRIGGER: Final = "interval"
 
 MAX_STDERR_KEPT: Final = 8192
 """Characters of a run's standard error that are kept."""

@@ -63,7 +63,7 @@ class Function:
 
     def __call__(self, events: list[Event], context: list[dict[str, Any]]) -> bytes:
         """Run it over the events of a request; the `status` it makes."""
-        gathered = Gathered()
+        gathered = Gathered(latest=self._each)
         rest = (context,) if self._wants_context else ()
         if self._each:
             for event in events:

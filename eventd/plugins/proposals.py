@@ -42,9 +42,14 @@ class TooMuch(Exception):
 
 
 class Gathered:
-    """Proposals, each written down as it comes: a function that never stops yielding is stopped here."""
+    """Proposals, each written down as it comes: a function that never stops yielding is stopped here.
 
-    def __init__(self) -> None:
+    `latest`: what a later event says of a resource takes the place of what an earlier one said.
+    """
+
+    def __init__(self, *, latest: bool = False) -> None:
+        self._latest = latest
+        self._places: dict[tuple[Any, Any, Any], int] = {}
         self._lists: dict[str, list[msgspec.Raw]] = {name: [] for name in _LISTS}
         self._bytes = 0
         self._ttl = self._observed_at = ""
@@ -81,7 +86,19 @@ class Gathered:
         self._bytes += len(raw) + 1
         if self._bytes > MAX_BYTES:
             raise TooMuch
-        self._lists[name].append(msgspec.Raw(raw))
+        place = self._place_of(document) if self._latest and name == "resources" else None
+        if place is None:
+            self._lists[name].append(msgspec.Raw(raw))
+        else:
+            self._lists[name][place] = msgspec.Raw(raw)
+
+    def _place_of(self, document: Mapping[str, Any]) -> int | None:
+        """Where the same resource stands already; None for a new one."""
+        metadata = document.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, Mapping) else None
+        identity = (str(document.get("apiVersion")), str(document.get("kind")), str(name))
+        place = self._places.setdefault(identity, len(self._lists["resources"]))
+        return place if place < len(self._lists["resources"]) else None
 
     def _add_part(self, part: Part, subject: str) -> None:
         self.add([*part.resources, *part.masks, *part.plans, *part.events], subject)

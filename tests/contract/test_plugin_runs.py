@@ -301,6 +301,13 @@ async def test_action_plans_are_never_executed(bench: Bench) -> None:
     assert failed.message == "the plugin's answer: status.actionPlans[0].mode must not be execute"
 
 
+async def test_a_resource_that_is_named_twice_must_say_the_same(bench: Bench) -> None:
+    same = await bench.run("done({'resources': [RES, RES, {**RES, 'kind': 'L'}]})")
+    assert [found["kind"] for found in same.result.resources] == ["K", "L"]
+    failed = await bench.fail("done({'resources': [RES, {**RES, 'spec': {'a': 1}}]})", name="other")
+    assert failed.message == "the plugin's answer: status.resources[1] says something else of a/v1/K/n again"
+
+
 async def test_unknown_fields_are_passed_over(bench: Bench) -> None:
     outcome = await bench.run("done({'later': 1, 'resources': None, 'events': [{'type': 't', 'later': 2}]})")
     assert list(outcome.result.events) == [{"type": "t", "later": 2}]

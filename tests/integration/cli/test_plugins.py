@@ -181,7 +181,7 @@ def test_a_good_plugin_keeps_the_contract(control: Control, somewhere: list[str]
     assert checked.lines[0].split() == ["CHECK", "VERDICT", "TOOK", "REASON"]
     verdicts = {row["check"]: row["verdict"] for row in control("plugin", "check", "claims", "-o", "json").json}
     assert verdicts == dict.fromkeys(verdicts, "ok")
-    assert len(verdicts) == 15
+    assert len(verdicts) == 16
     assert control("plugin", "runs", "-o", "json").json == []
 
 
@@ -190,6 +190,9 @@ BAD = {
     "1024 events": ("assert len(events) < 1000", "ended with exit code 1"),
     "unknown members": ("assert not set(spec) - {'trigger', 'startupConfigHash', 'effectiveGeneration',"
                         " 'previousDynamicGeneration', 'now', 'events', 'context'}", "ended with exit code 1"),
+    "two events about one thing": (
+        "one = lambda e: {'apiVersion': 'n.example/v1', 'kind': 'K', 'metadata': {'name': e['subject']},"
+        " 'spec': e['payload']}\nif len(events) == 2: resources = [one(e) for e in events]", "says something else of"),
     "an event without details": ("[event['payload'] for event in events]", "KeyError: 'payload'"),
     "any characters": ("name = events[0]['subject'] if events else 'none'", "metadata.name must be"),
     "no events": ("spec['events']", "KeyError: 'events'"),
@@ -199,10 +202,10 @@ CHECKED = """
 import json, sys
 spec = json.load(sys.stdin)["spec"]
 events = spec.get("events", [])
-name = "fixed"
+name, resources = "fixed", []
 {flaw}
 one = {{"apiVersion": "n.example/v1", "kind": "K", "metadata": {{"name": name}}, "spec": {{}}}}
-status = {{"ttl": "10m", "resources": [one]}}
+status = {{"ttl": "10m", "resources": resources or [one]}}
 print(json.dumps({{"apiVersion": "plugin.routerd.net/v1alpha1", "kind": "PluginResult", "status": status}}))
 """
 
@@ -227,10 +230,11 @@ def test_a_program_that_takes_garbage_for_a_request_is_found_out(control: Contro
 
 
 def test_what_is_declared_must_be_left_alone(control: Control, tmp_path: Path) -> None:
-    flaw = (
-        "group = {'apiVersion': 'federation.routerd.net/v1alpha1', 'kind': 'EventGroup', 'metadata': {'name': 'edge'}}"
-    )
-    body = CHECKED.format(flaw=flaw).replace('"resources": [', '"resources": [{**group, "spec": {"nodeName": "x"}}, ')
+    flaw = """
+edge = {"apiVersion": "federation.routerd.net/v1alpha1", "kind": "EventGroup", "metadata": {"name": "edge"}}
+resources = [{**edge, "spec": {"nodeName": "x"}}]
+"""
+    body = CHECKED.format(flaw=flaw)
     declare(control, write_program(tmp_path, body))
     found = control("plugin", "check", "claims", "-o", "json", code=4)
     reasons = {row["check"]: row["reason"] for row in found.json if row["verdict"] == "failed"}

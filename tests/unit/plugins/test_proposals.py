@@ -85,3 +85,11 @@ def test_a_time_needs_a_zone_and_is_written_in_utc() -> None:
     assert write_time(datetime(2026, 5, 30, 14, tzinfo=timezone(timedelta(hours=2)))) == "2026-05-30T12:00:00Z"
     with pytest.raises(ValueError, match="needs a time zone"):
         write_time(datetime(2026, 5, 30, 14))
+
+
+def test_where_the_latest_counts_a_resource_is_named_once() -> None:
+    gathered = Gathered(latest=True)
+    for number, subject in ((1, "a"), (2, "b"), (3, "a")):
+        gathered.add(Resource("n/v1", "Route", subject, {"said": number}), subject)
+    found = json.loads(gathered.status())["resources"]
+    assert [(one["metadata"]["name"], one["spec"]["said"]) for one in found] == [("a", 3), ("b", 2)]
