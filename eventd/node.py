@@ -29,7 +29,8 @@ from eventd.membership import SHUTDOWN_SECONDS, Membership, Surroundings
 from eventd.observe import Metrics
 from eventd.plugins.context import context_of
 from eventd.plugins.running import Plugins
-from eventd.resources.effective import GroupConfig, effective, topic_of
+from eventd.resources.effective import GroupConfig, effective, schedules, topic_of
+from eventd.schedules import Schedules
 from eventd.settings import Settings, plugin_environment
 from eventd.store.claim import Claim
 from eventd.store.database import Database
@@ -164,6 +165,7 @@ class Node:
     def _make_subscribers(self) -> Subscribers:
         spawn = self.supervisor.spawn
         plugins = Plugins(self._clock, environment=plugin_environment())
+        self.schedules = Schedules(self.log, plugins, spawn, self.following.changed)
         outfit = Outfit(
             self.log,
             plugins,
@@ -174,6 +176,7 @@ class Node:
         self._started.append(plugins.close)
         subscribers = Subscribers(outfit, spawn, self._around.jitter.random)
         self._started.append(lambda: subscribers.stop(self.settings.drain_timeout))
+        self._started.append(self.schedules.stop)
         return subscribers
 
     def _keep_up(self) -> None:
@@ -278,6 +281,8 @@ class Node:
             await self.groups[name].adjust(cursors)
         self._declared = declared
         await self.subscribers.adjust(cursors)
+        if self.settings.group is None:  # or each of several processes over one database would run them
+            await self.schedules.adjust(schedules(declared))
         self._version = version
         self.following.changed()
         return True

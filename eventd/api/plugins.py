@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import Field
 
 from eventd.api.moments import show_seconds, show_time
 from eventd.api.operations import Operation, Params, Services
-from eventd.api.subscriptions import show_run
+from eventd.api.subscription_runs import show_run
 from eventd.clock import Clock
-from eventd.dynamic.part import API_VERSION, KIND, form_manual_part, part_name, plugin_owner
-from eventd.errors import Invalid, NotFound
-from eventd.log.head import lock_head
+from eventd.dynamic.part import API_VERSION, KIND, part_name
+from eventd.plugins.alone import find_plugin, read_by_hand, run_alone
 from eventd.plugins.check import DEFAULT_TYPE, Checking, Verdict
 from eventd.plugins.context import context_of
-from eventd.plugins.contract import MANUAL_TRIGGER, Outcome, PluginFailed, Request
+from eventd.plugins.contract import Outcome, PluginFailed
 from eventd.plugins.running import Plugins
-from eventd.resources.effective import PluginConfig, plugins, startup, subscriptions
+from eventd.resources.effective import PluginConfig, subscriptions
 from eventd.resources.kinds import PLUGIN
-from eventd.resources.resource import document, from_stored, identity_of
+from eventd.resources.resource import from_stored
 from eventd.settings import plugin_environment
-from eventd.store.database import Connection
-from eventd.store.generations import read_noted
-from eventd.store.parts import NewPart, put_part, read_parts
+from eventd.store.parts import NewPart
 from eventd.store.registry import StoredResource, read_resources
-from eventd.store.runs import Ending, NewRun, RunStatus, begin_run, end_run, read_run, read_runs
+from eventd.store.runs import RunStatus, read_runs
 
 
 class ListPlugins(Params):
@@ -67,107 +61,18 @@ class RunPlugin(Params):
     dry_run: bool = Field(default=False, description="Store nothing, neither the run nor what it proposes.")
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """What a run by hand is made of."""
-
-    config: PluginConfig
-    request: Request
-
-
-def _read_asked(conn: Connection, params: RunPlugin, now: int) -> _Asked:
-    stored = read_resources(conn)
-    config = _find(stored, params.name)
-    earlier = [] if params.dry_run else read_parts(conn, source=plugin_owner(params.name))
-    noted = read_noted(conn)
-    request = Request(
-        plugin=config.name,
-        trigger=MANUAL_TRIGGER,
-        topic="",
-        now=now,
-        context=context_of(config, stored),
-        startup_hash=_hash(stored),
-        effective_generation=noted.generation if noted else 0,
-        previous_generation=max((part.generation for part in earlier), default=0),
-    )
-    return _Asked(config, request)
-
-
-def _find(stored: Sequence[StoredResource], name: str) -> PluginConfig:
-    found = plugins(stored)
-    if name not in found:
-        there = f"there are {', '.join(sorted(found)[:10])}" if found else "declare one first: routerctl apply -f FILE"
-        raise NotFound(f"no plugin {name!r} is declared", hint=there)
-    return found[name]
-
-
-def _hash(stored: Sequence[StoredResource]) -> str:
-    """Changes with everything that is declared, and with nothing else."""
-    documents = [document(identity_of(row), row.annotations, row.spec) for row in startup(stored)]
-    return hashlib.sha256(json.dumps(documents, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
 async def _run(services: Services, params: RunPlugin) -> dict[str, Any]:
-    asked = await services.database.read(_read_asked, params, services.clock.now())
-    run_id = None if params.dry_run else await services.database.write(_begin, asked.config, services.clock.now())
-    ending = Ending(status=RunStatus.INTERRUPTED, completed_at=services.clock.now())
+    kept = not params.dry_run
+    asked = await services.database.read(lambda conn: read_by_hand(conn, params.name, services.clock.now(), kept=kept))
     running = Plugins(services.clock, environment=plugin_environment())
     try:
-        outcome = await running.run(asked.config, asked.request)
-        part = form_manual_part(plugin=asked.config.name, result=outcome.result, now=services.clock.now())
-        generation = asked.request.previous_generation + 1
-        if run_id is not None:
-            generation = await services.database.write(_store, run_id, part, outcome, services.clock.now())
-        return _report(asked.config, part, generation, outcome, stored=run_id is not None)
+        gave = await run_alone(services.database, services.clock, running, asked)
     except PluginFailed as failed:
-        ending = _ending(failed)
         failed.detail = {"outcome": _show_failure(failed)}
-        raise
-    except Invalid as invalid:  # what it proposes cannot be stored
-        ending = replace(ending, status=RunStatus.FAILED, error=str(invalid))
         raise
     finally:
         await running.close()
-        if run_id is not None:
-            await services.database.write(_end, run_id, ending)
-
-
-def _begin(conn: Connection, config: PluginConfig, now: int) -> int:
-    return begin_run(conn, NewRun(plugin=config.name, trigger=MANUAL_TRIGGER, started_at=now))
-
-
-def _store(conn: Connection, run_id: int, part: NewPart, outcome: Outcome, now: int) -> int:
-    lock_head(conn)
-    generation = put_part(conn, part, now)
-    ending = Ending(
-        status=RunStatus.SUCCEEDED,
-        completed_at=outcome.completed_at,
-        exit_code=outcome.exit_code,
-        stdout_digest=outcome.stdout_digest,
-        stderr=outcome.stderr,
-        source=part.source,
-        generation=generation,
-    )
-    end_run(conn, run_id, ending)
-    return generation
-
-
-def _end(conn: Connection, run_id: int, ending: Ending) -> None:
-    """Unless it has ended well already."""
-    run = read_run(conn, run_id)
-    if run is not None and run.status is RunStatus.RUNNING:
-        end_run(conn, run_id, ending)
-
-
-def _ending(failed: PluginFailed) -> Ending:
-    return Ending(
-        status=RunStatus.BLOCKED if failed.about_plugin else RunStatus.FAILED,
-        completed_at=failed.completed_at,
-        exit_code=failed.exit_code,
-        stdout_digest=failed.stdout_digest,
-        stderr=failed.stderr,
-        error=str(failed),
-    )
+    return _report(asked.config, gave.part, gave.generation, gave.outcome, stored=kept)
 
 
 def _report(config: PluginConfig, part: NewPart, generation: int, outcome: Outcome, *, stored: bool) -> dict[str, Any]:
@@ -235,7 +140,7 @@ class CheckPlugin(Params):
 
 async def _check(services: Services, params: CheckPlugin) -> dict[str, Any]:
     stored = await services.database.read(read_resources)
-    config = _find(stored, params.name)
+    config = find_plugin(stored, params.name)
     checking = make_checking(services.clock, config, params.type or _type_for(stored, config.name))
     checking.context = context_of(config, stored)
     return await run_checks(checking)

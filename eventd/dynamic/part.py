@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from eventd.errors import Invalid
 from eventd.store.claims import key_of
-from eventd.store.parts import SUBSCRIPTION, NewPart
+from eventd.store.parts import PLUGIN, SOURCE, SUBSCRIPTION, NewPart
 from federation.event import UNSET, Event, is_plain, micros
 
 API_VERSION: Final = "config.routerd.net/v1alpha1"
@@ -22,6 +23,8 @@ SUBJECT_ANNOTATION: Final = "routerd.net/event-subject"
 MOST_NAMED: Final = 32
 """Events or subjects an annotation names; more end in `…`. Each resource of a part carries it, and a batch has 1,000
 events: the part itself names all."""
+MANUAL_GRACE: Final = 30_000_000
+"""Microseconds that a part holds on after its plugin, or its source, was deleted."""
 LATEST: Final = 253402300799_000000
 """The end of the year 9999: no time can be written that is later."""
 
@@ -48,7 +51,12 @@ def subscription_owner(name: str) -> str:
 
 def plugin_owner(name: str) -> str:
     """Whose the part of a plugin is that a person ran; also the source of that part."""
-    return f"Plugin/{name}"
+    return f"{PLUGIN}{name}"
+
+
+def config_source_owner(name: str) -> str:
+    """Whose the part of a DynamicConfigSource is; also the source of that part."""
+    return f"{SOURCE}{name}"
 
 
 def source_of(owner: str, event_ids: Iterable[str]) -> str:
@@ -115,11 +123,15 @@ def form_part(
     )
 
 
-def form_manual_part(*, plugin: str, result: Proposal, now: int) -> NewPart:
-    """The part of a run that a person asked for. Raises Invalid for a result that cannot be stored."""
-    owner = plugin_owner(plugin)
+def form_manual_part(*, plugin: str, result: Proposal, now: int, owner: str = "", ttl: int | None = None) -> NewPart:
+    """The part of a run without events, of the plugin itself or of another owner.
+
+    `ttl` in microseconds bounds how long it holds. Raises Invalid for a result that cannot be stored.
+    """
+    owner = owner or plugin_owner(plugin)
     told = {SOURCE_ANNOTATION: owner}
-    return _form(result, told, owner=owner, source=owner, group="", plugin=plugin, ends={}, now=now)
+    part = _form(result, told, owner=owner, source=owner, group="", plugin=plugin, ends={}, grace=MANUAL_GRACE, now=now)
+    return part if ttl is None else replace(part, expires_at=min(part.expires_at, part.observed_at + ttl))
 
 
 def _form(result: Proposal, told: Mapping[str, str], *, now: int, **known: Any) -> NewPart:

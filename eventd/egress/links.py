@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from eventd.dynamic.part import subscription_owner
 from eventd.egress.selection import Selection
 from eventd.egress.trigger import Trigger
 from eventd.log.cursors import (
@@ -21,6 +20,7 @@ from eventd.log.cursors import (
     next_repair_name,
     read_cursors,
     read_selection,
+    set_paused,
 )
 from eventd.log.head import ensure_topic, lock_head, read_head, read_topic, read_topics
 from eventd.log.values import Topic
@@ -65,7 +65,9 @@ def reconcile(conn: Connection, stored: Sequence[StoredResource], now: int) -> l
     """
     groups = effective(stored)
     _reconcile_peers(conn, groups, now)
-    _reconcile_subscriptions(conn, groups, subscriptions(stored).values(), now)
+    ended = _reconcile_subscriptions(conn, groups, subscriptions(stored).values(), now)
+    owners = ("EventSubscription", "Plugin", "DynamicConfigSource")
+    orphan(conn, {f"{row.kind}/{row.name}" for row in stored if row.kind in owners} - ended, now)
     return read_cursors(conn)
 
 
@@ -82,7 +84,8 @@ def _reconcile_peers(conn: Connection, groups: Mapping[str, GroupConfig], now: i
 
 def _reconcile_subscriptions(
     conn: Connection, groups: Mapping[str, GroupConfig], wanted: Iterable[SubscriptionConfig], now: int
-) -> None:
+) -> set[str]:
+    """The owners of parts that ended: a subscription that turned to another group made its parts of the old one's."""
     declared: set[tuple[str, str]] = set()
     for subscription in wanted:
         group = groups.get(subscription.group)
@@ -90,9 +93,10 @@ def _reconcile_subscriptions(
             declared.add((group.name, subscription.name))
             topic = read_topic(conn, topic_of(group.name))
             _declare(conn, _subscription(subscription, group.node_name), topic, now)
-    for name in _delete_others(conn, (SUBSCRIPTION, BACKFILL), declared):
-        detach_runs(conn, name)
-    orphan(conn, {subscription_owner(name) for _, name in declared}, now)
+    gone = _delete_others(conn, (SUBSCRIPTION, BACKFILL), declared)
+    for name in gone:
+        detach_runs(conn, name, now)
+    return {f"EventSubscription/{peer_of(name)[1]}" for name in gone}
 
 
 def _delete_others(conn: Connection, kinds: tuple[str, str], declared: Collection[tuple[str, str]]) -> list[str]:
@@ -154,9 +158,10 @@ def _declare(conn: Connection, wanted: _Wanted, topic: Topic, now: int) -> None:
     cursor = read_cursors(conn, name=name)[0]
     missing = wanted.missing(earlier)
     if missing is not None and cursor.position > begin:
+        repair = next_repair_name(conn, wanted.group, wanted.name, kind=wanted.repair)
         create_cursor(
             conn,
-            next_repair_name(conn, wanted.group, wanted.name, kind=wanted.repair),
+            repair,
             kind=wanted.repair,
             topic_id=topic.id,
             position=begin,
@@ -164,6 +169,15 @@ def _declare(conn: Connection, wanted: _Wanted, topic: Topic, now: int) -> None:
             selection=missing,
             now=now,
         )
+        if wanted.repair == BACKFILL:
+            begin_backfill(conn, repair, cursor, now)
+
+
+def begin_backfill(conn: Connection, name: str, cursor: Cursor, now: int) -> None:
+    """Nothing is known of an earlier one of this name; it waits where its subscription, at `cursor`, is paused."""
+    detach_runs(conn, name, now)
+    if cursor.paused_at is not None:
+        set_paused(conn, name, at=cursor.paused_at, by=cursor.paused_by)
 
 
 def forgive(conn: Connection, names: list[str], now: int) -> None:

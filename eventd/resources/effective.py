@@ -16,6 +16,7 @@ from eventd.resources.event_peer import EventPeerSpec
 from eventd.resources.event_subscription import EventSubscriptionSpec
 from eventd.resources.federation_slo import FederationSloSpec
 from eventd.resources.kinds import (
+    DYNAMIC_CONFIG_SOURCE,
     DYNAMIC_OVERRIDE_POLICY,
     EVENT_GROUP,
     EVENT_PEER,
@@ -25,7 +26,7 @@ from eventd.resources.kinds import (
     Kind,
 )
 from eventd.resources.override_policy import DynamicOverridePolicySpec
-from eventd.resources.plugin import PluginSpec, ResourceReference
+from eventd.resources.plugin import DynamicConfigSourceSpec, PluginSpec, PluginTrigger, ResourceReference
 from eventd.resources.resource import ResourceRef, from_stored
 from eventd.resources.spec import Spec
 from eventd.store.registry import StoredResource
@@ -157,6 +158,19 @@ class PluginConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class ScheduleConfig:
+    """A plugin that runs by the clock. Times in microseconds; `ttl` bounds how long a result holds, None does not.
+
+    `owner` is `Plugin/NAME` or `DynamicConfigSource/NAME`.
+    """
+
+    owner: str
+    plugin: str
+    every: int
+    ttl: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class SloConfig:
     """What is asked of a group. Times in whole seconds."""
 
@@ -263,6 +277,25 @@ def _plugin(name: str, spec: PluginSpec) -> PluginConfig:
 
 def _ref(reference: ResourceReference) -> ResourceRef:
     return ResourceRef(reference.api_version, reference.kind, reference.name)
+
+
+def schedules(stored: Iterable[StoredResource]) -> dict[str, ScheduleConfig]:
+    """What runs by the clock, by owner. Of several intervals the shortest counts.
+
+    Raises Invalid for a row this program cannot read.
+    """
+    rows = list(stored)
+    found: list[ScheduleConfig] = []
+    for name, plugin in _specs(rows, PLUGIN, PluginSpec).items():
+        found += _schedule(f"{PLUGIN.name}/{name}", name, plugin.triggers, None)
+    for name, source in _specs(rows, DYNAMIC_CONFIG_SOURCE, DynamicConfigSourceSpec).items():
+        found += _schedule(f"{DYNAMIC_CONFIG_SOURCE.name}/{name}", source.plugin_ref, source.triggers, source.ttl)
+    return {schedule.owner: schedule for schedule in found}
+
+
+def _schedule(owner: str, plugin: str, triggers: Iterable[PluginTrigger], ttl: int | None) -> list[ScheduleConfig]:
+    intervals = [trigger.every for trigger in triggers if trigger.every]
+    return [ScheduleConfig(owner, plugin, min(intervals), ttl)] if intervals else []
 
 
 def slos(stored: Iterable[StoredResource]) -> dict[str, SloConfig]:

@@ -31,7 +31,7 @@ _Span = Annotated[Duration, AfterValidator(_positive)]
 
 
 class PluginTrigger(Spec):
-    """When a plugin means to be run; a hint for people, nothing is scheduled by it."""
+    """When a plugin is run besides: by the clock. A trigger of type event is a note for people."""
 
     type: Literal["interval", "event"] = Field(description="Every so often, or by events.")
     every: _Span | None = Field(default=None, description="The time from one run to the next; for type interval.")
@@ -79,7 +79,7 @@ class PluginSpec(Spec):
     )
     env: Texts = Field(default={}, description="Added to the program's environment.")
     capabilities: tuple[Capability, ...] = Field(default=(), description="What its results may hold.")
-    triggers: tuple[PluginTrigger, ...] = Field(default=(), description="When it means to be run.")
+    triggers: tuple[PluginTrigger, ...] = Field(default=(), description="When it is run besides.")
     context: PluginContext = Field(default=PluginContext(), description="What of the configuration it is shown.")
 
     def findings(self) -> Iterator[Finding]:
@@ -106,6 +106,6 @@ class DynamicConfigSourceSpec(Spec):
     """The spec of a DynamicConfigSource."""
 
     plugin_ref: GroupName = Field(description="The name of the Plugin.")
-    ttl: _Span = Field(description="How long a result is meant to hold.")
+    ttl: _Span = Field(description="How long a result holds at most.")
     merge_policy: MergePolicy = Field(default=MergePolicy(), description="What happens on a conflict.")
-    triggers: tuple[PluginTrigger, ...] = Field(default=(), description="When the plugin means to be run.")
+    triggers: tuple[PluginTrigger, ...] = Field(default=(), description="When the plugin is run.")

@@ -16,10 +16,11 @@ import sqlalchemy as sa
 
 from eventd.store.claims import Claim, Key, claims_of, end_of_rest
 from eventd.store.database import execute, execute_many, fetch, fetch_in, insert, notify_head
+from eventd.store.later import Later
 from eventd.store.schema import parts
 
-SUBSCRIPTION = "EventSubscription/"
-"""How the owners begin that are subscriptions."""
+SUBSCRIPTION, PLUGIN, SOURCE = "EventSubscription/", "Plugin/", "DynamicConfigSource/"
+"""How owners begin: the kind of what is declared, and then its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,11 +75,12 @@ class StoredPart(NewPart):
         return end_of_rest(ends=self.ends, subjects=self.subjects, expires_at=self.expires_at)
 
 
-def put_part(conn: sa.Connection, part: NewPart, now: int) -> int:
+def put_part(conn: sa.Connection, part: NewPart, now: int, *, later: Later | None = None) -> int:
     """Write the part in the place of the one of the same source, and give it the claims on what it names.
 
     Returns its generation: raised with each run of a plugin by hand, otherwise with each other content. 0 where there
-    is nothing to keep. Parts of the owner that give nothing any more are deleted.
+    is nothing to keep. Parts of the owner that give nothing any more are deleted. What `later` events led to keeps its
+    claims.
     """
     revision = _move_version(conn)
     before = fetch(conn, "SELECT id, generation, digest FROM parts WHERE source = ?", (part.source,))
@@ -94,9 +96,13 @@ def put_part(conn: sa.Connection, part: NewPart, now: int) -> int:
     execute(conn, "DELETE FROM part_subjects WHERE part_id = ?", (part_id,))
     subjects = [(part.owner, subject, part_id) for subject in dict.fromkeys(filter(None, part.subjects))]
     execute_many(conn, "INSERT INTO part_subjects (owner, subject, part_id) VALUES (?, ?, ?)", subjects)
-    losers = _claim(conn, part_id, part, now)
+    losers = _claim(conn, part_id, part, now, later)
     _settle_losers(conn, losers, revision)
-    return int(generation)
+    return 0 if part_id in losers and not _exists(conn, part_id) else int(generation)
+
+
+def _exists(conn: sa.Connection, part_id: int) -> bool:
+    return bool(fetch(conn, "SELECT 1 FROM parts WHERE id = ?", (part_id,)))
 
 
 def _move_version(conn: sa.Connection) -> int:
@@ -143,19 +149,20 @@ def _end_of(part: NewPart, claims: Mapping[Key, Claim]) -> int:
     return max(ends)
 
 
-def _claim(conn: sa.Connection, part_id: int, part: NewPart, now: int) -> set[int]:
-    """Give the part the claims on what it names, and none else; the parts that had them before.
+def _claim(conn: sa.Connection, part_id: int, part: NewPart, now: int, later: Later | None) -> set[int]:
+    """Give the part the claims on what it names, and none else; the parts that lose some, itself perhaps.
 
     Its owner holds a claim without a break only if it has not ended meanwhile: others may have taken it up since. What
     is over already takes nothing from a part that still gives it.
     """
     wanted = _claims(part)
     held = _read_held(conn, part.owner, wanted)
+    newer = set() if later is None else later.of(conn, {holder for holder, _, _ in held.values()} - {part_id})
     execute(conn, "DELETE FROM part_claims WHERE part_id = ?", (part_id,))
     rows = []
     for key, claim in wanted.items():
         holder, since, ends_at = held.get(key, (part_id, now, 0))
-        if holder != part_id and claim.ends_at <= now < ends_at:
+        if holder != part_id and (claim.ends_at <= now < ends_at or (holder in newer and now < ends_at)):
             del held[key]
             continue
         rows.append((part.owner, *key, part_id, since if ends_at > now else now, claim.ends_at, claim.captures))
@@ -166,7 +173,7 @@ def _claim(conn: sa.Connection, part_id: int, part: NewPart, now: int) -> set[in
         " part_id = excluded.part_id, since = excluded.since, ends_at = excluded.ends_at, captures = excluded.captures",
         rows,
     )
-    return {holder for holder, _, _ in held.values()} - {part_id}
+    return ({holder for holder, _, _ in held.values()} - {part_id}) | ({part_id} if newer else set())
 
 
 def _read_held(conn: sa.Connection, owner: str, keys: Iterable[Key]) -> dict[Key, tuple[int, int, int]]:
@@ -209,10 +216,12 @@ def _remove(conn: sa.Connection, ids: Sequence[int]) -> None:
         execute_many(conn, f"DELETE FROM {table} WHERE {column} = ?", [(part_id,) for part_id in ids])
 
 
-def withdraw(conn: sa.Connection, owner: str, subjects: Collection[str], now: int) -> int:
+def withdraw(
+    conn: sa.Connection, owner: str, subjects: Collection[str], now: int, *, later: Later | None = None
+) -> int:
     """End what the owner's parts say of these subjects, each after its grace; how many parts that changes.
 
-    What ends sooner anyway stays so.
+    What ends sooner anyway stays so, and what `later` events led to.
     """
     found = fetch_in(
         conn,
@@ -220,7 +229,8 @@ def withdraw(conn: sa.Connection, owner: str, subjects: Collection[str], now: in
         (owner,),
         sorted(set(subjects)),
     )
-    concerned = read_parts(conn, ids=sorted({part_id for (part_id,) in found}))
+    ids = {part_id for (part_id,) in found}
+    concerned = read_parts(conn, ids=sorted(ids - later.of(conn, ids) if later is not None else ids))
     changed = [(part, ends) for part in concerned if (ends := _earlier(part, subjects, now)) != dict(part.ends)]
     if changed:
         revision = _move_version(conn)
@@ -258,12 +268,13 @@ def _write_ends(conn: sa.Connection, part: StoredPart, ends: Mapping[str, int], 
 
 
 def orphan(conn: sa.Connection, live_owners: Collection[str], now: int) -> int:
-    """End the parts of subscriptions that are not among the owners, each after its grace; how many that changes.
+    """End the parts of whatever is not declared any more, each after its grace; how many that changes.
 
     Harmless when repeated: nothing is put off.
     """
     owners = [owner for (owner,) in fetch(conn, "SELECT DISTINCT owner FROM parts")]
-    gone = [owner for owner in owners if owner.startswith(SUBSCRIPTION) and owner not in live_owners]
+    declared = (SUBSCRIPTION, PLUGIN, SOURCE)
+    gone = [owner for owner in owners if owner.startswith(declared) and owner not in live_owners]
     found = fetch_in(conn, "SELECT id FROM parts WHERE expires_at > ? + grace AND owner {in}", (now,), gone)
     if not found:
         return 0

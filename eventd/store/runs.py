@@ -130,16 +130,24 @@ def read_runs(
     *,
     plugin: str = "",
     subscription: str = "",
+    group: str = "",
+    event_id: str = "",
     statuses: Sequence[RunStatus] = (),
     before: int | None = None,
     limit: int = 100,
 ) -> list[Run]:
-    """Runs, the newest first; those with an id below `before`."""
+    """Runs, the newest first; those with an id below `before`. `event_id`: handed over, or replaced by a later one."""
     query = _newest().limit(limit)
     if plugin:
         query = query.where(plugin_runs.c.plugin == plugin)
     if subscription:
         query = query.where(plugin_runs.c.subscription == subscription)
+    if group:
+        query = query.where(plugin_runs.c.group_name == group)
+    if event_id:
+        listed = json.dumps(event_id, ensure_ascii=False)
+        columns = (plugin_runs.c.event_ids, plugin_runs.c.coalesced)
+        query = query.where(sa.or_(*[column.contains(listed, autoescape=True) for column in columns]))
     if statuses:
         query = query.where(plugin_runs.c.status.in_([str(status) for status in statuses]))
     if before is not None:
@@ -160,8 +168,18 @@ def count_events(conn: sa.Connection, subscription: str, status: RunStatus) -> i
     return int(conn.execute(mine).scalar_one())
 
 
-def detach_runs(conn: sa.Connection, cursor: str) -> None:
-    """What was tried so far says nothing of what this cursor does from now on."""
+def interrupt_runs(conn: sa.Connection, cursor: str, error: str, now: int) -> None:
+    """Say of what a cursor has begun, and nobody ended, that it was broken off. It counts as no try."""
+    execute(
+        conn,
+        "UPDATE plugin_runs SET status = ?, completed_at = ?, error = ? WHERE cursor = ? AND status = ?",
+        (RunStatus.INTERRUPTED.value, now, error, cursor, RunStatus.RUNNING.value),
+    )
+
+
+def detach_runs(conn: sa.Connection, cursor: str, now: int) -> None:
+    """What was tried so far says nothing of what this cursor does from now on, and what runs is void."""
+    interrupt_runs(conn, cursor, "the subscription was reset or deleted meanwhile", now)
     execute(conn, "UPDATE plugin_runs SET cursor = '' WHERE cursor = ?", (cursor,))
 
 

@@ -227,16 +227,19 @@ def test_a_new_observation_ends_the_withdrawal(database: Database) -> None:
     assert stored(database)["e2"].claims[key("r1")] == (NOW, NOW + HOUR)
 
 
-def test_parts_of_a_subscription_that_is_gone_end_after_their_grace(database: Database) -> None:
+def test_parts_of_what_is_gone_end_after_their_grace(database: Database) -> None:
     database.write_now(put_part, formed("e1", [route("r1")]), NOW)
     database.write_now(put_part, formed("e2", [route("r2")], owner="EventSubscription/kept"), NOW)
     manual = Result(observed_at=NOW, ttl=HOUR, resources=[route("r3")])
-    database.write_now(put_part, form_manual_part(plugin="p", result=manual, now=NOW), NOW)
-    live = ["EventSubscription/kept"]
-    assert database.write_now(orphan, live, NOW) == 1
+    for owner in ("Plugin/p", "Plugin/gone", "DynamicConfigSource/gone"):
+        database.write_now(put_part, form_manual_part(plugin="p", result=manual, now=NOW, owner=owner), NOW)
+    live = ["EventSubscription/kept", "Plugin/p"]
+    assert database.write_now(orphan, live, NOW) == 3
     assert database.write_now(orphan, live, NOW + 10 * SECOND) == 0
     ends = {name: (part.expires_at - NOW, part.ends_at - NOW) for name, part in stored(database).items()}
-    assert ends == {"e1": (30 * SECOND, 30 * SECOND), "e2": (HOUR, HOUR), "Plugin/p": (HOUR, HOUR)}
+    grace = (30 * SECOND, 30 * SECOND)
+    kept = {"e2": (HOUR, HOUR), "Plugin/p": (HOUR, HOUR)}
+    assert ends == kept | {"e1": grace, "Plugin/gone": grace, "DynamicConfigSource/gone": grace}
     assert stored(database)["e1"].claims[key("r1")].ends_at == NOW + 30 * SECOND
 
 

@@ -32,7 +32,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("ingress", "egress"),
     ("api",),
     ("consumers",),  # those that are at work
-    ("membership", "subscribers", "housekeeping"),  # what the node is composed of
+    ("membership", "subscribers", "schedules", "housekeeping"),  # what the node is composed of
     ("node",),
     ("cli",),
 )

@@ -1,0 +1,84 @@
+"""Plugins that run by the clock: those with an interval of their own, and those of a DynamicConfigSource.
+
+The books of runs say when one ran last, so a restart neither skips a run nor makes one too many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+
+from eventd.clock import SECOND, Clock
+from eventd.egress.consumer import Spawn
+from eventd.errors import EventdError
+from eventd.log.eventlog import EventLog
+from eventd.plugins.alone import read_by_clock, run_alone
+from eventd.plugins.running import Plugins
+from eventd.resources.effective import ScheduleConfig
+from eventd.store.runs import last_run
+
+logger = logging.getLogger("eventd.schedules")
+
+BROKEN_SECONDS = 1.0
+"""How long to wait when the database cannot say what has run."""
+
+
+class Schedules:
+    """One task for each schedule. `changed` is told that there are other parts."""
+
+    def __init__(self, log: EventLog, plugins: Plugins, spawn: Spawn, changed: Callable[[], None]) -> None:
+        self._log = log
+        self._plugins = plugins
+        self._spawn = spawn
+        self._changed = changed
+        self._running: dict[str, tuple[ScheduleConfig, asyncio.Task[None]]] = {}
+
+    @property
+    def _clock(self) -> Clock:
+        return self._log.clock
+
+    async def adjust(self, wanted: Mapping[str, ScheduleConfig]) -> None:
+        """Follow these schedules and none besides, by their owners; those that are as before are left alone."""
+        gone = [owner for owner, (schedule, _) in self._running.items() if wanted.get(owner) != schedule]
+        await self._end(gone)
+        for owner, schedule in wanted.items():
+            if owner not in self._running:
+                self._running[owner] = (schedule, self._spawn(self._follow(schedule), f"schedule {owner}"))
+
+    async def stop(self) -> None:
+        """End them all, with the runs that are under way."""
+        await self._end(list(self._running))
+
+    async def _end(self, owners: list[str]) -> None:
+        tasks = [self._running.pop(owner)[1] for owner in owners]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _follow(self, schedule: ScheduleConfig) -> None:
+        trouble = ""
+        while True:
+            try:
+                await self._clock.sleep(await self._wait_of(schedule))
+                await self._run(schedule)
+                trouble = ""
+            except EventdError as error:
+                if trouble != str(error):
+                    logger.warning("a scheduled run failed: %s", error, extra={"owner": schedule.owner})
+                trouble = str(error)
+                await self._clock.sleep(BROKEN_SECONDS)  # a run that failed is in the books: the next is when it is due
+            except Exception:  # a fault of ours in one schedule must not end the others
+                logger.exception("a schedule failed", extra={"owner": schedule.owner})
+                await self._clock.sleep(BROKEN_SECONDS)
+
+    async def _wait_of(self, schedule: ScheduleConfig) -> float:
+        """Seconds until the next run."""
+        last = await self._log.database.read(last_run, schedule.owner)
+        due = 0 if last is None else last.started_at + schedule.every
+        return max(0.0, (due - self._clock.now()) / SECOND)
+
+    async def _run(self, schedule: ScheduleConfig) -> None:
+        asked = await self._log.database.read(read_by_clock, schedule, self._clock.now())
+        await run_alone(self._log.database, self._clock, self._plugins, asked)
+        self._changed()
