@@ -199,10 +199,10 @@ class Following:
         return await self._database.read(self._merging.merge_unless, now, known.made_of)
 
     async def _note(self, merged: Merged, now: int) -> Noted | None:
-        """The number of this content; None when what it was made of has changed meanwhile."""
+        """The number of this content; None when one that was made of something later has been noted meanwhile."""
         if not self._counts or (merged.noted is not None and merged.noted.etag == merged.etag):
             return _as_if_noted(merged, now)
-        return await self._database.write(note_if_current, merged.versions, merged.etag, now)
+        return await self._database.write(note_content, merged.versions, merged.etag, now)
 
     async def with_startup(self, stored: Sequence[StoredResource]) -> Effective:
         """What would be in force if this were declared, and nothing else. Raises Invalid for an unreadable policy."""
@@ -266,9 +266,11 @@ class Following:
             self._sign.cancel()
 
 
-def note_if_current(conn: Connection, versions: Versions, etag: str, now: int) -> Noted | None:
-    """Note a content in one transaction; None when what it was made of is not in force any more."""
-    return note(conn, etag, now) if Versions.of(lock_head(conn)) == versions else None
+def note_content(conn: Connection, versions: Versions, etag: str, now: int) -> Noted | None:
+    """Note a content in one transaction; None when one that was made of something later is noted already."""
+    if lock_head(conn).epoch != versions.epoch:
+        return None
+    return note(conn, etag, registry_version=versions.registry, parts_version=versions.parts, now=now)
 
 
 def _as_if_noted(merged: Merged, now: int) -> Noted:

@@ -313,6 +313,8 @@ effective_config = sa.Table(
     sa.Column("id", sa.SmallInteger, primary_key=True, autoincrement=False),
     sa.Column("generation", sa.BigInteger, nullable=False),  # raised whenever the content differs
     sa.Column("etag", sa.Text, nullable=False),  # sha256 of the content
+    sa.Column("registry_version", sa.BigInteger, nullable=False),  # of what it was made of
+    sa.Column("parts_version", sa.BigInteger, nullable=False),
     sa.Column("changed_at", Micros, nullable=False),
     sa.CheckConstraint("id = 1", name="one_effective_config"),
 )

@@ -124,6 +124,8 @@ def _create_effective() -> None:
         sa.Column("id", sa.SmallInteger(), autoincrement=False, nullable=False),
         sa.Column("generation", sa.BigInteger(), nullable=False),
         sa.Column("etag", sa.Text(), nullable=False),
+        sa.Column("registry_version", sa.BigInteger(), nullable=False),
+        sa.Column("parts_version", sa.BigInteger(), nullable=False),
         sa.Column("changed_at", sa.BigInteger(), nullable=False),
         sa.CheckConstraint("id = 1", name="one_effective_config"),
         sa.PrimaryKeyConstraint("id"),

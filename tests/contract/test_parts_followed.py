@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from eventd.dynamic.effective import BROKEN_SECONDS, LONGEST_WAIT, Following, Snapshot, Versions, note_if_current
+from eventd.dynamic.effective import BROKEN_SECONDS, LONGEST_WAIT, Following, Snapshot, Versions, note_content
 from eventd.dynamic.part import form_part
 from eventd.errors import DatabaseFault, EventdError
 from eventd.log.head import read_head
@@ -177,11 +177,30 @@ async def test_two_that_follow_give_one_content_one_number(
 
 
 def test_a_content_that_was_overtaken_gets_no_number(database: Database) -> None:
-    versions = Versions.of(database.read_now(read_head))
+    earlier = Versions.of(database.read_now(read_head))
     give(database, "r1")
-    assert database.write_now(note_if_current, versions, "stale", NOW) is None
-    noted = database.write_now(note_if_current, Versions.of(database.read_now(read_head)), "fresh", NOW)
-    assert noted == (1, "fresh", NOW)
+    later = Versions.of(database.read_now(read_head))
+    assert database.write_now(note_content, later, "later", NOW) == (1, "later", NOW)
+    assert database.write_now(note_content, earlier, "earlier", NOW) is None
+    assert database.write_now(note_content, earlier, "later", NOW) == (1, "later", NOW)
+    assert database.write_now(note_content, later._replace(epoch="another"), "of a copy", NOW) is None
+    assert database.write_now(note_content, later, "ended", NOW + 1) == (2, "ended", NOW + 1)
+
+
+async def test_it_comes_to_an_end_while_parts_are_written_all_the_time(
+    database: Database, following: Following, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between each reading and the noting of it something has changed."""
+    give(database, "r0")
+    write, numbers = database.write, iter(range(1, 5))
+
+    async def write_late(fn: Any, *args: Any, **kwargs: Any) -> Any:
+        give(database, f"r{next(numbers)}")
+        return await write(fn, *args, **kwargs)
+
+    monkeypatch.setattr(database, "write", write_late)
+    assert names(await following.current()) == ["r0"]
+    assert names(await following.current()) == ["r0", "r1"]
 
 
 async def test_the_node_is_woken_by_a_sign(
