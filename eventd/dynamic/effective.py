@@ -169,6 +169,8 @@ class Following:
         self._merging = Merging()
         self._snapshot: Snapshot | None = None
         self._refreshing = asyncio.Lock()
+        self._looks = 0  # that were begun
+        self._seen = 0  # the last of them that gave something
         self._signs = 0
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._sign: asyncio.Future[None] | None = None
@@ -180,15 +182,24 @@ class Following:
             self._sign.set_result(None)
 
     async def current(self) -> Snapshot:
-        """What is in force now, whatever was noticed of it before. Raises `EventdError` when it cannot be read."""
+        """What is in force now, whatever was noticed of it before. Raises `EventdError` when it cannot be read.
+
+        Those who ask while somebody else's look is under way share the next one.
+        """
+        asked = self._looks
         async with self._refreshing:
+            if self._snapshot is not None and self._seen > asked:
+                return self._snapshot
             while True:
+                self._looks += 1
                 now = self._clock.now()
                 merged = await self._merge(now)
                 if merged is None and self._snapshot is not None:
+                    self._seen = self._looks
                     return self._snapshot
                 noted = await self._note(merged, now) if merged else None
                 if merged and noted:
+                    self._seen = self._looks
                     return self._take(merged, noted)
 
     async def _merge(self, now: int) -> Merged | None:

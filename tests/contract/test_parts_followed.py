@@ -203,6 +203,29 @@ async def test_it_comes_to_an_end_while_parts_are_written_all_the_time(
     assert names(await following.current()) == ["r0", "r1"]
 
 
+async def test_many_who_ask_at_once_share_a_look(
+    database: Database, following: Following, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None of them gets what was looked at before it asked, also where something changes between any two looks."""
+    await following.current()
+    read, looks = database.read, 0
+
+    async def read_slowly(fn: Any, *args: Any, **kwargs: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        give(database, f"r{looks}")
+        return await read(fn, *args, **kwargs)
+
+    monkeypatch.setattr(database, "read", read_slowly)
+    first = asyncio.ensure_future(following.current())
+    await until(lambda: looks == 1, "the first look")
+    give(database, "asked")
+    others = [asyncio.ensure_future(following.current()) for _ in range(20)]
+    assert "r1" in names(await first)
+    assert [names(snapshot) for snapshot in await asyncio.gather(*others)] == [["asked", "r1", "r2"]] * 20
+    assert looks == 2
+
+
 async def test_the_node_is_woken_by_a_sign(
     database: Database, following: Following, run: Callable[[], Awaitable[None]]
 ) -> None:
