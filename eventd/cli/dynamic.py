@@ -90,7 +90,8 @@ async def describe(session: Session, source: SourceArgument) -> None:
         if number:
             session.out.line()
         for name, value in _block(part):
-            session.out.line(f"{name + ':':<14}{printable(value)}".rstrip())
+            label = f"{name}:" if name else ""
+            session.out.line(f"{label:<14}{printable(value)}".rstrip())
     if not parts:
         note(f"note: there is no part of the source {source}; routerctl dynamic list shows those there are")
 

@@ -123,8 +123,8 @@ def test_describe_tells_all_of_a_part(routerctl: Control, give: Give) -> None:
     assert "error" not in part
     told = routerctl("dynamic", "describe", "EventSubscription/claims").out
     assert f"Source:       {E1}\n" in told
-    assert "  net.routerd.net/v1alpha1/IPv4Route/r1  until 20" in told
-    assert "  assign  assign-secondary-ip\n" in told
+    assert "\n                net.routerd.net/v1alpha1/IPv4Route/r1  until 20" in told
+    assert told.endswith("\nAction Plans: 1 (for display only)\n                assign  assign-secondary-ip\n")
 
 
 def test_describe_of_what_is_not_there(routerctl: Control) -> None:
