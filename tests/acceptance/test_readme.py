@@ -20,8 +20,13 @@ from tests.support.source import ROOT
 README = (ROOT / "README.md").read_text()
 FIVE_MINUTES = README.partition("\n## Federate two nodes in five minutes\n")[2].partition("\n## ")[0]
 BLOCKS = re.findall(r"```sh\n(.*?)```", FIVE_MINUTES, re.DOTALL)
+DERIVED = re.findall(
+    r"```sh\n(.*?)```",
+    README.partition("\n## Turn facts into configuration\n")[2].partition("\n## ")[0],
+    re.DOTALL,
+)
 PAGES = sorted(page.relative_to(ROOT) for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
-PORTS = ("8781", "8782", "8787", "8788")
+PORTS = ("8781", "8782", "8783", "8787", "8788")
 
 INSTALL = 'make venv\nexport PATH="$PWD/.venv/bin:$PATH"\n'
 """The one block that is not run: the tests have their own way to the commands."""
@@ -41,10 +46,10 @@ def commands(tmp_path: Path) -> Path:
     return folder
 
 
-def script() -> str:
+def script(blocks: list[str]) -> str:
     """Every block, with the name of its place before it; other ports, since the README's may be taken here."""
-    parts = ["trap 'kill -9 $onprem $cloud 2>/dev/null || true' EXIT\n"]
-    for number, block in enumerate(BLOCKS[1:], start=1):
+    parts = ["trap 'kill -9 $onprem $cloud $node 2>/dev/null || true' EXIT\n"]
+    for number, block in enumerate(blocks, start=1):
         wait = ARRIVED if "event deliveries" in block else ""
         parts.append(f"{wait}echo '=== {number}'\n{block}")
     text = "".join(parts)
@@ -56,7 +61,7 @@ def script() -> str:
 def test_the_five_minutes_work_as_they_are_written(processes: Processes, commands: Path) -> None:
     assert BLOCKS[0] == INSTALL
     path = f"{commands}:/usr/local/bin:/usr/bin:/bin"
-    done = processes.run(["bash", "-e"], env={"PATH": path}, stdin=script(), seconds=100)
+    done = processes.run(["bash", "-e"], env={"PATH": path}, stdin=script(BLOCKS[1:]), seconds=100)
     told = re.split(r"^=== \d+\n", done.stdout, flags=re.MULTILINE)[1:]
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(told) == len(BLOCKS) - 1
@@ -76,6 +81,26 @@ def test_the_five_minutes_work_as_they_are_written(processes: Processes, command
         r"edge +cloud +running +- +1 ", cut
     )
     assert [line.split()[3] for line in back.splitlines()[1:]] == ["client.seen", "client.gone"]
+
+
+def test_a_fact_becomes_configuration_as_it_is_written(processes: Processes, commands: Path) -> None:
+    path = f"{commands}:{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
+    done = processes.run(["bash", "-e"], env={"PATH": path}, stdin=script(DERIVED), seconds=100)
+    assert done.returncode == 0, done.stdout + done.stderr
+    program, check, apply, look, stop = re.split(r"^=== \d+\n", done.stdout, flags=re.MULTILINE)[1:]
+    assert program == stop == ""
+    assert " failed " not in check
+    assert re.search(r"^1024 events +ok +\S+ +1024 resources$", check, re.MULTILINE)
+    assert apply.splitlines() == [
+        "eventgroup/edge created",
+        "plugin/routes created",
+        "eventsubscription/clients created",
+    ]
+    told = (
+        r"\+ net\.example/v1/IPv4Route/client-10-88-60-9  source=EventSubscription/clients/[0-9a-f]{16}  generation=1"
+    )
+    assert re.search(rf"^{told}$", look, re.MULTILINE)
+    assert re.search(r"^edge +clients +routes +Applied +running +0 ", look, re.MULTILINE)
 
 
 def test_the_readme_shows_what_the_commands_print() -> None:
