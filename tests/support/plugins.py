@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import tomllib
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -62,3 +64,18 @@ def manual_request(count: int = 0, **fields: Any) -> Request:
     """A run by hand over so many events."""
     events = [event(f"e{number}", subject=f"10.0.0.{number}/32") for number in range(1, count + 1)]
     return Request(**({"plugin": "p", "trigger": MANUAL_TRIGGER, "topic": "", "now": NOW, "events": events} | fields))
+
+
+def install_project(project: Path, folder: Path) -> str:
+    """What installing a project would make, without its build tools; the folder to import from."""
+    about = tomllib.loads((project / "pyproject.toml").read_text())["project"]
+    site = folder / "site"
+    information = site / f"{about['name'].replace('-', '_')}-{about['version']}.dist-info"
+    shutil.copytree(project, site, ignore=shutil.ignore_patterns("tests", "*.yaml", "__pycache__"), dirs_exist_ok=True)
+    information.mkdir()
+    metadata = f"Metadata-Version: 2.1\nName: {about['name']}\nVersion: {about['version']}\n"
+    (information / "METADATA").write_text(metadata)
+    groups = about["entry-points"].items()
+    points = [f"[{group}]\n" + "".join(f"{key} = {value}\n" for key, value in of.items()) for group, of in groups]
+    (information / "entry_points.txt").write_text("".join(points))
+    return str(site)
