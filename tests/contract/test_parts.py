@@ -220,6 +220,19 @@ def test_a_withdrawal_puts_nothing_off_and_is_of_one_owner(database: Database, o
     assert stored(database)["e1"].ends_at == NOW + 30 * SECOND
 
 
+@pytest.mark.parametrize("resources", [[], [route("r1")], [route("r1", about="s-e2")]])
+def test_what_masks_is_withdrawn_with_the_last_of_its_subjects(
+    database: Database, resources: list[dict[str, Any]]
+) -> None:
+    database.write_now(put_part, formed("e1 e2", resources, directives=[MASK]), NOW)
+    database.write_now(withdraw, OWNER, ["s-e1"], NOW)
+    assert (stored(database)["e1"].ends_at, stored(database)["e1"].ends_rest_at) == (NOW + HOUR, NOW + HOUR)
+    database.write_now(withdraw, OWNER, ["s-e2"], NOW + SECOND)
+    assert (stored(database)["e1"].ends_at, stored(database)["e1"].ends_rest_at) == (NOW + 31 * SECOND,) * 2
+    assert database.write_now(forget_parts, NOW + 31 * SECOND, 9) == 0
+    assert database.write_now(forget_parts, NOW + 31 * SECOND + 1, 9) == 1
+
+
 def test_a_new_observation_ends_the_withdrawal(database: Database) -> None:
     database.write_now(put_part, formed("e1", [route("r1")]), NOW)
     database.write_now(withdraw, OWNER, ["s-e1"], NOW)
