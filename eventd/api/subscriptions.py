@@ -11,10 +11,21 @@ from pydantic import Field, model_validator
 from eventd.api.groups import find_group, find_topic
 from eventd.api.moments import read_moment, show_seconds, show_time
 from eventd.api.operations import Operation, Params, Services
-from eventd.egress.links import BACKFILL, reconcile, subscription_name
+from eventd.api.subscription_runs import QUALIFIED, ListRuns, list_runs, show_run
+from eventd.egress.links import BACKFILL, begin_backfill, reconcile, subscription_name
 from eventd.egress.trigger import Trigger
 from eventd.errors import Conflict, Invalid, NotFound
-from eventd.log.cursors import Cursor, LinkState, clear_failures, move_cursor, read_cursors, set_paused
+from eventd.log.cursors import (
+    Cursor,
+    LinkState,
+    clear_failures,
+    declare_selection,
+    delete_cursors,
+    move_cursor,
+    read_cursors,
+    read_selection,
+    set_paused,
+)
 from eventd.log.head import read_head
 from eventd.log.matching import read_matching
 from eventd.log.repairs import MOST_POSITIONS, Letter, read_letters, recorded_between, remove_letters, start_repair
@@ -27,17 +38,6 @@ from federation.event import is_alive
 
 COUNTED = 1000
 """Waiting events that are counted; beyond, a subscription is just far behind."""
-SHOWN = {
-    RunStatus.RUNNING: "pending",
-    RunStatus.INTERRUPTED: "pending",
-    RunStatus.SUCCEEDED: "succeeded",
-    RunStatus.FAILED: "failed",
-    RunStatus.BLOCKED: "failed",
-    RunStatus.PARKED: "failed",
-    RunStatus.LOST: "failed",
-}
-"""What a run means for its events."""
-QUALIFIED = "EventSubscription/"
 
 
 def find_subscription(conn: Connection, name: str, group: str = "") -> SubscriptionConfig:
@@ -87,7 +87,9 @@ def _state(conn: Connection, one: SubscriptionConfig, usable: bool, now: int) ->
     trigger = Trigger.of(one, find_group(conn, one.group).node_name).at(now)
     waiting = read_matching(conn, topic.id, after, trigger, limit=COUNTED, max_bytes=16 << 20, until=None).items
     letters = read_letters(conn, topic.id, cursor=subscription_name(one.group, one.name), limit=COUNTED)
-    runs = read_runs(conn, subscription=one.name, limit=1)
+    runs = read_runs(conn, subscription=one.name, group=one.group, limit=1)
+    if runs and (cursor is None or runs[0].started_at < cursor.created_at):
+        runs = []  # of an earlier subscription of this name
     waits = [seen.record.recorded_at for seen in waiting]
     return {
         "group": one.group,
@@ -113,7 +115,9 @@ def _phase(cursor: Cursor | None, usable: bool, waits: bool, runs: Sequence[Run]
         return "Degraded"
     if waits:
         return "Waiting"
-    return "Applied" if runs else "Idle"
+    if not runs:
+        return "Idle"
+    return "Degraded" if runs[0].status in (RunStatus.PARKED, RunStatus.LOST) else "Applied"
 
 
 def _link(cursor: Cursor | None) -> dict[str, Any]:
@@ -133,87 +137,6 @@ def _link(cursor: Cursor | None) -> dict[str, Any]:
 def _backfills(conn: Connection, one: SubscriptionConfig) -> list[Cursor]:
     prefix = f"{BACKFILL}:{one.group}/{one.name}/"
     return [cursor for cursor in read_cursors(conn, kind=BACKFILL) if cursor.name.startswith(prefix)]
-
-
-# --- runs -----------------------------------------------------------------------------------------------------------
-
-
-class ListRuns(Params):
-    """What became of a subscription's events, the newest run first; of a deleted subscription, too."""
-
-    subscription: str = Field(description="`EventSubscription/NAME`, or NAME.")
-    group: str = Field(default="", description="Only of this EventGroup.")
-    event_id: str = Field(default="", description="Only this event.")
-    status: str = Field(default="", description="Only `pending`, `succeeded` or `failed`.")
-    before: int | None = Field(default=None, ge=1, description="Go on with runs before this one.")
-    limit: int = Field(default=100, ge=1, le=1000, description="At most so many runs.")
-
-    @model_validator(mode="after")
-    def _known_status(self) -> Self:
-        if self.status and self.status not in SHOWN.values():
-            raise ValueError(f"status: {self.status!r} is none of pending, succeeded, failed")
-        return self
-
-
-async def _runs(services: Services, params: ListRuns) -> dict[str, Any]:
-    return await services.database.read(_read_runs, params)
-
-
-def _read_runs(conn: Connection, params: ListRuns) -> dict[str, Any]:
-    name = params.subscription.removeprefix(QUALIFIED)
-    statuses = [status for status, shown in SHOWN.items() if not params.status or shown == params.status]
-    runs = read_runs(conn, subscription=name, statuses=statuses, before=params.before, limit=params.limit)
-    rows: dict[str, dict[str, Any]] = {}
-    for run in runs:
-        if params.group in ("", run.group):
-            for event_id in run.event_ids or [""]:
-                if params.event_id in ("", event_id):
-                    rows.setdefault(event_id or f"#{run.id}", show_event_run(run, event_id))
-    more = runs[-1].id if len(runs) == params.limit else None
-    return {"runs": [*rows.values()], "next": more}
-
-
-def show_event_run(run: Run, event_id: str) -> dict[str, Any]:
-    """One event's line of a run."""
-    return {
-        "id": run.id,
-        "subscription": f"{QUALIFIED}{run.subscription}",
-        "eventId": event_id,
-        "group": run.group,
-        "plugin": run.plugin,
-        "status": SHOWN[run.status],
-        "outcome": str(run.status),
-        "attempts": run.attempt,
-        "startedAt": show_time(run.started_at),
-        "completedAt": show_time(run.completed_at),
-        "dynamicSource": run.source,
-        "dynamicGeneration": run.generation,
-        "error": run.error,
-    }
-
-
-def show_run(run: Run) -> dict[str, Any]:
-    """A run as a whole."""
-    return {
-        "id": run.id,
-        "plugin": run.plugin,
-        "trigger": run.trigger,
-        "subscription": run.subscription,
-        "group": run.group,
-        "status": str(run.status),
-        "attempt": run.attempt,
-        "events": run.events,
-        "eventIds": list(run.event_ids),
-        "coalesced": list(run.coalesced),
-        "startedAt": show_time(run.started_at),
-        "completedAt": show_time(run.completed_at),
-        "exitCode": run.exit_code,
-        "stdoutDigest": run.stdout_digest,
-        "stderr": run.stderr,
-        "error": run.error,
-        "dynamicSource": run.source,
-        "dynamicGeneration": run.generation,
-    }
 
 
 # --- what an operator may do ----------------------------------------------------------------------------------------
@@ -246,7 +169,7 @@ def _retry_now(conn: Connection, params: Retry, now: int) -> dict[str, Any]:
         if missing:
             raise NotFound(f"{one.name} has parked no event {', '.join(missing[:20])}")
         letters = [letter for letter in letters if letter.event_id in params.ids]
-    again, kept = _judge(conn, letters, now)
+    again, kept = _judge(conn, one, letters, now)
     for first in range(0, len(again), MOST_POSITIONS):
         _backfill(conn, one, cursor, [letter.position for letter in again[first : first + MOST_POSITIONS]], now)
     remove_letters(conn, [letter.id for letter in again])
@@ -263,9 +186,12 @@ def _letters(conn: Connection, cursor: Cursor) -> list[Letter]:
     return letters
 
 
-def _judge(conn: Connection, letters: Sequence[Letter], now: int) -> tuple[list[Letter], list[dict[str, Any]]]:
+def _judge(
+    conn: Connection, one: SubscriptionConfig, letters: Sequence[Letter], now: int
+) -> tuple[list[Letter], list[dict[str, Any]]]:
     """Those that can be tried again, and the others with the reason."""
-    stored = {record.position for record in read_at(conn, [letter.position for letter in letters])}
+    trigger = Trigger.of(one, find_group(conn, one.group).node_name)
+    stored = {record.position: record for record in read_at(conn, [letter.position for letter in letters])}
     again: list[Letter] = []
     kept: list[dict[str, Any]] = []
     for letter in letters:
@@ -273,6 +199,8 @@ def _judge(conn: Connection, letters: Sequence[Letter], now: int) -> tuple[list[
             kept.append({"eventId": letter.event_id, "reason": "retention has removed it"})
         elif not is_alive(letter.expires_at, now):
             kept.append({"eventId": letter.event_id, "reason": f"it expired at {show_time(letter.expires_at)}"})
+        elif trigger.take(stored[letter.position]) is None:
+            kept.append({"eventId": letter.event_id, "reason": "the subscription does not ask for it any more"})
         else:
             again.append(letter)
     return again, kept
@@ -280,7 +208,7 @@ def _judge(conn: Connection, letters: Sequence[Letter], now: int) -> tuple[list[
 
 def _backfill(conn: Connection, one: SubscriptionConfig, cursor: Cursor, positions: Sequence[int], now: int) -> None:
     node = find_group(conn, one.group).node_name
-    start_repair(
+    name = start_repair(
         conn,
         kind=BACKFILL,
         group=one.group,
@@ -291,6 +219,7 @@ def _backfill(conn: Connection, one: SubscriptionConfig, cursor: Cursor, positio
         selection=Trigger.of(one, node).only(positions).to_json(),
         now=now,
     )
+    begin_backfill(conn, name, cursor, now)
 
 
 class Reset(Choose):
@@ -325,9 +254,21 @@ def _reset_now(conn: Connection, params: Reset, now: int) -> dict[str, Any]:
                 f"nothing of group {one.group} was recorded since {params.since}",
                 hint="--latest passes over everything",
             )
-    move_cursor(conn, cursor.name, to=to, now=now)
-    detach_runs(conn, cursor.name)
+    _go_to(conn, one, cursor, to, now)
     return {"subscription": one.name, "group": one.group, "from": cursor.position, "to": to}
+
+
+def _go_to(conn: Connection, one: SubscriptionConfig, cursor: Cursor, to: int, now: int) -> None:
+    """Move the cursor, and forget what was under way: a run, what is being tried again, what was parked beyond."""
+    backfills = [backfill.name for backfill in _backfills(conn, one)]
+    for name in (cursor.name, *backfills):
+        detach_runs(conn, name, now)
+    delete_cursors(conn, backfills)
+    remove_letters(conn, [letter.id for letter in _letters(conn, cursor) if letter.position > to])
+    move_cursor(conn, cursor.name, to=to, now=now)
+    version, selection = read_selection(conn, cursor.name)
+    # Under a new version whoever works at the old place, perhaps with a window open for a minute, stops at once.
+    declare_selection(conn, cursor.name, max(version + 1, read_head(conn).registry_version), selection, now)
 
 
 class Pause(Choose):
@@ -376,7 +317,7 @@ def _operation(name: str, method: Any, path: str, params: Any, run: Any, scope: 
 _ONE = "/{subscription}"
 OPERATIONS: tuple[Operation[Any], ...] = (
     _operation("list", "GET", "", ListSubscriptions, _list, "read", "The state of each subscription"),
-    _operation("runs", "GET", f"{_ONE}/runs", ListRuns, _runs, "read", "What became of a subscription's events"),
+    _operation("runs", "GET", f"{_ONE}/runs", ListRuns, list_runs, "read", "What became of a subscription's events"),
     _operation("retry", "POST", f"{_ONE}/retry", Retry, _retry, "admin", "Try again what failed or was parked"),
     _operation("reset", "POST", f"{_ONE}/reset", Reset, _reset, "admin", "Go on somewhere else in the log"),
     _operation("pause", "POST", f"{_ONE}/pause", Pause, _pause, "admin", "Stop running a subscription's plugin"),

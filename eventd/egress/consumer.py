@@ -390,6 +390,7 @@ class Consumer(Generic[PageT]):
         for task in flying:
             task.cancel()
         await asyncio.gather(*flying, return_exceptions=True)
+        await self._sink.given_up()
 
     def _monotonic(self) -> float:
         return self._log.clock.monotonic()

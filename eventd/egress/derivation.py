@@ -36,7 +36,7 @@ class Returned(msgspec.Struct, rename="camel"):
 
 
 def derive(result: Result, batch: Batch, derivation: str, group: GroupConfig, now: int) -> list[Draft]:
-    """The drafts of the events a run returned: the same run gives the same ids again.
+    """The drafts of the events a run returned: what says the same of the same events has the same id again.
 
     `derivation` names the subscription; with those of the events it came from it is kept in the payload, so that no
     chain of subscriptions can go in a circle. Raises `PluginFailed`.
@@ -45,9 +45,8 @@ def derive(result: Result, batch: Batch, derivation: str, group: GroupConfig, no
     ids = ",".join(sorted(one.event.id for one in batch.kept))
     drafts: list[Draft] = []
     for index, raw in enumerate(result.events):
-        seed = hashlib.sha256(f"{derivation}\n{ids}\n{index}".encode()).hexdigest()[:24]
         try:
-            event = _event(raw, f"derived-{seed}", chain, result, group, now)
+            event = _event(raw, f"{derivation}\n{ids}", chain, result, group, now)
             body = encode(event)
             if len(body) > group.limits.max_event_bytes:
                 raise ValueError(f"{len(body)} bytes are over the limit of {group.limits.max_event_bytes} of the group")
@@ -59,7 +58,7 @@ def derive(result: Result, batch: Batch, derivation: str, group: GroupConfig, no
 
 
 def _event(
-    raw: Mapping[str, Any], name: str, chain: Sequence[str], result: Result, group: GroupConfig, now: int
+    raw: Mapping[str, Any], origin: str, chain: Sequence[str], result: Result, group: GroupConfig, now: int
 ) -> Event:
     given = msgspec.convert(raw, Returned)
     payload = given.payload
@@ -71,7 +70,7 @@ def _event(
         ttl = parse_duration(given.ttl) if given.ttl else result.ttl
         expires = from_micros(result.observed_at + ttl)
     event = Event(
-        id=given.id or name,
+        id=given.id or _id_of(origin, given, payload),
         group=group.name,
         source_node=group.node_name,
         type=given.type,
@@ -82,6 +81,11 @@ def _event(
         expires_at=expires,
     )
     return normalise(event, now=now)
+
+
+def _id_of(origin: str, given: Returned, payload: Mapping[str, str]) -> str:
+    said = msgspec.json.encode([given.type, given.subject, given.dedupe_key, sorted(payload.items())])
+    return f"derived-{hashlib.sha256(origin.encode() + said).hexdigest()[:24]}"
 
 
 def _chain(batch: Batch, derivation: str) -> list[str]:

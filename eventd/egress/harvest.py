@@ -4,20 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from eventd.dynamic.guard import Observation, refuse_captured
 from eventd.log.appender import Transaction, require_room
 from eventd.log.retired import require_in_use
-from eventd.log.values import Appended, Draft, Drafts
+from eventd.log.values import Appended, Draft, Drafts, Outcome
+from eventd.store.later import Later
 from eventd.store.parts import NewPart, put_part, withdraw
 from eventd.store.runs import Ending, NewRun, begin_run, end_run
+
+NAMED = 20
+"""Ids that are named where something is wrong with them."""
+
+
+class Given(NamedTuple):
+    """What came of a run: the part's name and generation, blank and None for none; what could not be stored."""
+
+    source: str
+    generation: int | None
+    problem: str
 
 
 @dataclass(frozen=True, slots=True)
 class Harvest:
     """A part, facts, the end of what earlier parts say of some subjects, and the end of the run in the books.
 
-    `ending` becomes the run's line, with what the part is called. `ceiling` is the most bytes of the topic.
+    `ending` makes the run's line, at a time and with what came of it. `ceiling` is the most bytes of the topic. Where
+    the events were run `late`, up to that position, what came of events beyond it stays as it is.
     """
 
     owner: str
@@ -27,8 +41,9 @@ class Harvest:
     drafts: Sequence[Draft] = ()
     observations: Sequence[Observation] = ()
     ended: Sequence[str] = ()
+    late: int | None = None
     run_id: int = 0
-    ending: Callable[[int, str, int | None], Ending] | None = None
+    ending: Callable[[int, Given], Ending] | None = None
 
     @property
     def topic_id(self) -> int | None:
@@ -49,13 +64,23 @@ class Harvest:
         return drafts
 
     def write(self, tx: Transaction, appended: Appended) -> None:
-        source, generation = "", None
+        later = None if self.late is None else Later(self.topic, self.late)
+        source, generation = "", 0
         if self.part is not None:
-            source, generation = self.part.source, put_part(tx.conn, self.part, tx.now)
+            source, generation = self.part.source, put_part(tx.conn, self.part, tx.now, later=later)
         if self.ended:
-            withdraw(tx.conn, self.owner, self.ended, tx.now)
+            withdraw(tx.conn, self.owner, self.ended, tx.now, later=later)
         if self.ending is not None:
-            end_run(tx.conn, self.run_id, self.ending(tx.now, source, generation))
+            problem = self._problem(appended)
+            given = Given(source, generation, problem) if generation else Given("", None, problem)
+            end_run(tx.conn, self.run_id, self.ending(tx.now, given))
+
+    def _problem(self, appended: Appended) -> str:
+        fates = zip(self.drafts, appended.outcomes, strict=True)
+        taken = [draft.event_id for draft, outcome in fates if outcome is Outcome.CONFLICT]
+        if not taken:
+            return ""
+        return f"not stored, for another event has the id: {', '.join(taken[:NAMED])}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,6 +176,9 @@ class PeerSink:
     def settled(self, ack: Ack) -> None:
         """Nobody waits for that."""
 
+    async def given_up(self) -> None:
+        """The peer tells next time what it has."""
+
     def wind_down(self) -> None:
         """A request under way ends within its own time."""
 

@@ -191,6 +191,10 @@ class Sink(Protocol[PageT]):
         """What `deliver` answered is written."""
         ...
 
+    async def given_up(self) -> None:
+        """The consumer stands still: what `deliver` has begun or answered, and was not settled, is void."""
+        ...
+
     def wind_down(self) -> None:
         """The node is about to stop: end what is under way, and wait for nothing that has not begun."""
         ...

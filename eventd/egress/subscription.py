@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from eventd.clock import SECOND
 from eventd.egress.sink import Ack, Opened, Parcel
@@ -18,6 +18,7 @@ from eventd.log.cursors import Cursor
 from eventd.log.eventlog import EventLog
 from eventd.log.matching import Found
 from eventd.resources.effective import GroupConfig, PluginConfig, SubscriptionConfig
+from federation.event import is_alive
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,12 @@ class SubscriptionSink:
         self._until = cursor.until
         self._log = outfit.log
         self._changed = outfit.changed
-        self._trigger = Trigger.from_json(cursor.selection) if cursor.selection else Trigger.of(config, group.node_name)
+        self._trigger = asked = Trigger.of(config, group.node_name)
+        self._asked: Trigger | None = None
+        if cursor.selection:  # a backfill: what is asked for may be less by now than when it began
+            self._trigger, self._asked = Trigger.from_json(cursor.selection), asked
+        # What is tried once more is run alone: whatever came after it is not to be undone.
+        self._most = 1 if self._trigger.positions else MOST_EVENTS
         self._tries = Tries(config, plugin, group, cursor, books, outfit)
         self._at = 0
         self._follows = False
@@ -63,7 +69,7 @@ class SubscriptionSink:
     async def read(self, log: EventLog, cursor: Cursor, after: int) -> Found[Seen]:
         """What is of interest beyond `after`; no further than a batch that is to be tried again."""
         self._at = after
-        return await self._find(after, MOST_EVENTS, MOST_BYTES)
+        return await self._find(after, self._most, MOST_BYTES)
 
     async def _find(self, after: int, limit: int, max_bytes: int) -> Found[Seen]:
         found = await self._log.matching(
@@ -76,7 +82,9 @@ class SubscriptionSink:
             at_tail=self._follows,
         )
         self._follows = not found.full
-        return found
+        if self._asked is None:
+            return found
+        return replace(found, items=[one for one in found.items if self._asked.take(one.record) is not None])
 
     @property
     def _end(self) -> int | None:
@@ -84,10 +92,10 @@ class SubscriptionSink:
         return self._until if self._tries.until is None else self._tries.until
 
     async def open(self, cursor: Cursor, page: Found[Seen]) -> Opened:
-        """Look up whether what comes next was tried before."""
+        """Look up whether what comes next was tried before. Where nothing waits, nothing is in the way."""
         self._follows = False
         await self._tries.recall(cursor.position)
-        return Opened(reached=False)
+        return Opened(reached=True)
 
     def select(self, page: Found[Seen], after: int, attempts: int) -> Gathered | None:
         """All of the page."""
@@ -111,8 +119,12 @@ class SubscriptionSink:
 
     def settled(self, ack: Ack) -> None:
         """There may be other parts: whoever follows them has to look."""
-        self._tries.forget()
+        self._tries.settled(ack)
         self._changed()
+
+    async def given_up(self) -> None:
+        """What the books say of a run that nobody ended is put right."""
+        await self._tries.given_up()
 
     def wind_down(self) -> None:
         """Gather no longer; a plugin that runs already may end."""
@@ -121,7 +133,7 @@ class SubscriptionSink:
 
     async def _gather(self, parcel: Gathered) -> Batch | None:
         """The batch, once its window has closed; None when the node stops before that."""
-        window = Window(self._config.batch_window, self._config.debounce)
+        window = Window(self._config.batch_window, self._config.debounce, self._most)
         window.add(parcel.records)
         upto, more = parcel.upto, parcel.full
         with self._log.watch((self._topic_id,)) as watch:
@@ -131,11 +143,13 @@ class SubscriptionSink:
                     window.add(page.items)
                     upto, more = page.upto, page.full
                     continue
-                wait = 0 if self._is_complete(upto) else window.closes_at() - self._log.clock.now()
-                if wait <= 0:
-                    return Batch.of(parcel.after, upto, window.seen)
                 if self._stopping.done():
                     return None
+                now = self._log.clock.now()
+                wait = 0 if self._is_complete(upto) else window.closes_in(now)
+                if wait <= 0:
+                    seen, upto = _not_overtaken(window.seen, upto)
+                    return Batch.of(parcel.after, upto, _in_force(seen, now))
                 more = await self._wait(watch.beyond(upto), wait / SECOND)
 
     def _is_complete(self, upto: int) -> bool:
@@ -150,3 +164,26 @@ class SubscriptionSink:
         finally:
             beyond.cancel()
             timer.cancel()
+
+
+def _not_overtaken(seen: Sequence[Seen], upto: int) -> tuple[Sequence[Seen], int]:
+    """The beginning of what was seen, up to where something was run before that speaks of one of these things.
+
+    So a backfill that ends at a position knows that all beyond it is later than what it runs.
+    """
+    told: set[str] = set()
+    for index, one in enumerate(seen):
+        if one.runs or one.ends:
+            told.add(one.about)
+        elif one.about in told:
+            return seen[:index], one.position - 1
+    return seen, upto
+
+
+def _in_force(seen: Sequence[Seen], now: int) -> list[Seen]:
+    """What was seen, without what has expired while it was gathered: that is not run any more."""
+    return [
+        one if is_alive(one.record.expires_at, now) else one._replace(runs=False)
+        for one in seen
+        if one.ends or is_alive(one.record.expires_at, now)
+    ]

@@ -6,32 +6,33 @@ beginning. What a run gives is left to the settling of the cursor, and with it t
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from eventd.clock import SECOND
 from eventd.dynamic.guard import observations_of, refuse_captured
 from eventd.dynamic.part import form_part, subscription_owner
 from eventd.egress.derivation import derive
-from eventd.egress.harvest import Harvest, Loss
+from eventd.egress.harvest import Given, Harvest, Loss
 from eventd.egress.sink import Ack, Blocked, Parked, Unavailable
 from eventd.egress.window import Batch
-from eventd.errors import Conflict, Invalid
+from eventd.errors import Conflict, EventdError, Invalid
 from eventd.log.cursors import Cursor
 from eventd.log.eventlog import EventLog
 from eventd.plugins.contract import SUBSCRIPTION_TRIGGER, Outcome, PluginFailed, Request, subscription_topic
 from eventd.plugins.running import Plugins
 from eventd.resources.effective import GroupConfig, PluginConfig, SubscriptionConfig
 from eventd.store.database import Database
-from eventd.store.runs import Ending, NewRun, Run, RunStatus, begin_run, end_run, last_run
+from eventd.store.runs import Ending, NewRun, Run, RunStatus, begin_run, end_run, interrupt_runs, last_run
 
 KEPT = 2000
 """Characters of a plugin's words that are kept with a dead letter."""
 UNFINISHED = (RunStatus.RUNNING, RunStatus.FAILED, RunStatus.BLOCKED, RunStatus.INTERRUPTED)
-COUNTED = (RunStatus.RUNNING, RunStatus.FAILED)
-"""What counts as a try: a run that never ended has taken the node down with it, for all we know."""
+NODE_ENDED = "the node ended while the plugin ran"
+BROKEN_OFF = "it was broken off: the node was stopped, or the subscription changed"
+NOT_STORED = "what it gave was not stored: the subscription was held up or changed meanwhile"
 
 
 class Watcher(Protocol):
@@ -55,7 +56,11 @@ class Outfit:
 
 
 class Tries:
-    """The tries of one cursor. `until` is where a batch ends that was tried before and is not done."""
+    """The tries of one cursor. `until` is where a batch ends that was tried before and is not done.
+
+    A batch that has failed as often as it may is run by halves. While these succeed, the next try is of what is left of
+    the whole, without a new beginning: the event that the plugin cannot take must be in there.
+    """
 
     def __init__(
         self,
@@ -70,29 +75,52 @@ class Tries:
         self._plugin = plugin
         self._group = group
         self._cursor = cursor.name
+        self._is_backfill = cursor.until is not None
         self._topic_id = cursor.topic_id
         self._books = books
         self._outfit = outfit
         self._owner = subscription_owner(config.name)
-        self._last: Run | None = None
-
-    @property
-    def until(self) -> int | None:
-        return None if self._last is None else self._last.upto
-
-    async def recall(self, position: int) -> None:
-        """Look up what has been tried from this position on."""
-        last = await self._database.read(last_run, self._cursor)
-        if last is not None and last.status is RunStatus.RUNNING:
-            error = "the node ended while the plugin ran"
-            ending = Ending(status=RunStatus.FAILED, completed_at=self._now(), error=error)
-            await self._database.write(end_run, last.id, ending)
-        tried = last is not None and last.upto > position and last.status in UNFINISHED
-        self._last = last if tried else None
+        self._open = ""  # what to say of a run that has begun and whose end is not written
+        self.forget()
 
     def forget(self) -> None:
         """What was tried before is done."""
-        self._last = None
+        self.until: int | None = None
+        self._attempt = 1
+        self._exhausted: Run | None = None  # the last run of a batch that must not be tried again as a whole
+
+    async def recall(self, position: int) -> None:
+        """Look up what has been tried from this position on."""
+        await self._break_off()
+        self.forget()
+        last = await self._database.read(last_run, self._cursor)
+        if last is None:
+            return
+        if last.status is RunStatus.RUNNING:
+            ending = Ending(status=RunStatus.FAILED, completed_at=self._now(), error=NODE_ENDED)
+            await self._database.write(end_run, last.id, ending)
+            last = replace(last, status=RunStatus.FAILED, error=NODE_ENDED)
+        if last.upto > position and last.status in UNFINISHED:
+            counts = last.status is RunStatus.FAILED
+            self.until, self._attempt = last.upto, last.attempt + counts
+            self._exhausted = last if counts and last.attempt >= self._config.max_attempts else None
+
+    def settled(self, ack: Ack) -> None:
+        """What a run gave is written."""
+        self._open = ""
+        searching = self._attempt > self._config.max_attempts and not ack.parked
+        if not (searching and self.until is not None and ack.upto < self.until):
+            self.forget()
+
+    async def given_up(self) -> None:
+        """A run that has begun and was not settled is void; it counts as no try."""
+        with suppress(EventdError):  # `recall` does it, if the database cannot be written now
+            await self._break_off()
+
+    async def _break_off(self) -> None:
+        if self._open:
+            await self._database.write(interrupt_runs, self._cursor, self._open, self._now())
+            self._open = ""
 
     def note_loss(self, after: int, upto: int) -> Ack:
         """Retention took what lay in `(after, upto]`: a line in the books says so."""
@@ -101,33 +129,32 @@ class Tries:
 
     async def run(self, batch: Batch) -> Ack:
         """Run the plugin over a batch, or over as much of it as it takes. Raises `Blocked` and `Unavailable`."""
-        attempt = self._next_attempt()
         if not batch.kept:
             return Ack(batch.upto, effect=self._harvest(batch), books=self._books)
+        if self._exhausted is not None:
+            if len(batch.kept) == 1:
+                return self._park_untried(batch, self._exhausted)
+            batch = batch.first_half()
         while True:
+            attempt = self._attempt
             run_id = await self._begin(batch, attempt)
             try:
-                return await self._once(batch, run_id)
+                ack = await self._once(batch, run_id)
             except PluginFailed as failure:
                 if len(batch.kept) == 1 and attempt >= self._config.max_attempts and not failure.about_plugin:
                     return self._park(batch, run_id, attempt, failure)
                 await self._fail(batch, run_id, failure)
                 if attempt < self._config.max_attempts:
                     raise Unavailable("plugin_failed", str(failure)) from None
+                self.until, self._attempt = max(self.until or 0, batch.upto), attempt + 1
                 batch = batch.first_half()
-                attempt += 1
-            except asyncio.CancelledError:
-                await self._database.write(end_run, run_id, _failed(RunStatus.INTERRUPTED, None, self._now()))
-                raise
-
-    def _next_attempt(self) -> int:
-        if self._last is None:
-            return 1
-        return self._last.attempt + (self._last.status in COUNTED)
+            else:
+                return ack
 
     async def _begin(self, batch: Batch, attempt: int) -> int:
         if self._plugin is None:
             raise Blocked("no_plugin", f"there is no Plugin {self._config.plugin}")
+        self._open = BROKEN_OFF
         ids = [one.event.id for one in batch.kept]
         line = self._line(batch.after, batch.upto, ids, batch.coalesced, attempt, RunStatus.RUNNING, "")
         return await self._database.write(begin_run, line)
@@ -183,7 +210,10 @@ class Tries:
             )
         except Invalid as error:
             raise _of(outcome, "bad_result", error.message) from None
-        drafts = derive(outcome.result, batch, self._derivation, self._group, self._now())
+        try:
+            drafts = derive(outcome.result, batch, self._derivation, self._group, self._now())
+        except PluginFailed as error:
+            raise _of(outcome, error.reason, error.message) from None
         observations = observations_of(drafts)
         try:
             await self._database.read(refuse_captured, observations, self._now())
@@ -196,8 +226,9 @@ class Tries:
             drafts=drafts,
             observations=observations,
             run_id=run_id,
-            ending=lambda now, source, generation: _ended(outcome, source, generation, now),
+            ending=lambda now, given: _ended(outcome, given, now),
         )
+        self._open = NOT_STORED
         return Ack(batch.upto, effect=effect, books=self._books)
 
     @property
@@ -210,6 +241,7 @@ class Tries:
             topic=self._topic_id,
             ceiling=self._group.retention.max_bytes,
             ended=batch.ended,
+            late=batch.upto if self._is_backfill else None,
             **gave,
         )
 
@@ -219,6 +251,7 @@ class Tries:
         """Write a failure down. Raises `Blocked` when no event is to blame, `Unavailable` when that may pass."""
         status = RunStatus.BLOCKED if failure.about_plugin else RunStatus.FAILED
         await self._database.write(end_run, run_id, _failed(status, failure, self._now()))
+        self._open = ""
         self._tell(batch, status, failure.started_at)
         if failure.about_plugin:
             held = Unavailable if failure.transient else Blocked
@@ -231,9 +264,19 @@ class Tries:
         effect = self._harvest(
             batch,
             run_id=run_id,
-            ending=lambda now, source, generation: _failed(RunStatus.PARKED, failure, now),
+            ending=lambda now, given: _failed(RunStatus.PARKED, failure, now),
         )
+        self._open = NOT_STORED
         self._tell(batch, RunStatus.PARKED, failure.started_at)
+        return Ack(batch.upto, parked=(letter,), effect=effect, books=self._books)
+
+    def _park_untried(self, batch: Batch, last: Run) -> Ack:
+        """Set an event aside that has had all its tries: the node went down with the last one, or more were allowed."""
+        reason = "node_ended" if last.error == NODE_ENDED else "plugin_failed"
+        said = f"{last.error}; it wrote: {last.stderr}" if last.stderr else last.error
+        letter = Parked(batch.kept[0], reason, said[:KEPT], last.attempt)
+        effect = self._harvest(batch, run_id=last.id, ending=lambda now, given: _parked(last, now))
+        self._tell(batch, RunStatus.PARKED, 0)
         return Ack(batch.upto, parked=(letter,), effect=effect, books=self._books)
 
     def _tell(self, batch: Batch, status: RunStatus, started_at: int) -> None:
@@ -248,21 +291,31 @@ class Tries:
         return self._outfit.log.clock.now()
 
 
-def _ended(outcome: Outcome, source: str, generation: int | None, now: int) -> Ending:
+def _ended(outcome: Outcome, given: Given, now: int) -> Ending:
     return Ending(
         status=RunStatus.SUCCEEDED,
         completed_at=now,
         exit_code=outcome.exit_code,
         stdout_digest=outcome.stdout_digest,
         stderr=outcome.stderr,
-        source=source,
-        generation=generation,
+        error=given.problem,
+        source=given.source,
+        generation=given.generation,
     )
 
 
-def _failed(status: RunStatus, failure: PluginFailed | None, now: int) -> Ending:
-    if failure is None:
-        return Ending(status=status, completed_at=now)
+def _parked(last: Run, now: int) -> Ending:
+    return Ending(
+        status=RunStatus.PARKED,
+        completed_at=last.completed_at or now,
+        exit_code=last.exit_code,
+        stdout_digest=last.stdout_digest,
+        stderr=last.stderr,
+        error=last.error,
+    )
+
+
+def _failed(status: RunStatus, failure: PluginFailed, now: int) -> Ending:
     return Ending(
         status=status,
         completed_at=now,

@@ -32,12 +32,20 @@ def _occurs(types: tuple[str, ...], endings: frozenset[str]) -> Callable[[str], 
 
 
 class Seen(NamedTuple):
-    """An event that concerns a subscription. `runs`: the plugin gets it; `ends`: it revokes earlier ones."""
+    """An event that concerns a subscription. `runs`: the plugin gets it; `ends`: it revokes earlier ones.
+
+    One that does neither was run before, in its own order: a backfill only has to know of it.
+    """
 
     record: Record
     event: Event
     runs: bool
     ends: bool
+
+    @property
+    def about(self) -> str:
+        """What it speaks of."""
+        return self.event.subject or f"\n{self.event.type}\n{self.event.dedupe_key}"
 
     @property
     def position(self) -> int:
@@ -54,7 +62,7 @@ class Trigger:
 
     `derivation` is `<node>/<subscription>`: what was derived by it does not set it off again, or it would never end.
     `selector` judges all but the payload, whose pairs must all be equal. `now` hides what has expired. `positions`,
-    where given, are the only ones; `without` excludes what an earlier, narrower trigger covered.
+    where given, are the only ones; `without` is an earlier, narrower trigger: what it covered was run.
     """
 
     selector: Selector
@@ -117,8 +125,10 @@ class Trigger:
         event = DECODER.decode(record.body)
         runs = runs and self._holds(event.payload) and not self._derived(event)
         ends = ends and self._agrees(event.payload)
-        if not (runs or ends) or (self.without is not None and self.without.take(record) is not None):
+        if not (runs or ends):
             return None
+        if self.without is not None and self.without.take(record) is not None:
+            runs = False  # but it may revoke what comes before it here
         return Seen(record, event, runs, ends)
 
     def _fits(self, record: Record, tag: str) -> bool:

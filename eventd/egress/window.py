@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from eventd.clock import SECOND
 from eventd.egress.trigger import Seen
@@ -30,10 +30,13 @@ class Window:
 
     batch_window: int | None
     debounce: int | None
+    most: int = MOST_EVENTS
     seen: list[Seen] = field(default_factory=list)
     _kept: dict[tuple[str, str], Seen] = field(default_factory=dict)
     _bytes: int = 0
     _seen_bytes: int = 0
+    _first: int = 0
+    _last: int = 0
 
     def add(self, found: Iterable[Seen]) -> None:
         """Take up what was found, in log order."""
@@ -41,6 +44,8 @@ class Window:
             self.seen.append(one)
             self._seen_bytes += one.record.size
             if one.runs:
+                self._last = one.record.recorded_at
+                self._first = self._first if self._kept else self._last
                 key = (one.event.type, one.event.dedupe_key)
                 before = self._kept.pop(key, None)
                 self._kept[key] = one
@@ -49,7 +54,7 @@ class Window:
     @property
     def room(self) -> int:
         """How many more events it takes."""
-        return MOST_EVENTS - len(self._kept)
+        return self.most - len(self._kept)
 
     @property
     def room_bytes(self) -> int:
@@ -62,19 +67,18 @@ class Window:
         most = len(self.seen) >= MOST_SEEN or self._seen_bytes >= MOST_SEEN_BYTES
         return most or self.room <= 0 or self.room_bytes <= 0
 
-    def closes_at(self) -> int:
-        """When it closes, unless something else comes; 0 for at once."""
+    def closes_in(self, now: int) -> int:
+        """In how many microseconds it closes, unless something else comes; 0 for at once."""
         if not self._kept or self.is_full:
             return 0
         if self.batch_window is None and self.debounce is None:
             return 0
-        first = next(one for one in self.seen if one.runs).record.recorded_at
-        longest = LONGEST if self.batch_window is None else self.batch_window
-        closes = first + longest
+        # Where the wall clock was set back, the log's times lie ahead: nobody must wait for the clock to catch up.
+        self._first, self._last = min(self._first, now), min(self._last, now)
+        closes = self._first + (LONGEST if self.batch_window is None else self.batch_window)
         if self.debounce is not None:
-            last = next(one for one in reversed(self.seen) if one.runs).record.recorded_at
-            closes = min(closes, last + self.debounce)
-        return closes
+            closes = min(closes, self._last + self.debounce)
+        return max(0, closes - now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,14 @@ class Batch:
         return cls(after, upto, seen, kept, [*coalesced], [subject for subject, ended in said.items() if ended])
 
     def first_half(self) -> Batch:
-        """The events recorded first, and no more than half of them: to find out which one the plugin cannot take."""
+        """The events recorded first, half of them: to find out which one the plugin cannot take.
+
+        What a later event of the whole has replaced stays replaced.
+        """
         places = sorted(one.position for one in self.kept)
         upto = places[len(places) // 2 - 1]
-        return Batch.of(self.after, upto, [one for one in self.seen if one.position <= upto])
+        half = Batch.of(self.after, upto, [one for one in self.seen if one.position <= upto])
+        kept = [one for one in self.kept if one.position <= upto]
+        ids = {one.event.id for one in kept}
+        others = dict.fromkeys(one.event.id for one in half.seen if one.runs and one.event.id not in ids)
+        return replace(half, kept=kept, coalesced=[*others])

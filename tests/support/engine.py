@@ -1,0 +1,304 @@
+"""The subscriptions of one node over an open log, their plugins played by the test: no process, no time but ours."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any
+
+import sqlalchemy as sa
+
+from eventd.api.operations import Services
+from eventd.api.surfaces import OPERATIONS
+from eventd.clock import Clock
+from eventd.egress.links import BACKFILL, follow, read_declared, subscription_name
+from eventd.egress.tries import Outfit
+from eventd.log.cursors import Cursor, read_cursors
+from eventd.log.eventlog import EventLog
+from eventd.log.values import Record
+from eventd.plugins.contract import Outcome, PluginFailed, Request, Result
+from eventd.resources.effective import PluginConfig, effective
+from eventd.store.database import execute, fetch
+from eventd.store.parts import StoredPart, read_parts
+from eventd.store.runs import Run, RunStatus, read_runs
+from eventd.subscribers import Subscribers, purposes_of
+from eventd.testing import ManualClock, give_turns, until
+from federation.event import Event
+from tests.support.declared import declare, group
+from tests.support.derived import OBSERVED, ROUTE_API, plugin, subscription
+from tests.support.stored import read_stored
+
+_OPERATIONS = {operation.name: operation for operation in OPERATIONS}
+TTL = 600_000_000
+GAVE_UP = (RunStatus.INTERRUPTED,)
+
+Answer = Callable[[Request], Any]
+
+
+def route(event: Event, name: str = "") -> dict[str, Any]:
+    """A resource about one event, named after its subject."""
+    metadata = {"name": name or f"claim-{event.subject or event.id}"}
+    return {"apiVersion": ROUTE_API, "kind": "IPv4Route", "metadata": metadata, "spec": {"by": event.id}}
+
+
+def gives(*resources: dict[str, Any], events: Iterable[dict[str, Any]] = (), ttl: int = TTL) -> Answer:
+    """Always this, whatever the plugin is given."""
+    return lambda request: Result(observed_at=request.now, ttl=ttl, resources=resources, events=list(events))
+
+
+def fails(reason: str = "exit_code", **more: Any) -> PluginFailed:
+    """A run that ends with exit code 42, unless told otherwise."""
+    told = {"exit_code": 42, "stderr": "no route to provider\n"} | more
+    return PluginFailed("the plugin ended with exit code 42", reason=reason, **told)
+
+
+def routes(request: Request) -> Result:
+    """One route for each event."""
+    return Result(observed_at=request.now, ttl=TTL, resources=[route(event) for event in request.events])
+
+
+def unless(*poison: str, then: Answer = routes) -> Answer:
+    """Fails where it is given one of these events."""
+
+    def answer(request: Request) -> Any:
+        return fails() if {event.id for event in request.events} & set(poison) else then(request)
+
+    return answer
+
+
+class ScriptedPlugins:
+    """Stands in for `Plugins`. Each run uses up one of `answers`; without any, `always` says what it gives.
+
+    An answer is a Result, an error to raise, a function of the request, or a future of one of these.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.requests: list[Request] = []
+        self.answers: deque[Any] = deque()
+        self.always: Answer = routes
+        self.running = 0
+        self.forgotten: list[str] = []
+
+    @property
+    def given(self) -> list[list[str]]:
+        """The ids that each run was given."""
+        return [[event.id for event in request.events] for request in self.requests]
+
+    def hold(self) -> asyncio.Future[Any]:
+        """The next run lasts until this is told what it gives."""
+        told: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.answers.append(told)
+        return told
+
+    async def run(self, config: PluginConfig, request: Request) -> Outcome:
+        self.requests.append(request)
+        answer = self.answers.popleft() if self.answers else self.always
+        started = self._clock.now()
+        self.running += 1
+        try:
+            while not isinstance(answer, Result):
+                if isinstance(answer, BaseException):
+                    raise answer
+                answer = await answer if isinstance(answer, Awaitable) else answer(request)
+        except PluginFailed as failed:
+            failed.started_at, failed.completed_at = started, self._clock.now()
+            raise
+        finally:
+            self.running -= 1
+        digest = hashlib.sha256(repr(answer).encode()).hexdigest()
+        return Outcome(
+            exit_code=0, stdout_digest=digest, stderr="", started_at=started, completed_at=self._clock.now(),
+            result=answer,
+        )  # fmt: skip
+
+    async def forget(self, name: str) -> None:
+        self.forgotten.append(name)
+
+
+class Told:
+    """Remembers what is told of runs."""
+
+    def __init__(self) -> None:
+        self.runs: list[tuple[str, str, str, int]] = []
+
+    def ran(self, group: str, subscription: str, status: str, events: int, seconds: float) -> None:
+        self.runs.append((group, subscription, str(status), events))
+
+
+class Engine:
+    """The subscriptions of node `onprem`, which can be stopped and started again."""
+
+    def __init__(self, log: EventLog, clock: ManualClock) -> None:
+        self.log = log
+        self.clock = clock
+        self.plugins = ScriptedPlugins(clock)
+        self.told = Told()
+        self.changes = 0
+        self.services = Services(log, self._take_over)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._turn = asyncio.Lock()
+        self.start()
+
+    # --- life -------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        outfit = Outfit(self.log, self.plugins, lambda plugin: [], self._note_change, self.told)  # type: ignore[arg-type]
+        self.subscribers: Subscribers | None = Subscribers(outfit, self.spawn, lambda: 0.0)
+
+    async def stop(self, seconds: float = 5.0) -> None:
+        """As a node stops."""
+        subscribers, self.subscribers = self.subscribers, None
+        if subscribers is not None:
+            await subscribers.stop(seconds)
+
+    async def restart(self, seconds: float = 5.0) -> None:
+        await self.stop(seconds)
+        self.start()
+        await self._take_over()
+
+    async def crash(self) -> None:
+        """As kill -9 leaves it: what had begun is written, and nothing of how it ended."""
+        running = [run.id for run in await self.runs() if run.status is RunStatus.RUNNING]
+        await self.stop(0.0)
+        sql = "UPDATE plugin_runs SET status = 'running', completed_at = NULL, error = '' WHERE id = ?"
+        for run_id in running:
+            await self.log.database.write(execute, sql, (run_id,))
+
+    async def close(self) -> None:
+        await self.stop(0.0)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # its owner sees it too
+        return task
+
+    def _note_change(self) -> None:
+        self.changes += 1
+
+    async def _take_over(self) -> None:
+        """As a node does when something was declared."""
+        async with self._turn:
+            while self.subscribers is not None:
+                version, declared, _ = await self.log.database.read(read_declared)
+                changed = await self.subscribers.retire(purposes_of(declared, effective(declared)))
+                found = await self.log.database.write(follow, version, declared, sorted(changed), self.clock.now())
+                if found is not None:
+                    await self.subscribers.adjust(found[0])
+                    return
+
+    # --- asking -----------------------------------------------------------------------------------------------
+
+    async def ask(self, operation: str, /, **params: Any) -> Any:
+        """Run an operation, its parameters by their JSON names; the node takes notice."""
+        found = _OPERATIONS[operation]
+        answer = await found.run(self.services, found.params.model_validate(params))
+        if operation.startswith("subscriptions.") and found.method == "POST":
+            await self._take_over()
+        return answer
+
+    async def apply(self, *documents: dict[str, Any]) -> None:
+        await self.ask("resources.apply", sources=[{"name": "test", "text": declare(*documents)}])
+
+    async def subscribe(self, *types: str, **spec: Any) -> None:
+        """Declare group edge, plugin routes and subscription claims, which asks for these types."""
+        await self.apply(group("onprem"), plugin("/bin/true"), subscription(*types, **spec))
+
+    async def delete(self, kind: str, name: str) -> None:
+        await self.ask("resources.delete", kind=kind, name=name)
+
+    async def emit(self, *ids: str, group: str = "edge", **fields: Any) -> None:
+        """Store events of this node; without `subject` each is about its own id."""
+        events = [{"id": each, "type": OBSERVED, "subject": each, **fields} for each in ids]
+        await self.ask("events.emit", group=group, events=events)
+
+    async def runs(self, **asked: Any) -> list[Run]:
+        """Every run, the oldest first."""
+        return (await self.log.database.read(lambda conn: read_runs(conn, **{"limit": 5000, **asked})))[::-1]
+
+    async def statuses(self) -> list[str]:
+        return [str(run.status) for run in await self.runs()]
+
+    async def parts(self, *, live: bool = True) -> list[StoredPart]:
+        found = await self.log.database.read(read_parts)
+        return [part for part in found if not live or part.ends_at > self.clock.now()]
+
+    async def claims(self) -> dict[str, str]:
+        """The resources that are in force: name → the event it came of."""
+        return {
+            key.name: next(r["spec"]["by"] for r in part.resources if r["metadata"]["name"] == key.name)
+            for part in await self.parts()
+            for key, held in part.claims.items()
+            if held.ends_at > self.clock.now()
+        }
+
+    async def letters(self, name: str = "claims", group: str = "edge") -> list[tuple[str, str, int, str]]:
+        """Event, reason, attempts and words of each dead letter."""
+        sql = "SELECT event_id, reason, attempts, detail FROM dead_letters WHERE cursor = ? ORDER BY id"
+        return await self.rows(sql, subscription_name(group, name))
+
+    async def cursor(self, name: str = "claims", group: str = "edge") -> Cursor:
+        (found,) = await self.log.database.read(read_cursors, name=subscription_name(group, name))
+        return found
+
+    async def backfills(self) -> list[Cursor]:
+        return await self.log.database.read(read_cursors, kind=BACKFILL)
+
+    async def state(self, name: str = "claims") -> dict[str, Any]:
+        shown: dict[str, Any] = (await self.ask("subscriptions.list", subscription=name))["subscriptions"][0]
+        return shown
+
+    async def records(self, group: str = "edge") -> list[Record]:
+        return await self.log.database.read(read_stored, await self.log.topic(f"group:{group}"))
+
+    async def rows(self, sql: str, *params: Any) -> list[Any]:
+        def ask(conn: sa.Connection) -> list[Any]:
+            return [tuple(row) for row in fetch(conn, sql, params)]
+
+        return await self.log.database.read(ask)
+
+    # --- waiting ----------------------------------------------------------------------------------------------
+
+    async def gathering(self, *waits: float) -> None:
+        """Until there are these waits, in seconds, and nothing else: the nearest first."""
+        await until(lambda: self._near(waits), f"waits of {waits}; there are {self.clock.waits}")
+
+    def _near(self, waits: tuple[float, ...]) -> bool:
+        found = self.clock.waits
+        return len(found) == len(waits) and all(abs(a - b) < 1e-5 for a, b in zip(found, waits, strict=True))
+
+    async def ran(self, *given: list[str]) -> None:
+        """Until the plugin was given exactly this, run by run, and all of it is settled."""
+        expected = list(given)
+        await until(lambda: len(self.plugins.given) >= len(expected), f"{len(expected)} runs; {self.plugins.given}")
+        await self.rested()
+        assert self.plugins.given == expected
+
+    async def rested(self) -> None:
+        """Until nothing runs, and no run's end is still to be written."""
+
+        async def so() -> bool:
+            await give_turns()
+            busy = self.plugins.running or "running" in await self.statuses()
+            return not busy and len(await self.runs()) >= len(self.plugins.requests)
+
+        await until(so, "the runs to be settled")
+
+    async def passed(self, position: int | None = None, name: str = "claims") -> None:
+        """Until the subscription has looked at everything: at the end of the log, or at a position."""
+
+        async def so() -> bool:
+            goal = (await self.log.look_around()).last if position is None else position
+            if (await self.cursor(name)).position >= goal:
+                return True
+            self.clock.advance(1)  # what concerns nobody is passed after a while
+            return False
+
+        await until(so, f"{name} to have passed everything")
