@@ -14,12 +14,10 @@ from heapq import heapify, heappop, heappush
 from itertools import chain, pairwise
 from typing import NamedTuple
 
-from eventd.dynamic.prepared import Directive, Entry, Given, Prepared, Startup
+from eventd.dynamic.prepared import MASK, Directive, Entry, Given, Prepared, Startup
 from eventd.resources.effective import PolicyRule
 from eventd.store.claims import Key
 from federation.event import format_time
-
-MASK = "mask"
 
 
 class Suppressed(NamedTuple):

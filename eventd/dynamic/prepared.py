@@ -14,10 +14,11 @@ from eventd.resources import rewording
 from eventd.resources.kinds import KINDS, is_foreign
 from eventd.resources.problems import render_path
 from eventd.resources.resource import document, identity_of
-from eventd.store.claims import Key, key_of
+from eventd.store.claims import Key, key_of, target_of
 from eventd.store.parts import StoredPart
 from eventd.store.registry import StoredResource
 
+MASK = "mask"
 _ENCODER = msgspec.json.Encoder(order="sorted")
 
 
@@ -100,13 +101,15 @@ def prepare(part: StoredPart) -> Prepared:
     repeated = next((key for key in names if names.count(key) > 1), None) if len(set(names)) < len(names) else None
     flaw = flaw or (f"it names {repeated} twice" if repeated else "")
     rest = part.ends_rest_at
-    ends = {one.ends_at for one in given} | ({rest} if part.directives or part.action_plans else set())
+    written = map(_directive, part.directives)
+    directives = tuple(one for one in written if one.op != MASK or one.target in part.masks)  # or a later part masks it
+    ends = {one.ends_at for one in given} | ({rest} if directives or part.action_plans else set())
     return Prepared(
         source=part.source,
         owner=part.owner,
         generation=part.generation,
         given=() if flaw else tuple(given),
-        directives=() if flaw else tuple(map(_directive, part.directives)),
+        directives=() if flaw else directives,
         directives_end=rest,
         ends=() if flaw else tuple(sorted(ends)),
         ends_at=part.ends_at if flaw else max(ends, default=part.ends_at),
@@ -142,7 +145,4 @@ def _flaw_of(key: Key, resource: Any) -> str:
 
 def _directive(written: Any) -> Directive:
     said = written if isinstance(written, Mapping) else {}
-    target = said.get("target")
-    where = target if isinstance(target, Mapping) else {}
-    key = Key(*(str(where.get(name, "")) for name in ("apiVersion", "kind", "name")))
-    return Directive(str(said.get("op", "")), key, str(said.get("reason") or ""))
+    return Directive(str(said.get("op", "")), target_of(said), str(said.get("reason") or ""))

@@ -1,6 +1,7 @@
 """What a part claims, and for how long. Pure.
 
 A part's resource is known by its identity. It ends with its part, or sooner: when the event that it is about has ended.
+What masks a declared resource is a claim, too: the next part of the same owner that does takes it over.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ UNREADABLE = "?"
 """Stands for an address that is captured and cannot be read."""
 
 
+_MASKING = "mask "
+"""How the stored apiVersion of a claim begins that masks; that of a resource holds no blank."""
+
+
 class Key(NamedTuple):
     """What makes a resource the same resource."""
 
@@ -25,6 +30,23 @@ class Key(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.kind}/{self.name}"
+
+
+def masking(target: Key) -> Key:
+    """What claims to mask a resource."""
+    return target._replace(api_version=f"{_MASKING}{target.api_version}")
+
+
+def masked_by(key: Key) -> Key | None:
+    """The resource that a claim masks; None where it claims to give one."""
+    version = key.api_version
+    return key._replace(api_version=version.removeprefix(_MASKING)) if version.startswith(_MASKING) else None
+
+
+def target_of(directive: Any) -> Key:
+    """The resource that a directive is about; blank where it does not tell."""
+    target = _member(directive if isinstance(directive, Mapping) else {}, "target")
+    return Key(*(str(target.get(name, "")) for name in ("apiVersion", "kind", "name")))
 
 
 class Claim(NamedTuple):
@@ -53,11 +75,16 @@ def subject_of(resource: Mapping[str, Any]) -> str:
 
 
 def claims_of(
-    resources: Iterable[Mapping[str, Any]], *, ends: Mapping[str, int], subjects: Collection[str], expires_at: int
+    resources: Iterable[Mapping[str, Any]],
+    directives: Iterable[Mapping[str, Any]],
+    *,
+    ends: Mapping[str, int],
+    subjects: Collection[str],
+    expires_at: int,
 ) -> dict[Key, Claim]:
     """The claims of a part whose subjects end as `ends` says; a subject that is not in there lasts with the part."""
     rest = end_of_rest(ends=ends, subjects=subjects, expires_at=expires_at)
-    claims = {}
+    claims = {masking(target_of(directive)): Claim(rest, "") for directive in directives}
     for resource in resources:
         subject = subject_of(resource)
         end = min(expires_at, ends[subject]) if subject in ends else expires_at if subject else rest

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 import sqlalchemy as sa
 
-from eventd.store.claims import Claim, Key, claims_of, end_of_rest
+from eventd.store.claims import Claim, Key, claims_of, end_of_rest, masked_by, masking
 from eventd.store.database import execute, execute_many, fetch, fetch_in, insert, notify_head
 from eventd.store.later import Later
 from eventd.store.schema import parts
@@ -57,6 +57,7 @@ class Held(NamedTuple):
 class StoredPart(NewPart):
     """A part as it is stored. `claims` are the resources it gives: what a later part named is no longer its own.
 
+    Likewise `masks` are the declared resources that it masks.
     `revision` moves with each change. `problem` says what of the row cannot be read; the lists are empty then.
     """
 
@@ -64,6 +65,7 @@ class StoredPart(NewPart):
     generation: int
     ends_at: int
     claims: Mapping[Key, Held]
+    masks: frozenset[Key]
     revision: int
     created_at: int
     updated_at: int
@@ -139,7 +141,9 @@ def _write(conn: sa.Connection, part: NewPart, generation: int, revision: int, n
 
 
 def _claims(part: NewPart) -> dict[Key, Claim]:
-    return claims_of(part.resources, ends=part.ends, subjects=part.subjects, expires_at=part.expires_at)
+    return claims_of(
+        part.resources, part.directives, ends=part.ends, subjects=part.subjects, expires_at=part.expires_at
+    )
 
 
 def _end_of(part: NewPart, claims: Mapping[Key, Claim]) -> int:
@@ -200,8 +204,7 @@ def _settle_losers(conn: sa.Connection, losers: Collection[int], revision: int) 
         return
     bare = fetch_in(
         conn,
-        "SELECT id FROM parts WHERE directives = '[]'"
-        " AND NOT EXISTS (SELECT 1 FROM part_claims WHERE part_id = parts.id) AND id {in}",
+        "SELECT id FROM parts WHERE NOT EXISTS (SELECT 1 FROM part_claims WHERE part_id = parts.id) AND id {in}",
         (),
         sorted(losers),
     )
@@ -248,9 +251,10 @@ def _earlier(part: StoredPart, subjects: Collection[str], now: int) -> dict[str,
 
 
 def _write_ends(conn: sa.Connection, part: StoredPart, ends: Mapping[str, int], revision: int, now: int) -> None:
-    claims = claims_of(part.resources, ends=ends, subjects=part.subjects, expires_at=part.expires_at)
+    claims = claims_of(part.resources, part.directives, ends=ends, subjects=part.subjects, expires_at=part.expires_at)
     rest = end_of_rest(ends=ends, subjects=part.subjects, expires_at=part.expires_at)
-    own = [claims[key].ends_at for key in part.claims if key in claims]
+    held = (*part.claims, *map(masking, part.masks))
+    own = [claims[key].ends_at for key in held if key in claims]
     if part.directives or part.action_plans or not own:
         own.append(rest)
     execute(
@@ -258,7 +262,7 @@ def _write_ends(conn: sa.Connection, part: StoredPart, ends: Mapping[str, int], 
         "UPDATE parts SET ends = ?, ends_at = ?, revision = ?, updated_at = ? WHERE id = ?",
         (_text(ends), max(own), revision, now, part.id),
     )
-    rows = [(claims[key].ends_at, part.owner, *key, part.id) for key in part.claims if key in claims]
+    rows = [(claims[key].ends_at, part.owner, *key, part.id) for key in held if key in claims]
     execute_many(
         conn,
         "UPDATE part_claims SET ends_at = ? WHERE owner = ? AND api_version = ? AND kind = ? AND name = ?"
@@ -363,7 +367,9 @@ def _part(row: dict[str, Any], claims: Mapping[Key, Held]) -> StoredPart:
             row[name], problem = kind(), f"its stored {name} cannot be read"
     if problem:
         row.update({name: [] for name in _LISTS}, ends={})
-    return StoredPart(**row | {"group": row.pop("group_name")}, claims=claims, problem=problem)
+    masks = frozenset(target for target in map(masked_by, claims) if target is not None)
+    given = {key: held for key, held in claims.items() if masked_by(key) is None} if masks else claims
+    return StoredPart(**row | {"group": row.pop("group_name")}, claims=given, masks=masks, problem=problem)
 
 
 def _value(text: str) -> Any:

@@ -10,7 +10,7 @@ import pytest
 from eventd.dynamic.part import form_manual_part, form_part
 from eventd.log.head import read_head
 from eventd.plugins.contract import Result
-from eventd.store.claims import FOR_SUBJECT, Key
+from eventd.store.claims import FOR_SUBJECT, Key, target_of
 from eventd.store.database import Database, execute, fetch
 from eventd.store.parts import (
     NewPart,
@@ -333,3 +333,18 @@ def test_narrow_reads_give_the_same_as_the_whole(database: Database) -> None:
         assert database.read_now(read_parts, source=part.source) == [part]
     assert database.read_now(read_parts, ids=[]) == []
     assert database.read_now(read_revisions) == {part.id: part.revision for part in every.values()}
+
+
+def test_a_mask_is_renewed_and_not_heaped_up(database: Database) -> None:
+    database.write_now(put_part, formed("e1", [], directives=[MASK]), NOW)
+    database.write_now(put_part, formed("e2", [], directives=[MASK]), NOW + SECOND)
+    assert {name: set(part.masks) for name, part in stored(database).items()} == {"e2": {target_of(MASK)}}
+    assert stored(database)["e2"].claims == {}
+
+
+def test_a_part_whose_mask_a_later_one_has_keeps_the_rest(database: Database) -> None:
+    database.write_now(put_part, formed("e1", [route("r1")], directives=[MASK]), NOW)
+    database.write_now(put_part, formed("e2", [], directives=[MASK]), NOW + SECOND)
+    found = stored(database)
+    assert (set(found["e1"].claims), set(found["e1"].masks)) == ({key("r1")}, set())
+    assert set(found["e2"].masks) == {target_of(MASK)}

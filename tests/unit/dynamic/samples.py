@@ -7,7 +7,7 @@ from typing import Any
 
 from eventd.resources.documents import Identity
 from eventd.resources.effective import PolicyRule
-from eventd.store.claims import Key, claims_of
+from eventd.store.claims import Key, claims_of, masked_by, target_of
 from eventd.store.parts import Held, StoredPart
 from eventd.store.registry import StoredResource
 from eventd.testing import NOW
@@ -51,11 +51,12 @@ def stored_part(
     problem: str = "",
 ) -> StoredPart:
     """A part; everything but its last segment is its owner. `since` may differ by the name of a resource."""
-    made = claims_of(resources, ends=ends or {}, subjects=subjects, expires_at=expires)
+    made = claims_of(resources, directives, ends=ends or {}, subjects=subjects, expires_at=expires)
     ages = since if isinstance(since, Mapping) else {}
     claims = {
         found: Held(ages.get(found.name, since if isinstance(since, int) else NOW), claim.ends_at)
         for found, claim in made.items()
+        if masked_by(found) is None
     }
     return StoredPart(
         owner=source.rsplit("/", 1)[0] if source.count("/") > 1 else source,
@@ -74,6 +75,7 @@ def stored_part(
         generation=1,
         ends_at=max([claim.ends_at for claim in made.values()], default=expires),
         claims=claims,
+        masks=frozenset(map(target_of, directives)),
         revision=1,
         created_at=NOW,
         updated_at=NOW,
