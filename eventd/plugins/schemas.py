@@ -17,8 +17,10 @@ _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 class Trigger(Form):
     """Why the plugin is run."""
 
-    type: Literal["federation-subscription", "manual"] = Field(description="By a subscription, or by hand.")
-    topic: str = Field(description="routerd.federation.subscription/NAME; blank by hand.")
+    type: Literal["federation-subscription", "manual", "interval"] = Field(
+        description="By a subscription, by hand, or by the clock."
+    )
+    topic: str = Field(description="routerd.federation.subscription/NAME; otherwise blank.")
 
 
 class GivenEvent(Form):
@@ -56,7 +58,7 @@ class RequestSpec(Form):
     trigger: Trigger = Field(description="Why the plugin is run.")
     startup_config_hash: str = Field(description="SHA-256 of what is declared; blank in a subscription's run.")
     effective_generation: int = Field(description="Of the effective configuration; 0 in a subscription's run.")
-    previous_dynamic_generation: int = Field(description="Of the part of the last run by hand; otherwise 0.")
+    previous_dynamic_generation: int = Field(description="Of the part of the last such run; 0 in a subscription's run.")
     now: Time = Field(description="The node's time.")
     events: list[GivenEvent] = Field(default=[], description="At most 1024; absent where there are none.")
     context: Context = Field(description="What of the configuration the plugin is shown.")
