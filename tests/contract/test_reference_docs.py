@@ -92,3 +92,13 @@ def test_the_metrics_of_the_process_are_named() -> None:
     for line in Metrics().render().decode().splitlines():
         if line.startswith("process_"):
             assert f"`{line.split()[0]}`" in text
+
+
+@pytest.mark.parametrize("page", sorted(REFERENCE.glob("*.md")), ids=lambda page: page.stem)
+def test_every_row_of_a_table_has_as_many_cells_as_its_head(page: Path) -> None:
+    """What a search and replace has torn apart is still a table to a browser, of other columns."""
+    head = 0
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+        cells = line.replace(r"\|", "").count("|") if line.startswith("|") else 0
+        head = (head or cells) if cells else 0
+        assert cells == head, f"{page.name}:{number} has {cells - 1} cells, and the table has {head - 1}: {line}"
