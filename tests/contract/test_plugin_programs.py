@@ -312,3 +312,39 @@ async def test_a_hundred_runs_leave_nothing_behind(plugins: Plugins, tmp_path: P
     await asyncio.gather(*[plugins.run(config, manual_request(10)) for _ in range(100)])
     assert descriptors() == before
     assert not children()
+
+
+ENDINGS = {
+    "a result": (f"cat >/dev/null\necho '{EMPTY}'", ""),
+    "a pipe that is held": (f"echo '{EMPTY}'\nsleep 3600 &", ""),
+    "a closed input": (f"exec <&-\nsleep 0.1\necho '{EMPTY}'", ""),
+    "an exit code": ("exit 42", "exit_code"),
+    "a flood": ("exec head -c 100000000 /dev/zero", "stdout_too_large"),
+    "a signal": ("kill -SEGV $$", "killed"),
+    "no end": ("sleep 3600", "timeout"),
+}
+
+
+def test_every_ending_is_the_same_on_the_loop_of_a_node(tmp_path: Path) -> None:
+    """A node runs on uvloop where there is one: pipes and the ends of processes go through it."""
+    uvloop = pytest.importorskip("uvloop")
+    found = uvloop.run(_endings(tmp_path))
+    assert found == {name: reason for name, (_, reason) in ENDINGS.items()}
+    assert not children()
+
+
+async def _endings(folder: Path) -> dict[str, str]:
+    plugins = Plugins(SystemClock(), environment={"PATH": "/usr/bin:/bin"})
+    request = manual_request(context=[{"text": "x" * 1_000_000}])
+    before, found = descriptors(), {}
+    for number, (name, (script, _)) in enumerate(ENDINGS.items()):
+        path = write_script(folder, f"#!/bin/sh\n{script}\n", f"p{number}")
+        config = plugin_config(executable=path, timeout=2 * SECOND)
+        try:
+            await plugins.run(config, request)
+            found[name] = ""
+        except PluginFailed as failed:
+            found[name] = failed.reason
+    assert descriptors() == before
+    await plugins.close()
+    return found
