@@ -104,6 +104,9 @@ class Host:
             failed = (await self._next(START_SECONDS)).failed
         except PluginFailed as error:
             error.about_plugin = True
+            if error.reason == "timeout":
+                error.reason, error.hint = "cannot_import", "an import should do no more than define things"
+                error.message = f"the plugin could not be imported within {START_SECONDS:g} s"
             raise
         if failed is not None:
             raise self._failure(failed)

@@ -24,6 +24,8 @@ from federation.event import Event
 GROUP: Final = "eventd.plugins"
 LENGTH: Final = 4
 _KILL: Final = 9
+_TELLING: Final = (ImportError, SyntaxError, NameError, AttributeError, SystemExit)
+"""Errors whose text is about the program. The text of others may quote the value they stumbled over."""
 
 
 class _Context(msgspec.Struct):
@@ -128,7 +130,7 @@ def load(name: str) -> Function:
             traceback.print_exc()
         else:
             _print_error(error)
-        what = f"{type(error).__name__}: {error}"
+        what = f"{type(error).__name__}: {error}" if isinstance(error, _TELLING) else type(error).__name__
         raise Failed("cannot_import", f"{found[0].value} cannot be imported: {what}"[:400]) from None
 
 

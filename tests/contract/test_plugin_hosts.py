@@ -15,7 +15,7 @@ import pytest
 
 from eventd.clock import SystemClock
 from eventd.plugins.contract import PluginFailed, Result
-from eventd.plugins.entry_points import IDLE_SECONDS, LIFE_SECONDS
+from eventd.plugins.entry_points import IDLE_SECONDS, LIFE_SECONDS, START_SECONDS
 from eventd.plugins.running import Plugins
 from eventd.resources.effective import PluginConfig
 from eventd.testing import ManualClock, until
@@ -150,6 +150,7 @@ async def test_resources_for_one_event_name_its_subject(plugins: Plugins, tmp_pa
         ("import nothing_like_it", "ModuleNotFoundError: No module named 'nothing_like_it'"),
         ("def plugin(", "SyntaxError"),
         ("x = 1", "AttributeError"),
+        ("raise ValueError('the password')", "module_of_sample:plugin cannot be imported: ValueError"),
         ("raise SystemExit(3)", "SystemExit: 3"),
         ("plugin = 5", "is int, and must be a function"),
         ("def plugin(): pass", "must take one parameter, the events, or two, the events and the context"),
@@ -163,6 +164,29 @@ async def test_a_function_that_cannot_be_used_is_no_events_fault(
     failed = await fail(plugins, entry_point(tmp_path, body))
     assert failed.about_plugin
     assert told in failed.message
+    assert "password" not in str(failed)
+
+
+async def test_an_import_that_does_not_end_is_ended(tmp_path: Path) -> None:
+    clock = ManualClock()
+    plugins = Plugins(clock, environment=PATH)
+    run = asyncio.ensure_future(plugins.run(entry_point(tmp_path, "while True: pass"), manual_request()))
+    await until(lambda: clock.waits, "the import to have begun")
+    clock.advance(START_SECONDS)
+    with pytest.raises(PluginFailed) as caught:
+        await run
+    assert (caught.value.reason, caught.value.about_plugin) == ("cannot_import", True)
+    assert caught.value.message == "the plugin could not be imported within 30 s"
+    await plugins.close()
+    assert not children()
+
+
+def test_a_host_starts_light() -> None:
+    """What every host imports before the plugin: nothing of the node, so that it starts in a moment."""
+    heavy = ("asyncio", "pydantic", "sqlalchemy", "aiohttp", "yaml", "eventd.plugins.running", "eventd.resources")
+    probe = f"import sys, eventd.plugins.host; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 async def test_a_name_that_no_package_has(plugins: Plugins) -> None:
