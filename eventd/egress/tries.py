@@ -132,8 +132,9 @@ class Tries:
         if not batch.kept:
             return Ack(batch.upto, effect=self._harvest(batch), books=self._books)
         if self._exhausted is not None:
+            last, self._exhausted = self._exhausted, None
             if len(batch.kept) == 1:
-                return self._park_untried(batch, self._exhausted)
+                return self._park_untried(batch, last)
             batch = batch.first_half()
         while True:
             attempt = self._attempt
@@ -146,7 +147,7 @@ class Tries:
                 await self._fail(batch, run_id, failure)
                 if attempt < self._config.max_attempts:
                     raise Unavailable("plugin_failed", str(failure)) from None
-                self.until, self._attempt = max(self.until or 0, batch.upto), attempt + 1
+                self.until, self._attempt = batch.upto, attempt + 1
                 batch = batch.first_half()
             else:
                 return ack

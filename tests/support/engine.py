@@ -291,6 +291,14 @@ class Engine:
 
         await until(so, "the runs to be settled")
 
+    async def reached(self, position: int, name: str = "claims") -> None:
+        """Until the subscription has settled all up to a position, and no time has passed."""
+
+        async def so() -> bool:
+            return (await self.cursor(name)).position >= position
+
+        await until(so, f"{name} to have settled position {position}")
+
     async def passed(self, position: int | None = None, name: str = "claims") -> None:
         """Until the subscription has looked at everything: at the end of the log, or at a position."""
 
