@@ -60,7 +60,7 @@ dead_letters.command()(letters.retry)
 dead_letters.command()(letters.drop)
 
 app.add_typer(subscription, name="subscription")
-federation.add_typer(subscription, name="subscription")
+federation.add_typer(subscription, name="subscription", hidden=True)
 subscription.command("list")(subscriptions.list_states)
 subscription.command()(subscriptions.runs)
 subscription.command()(subscriptions.retry)
