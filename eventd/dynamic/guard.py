@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from eventd.errors import Conflict
@@ -21,24 +21,36 @@ Observation = tuple[str, str, Mapping[str, str]]
 
 
 class SelfCapture(Conflict):
-    """The address of a reported client is one that this node captures."""
+    """Addresses of reported clients are some that this node captures; `detail` names each event by its index."""
 
     code = "self_capture"
 
+    def __init__(self, refused: Sequence[tuple[int, str, str]]) -> None:
+        """`refused`: the index of each event, what is said of it, and what to do."""
+        _, message, hint = refused[0]
+        super().__init__(message, hint=hint)
+        self.detail = [{"index": index, "message": said} for index, said, _ in refused]
 
-def refuse_captured(conn: Connection, events: Iterable[Observation], now: int) -> None:
-    """Raise SelfCapture when one of the events reports an address that a live part or a declared resource captures.
 
-    A capture whose address cannot be read refuses every report: it might be of this one.
+def refuse_captured(conn: Connection, events: Iterable[Observation], now: int, places: Sequence[int] = ()) -> None:
+    """Raise SelfCapture when some of the events report addresses that a live part or a declared resource captures.
+
+    A capture whose address cannot be read refuses every report: it might be of this one. `places` are the indexes of
+    the events in what they come from, if they are not all of it.
     """
-    addresses = {address_of(subject, payload) for type, subject, payload in events if type == OBSERVED} - {""}
-    if not addresses:
+    reports = [
+        (places[at] if places else at, address_of(subject, payload))
+        for at, (type, subject, payload) in enumerate(events)
+        if type == OBSERVED
+    ]
+    reported = {address for _, address in reports} - {""}
+    if not reported:
         return
-    for address, key, source in read_captures(conn, {*addresses, UNREADABLE}, now):
-        raise _refusal(address, f"{key} of {source}", f"routerctl dynamic delete {source}")
-    declared = _declared_captures(conn)
-    for address in sorted(addresses & declared.keys()) or sorted({UNREADABLE} & declared.keys()):
-        raise _refusal(address, declared[address], f"routerctl delete {declared[address].replace('/', ' ')}")
+    captures = _captures(conn, reported, now)
+    unreadable = captures.get(UNREADABLE)
+    found = ((at, captures.get(address) or unreadable) for at, address in reports if address)
+    if refused := [(at, *refusal) for at, refusal in found if refusal]:
+        raise SelfCapture(refused)
 
 
 def observations_of(drafts: Iterable[Draft]) -> list[Observation]:
@@ -52,10 +64,23 @@ def address_of(subject: str, payload: Mapping[str, str]) -> str:
     return host_address(payload.get("address")) or host_address(subject)
 
 
-def _refusal(address: str, by: str, remedy: str) -> SelfCapture:
+def _captures(conn: Connection, addresses: set[str], now: int) -> dict[str, tuple[str, str]]:
+    """What is said, and what to do, of those of the addresses that are captured, and of what cannot be read."""
+    wanted = {*addresses, UNREADABLE}
+    declared = _declared_captures(conn)
+    said = {
+        address: _refusal(address, declared[address], f"routerctl delete {declared[address].replace('/', ' ')}")
+        for address in wanted & declared.keys()
+    }
+    for address, key, source in read_captures(conn, wanted, now):
+        said[address] = _refusal(address, f"{key} of {source}", f"routerctl dynamic delete {source}")
+    return said
+
+
+def _refusal(address: str, by: str, remedy: str) -> tuple[str, str]:
     if address == UNREADABLE:
-        return SelfCapture(f"{by} captures an address that cannot be read: it might be this one", hint=remedy)
-    return SelfCapture(f"{address} is captured by {by}: it is no client of this node")
+        return f"{by} captures an address that cannot be read: it might be this one", remedy
+    return f"{address} is captured by {by}: it is no client of this node", ""
 
 
 def _declared_captures(conn: Connection) -> dict[str, str]:

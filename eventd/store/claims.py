@@ -105,19 +105,33 @@ def captured_by(resource: Mapping[str, Any]) -> str:
     if resource.get("kind") != CAPTURING_KIND:
         return ""
     spec = _member(resource, "spec")
-    how = _member(spec, "capture").get("type")
-    if not isinstance(how, str) or not how.strip():
+    capture = spec.get("capture")
+    how = capture.get("type") if isinstance(capture, Mapping) else capture
+    if how is None or (isinstance(how, str) and not how.strip()):
         return ""
     return host_address(spec.get("address")) or UNREADABLE
 
 
 def host_address(text: object) -> str:
-    """The address in `10.88.60.9/32` or `10.88.60.9`, in the one way to write it; blank if there is none."""
+    """The address in `10.88.60.9/32` or `10.88.60.9`, in the one way to write it; blank if there is none.
+
+    Lenient: two spellings of one address must never pass for two. A prefix or a zone is left out, whatever it says,
+    and zeros before a number count for nothing.
+    """
     if not isinstance(text, str):
         return ""
+    host = text.partition("/")[0].partition("%")[0].strip()
     try:
-        address = ipaddress.ip_interface(text.strip()).ip
+        address = ipaddress.ip_address(_without_zeros(host))
     except ValueError:
         return ""
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return str(mapped or address)
+
+
+def _without_zeros(host: str) -> str:
+    """`10.77.60.10` for `010.077.060.010`, also at the end of an IPv6 address; anything else as it is."""
+    before, colon, dotted = host.rpartition(":")
+    if "." not in dotted:
+        return host
+    return before + colon + ".".join(number.lstrip("0") or number[-1:] for number in dotted.split("."))

@@ -60,6 +60,12 @@ def report(database: Database, subject: str, *, now: int = NOW, type: str = OBSE
         ("10.77.60.10/32", {}),
         (" 10.77.60.10/24", {}),
         ("::ffff:10.77.60.10", {}),
+        ("::FFFF:0A4D:3C0A/128", {}),
+        ("010.077.060.010", {}),
+        ("::ffff:10.77.060.10/96", {}),
+        ("10.77.60.10/99", {}),
+        ("10.77.60.10 / 32", {}),
+        ("10.77.60.10%eth0", {}),
         ("10.77.60.11", {"address": "10.77.60.10"}),
         ("10.77.60.10", {"address": "no address"}),
         ("10.77.60.10", {"address": ""}),
@@ -82,6 +88,9 @@ def test_a_captured_address_is_refused_however_it_is_written(
         ("10.77.60.10", {"address": "10.77.60.11"}, OBSERVED),
         ("10.77.60.10", {}, "routerd.client.ipv4.expired"),
         ("no address", {}, OBSERVED),
+        ("10.77.60.100", {}, OBSERVED),
+        ("10.77.60.10.", {}, OBSERVED),
+        ("...", {}, OBSERVED),
         ("", {}, OBSERVED),
     ],
 )
@@ -95,6 +104,27 @@ def test_a_claim_that_captures_nothing_refuses_nothing(database: Database, how: 
     give(database, claim("10.77.60.10", how))
     declare(database, claim("10.77.60.10", how))
     report(database, "10.77.60.10")
+
+
+@pytest.mark.parametrize("capture", [{"type": 5}, {"type": ["proxy-arp"]}, "proxy-arp", True])
+def test_a_capture_of_another_shape_is_one(database: Database, capture: object) -> None:
+    resource = claim("10.77.60.10")
+    resource["spec"]["capture"] = capture
+    give(database, resource)
+    with pytest.raises(SelfCapture, match=r"^10\.77\.60\.10 is captured"):
+        report(database, "10.77.60.10")
+
+
+def test_each_captured_address_of_a_batch_is_named_by_the_place_of_its_event(database: Database) -> None:
+    give(database, claim("10.77.60.10"))
+    reports = [(OBSERVED, subject, {}) for subject in ("10.77.60.10", "10.77.60.11", "10.77.60.10/24")]
+    with pytest.raises(SelfCapture) as caught:
+        database.read_now(refuse_captured, reports, NOW)
+    assert [problem["index"] for problem in caught.value.detail] == [0, 2]
+    with pytest.raises(SelfCapture) as caught:
+        database.read_now(refuse_captured, reports, NOW, [3, 5, 8])
+    assert [problem["index"] for problem in caught.value.detail] == [3, 8]
+    assert {problem["message"] for problem in caught.value.detail} == {caught.value.message}
 
 
 def test_a_capture_that_has_ended_refuses_nothing(database: Database) -> None:
