@@ -14,7 +14,7 @@ from eventd.api.emitted import drafts_from
 from eventd.api.groups import evict_some, find_group, find_place, find_topic
 from eventd.api.moments import Place, read_span, read_token, show_time, write_token
 from eventd.api.operations import Operation, Params, Services
-from eventd.dynamic.guard import observations_of, refuse_captured
+from eventd.dynamic.guard import OBSERVED, observations_of, refuse_captured
 from eventd.errors import Conflict
 from eventd.log.appender import Publish
 from eventd.log.head import read_head
@@ -68,8 +68,9 @@ async def _emit(services: Services, params: Emit) -> dict[str, Any]:
     now = services.clock.now()
     group, topic = await find_place(services.database, params.group, now)
     drafts = drafts_from(params.events, group, now=now, random=secrets.token_bytes)
+    places = [at for at, draft in enumerate(drafts) if draft.tag == OBSERVED]
     reports = observations_of(drafts)
-    check = (lambda conn, at: refuse_captured(conn, reports, at)) if reports else None
+    check = (lambda conn, at: refuse_captured(conn, reports, at, places)) if reports else None
     appended = await services.log.submit(Publish(topic, drafts, ceiling=group.retention.max_bytes, check=check))
     if len(drafts) == 1 and appended.outcomes[0] is Outcome.CONFLICT:
         what = f"the id {drafts[0].event_id} is taken in group {group.name} by another content or another source"

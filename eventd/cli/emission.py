@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any
 
 from eventd.cli.output import count, note
@@ -50,11 +50,11 @@ class Emission:
                 events = [event for _, event in lines]
                 answer = await self._session.call("events.emit", group=group, events=events, brief=True)
             except (Invalid, TooLarge) as error:
-                wrong = _wrong(error, len(lines))
-                for at, message in wrong.items():
-                    self.refuse(lines[at][0], message)
-                lines = [line for at, line in enumerate(lines) if at not in wrong]
-            except (Conflict, Forbidden, NotFound) as error:  # about this group, or about a single event
+                lines = self._leave_out(lines, _wrong(error, len(lines)))
+            except (Conflict, Forbidden, NotFound) as error:  # about this group, or about single events
+                if isinstance(getattr(error, "detail", None), list):
+                    lines = self._leave_out(lines, _wrong(error, len(lines)))
+                    continue
                 if group == self.group and not isinstance(error, Conflict):
                     raise self._interrupted(error, lines[0][0]) from None  # so it would go with every other line
                 for number, _ in lines:
@@ -76,6 +76,12 @@ class Emission:
         self.bad.append({"line": number, "message": message})
         if len(self.bad) <= SHOWN:
             note(f"line {number}: {message}")
+
+    def _leave_out(self, lines: Sequence[Line], wrong: Mapping[int, str]) -> list[Line]:
+        """What is left when the lines are refused that are wrong, by index."""
+        for at, message in wrong.items():
+            self.refuse(lines[at][0], message)
+        return [line for at, line in enumerate(lines) if at not in wrong]
 
     def _count(self, lines: Sequence[Line], results: Sequence[dict[str, Any]]) -> None:
         for (number, _), result in zip(lines, results, strict=True):

@@ -64,11 +64,13 @@ async def test_what_else_is_reported_is_stored(site: Site, tmp_path: Path) -> No
 async def test_of_a_batch_with_a_captured_address_nothing_is_stored(site: Site, tmp_path: Path) -> None:
     await capture(site, tmp_path)
     events: list[dict[str, Any]] = [
+        {"id": "plain", "type": "other", "subject": "10.77.60.10/32"},
         {"id": "good", "type": OBSERVED, "subject": "10.77.60.11/32"},
         {"id": "bad", "type": OBSERVED, "subject": "10.77.60.10/32"},
     ]
-    with pytest.raises(SelfCapture):
+    with pytest.raises(SelfCapture) as caught:
         await site.ask("events.emit", group="edge", events=events)
+    assert [problem["index"] for problem in caught.value.detail] == [2]
     assert await site.ids() == ["remote"]
 
 

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from eventd.api.emitted import BadEvents, EventsTooLarge, Problem
+from eventd.api.problems import encode, envelope, restore
 from eventd.cli import emission
 from eventd.cli.emission import Emission, _lines
+from eventd.dynamic.guard import SelfCapture
 from eventd.errors import Conflict, EventdError, Full, Invalid, NotFound, Unavailable
 
 
@@ -71,6 +73,18 @@ async def test_a_conflict_is_about_its_line(capsys: pytest.CaptureFixture[str]) 
     assert found.bad == [{"line": 2, "message": "the id b is taken by another content or another source"}]
     alone = await emit(Node(r0=Conflict("the id a is taken")), [("g", {"id": "a"})])
     assert alone.bad == [{"line": 1, "message": "the id a is taken"}]
+
+
+async def test_of_a_chunk_with_captured_addresses_the_other_lines_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+    refused = SelfCapture([(1, "10.0.0.1 is captured", ""), (2, "10.0.0.2 is captured", "")])
+    of_a_server = restore(409, encode(envelope(refused)))
+    for error in (refused, of_a_server):
+        node = Node(r0=error)
+        found = await emit(node, [("g", {"id": n}) for n in range(4)])
+        assert [[event["id"] for event in events] for _, events in node.requests] == [[0, 1, 2, 3], [0, 3]]
+        assert found.counts["new"] == 2
+        said = capsys.readouterr().err.splitlines()
+        assert said == ["line 2: 10.0.0.1 is captured", "line 3: 10.0.0.2 is captured"]
 
 
 async def test_an_unknown_group_concerns_its_own_lines_only() -> None:
