@@ -11,18 +11,21 @@ from eventd.api.groups import count_events, find_topic
 from eventd.api.links import read_links
 from eventd.api.moments import show_time
 from eventd.api.operations import Operation, Params, Services
-from eventd.egress.links import link_name, reconcile
+from eventd.api.subscription_runs import show_run
+from eventd.api.subscriptions import ListSubscriptions, read_states
+from eventd.egress.links import link_name, reconcile, subscription_name
 from eventd.errors import Conflict, EventdError, NotFound
 from eventd.log.head import lock_head
 from eventd.log.repairs import count_letters, read_letters
 from eventd.resources.apply import Action, Change, Plan, apply_loaded, delete_resources
 from eventd.resources.documents import Identity, Loaded, load_text
 from eventd.resources.foreign import KindId, full_word, meant_kinds
-from eventd.resources.kinds import EVENT_GROUP, EVENT_PEER, KINDS
+from eventd.resources.kinds import EVENT_GROUP, EVENT_PEER, EVENT_SUBSCRIPTION, KINDS, PLUGIN
 from eventd.resources.problems import Problem, Rejected
 from eventd.resources.resource import document, from_stored, identity_of
 from eventd.store.database import Connection
 from eventd.store.registry import StoredResource, read_resources
+from eventd.store.runs import read_runs
 
 RECENT = 5
 """Dead letters a description shows."""
@@ -230,6 +233,10 @@ def _read_description(conn: Connection, params: OneResource, now: int) -> dict[s
         described["status"] = _group_status(conn, row.name, now)
     elif row.kind == EVENT_PEER.name:
         described["status"] = _peer_status(conn, row, now)
+    elif row.kind == EVENT_SUBSCRIPTION.name:
+        described["status"] = _subscription_status(conn, row, now)
+    elif row.kind == PLUGIN.name:
+        described["status"] = {"recentRuns": [show_run(run) for run in read_runs(conn, plugin=row.name, limit=RECENT)]}
     return described
 
 
@@ -251,12 +258,27 @@ def _peer_status(conn: Connection, row: StoredResource, now: int) -> dict[str, A
         links = read_links(conn, group, node, now)
     except NotFound as error:
         return {"problem": error.message}
-    letters = read_letters(conn, find_topic(conn, group).id, cursor=link_name(group, node), limit=RECENT, newest=True)
-    recent = [
+    recent = _recent_letters(conn, group, link_name(group, node))
+    return {"link": links["outbound"][0], "inbound": links["inbound"], "recentDeadLetters": recent}
+
+
+def _subscription_status(conn: Connection, row: StoredResource, now: int) -> dict[str, Any]:
+    group = str(row.spec.get("groupRef", ""))
+    try:
+        (state,) = read_states(conn, ListSubscriptions(group=group, subscription=row.name), now)
+    except NotFound as error:
+        return {"problem": error.message}
+    runs = read_runs(conn, subscription=row.name, group=group, limit=RECENT)
+    recent = _recent_letters(conn, group, subscription_name(group, row.name))
+    return {"subscription": state, "recentRuns": [show_run(run) for run in runs], "recentDeadLetters": recent}
+
+
+def _recent_letters(conn: Connection, group: str, cursor: str) -> list[dict[str, Any]]:
+    letters = read_letters(conn, find_topic(conn, group).id, cursor=cursor, limit=RECENT, newest=True)
+    return [
         {"eventId": letter.event_id, "reason": letter.reason, "parkedAt": show_time(letter.parked_at)}
         for letter in letters
     ]
-    return {"link": links["outbound"][0], "inbound": links["inbound"], "recentDeadLetters": recent}
 
 
 class DeleteResource(OneResource):

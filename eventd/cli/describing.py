@@ -13,6 +13,15 @@ LETTERS = (
     Column("REASON", text("reason")),
     Column("PARKED", lambda row: show_moment(row["parkedAt"])),
 )
+RUNS = (
+    Column("RUN", text("id")),
+    Column("STARTED", lambda row: show_moment(row["startedAt"])),
+    Column("STATUS", text("status")),
+    Column("EVENTS", text("events")),
+    Column("ATTEMPT", text("attempt")),
+    Column("SOURCE", text("dynamicSource")),
+    Column("ERROR", text("error")),
+)
 
 
 def describe_resource(out: Output, answer: Mapping[str, Any]) -> None:
@@ -39,6 +48,10 @@ def describe_resource(out: Output, answer: Mapping[str, Any]) -> None:
         _peer(out, status)
     elif "links" in status:
         _group(out, status)
+    elif "subscription" in status:
+        _subscription(out, status)
+    elif "recentRuns" in status:
+        _table(out, "Recent runs", RUNS, status["recentRuns"])
     elif "problem" in status:
         out.line(f"\nProblem:     {status['problem']}")
 
@@ -78,6 +91,30 @@ def _peer(out: Output, status: Mapping[str, Any]) -> None:
     )
     _table(out, "Recent dead letters", LETTERS, status["recentDeadLetters"])
     _table(out, "Received from it", INBOUND, status["inbound"])
+
+
+def _subscription(out: Output, status: Mapping[str, Any]) -> None:
+    state = status["subscription"]
+    waiting = count(state["waitingEvents"], "event")
+    out.line("\nSubscription:")
+    _pairs(
+        out,
+        {
+            "  Phase": state["phase"],
+            "  State": state["state"] + (f" ({state['reason']})" if state["reason"] else ""),
+            "  Waiting": f"{waiting}, the oldest for {show_span(state['waitingSeconds'])}"
+            if state["waitingEvents"]
+            else "nothing",
+            "  Attempts": state["attempts"],
+            "  Next try": show_moment(state["retryAt"]),
+            "  Last error": state["lastError"],
+            "  Paused by": state["pausedBy"],
+            "  Dead letters": state["deadLetters"],
+            "  Backfills": len(state["backfills"]),
+        },
+    )
+    _table(out, "Recent runs", RUNS, status["recentRuns"])
+    _table(out, "Recent dead letters", LETTERS, status["recentDeadLetters"])
 
 
 def _waiting(link: Mapping[str, Any]) -> str:

@@ -46,3 +46,23 @@ async def test_a_matching_event_becomes_a_part(site: Site, tmp_path: Path) -> No
     (run,) = await runs(site)
     assert (run.status, run.attempt, run.event_ids, run.exit_code) == (RunStatus.SUCCEEDED, 1, ["e1"], 0)
     assert (run.source, run.generation) == (part.source, 1)
+
+
+async def test_a_description_says_how_a_subscription_and_its_plugin_do(site: Site, tmp_path: Path) -> None:
+    failing = program(tmp_path, "print('no route to the cloud', file=sys.stderr); sys.exit(42)")
+    await site.apply(group(site.name), plugin(failing), subscription(retry={"maxAttempts": 1}))
+    await site.emit("e1", type=OBSERVED, subject="10.88.60.9/32")
+
+    async def described(kind: str, name: str) -> dict[str, Any]:
+        answer: dict[str, Any] = (await site.ask("resources.describe", kind=kind, name=name))["status"]
+        return answer
+
+    async def parked() -> bool:
+        return bool((await described("EventSubscription", "claims"))["recentDeadLetters"])
+
+    await until(parked, "the event to be parked", seconds=20)
+    status = await described("EventSubscription", "claims")
+    assert (status["subscription"]["phase"], status["subscription"]["deadLetters"]) == ("Degraded", 1)
+    assert [(run["status"], run["exitCode"]) for run in status["recentRuns"]] == [("parked", 42)]
+    assert [letter["eventId"] for letter in status["recentDeadLetters"]] == ["e1"]
+    assert (await described("Plugin", "routes"))["recentRuns"] == status["recentRuns"]
