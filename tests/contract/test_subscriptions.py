@@ -449,6 +449,7 @@ async def test_events_that_are_run_late_do_not_undo_later_ones(engine: Engine) -
 async def test_turning_withdrawal_on_ends_only_what_is_not_observed_again(engine: Engine, clock: ManualClock) -> None:
     await engine.subscribe(lifetime={"withdrawOnExpired": False})
     await engine.emit("a1", subject="a")
+    await engine.ran(["a1"])
     await engine.emit("b1", subject="b")
     await engine.ran(["a1"], ["b1"])
     await engine.emit("a-gone", subject="a", type=EXPIRED)

@@ -277,7 +277,10 @@ class Engine:
     async def ran(self, *given: list[str]) -> None:
         """Until the plugin was given exactly this, run by run, and all of it is settled."""
         expected = list(given)
-        await until(lambda: len(self.plugins.given) >= len(expected), f"{len(expected)} runs; {self.plugins.given}")
+        try:
+            await until(lambda: len(self.plugins.given) >= len(expected), f"{len(expected)} runs")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; given: {self.plugins.given}") from None
         await self.rested()
         assert self.plugins.given == expected
 
