@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
-import msgspec
 from pydantic import ValidationError
 
 from eventd.plugins.contract import PluginFailed, Result
@@ -21,6 +21,7 @@ from federation.event import is_plain
 MAX_TEXT: Final = 8 << 20
 """Characters of all texts of an answer once its aliases are expanded: a kilobyte can stand for a gigabyte."""
 _LONGEST: Final = 300
+_ONE: Final = "write one PluginResult and nothing else"
 _NEEDED: Final = {
     "resources": "propose.dynamicConfig",
     "directives": "propose.dynamicConfig",
@@ -71,33 +72,50 @@ def decode(stdout: bytes) -> dict[str, Any]:
         raise _Refused("undecodable", "the plugin wrote nothing to its standard output", "it must write a PluginResult")
     value = _decode(stdout)
     if not isinstance(value, dict):
-        raise _Refused("undecodable", "the plugin's output is no mapping", "write one PluginResult and nothing else")
+        raise _Refused("undecodable", "the plugin's output is no mapping", _ONE)
     check_values(value)
     return value
 
 
 def _decode(stdout: bytes) -> Any:
     try:
-        return msgspec.json.decode(stdout)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        pass  # it may be YAML
-    try:
         text = stdout.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         message = f"the plugin's output is no text: byte {error.start} is not UTF-8"
         raise _Refused("undecodable", message) from None
-    return _read_yaml(text)
+    try:
+        return _JSON.decode(text)
+    except (ValueError, RecursionError):  # it may be YAML, whose reader says where what is wrong stands
+        return _read_yaml(text)
+
+
+def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("one key stands twice")
+    return found
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+_JSON: Final = json.JSONDecoder(object_pairs_hook=_unrepeated, parse_constant=_refuse_constant)
 
 
 def _read_yaml(text: str) -> Any:
     flaws: list[Flaw] = []
+    documents = read_yaml(text, flaws)
     try:
-        node = next(read_yaml(text, flaws), None)
+        node, another = next(documents, None), next(documents, None)
     except Malformed as error:
         message = f"the plugin's output is neither JSON nor YAML: line {error.line}: {error.message}"
         raise _Refused("undecodable", message) from None
     if flaws:
         raise _Refused("undecodable", f"the plugin's output, line {flaws[0].line}: {flaws[0].message}")
+    if another is not None:
+        message = f"the plugin's output goes on after its first document, on line {another.line}"
+        raise _Refused("undecodable", message, _ONE)
     return None if node is None else plain(node)
 
 
