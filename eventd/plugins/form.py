@@ -6,9 +6,9 @@ Unknown members are ignored, so that a plugin written for a later version still 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, FailFast, Field, WithJsonSchema, model_validator
 
 from eventd.errors import EventdError
 from eventd.resources.duration import PATTERN, parse_duration
@@ -60,6 +60,9 @@ def _fields(value: Any) -> Any:
     return value
 
 
+ItemT = TypeVar("ItemT")
+Listed = Annotated[tuple[ItemT, ...], FailFast()]
+"""Only the first fault is told, and a list may have a hundred thousand."""
 Fields = Annotated[dict[str, Any], BeforeValidator(_fields)]
 Name = Annotated[str, AfterValidator(_name), WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_NAME})]
 Ttl = Annotated[str, AfterValidator(_ttl), WithJsonSchema({"type": "string", "pattern": f"^(?:{PATTERN})$"})]
@@ -185,10 +188,10 @@ class Status(Form):
 
     ttl: Ttl = Field(description="How long it holds, from observedAt.")
     observed_at: Time | None = Field(default=None, description="When it was found out; without it, now.")
-    resources: tuple[ProposedResource, ...] = Field(default=(), description="What is to be added.")
-    directives: tuple[Directive, ...] = Field(default=(), description="What is to happen to declared resources.")
-    action_plans: tuple[ActionPlan, ...] = Field(default=(), description="What could be done at providers.")
-    events: tuple[EmittedEvent, ...] = Field(default=(), description="Facts to be published.")
+    resources: Listed[ProposedResource] = Field(default=(), description="What is to be added.")
+    directives: Listed[Directive] = Field(default=(), description="What is to happen to declared resources.")
+    action_plans: Listed[ActionPlan] = Field(default=(), description="What could be done at providers.")
+    events: Listed[EmittedEvent] = Field(default=(), description="Facts to be published.")
 
     def findings(self) -> Iterator[Finding]:
         """The end of the result must be a time that can be written."""

@@ -15,8 +15,8 @@ from eventd.plugins.entry_points import Hosts
 from eventd.plugins.executable import Answer, digest_of, environment_of
 from eventd.resources.effective import PluginConfig
 
-LARGE_ANSWER: Final = 256 << 10
-"""Bytes from which an answer is read beside the loop: a long YAML text takes a second."""
+READERS: Final = 4
+"""Answers that are read at the same time, beside the loop: a kilobyte of YAML can take as long as a megabyte."""
 
 
 class _Lane:
@@ -37,7 +37,7 @@ class Plugins:
         self._environment = dict(environment)
         self._lanes: dict[str, _Lane] = {}
         self._retired: list[Hosts] = []
-        self._reader: ThreadPoolExecutor | None = None
+        self._readers: ThreadPoolExecutor | None = None
 
     async def run(self, config: PluginConfig, request: Request) -> Outcome:
         """Run the plugin once. At most `config.concurrency` runs of a plugin at a time; the others wait.
@@ -90,16 +90,8 @@ class Plugins:
         )
 
     async def _result(self, lane: _Lane, answer: Answer) -> Result:
-        if len(answer.stdout) > LARGE_ANSWER:
-            self._reader = self._reader or ThreadPoolExecutor(1, "plugin-answers")
-            return await asyncio.get_running_loop().run_in_executor(self._reader, self._read, lane, answer)
-        return self._read(lane, answer)
-
-    def _read(self, lane: _Lane, answer: Answer) -> Result:
-        now = self._clock.now()
-        if lane.hosts is not None:
-            return read_status(answer.stdout, now=now, ttl=lane.config.ttl)
-        return read_answer(answer.stdout, now=now)
+        self._readers = self._readers or ThreadPoolExecutor(READERS, "plugin-answers")
+        return await asyncio.get_running_loop().run_in_executor(self._readers, _read, lane, answer, self._clock.now())
 
     async def forget(self, name: str) -> None:
         """End what is kept warm for a plugin, for one that is no longer declared or is declared anew."""
@@ -118,5 +110,11 @@ class Plugins:
             self._retire(name)
         for hosts in self._retired:
             await hosts.close()
-        if self._reader is not None:
-            self._reader.shutdown()
+        if self._readers is not None:
+            self._readers.shutdown()
+
+
+def _read(lane: _Lane, answer: Answer, now: int) -> Result:
+    if lane.hosts is not None:
+        return read_status(answer.stdout, now=now, ttl=lane.config.ttl)
+    return read_answer(answer.stdout, now=now)

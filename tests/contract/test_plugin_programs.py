@@ -7,14 +7,16 @@ import os
 import resource
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from eventd.clock import SystemClock
-from eventd.plugins import process
-from eventd.plugins.contract import Outcome, PluginFailed
+from eventd.plugins import process, running
+from eventd.plugins.answer import read_answer
+from eventd.plugins.contract import Outcome, PluginFailed, Result
 from eventd.plugins.running import Plugins
 from eventd.testing import NOW, ManualClock, until
 from tests.support.child_processes import children, descriptors, is_running
@@ -28,9 +30,9 @@ EMPTY = HEAD + '{"ttl":"5m"}}'
 @pytest.fixture
 async def plugins() -> AsyncIterator[Plugins]:
     before = descriptors()
-    running = Plugins(SystemClock(), environment={"PATH": "/usr/local/bin:/usr/bin:/bin"})
-    yield running
-    await running.close()
+    started = Plugins(SystemClock(), environment={"PATH": "/usr/local/bin:/usr/bin:/bin"})
+    yield started
+    await started.close()
     assert descriptors() == before
     assert not children()
 
@@ -298,6 +300,28 @@ async def test_as_much_as_is_allowed_is_read_while_the_loop_goes_on(plugins: Plu
     answer = HEAD + f'{{"ttl":"5m","resources":[{resources}]}}}}'
     outcome = await run(plugins, says(tmp_path, answer.encode()))
     assert len(outcome.result.resources) == count
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        HEAD + '{"ttl":"5m","resources":[' + ",".join(["{}"] * 80_000) + "]}}",
+        f"a: &a [{', '.join(['1'] * 1000)}]\nb: [{', '.join(['*a'] * 498)}]\n",
+    ],
+    ids=["a hundred thousand faults", "aliases"],
+)
+async def test_a_small_answer_that_takes_long_to_read_does_not_hold_the_loop(
+    plugins: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    readers: list[bool] = []
+
+    def read(stdout: bytes, *, now: int) -> Result:
+        readers.append(threading.current_thread() is threading.main_thread())
+        return read_answer(stdout, now=now)
+
+    monkeypatch.setattr(running, "read_answer", read)
+    assert (await fail(plugins, says(tmp_path, answer.encode()))).reason == "refused"
+    assert readers == [False]
 
 
 async def test_yaml_is_an_answer(plugins: Plugins, tmp_path: Path) -> None:
