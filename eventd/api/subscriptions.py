@@ -248,8 +248,8 @@ def _reset_now(conn: Connection, params: Reset, now: int) -> dict[str, Any]:
         to = read_head(conn).last
     elif params.since:
         since = read_moment("since", params.since, now)
-        to = recorded_between(conn, cursor.topic_id, since, None)[0]
-        if to == 0:
+        to, last = recorded_between(conn, cursor.topic_id, since, None)
+        if last == 0:
             raise Invalid(
                 f"nothing of group {one.group} was recorded since {params.since}",
                 hint="--latest passes over everything",

@@ -82,8 +82,10 @@ async def runs(
     """Show what became of each event, the newest run first; also of a subscription that was deleted."""
     if bool(name) == bool(subscription):
         raise typer.BadParameter("say which subscription, once: NAME or --subscription")
-    asked = {"group": group, "event_id": event_id, "status": status, "limit": limit}
-    answer = await session.call("subscriptions.runs", subscription=name or subscription, before=before, **asked)
+    asked: dict[str, Any] = {"group": group, "event_id": event_id, "status": status, "limit": limit}
+    if before is not None:
+        asked["before"] = before
+    answer = await session.call("subscriptions.runs", subscription=name or subscription, **asked)
     session.out.rows(RUNS, answer["runs"], name=lambda row: str(row["id"]))
     if answer["next"] is not None:
         note(f"note: there may be more; go on with --before {answer['next']}")

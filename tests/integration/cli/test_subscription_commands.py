@@ -1,0 +1,108 @@
+"""routerctl subscription, on a database without a node and on an API."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.cli.conftest import EDGE, Control
+
+CLAIMS = """
+apiVersion: plugin.routerd.net/v1alpha1
+kind: Plugin
+metadata: {name: claim}
+spec: {executable: /usr/libexec/claim, capabilities: [propose.dynamicConfig]}
+---
+apiVersion: federation.routerd.net/v1alpha1
+kind: EventSubscription
+metadata: {name: claims}
+spec:
+  groupRef: edge
+  match: {types: ["routerd.client.*"]}
+  trigger: {pluginRef: claim}
+"""
+
+
+@pytest.fixture
+def declared(routerctl: Control) -> Control:
+    routerctl("apply", "-f", routerctl.file(EDGE), "-f", routerctl.file(CLAIMS, "claims.yaml"))
+    return routerctl
+
+
+def emit(control: Control, name: str, type: str = "routerd.client.seen") -> None:
+    control("fed", "event", "emit", "--group", "edge", "--type", type, "--id", name)
+
+
+def cells(line: str) -> list[str]:
+    return line.split()
+
+
+def test_the_state_of_each_is_listed(declared: Control) -> None:
+    emit(declared, "e1")
+    emit(declared, "e2", "another.kind")
+    head, row = declared("subscription", "list").lines
+    assert cells(head) == [
+        "GROUP", "SUBSCRIPTION", "PLUGIN", "PHASE", "STATE", "WAITING", "OLDEST", "DEAD_LETTERS", "LAST_RUN",
+    ]  # fmt: skip
+    found = cells(row)
+    assert found[:6] == ["edge", "claims", "claim", "Waiting", "running", "1"]
+    assert found[-2:] == ["0", "-"]
+    (state,) = declared("federation", "subscription", "list", "-o", "json").json
+    assert (state["waitingEvents"], state["state"], state["head"], state["backfills"]) == (1, "running", 2, [])
+    assert declared("subscription", "list", "-o", "name").lines == ["claims"]
+
+
+def test_no_subscriptions_are_an_empty_list(routerctl: Control) -> None:
+    routerctl("apply", "-f", routerctl.file(EDGE))
+    assert routerctl("subscription", "list", "-o", "json").json == []
+    assert routerctl("subscription", "runs", "never-declared", "-o", "json").json == []
+
+
+def test_it_is_paused_and_resumed(declared: Control) -> None:
+    declared("subscription", "pause", "claims", "--group", "edge")
+    (state,) = declared("subscription", "list", "-o", "json").json
+    assert state["state"] == "paused"
+    assert state["pausedBy"]
+    assert "paused" in declared("subscription", "pause", "EventSubscription/claims").lines[1]
+    assert "running" in declared("subscription", "resume", "claims").lines[1]
+
+
+def test_reset_says_where_it_goes_on(declared: Control) -> None:
+    emit(declared, "e1")
+    emit(declared, "e2")
+    assert declared("subscription", "reset", "claims", "--latest").lines == ["claims: goes on at position 2, was at 0"]
+    assert declared("subscription", "list", "-o", "json").json[0]["waitingEvents"] == 0
+    assert declared("subscription", "reset", "claims").lines == ["claims: goes on at position 0, was at 2"]
+    assert declared("subscription", "reset", "claims", "--since", "1h", "-o", "json").json == [
+        {"subscription": "claims", "group": "edge", "from": 0, "to": 0}
+    ]
+
+
+def test_retry_says_what_it_did(declared: Control) -> None:
+    assert declared("subscription", "retry", "claims").lines == ["claims: tried at once; 0 parked events once more"]
+    told = declared("subscription", "retry", "claims", "--event-id", "e9", code=3)
+    assert told.err == "error: claims has parked no event e9\n"
+
+
+NONSENSE = [
+    (["retry", "clams"], 3, "there is no EventSubscription clams (did you mean claims?)"),
+    (["pause", "x"], 3, "there is no EventSubscription x (declared: claims)"),
+    (["resume", "claims", "--group", "other"], 3, "there is no EventSubscription claims in group other"),
+    (["reset", "claims", "--since", "1h", "--latest"], 1, "since and latest are two places: leave one out"),
+    (["reset", "claims", "--since", "soon"], 1, "since"),
+    (["reset", "claims", "--since", "1h"], 1, "nothing of group edge was recorded since 1h"),
+    (["list", "--group", "other"], 3, "there is no EventGroup other (declared: edge)"),
+    (["runs", "claims", "--status", "done"], 1, "'done' is none of pending, succeeded, failed"),
+]
+
+
+def test_nonsense_is_refused_in_words(declared: Control) -> None:
+    for command, code, told in NONSENSE:
+        found = declared("subscription", *command, code=code)
+        assert found.err.startswith("error: "), command
+        assert told in found.err, command
+        assert "Traceback" not in found.err, command
+
+
+@pytest.mark.parametrize("command", [["runs"], ["runs", "a", "--subscription", "b"], ["runs", "a", "--limit", "0"]])
+def test_a_command_that_makes_no_sense_is_a_wrong_usage(control: Control, command: list[str]) -> None:
+    assert control("subscription", *command, code=2).err
