@@ -30,6 +30,13 @@ START_SECONDS: Final = 30.0
 """How long the plugin's module may take to be imported."""
 _LENGTH: Final = 4
 _FRAME: Final = MAX_STDOUT + 1024
+_MAIN: Final = f"""\
+import sys
+sys.path[:] = sys.argv.pop().split({os.pathsep!r})
+from eventd.plugins.host import main
+main(sys.argv[1], int(sys.argv[2]))
+"""
+"""It finds modules where this process does. Not by PYTHONPATH: programs that a plugin starts would see that, too."""
 _ABOUT_PLUGIN: Final = ("no_entry_point", "cannot_import")
 
 
@@ -50,12 +57,11 @@ class Host:
     """One host process, doing one thing at a time."""
 
     def __init__(self, config: PluginConfig, clock: Clock, environment: Mapping[str, str]) -> None:
-        argv = [sys.executable, "-P", "-X", "utf8", "-m", "eventd.plugins.host", config.entry_point]
         self._clock = clock
         self._config = config
         self._loop = asyncio.get_running_loop()
         self.born = clock.monotonic()
-        self.process = Process.start(argv, environment, clock)
+        self.process = _start(config.entry_point, environment, clock)
         self._out = bytearray()
         self._err = bytearray()
         self._frame: asyncio.Future[_Frame] = self._loop.create_future()
@@ -177,7 +183,7 @@ class Hosts:
     def __init__(self, config: PluginConfig, clock: Clock, environment: Mapping[str, str]) -> None:
         self._config = config
         self._clock = clock
-        self._environment = {**environment, "PYTHONPATH": _python_path(environment.get("PYTHONPATH", ""))}
+        self._environment = environment
         self._all: set[Host] = set()
         self._idle: dict[Host, asyncio.Future[None]] = {}
         self._retired = False
@@ -260,6 +266,18 @@ class Hosts:
         await host.process.wait_gone()
 
 
-def _python_path(own: str) -> str:
-    """What the plugin asks for, then wherever this process finds its own modules."""
-    return os.pathsep.join(path for path in (own, *sys.path) if path)
+def _start(entry_point: str, environment: Mapping[str, str], clock: Clock) -> Process:
+    """A process that ends when this one does, even if this one is killed. Raises OSError."""
+    own = environment.get("PYTHONPATH", "").split(os.pathsep)
+    path = os.pathsep.join(filter(None, (*own, *sys.path)))
+    theirs, ours = os.pipe()
+    try:
+        argv = [sys.executable, "-P", "-X", "utf8", "-c", _MAIN, entry_point, str(theirs), path]
+        process = Process.start(argv, environment, clock, inherited=(theirs,))
+    except BaseException:
+        os.close(ours)
+        raise
+    finally:
+        os.close(theirs)
+    process.gone.add_done_callback(lambda _: os.close(ours))
+    return process

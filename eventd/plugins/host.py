@@ -1,4 +1,4 @@
-"""The process an entry point runs in: `python -m eventd.plugins.host NAME`. A node starts it, feeds it and ends it.
+"""The process an entry point runs in. A node starts it, feeds it and ends it.
 
 Requests come and answers go in frames, four bytes of length before each, over the two pipes this process is started
 with. They are put aside first: what the plugin prints goes to the standard error, where it can confuse nobody.
@@ -7,6 +7,7 @@ with. They are put aside first: what the plugin prints goes to the standard erro
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import inspect
 import os
 import select
@@ -14,7 +15,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import msgspec
 
@@ -24,6 +25,7 @@ from federation.event import Event
 GROUP: Final = "eventd.plugins"
 LENGTH: Final = 4
 _KILL: Final = 9
+_SELF: Final = os.getpid()
 _TELLING: Final = (ImportError, SyntaxError, NameError, AttributeError, SystemExit)
 """Errors whose text is about the program. The text of others may quote the value they stumbled over."""
 
@@ -148,7 +150,7 @@ def answer(function: Function, raw: bytes) -> bytes:
         return b'{"status":' + function(request.spec.events, request.spec.context.resources) + b"}"
     except TooMuch:
         return _failed("stdout_too_large", "the plugin proposes more than 4 MiB in one run")
-    except Exception as error:
+    except BaseException as error:  # to leave by SystemExit would wait for the plugin's threads
         _print_error(error)
         return _failed("raised", f"the plugin raised {type(error).__name__}")
 
@@ -176,6 +178,8 @@ def _read_frames(fd: int) -> Iterator[bytes]:
 
 
 def _write_frame(fd: int, body: bytes) -> None:
+    if os.getpid() != _SELF:
+        os._exit(0)  # the plugin has forked, and this is the copy: one request has one answer
     _flush((sys.stdout, sys.stderr))  # what was printed arrives before the answer it belongs to
     left = memoryview(len(body).to_bytes(LENGTH) + body)
     while left:
@@ -198,30 +202,42 @@ def _put_pipes_aside() -> tuple[int, int]:
     return requests, answers
 
 
-def _end_with_the_node(requests: int) -> None:
-    """End this process and all it started when the node is gone, even in the middle of an endless loop."""
+def _end_with_the_node(lifeline: int) -> None:
+    """End this process and all it started when the node is gone.
+
+    A thread sees to it even in an endless loop, but not while something holds the interpreter: a regular expression
+    can, for years. Where the kernel can do it, it kills the group by itself.
+    """
+    os.set_inheritable(lifeline, False)
+    if hasattr(fcntl, "F_SETSIG") and os.getpgid(0) == _SELF:
+        fcntl.fcntl(lifeline, fcntl.F_SETOWN, -_SELF)
+        fcntl.fcntl(lifeline, fcntl.F_SETSIG, _KILL)
+        fcntl.fcntl(lifeline, fcntl.F_SETFL, os.O_ASYNC)
+    threading.Thread(target=_watch, args=(lifeline,), name="lifeline", daemon=True).start()
+
+
+def _watch(lifeline: int) -> None:
     poll = select.poll()
-    poll.register(requests, 0)  # only the hang-up
+    poll.register(lifeline, 0)  # only the hang-up
     poll.poll()
-    if os.getpgid(0) == os.getpid():
+    if os.getpgid(0) == _SELF:
         os.killpg(0, _KILL)
     os._exit(0)
 
 
-def main(name: str) -> None:
-    """Load the plugin, say so, then answer requests until the pipe ends."""
+def main(name: str, lifeline: int) -> NoReturn:
+    """Load the plugin, say so, then answer requests until the pipe ends.
+
+    `lifeline` is a pipe whose other end the node holds, and nobody writes to.
+    """
     requests, answers = _put_pipes_aside()
-    threading.Thread(target=_end_with_the_node, args=(requests,), name="lifeline", daemon=True).start()
+    _end_with_the_node(lifeline)
     try:
         function = load(name)
     except Failed as failed:
         _write_frame(answers, _failed(failed.reason, failed.message))
-        return
-    _write_frame(answers, b"{}")
-    for raw in _read_frames(requests):
-        _write_frame(answers, answer(function, raw))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])
+    else:
+        _write_frame(answers, b"{}")
+        for raw in _read_frames(requests):
+            _write_frame(answers, answer(function, raw))
     os._exit(0)  # whatever threads the plugin has started

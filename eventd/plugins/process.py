@@ -125,17 +125,23 @@ class Process:
         self._watch()
 
     @classmethod
-    def start(cls, argv: Sequence[str], environment: Mapping[str, str], clock: Clock, *, folder: str = "/") -> Process:
-        """Start a program in its own session. Raises OSError where the system refuses."""
+    def start(
+        cls, argv: Sequence[str], environment: Mapping[str, str], clock: Clock, *, inherited: Sequence[int] = ()
+    ) -> Process:
+        """Start a program in its own session, with its pipes and the `inherited` descriptors, and no others.
+
+        Raises OSError where the system refuses.
+        """
         with _pipes() as (ours, theirs):
             popen = subprocess.Popen(
                 argv,
                 stdin=theirs[0],
                 stdout=theirs[1],
                 stderr=theirs[2],
-                cwd=folder,
+                cwd="/",
                 env=dict(environment),
                 close_fds=True,
+                pass_fds=inherited,
                 start_new_session=True,
             )
             return cls(popen, [ours.pop(0) for _ in range(3)], clock)

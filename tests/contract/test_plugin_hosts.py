@@ -266,6 +266,57 @@ def plugin(events):
     assert (await plugins.run(config, manual_request())).exit_code is None
 
 
+@pytest.mark.parametrize("where", ["at import", "in a run", "and the copy raises", "and the copy leaves"])
+async def test_a_copy_of_the_process_answers_nobody(plugins: Plugins, tmp_path: Path, where: str) -> None:
+    body = f"""
+import os, sys, time
+from eventd.plugins import Resource
+where = {where!r}
+if where == "at import":
+    os.fork()
+def plugin(event):
+    child = where != "at import" and os.fork()
+    if child:
+        os.waitpid(child, 0)
+    elif where == "and the copy raises":
+        raise ValueError
+    elif where == "and the copy leaves":
+        sys.exit(3)
+    return Resource('a/v1', 'K', event.id)
+"""
+    config = entry_point(tmp_path, body, concurrency=1)
+    for count in (3, 1, 2):
+        outcome = await plugins.run(config, manual_request(count))
+        names = [found["metadata"]["name"] for found in outcome.result.resources]
+        assert names == [f"e{number}" for number in range(1, count + 1)]
+
+
+@pytest.mark.parametrize(
+    ("leaves", "kind"), [("sys.exit(0)", "SystemExit"), ("raise asyncio.CancelledError", "CancelledError")]
+)
+async def test_a_function_that_leaves_has_failed_at_once_whatever_it_has_started(
+    plugins: Plugins, tmp_path: Path, leaves: str, kind: str
+) -> None:
+    body = f"""
+import asyncio, sys, threading
+def plugin(events):
+    threading.Thread(target=threading.Event().wait).start()
+    {leaves}
+"""
+    failed = await fail(plugins, entry_point(tmp_path, body), 1)
+    assert (failed.reason, failed.message) == ("raised", f"the plugin raised {kind}")
+    assert kind in failed.stderr
+
+
+async def test_a_program_it_starts_does_not_see_the_paths_of_the_node(plugins: Plugins, tmp_path: Path) -> None:
+    body = "import subprocess\ndef plugin(events): subprocess.run('env; ls /proc/self/fd', shell=True)"
+    config = entry_point(tmp_path, body)
+    outcome = await plugins.run(config, manual_request())
+    assert f"PYTHONPATH={config.env[0][1]}\n" in outcome.stderr
+    assert "\n0\n1\n2\n3\n" in outcome.stderr, "the three, and that of the listing"
+    assert "\n4\n" not in outcome.stderr
+
+
 # --- processes ----------------------------------------------------------------------------------------------------
 
 
@@ -356,15 +407,16 @@ asyncio.run(main())
 """
 
 
-def test_nothing_survives_a_node_that_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("endless", ["while True: pass", "re.match('(a+)+$', 'a' * 60 + 'b')"])
+def test_nothing_survives_a_node_that_is_killed(tmp_path: Path, endless: str) -> None:
     pids = tmp_path / "pids"
     body = f"""
-import os, subprocess
+import os, re, subprocess
 def plugin(events):
     child = subprocess.Popen(['sleep', '3600'])
     with open({str(pids)!r}, 'w') as file:
         file.write(f'{{os.getpid()}} {{child.pid}}\\n')
-    while True: pass
+    {endless}
 """
     site = write_package(tmp_path, body)[0][1]
     node = subprocess.Popen([sys.executable, "-c", NODE, site], cwd=ROOT)
