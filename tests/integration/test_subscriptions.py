@@ -104,11 +104,12 @@ async def test_what_the_plugin_cannot_take_is_set_aside_with_its_words(site: Sit
     await site.emit("good", "bad", "fine", type=OBSERVED, subject="")
     parts_of = await some_parts(site, 2)
     assert sorted(id for part in parts_of for id in part.event_ids) == ["fine", "good"]
-    (letter,) = (await site.ask("resources.describe", kind="EventSubscription", name="claims"))["status"][
-        "recentDeadLetters"
-    ]
-    assert (letter["eventId"], letter["reason"]) == ("bad", "exit_code")
-    assert "no route to provider" in str(letter)
+    status = (await site.ask("resources.describe", kind="EventSubscription", name="claims"))["status"]
+    assert [(letter["eventId"], letter["reason"]) for letter in status["recentDeadLetters"]] == [("bad", "exit_code")]
+    (parked,) = [run for run in status["recentRuns"] if run["status"] == "parked"]
+    assert (parked["eventIds"], parked["stderr"]) == (["bad"], "no route to provider\n")
+    ((words,),) = await site.rows("SELECT detail FROM dead_letters")
+    assert words.endswith("it wrote: no route to provider\n")
     assert [run.exit_code for run in await runs(site, event_id="bad", statuses=[RunStatus.FAILED])][:1] == [42]
 
 
