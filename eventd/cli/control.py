@@ -74,6 +74,7 @@ plugin.command("list")(plugins.list_plugins)
 plugin.command()(plugins.check)
 plugin.command()(plugins.run)
 plugin.command()(plugins.runs)
+plugin.command()(plugins.logs)
 
 app.add_typer(dynamic_config, name="dynamic")
 dynamic_config.command("list")(dynamic.list_parts)

@@ -23,11 +23,15 @@ _STYLES = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its header, how its cell is made from a row, and whether only `wide` shows it."""
+    """One column: its header, how its cell is made from a row, and whether only `wide` shows it.
+
+    `uncut` makes the cell that `wide` shows where the other one is shortened.
+    """
 
     header: str
     cell: Callable[[Mapping[str, Any]], str]
     wide: bool = False
+    uncut: Callable[[Mapping[str, Any]], str] | None = None
 
 
 def text(name: str) -> Callable[[Mapping[str, Any]], str]:
@@ -110,7 +114,7 @@ class Output:
     def table(self, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> None:
         """Aligned columns with a gap of two blanks."""
         shown = self._shown(columns)
-        cells = [[printable(column.cell(row)) for column in shown] for row in rows]
+        cells = [[printable(self._cell(column, row)) for column in shown] for row in rows]
         widths = [
             max([len(line[at]) for line in cells] + ([len(column.header)] if self._headers else [0]))
             for at, column in enumerate(shown)
@@ -122,6 +126,10 @@ class Output:
 
     def _shown(self, columns: Sequence[Column]) -> list[Column]:
         return [column for column in columns if self.format == "wide" or not column.wide]
+
+    def _cell(self, column: Column, row: Mapping[str, Any]) -> str:
+        whole = column.uncut if self.format == "wide" else None
+        return (whole or column.cell)(row)
 
     def _print(self, cells: Sequence[str], widths: Sequence[int], *, header: bool = False) -> None:
         padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=True)]
@@ -146,7 +154,7 @@ class Output:
 
     def _more(self, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], widths: list[int]) -> None:
         shown = self._shown(columns)
-        cells = [[printable(column.cell(row)) for column in shown] for row in rows]
+        cells = [[printable(self._cell(column, row)) for column in shown] for row in rows]
         fresh = not widths
         widths[:] = [
             max([len(line[at]) for line in cells] + [widths[at] if widths else len(column.header)])

@@ -1,4 +1,4 @@
-"""routerctl plugin: init, list, check, run, runs."""
+"""routerctl plugin: init, list, check, run, runs, logs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from eventd.cli.output import Column, count, moment, note, printable, show_moment, show_span, text
 from eventd.cli.selecting import DryRunOption
 from eventd.cli.session import Session, connected, offline
-from eventd.errors import CheckFailed
+from eventd.errors import CheckFailed, NotFound
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name of the Plugin.")]
 BeforeOption = Annotated[
@@ -40,7 +40,7 @@ RUNS = (
     Column("ATTEMPT", text("attempt")),
     Column("STARTED", moment("startedAt")),
     Column("COMPLETED", moment("completedAt")),
-    Column("ERROR", lambda row: _cut(row["error"])),
+    Column("ERROR", lambda row: _cut(row["error"]), uncut=text("error")),
     Column("SUBSCRIPTION", text("subscription"), wide=True),
     Column("EXIT", lambda row: "-" if row["exitCode"] is None else str(row["exitCode"]), wide=True),
     Column("SOURCE", text("dynamicSource"), wide=True),
@@ -49,7 +49,7 @@ _LONGEST_ERROR = 60
 
 
 def _cut(error: str) -> str:
-    return (error if len(error) <= _LONGEST_ERROR else error[: _LONGEST_ERROR - 1] + "…") or "-"
+    return (error if len(error) <= _LONGEST_ERROR else error[: _LONGEST_ERROR - 3] + "...") or "-"
 
 
 @offline
@@ -191,5 +191,54 @@ async def runs(
     further = {} if before is None else {"before": before}
     answer = await session.call("plugins.runs", plugin=name, status=status or [], limit=limit, **further)
     session.out.rows(RUNS, answer["runs"], name=lambda row: str(row["id"]))
+    if name and not answer["runs"]:
+        await _tell_stranger(session, name)
     if answer["next"] is not None:
-        note(f"there are more: --before {answer['next']}")
+        note(f"note: there are more; go on with --before {answer['next']}")
+
+
+async def _tell_stranger(session: Session, name: str) -> None:
+    """Runs outlive their Plugin, so a name that is declared nowhere is no error; it may be a misspelt one, though."""
+    declared = [row["name"] for row in (await session.call("plugins.list"))["plugins"]]
+    if name not in declared:
+        note(f"note: there is no Plugin {name} (declared: {', '.join(declared) or 'none'})")
+
+
+@connected
+async def logs(
+    session: Session,
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="The name of the Plugin.")] = "",
+    run: Annotated[
+        int | None,
+        typer.Option("--run", metavar="RUN", min=1, help="This run; the latest that said anything by default."),
+    ] = None,
+) -> None:
+    """Show what a run of a plugin said: its error, what it printed, its traceback."""
+    if not name and run is None:
+        raise typer.BadParameter("say of which plugin, or of which run: NAME or --run RUN")
+    further = {} if run is None else {"before": run + 1, "limit": 1}
+    found = (await session.call("plugins.runs", plugin=name, status=[], **further))["runs"]
+    said = [one for one in found if one["error"] or one["stderr"]] or found
+    if not said or run not in (None, said[0]["id"]):
+        what = f"run {run}" if run else "run"
+        raise NotFound(f"no {what} of {name or 'any plugin'} is kept", hint="routerctl plugin runs lists them")
+    if session.out.is_table:
+        _show_log(session, said[0])
+    else:
+        session.out.one((), said[0], name=lambda row: str(row["id"]))
+
+
+def _show_log(session: Session, run: Mapping[str, Any]) -> None:
+    lines = [
+        ("Run", f"{run['id']} of {run['plugin']}, {run['trigger']}"),
+        ("Started", show_moment(run["startedAt"])),
+        ("Status", f"{run['status']}, attempt {run['attempt']}, {count(run['events'], 'event')}"),
+        ("Exit Code", "-" if run["exitCode"] is None else run["exitCode"]),
+        ("Error", run["error"] or "-"),
+    ]
+    for title, value in lines:
+        session.out.line(f"{title + ':':<12}{printable(str(value))}")
+    if run["stderr"]:
+        session.out.line()
+    for line in run["stderr"].splitlines():
+        session.out.line(printable(line))

@@ -35,7 +35,7 @@ RUNS = (
     Column("ATTEMPTS", text("attempts")),
     Column("STARTED", moment("startedAt")),
     Column("COMPLETED", moment("completedAt")),
-    Column("ERROR", lambda row: _short(row["error"])),
+    Column("ERROR", lambda row: _short(row["error"]), uncut=text("error")),
     Column("OUTCOME", text("outcome"), wide=True),
     Column("SOURCE", text("dynamicSource"), wide=True),
     Column("GEN", text("dynamicGeneration"), wide=True),

@@ -146,6 +146,37 @@ def test_a_plugin_that_fails_says_why_and_is_in_the_books(
     assert control("plugin", "runs", "--status", "succeeded", "-o", "json").json == []
 
 
+def test_what_a_run_said_is_shown_whole(control: Control, somewhere: list[str], tmp_path: Path) -> None:
+    declare(control, write_script(tmp_path, "#!/bin/sh\nprintf 'first\\n\\033[31mlast\\n' >&2\nexit 42\n"))
+    control("plugin", "run", "claims", *somewhere, code=1)
+    write_program(tmp_path, "".join(ANSWERS.splitlines(keepends=True)[:3] + ANSWERS.splitlines(keepends=True)[4:]))
+    control("plugin", "run", "claims", *somewhere)
+    log = control("plugin", "logs", "claims", *somewhere).lines
+    assert log[0] == "Run:        1 of claims, manual"
+    assert log[2:4] == ["Status:     failed, attempt 1, 0 events", "Exit Code:  42"]
+    assert log[4].startswith("Error:      the plugin ended with exit code 42")
+    assert log[5:] == ["", "first", "\\x1b[31mlast"]
+    assert control("plugin", "logs", "--run", "2", *somewhere).lines[2] == "Status:     succeeded, attempt 1, 0 events"
+    assert control("plugin", "logs", "claims", "-o", "json", *somewhere).json["id"] == 1
+    gone = control("plugin", "logs", "claims", "--run", "9", *somewhere, code=3)
+    assert gone.err == "error: no run 9 of claims is kept (routerctl plugin runs lists them)\n"
+    assert "say of which plugin" in control("plugin", "logs", *somewhere, code=2).err
+
+
+def test_wide_shows_errors_whole(control: Control, tmp_path: Path) -> None:
+    declare(control, write_script(tmp_path, f"#!/{'very/' * 20}long\n"))
+    control("plugin", "run", "claims", code=1)
+    [run] = control("plugin", "runs", "-o", "json").json
+    assert control("plugin", "runs").lines[1].endswith(f"{run['error'][:57]}...")
+    assert run["error"] in control("plugin", "runs", "-o", "wide").lines[1]
+
+
+def test_runs_of_a_name_nobody_declared_say_so(control: Control, tmp_path: Path) -> None:
+    declare(control, f"{tmp_path}/gone")
+    assert control("plugin", "runs", "claim").err == "note: there is no Plugin claim (declared: claims)\n"
+    assert control("plugin", "runs", "claims").err == ""
+
+
 def test_a_plugin_that_is_missing_is_no_fault_of_the_node(control: Control, tmp_path: Path) -> None:
     declare(control, f"{tmp_path}/gone")
     failed = control("plugin", "run", "claims", code=1)
@@ -160,7 +191,7 @@ def test_runs_come_in_pages(control: Control, tmp_path: Path) -> None:
         control("plugin", "run", "claims")
     first = control("plugin", "runs", "--limit", "2", "-o", "name")
     assert first.lines == ["3", "2"]
-    assert "there are more: --before 2" in first.err
+    assert first.err == "note: there are more; go on with --before 2\n"
     last = control("plugin", "runs", "--before", "2", "-o", "name")
     assert (last.lines, last.err) == (["1"], "")
 
