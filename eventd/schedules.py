@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from eventd.clock import SECOND, Clock
 from eventd.egress.consumer import Spawn
@@ -16,12 +17,13 @@ from eventd.log.eventlog import EventLog
 from eventd.plugins.alone import read_by_clock, run_alone
 from eventd.plugins.running import Plugins
 from eventd.resources.effective import ScheduleConfig
-from eventd.store.runs import last_run
+from eventd.store.runs import RunStatus, interrupt_runs, last_run
 
 logger = logging.getLogger("eventd.schedules")
 
 BROKEN_SECONDS = 1.0
 """How long to wait when the database cannot say what has run."""
+BROKEN_OFF = "it was broken off: the node ended, or what had asked for it changed"
 
 
 class Schedules:
@@ -57,6 +59,13 @@ class Schedules:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _follow(self, schedule: ScheduleConfig) -> None:
+        try:
+            await self._run_for_ever(schedule)
+        finally:
+            with suppress(EventdError):  # whoever follows it next does it
+                await self._break_off(schedule)
+
+    async def _run_for_ever(self, schedule: ScheduleConfig) -> None:
         trouble = ""
         while True:
             try:
@@ -75,8 +84,16 @@ class Schedules:
     async def _wait_of(self, schedule: ScheduleConfig) -> float:
         """Seconds until the next run."""
         last = await self._log.database.read(last_run, schedule.owner)
-        due = 0 if last is None else last.started_at + schedule.every
-        return max(0.0, (due - self._clock.now()) / SECOND)
+        if last is None:
+            return 0.0
+        if last.status is RunStatus.RUNNING:  # nobody else runs it: whoever did is gone
+            await self._break_off(schedule)
+        due = last.started_at + schedule.every
+        # Where the clock has been put back, the last run may lie years ahead.
+        return max(0, min(due - self._clock.now(), schedule.every)) / SECOND
+
+    async def _break_off(self, schedule: ScheduleConfig) -> None:
+        await self._log.database.write(interrupt_runs, schedule.owner, BROKEN_OFF, self._clock.now())
 
     async def _run(self, schedule: ScheduleConfig) -> None:
         asked = await self._log.database.read(read_by_clock, schedule, self._clock.now())

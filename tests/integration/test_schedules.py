@@ -9,9 +9,10 @@ import pytest
 
 from eventd.clock import SECOND
 from eventd.store.parts import StoredPart, read_parts
-from eventd.store.runs import Run, RunStatus, read_runs
+from eventd.store.runs import NewRun, Run, RunStatus, begin_run, read_runs
 from eventd.testing import ManualClock, until
 from tests.integration.conftest import MakeSites
+from tests.support.child_processes import is_running
 from tests.support.derived import PLUGIN_API, plugin, program
 from tests.support.sites import Site
 
@@ -91,6 +92,50 @@ async def test_a_restart_neither_skips_a_run_nor_makes_one_too_many(
     clock.advance(1801)
     await site.start()
     await ran(site, 2)
+
+
+async def test_a_clock_that_is_put_back_costs_no_more_than_one_interval(
+    site: Site, clock: ManualClock, tmp_path: Path
+) -> None:
+    await site.apply(plugin(program(tmp_path, ONE)), source())
+    await ran(site, 1)
+    await site.stop()
+    clock.set_wall(clock.now() - 100 * 86400 * SECOND)
+    await site.start()
+    await until(lambda: any(3590 < wait <= 3600 for wait in clock.waits), "the schedule to wait for an hour")
+    clock.advance(3600)
+    await ran(site, 2)
+
+
+async def test_a_run_that_its_node_did_not_survive_is_said_to_be_broken_off(
+    site: Site, clock: ManualClock, tmp_path: Path
+) -> None:
+    await site.apply(plugin(program(tmp_path, ONE)), source())
+    await ran(site, 1)
+    killed = NewRun(plugin="routes", trigger="interval", started_at=clock.now(), cursor="DynamicConfigSource/hourly")
+    await site.running.log.database.write(begin_run, killed)
+    await site.stop()
+    await site.start()
+
+    async def broken_off() -> bool:
+        return [run.status for run in await runs(site)] == [RunStatus.INTERRUPTED, RunStatus.SUCCEEDED]
+
+    await until(broken_off, "the run to be put right")
+
+
+@pytest.mark.parametrize("gone", ["the source", "the node"])
+async def test_a_run_that_is_broken_off_is_said_to_be(site: Site, tmp_path: Path, gone: str) -> None:
+    begun = tmp_path / "begun"
+    executable = program(tmp_path, f"open({str(begun)!r}, 'w').write(str(os.getpid()))\ntime.sleep(3600)")
+    await site.apply(plugin(executable, timeout="2h"), source())
+    await until(lambda: begun.exists() and begun.read_text(), "the run to begin")
+    if gone == "the source":
+        await site.apply(plugin(executable, timeout="2h"), prune=True)
+    else:
+        await site.stop()
+        await site.start()
+    await until(lambda: not is_running(int(begun.read_text())), "the program to be ended")
+    assert [run.status for run in await runs(site)][-1:] == [RunStatus.INTERRUPTED]
 
 
 async def test_a_failing_run_is_in_the_books_and_the_next_one_comes_in_time(
