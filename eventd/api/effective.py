@@ -24,12 +24,16 @@ def add_effective(app: web.Application, services: Services, *, key: web.RequestK
     """Mount both. Whoever reads them must be allowed to read all groups: anything may be derived from any."""
     following = services.effective
     stopping: list[asyncio.Future[None]] = []
+    connections: set[asyncio.Transport] = set()
 
     async def begin(_: web.Application) -> None:
         stopping.append(asyncio.get_running_loop().create_future())
 
     async def end(_: web.Application) -> None:
         stopping[0].set_result(None)
+        for transport in connections:
+            if transport.get_write_buffer_size():
+                transport.abort()  # its client does not read, and would not learn of the end either
 
     async def get(request: web.Request) -> web.StreamResponse:
         _require(request[key])
@@ -40,12 +44,18 @@ def add_effective(app: web.Application, services: Services, *, key: web.RequestK
         snapshot = await following.current()
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
         await response.prepare(request)
+        transport = request.transport
+        if transport is None:
+            return response  # the client has gone
+        connections.add(transport)
         try:
             last = request.headers.get("Last-Event-ID", "")
             await response.write(b": in step\n\n" if last == snapshot.id else _state(snapshot))
             await _follow(response, following, snapshot, services.clock, stopping[0])
         except ConnectionError:
             pass  # the client has gone
+        finally:
+            connections.discard(transport)
         return response
 
     app.on_startup.append(begin)

@@ -236,6 +236,19 @@ async def test_a_stream_ends_with_the_node(site: Site) -> None:
         assert await stream.lines() == []
 
 
+async def test_the_node_does_not_wait_for_a_client_that_reads_nothing(site: Site) -> None:
+    for number in range(16):
+        site.give(f"r{number}", pad="x" * (1 << 20))
+    url = site.server.make_url("/api/v1/effective/stream")
+    reader, writer = await asyncio.open_connection(url.host, url.port, limit=1024)
+    head = f"GET {url.path} HTTP/1.1\r\nHost: {url.host}\r\nAuthorization: Bearer {READER}\r\n\r\n"
+    writer.write(head.encode())
+    assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"  # more follows than all buffers between can hold
+    async with asyncio.timeout(2):
+        await site.server.close()
+    writer.close()
+
+
 async def test_who_reads_slowly_gets_the_difference_to_what_is_in_force_by_then(site: Site) -> None:
     """Several generations pass between two turns of the stream: there is one event, which leads over all of them."""
     first = await site.following.current()
