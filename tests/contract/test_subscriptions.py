@@ -18,6 +18,10 @@ from tests.support.engine import Engine, route
 MS = 0.001
 
 
+on_sqlite = pytest.mark.parametrize("migrated_url", ["sqlite"], indirect=True)
+"""For what has nothing to do with the database: once is enough."""
+
+
 @pytest.fixture
 async def engine(log: EventLog, clock: ManualClock) -> AsyncIterator[Engine]:
     made = Engine(log, clock)
@@ -62,6 +66,7 @@ async def test_events_of_one_window_are_one_run(engine: Engine, clock: ManualClo
     await engine.ran(["e1", "e2"])
 
 
+@on_sqlite
 async def test_an_event_puts_off_the_end_of_a_debounce(engine: Engine, clock: ManualClock) -> None:
     await engine.subscribe(trigger={"debounce": "80ms"})
     await engine.emit("e1")
@@ -76,6 +81,7 @@ async def test_an_event_puts_off_the_end_of_a_debounce(engine: Engine, clock: Ma
     await engine.ran(["e1", "e2"])
 
 
+@on_sqlite
 async def test_both_together_close_at_whichever_is_first(engine: Engine, clock: ManualClock) -> None:
     await engine.subscribe(trigger={"batchWindow": "100ms", "debounce": "60ms"})
     await engine.emit("e1")
@@ -91,6 +97,7 @@ async def test_both_together_close_at_whichever_is_first(engine: Engine, clock: 
     await engine.ran(["e1", "e2"], ["e3"])
 
 
+@on_sqlite
 async def test_a_debounce_alone_lasts_a_minute_at_most(engine: Engine, clock: ManualClock) -> None:
     await engine.subscribe(trigger={"debounce": "20s"})
     for number, wait in enumerate((20, 20, 20, 15)):
@@ -100,6 +107,7 @@ async def test_a_debounce_alone_lasts_a_minute_at_most(engine: Engine, clock: Ma
     await engine.ran(["e0", "e1", "e2", "e3"])
 
 
+@on_sqlite
 async def test_what_does_not_concern_it_puts_nothing_off(engine: Engine, clock: ManualClock) -> None:
     await engine.subscribe(trigger={"debounce": "80ms"})
     await engine.emit("e1")
@@ -124,6 +132,7 @@ async def test_a_full_window_closes_at_once_and_the_rest_comes_next(engine: Engi
     assert engine.plugins.given[1] == [f"e{number:04}" for number in range(1024, 1100)]
 
 
+@on_sqlite
 async def test_four_mebibytes_are_enough(engine: Engine) -> None:
     await engine.subscribe(trigger={"batchWindow": "10s"})
     for first in range(0, 140, 20):
@@ -192,6 +201,7 @@ async def test_pausing_in_an_open_window_loses_nothing(engine: Engine, clock: Ma
     await engine.ran(["e1", "e2"])
 
 
+@on_sqlite
 async def test_a_window_does_not_wait_for_a_clock_that_was_set_back(engine: Engine, clock: ManualClock) -> None:
     await engine.subscribe(trigger={"batchWindow": "10s"})
     await engine.emit("e1")
@@ -203,6 +213,7 @@ async def test_a_window_does_not_wait_for_a_clock_that_was_set_back(engine: Engi
     await engine.ran(["e2", "e1"])  # by time of observation, and by that clock e2 is the earlier one
 
 
+@on_sqlite
 async def test_a_new_declaration_of_the_window_holds_for_the_open_one(engine: Engine, clock: ManualClock) -> None:
     await engine.subscribe(trigger={"batchWindow": "1h"})
     await engine.emit("e1")
@@ -224,6 +235,7 @@ async def test_what_expires_in_the_window_is_not_run(engine: Engine, clock: Manu
     assert [run.event_ids for run in await engine.runs()] == [["long"]]
 
 
+@on_sqlite
 async def test_a_window_in_which_everything_expires_is_no_run(engine: Engine, clock: ManualClock) -> None:
     await engine.subscribe(trigger={"batchWindow": "10s"})
     await engine.emit("short", ttl="5s")
@@ -254,6 +266,7 @@ async def test_of_events_with_one_key_the_last_goes_and_every_id_is_accounted_fo
     assert [(row["eventId"], row["status"], row["outcome"]) for row in shown] == [("a2", "succeeded", "coalesced")]
 
 
+@on_sqlite
 async def test_a_key_is_one_of_a_type(engine: Engine, clock: ManualClock) -> None:
     await engine.subscribe(OBSERVED, "t", trigger={"batchWindow": "1s"})
     await engine.emit("a1", dedupeKey="a")
@@ -315,6 +328,7 @@ async def test_nothing_to_propose_is_no_part(engine: Engine) -> None:
 # --- selection ------------------------------------------------------------------------------------------------------
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     ("match", "taken"),
     [
@@ -466,6 +480,7 @@ async def test_turning_withdrawal_on_ends_only_what_is_not_observed_again(engine
 # --- what it costs --------------------------------------------------------------------------------------------------
 
 
+@on_sqlite
 async def test_fifty_that_nothing_concerns_take_no_block_apart_and_leave_the_database_alone(
     engine: Engine, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,10 @@ from tests.support.engine import Engine, fails, routes, unless
 ONCE = {"maxAttempts": 1}
 
 
+on_sqlite = pytest.mark.parametrize("migrated_url", ["sqlite"], indirect=True)
+"""For what has nothing to do with the database: once is enough."""
+
+
 @pytest.fixture
 async def engine(log: EventLog, clock: ManualClock) -> AsyncIterator[Engine]:
     made = Engine(log, clock)
@@ -236,6 +240,7 @@ async def test_a_reset_forgets_failures(engine: Engine) -> None:
 # --- nonsense -------------------------------------------------------------------------------------------------------
 
 
+@on_sqlite
 @pytest.mark.parametrize("operation", ["retry", "reset", "pause", "resume"])
 async def test_who_is_not_there_cannot_be_operated(engine: Engine, operation: str) -> None:
     await engine.subscribe()
@@ -247,6 +252,7 @@ async def test_who_is_not_there_cannot_be_operated(engine: Engine, operation: st
         await engine.ask(f"subscriptions.{operation}", subscription="claims", group="other")
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     ("operation", "params", "told"),
     [
@@ -263,6 +269,7 @@ async def test_nonsense_is_refused(engine: Engine, operation: str, params: dict[
     assert told in str(caught.value)
 
 
+@on_sqlite
 async def test_a_time_that_is_none_is_refused(engine: Engine) -> None:
     await engine.subscribe()
     with pytest.raises(Invalid, match="since"):

@@ -23,6 +23,10 @@ SEEN = "lab.seen"
 FACT = {"type": SEEN, "subject": "x", "message": "seen", "attributes": {"n": "1"}}
 
 
+on_sqlite = pytest.mark.parametrize("migrated_url", ["sqlite"], indirect=True)
+"""For what has nothing to do with the database: once is enough."""
+
+
 @pytest.fixture
 async def engine(log: EventLog, clock: ManualClock) -> AsyncIterator[Engine]:
     made = Engine(log, clock)
@@ -206,6 +210,7 @@ async def test_a_name_that_is_taken_is_told(engine: Engine) -> None:
     assert run.error == "not stored, for another event has the id: mine"
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     "bad",
     [

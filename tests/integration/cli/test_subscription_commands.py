@@ -51,8 +51,7 @@ def test_the_state_of_each_is_listed(declared: Control) -> None:
     assert declared("subscription", "list", "-o", "name").lines == ["claims"]
 
 
-def test_no_subscriptions_are_an_empty_list(routerctl: Control) -> None:
-    routerctl("apply", "-f", routerctl.file(EDGE))
+def test_what_is_not_there_is_an_empty_list(routerctl: Control) -> None:
     assert routerctl("subscription", "list", "-o", "json").json == []
     assert routerctl("subscription", "runs", "never-declared", "-o", "json").json == []
 
@@ -66,7 +65,7 @@ def test_it_is_paused_and_resumed(declared: Control) -> None:
     assert "running" in declared("subscription", "resume", "claims").lines[1]
 
 
-def test_reset_says_where_it_goes_on(declared: Control) -> None:
+def test_reset_and_retry_say_what_they_do(declared: Control) -> None:
     emit(declared, "e1")
     emit(declared, "e2")
     assert declared("subscription", "reset", "claims", "--latest").lines == ["claims: goes on at position 2, was at 0"]
@@ -75,9 +74,6 @@ def test_reset_says_where_it_goes_on(declared: Control) -> None:
     assert declared("subscription", "reset", "claims", "--since", "1h", "-o", "json").json == [
         {"subscription": "claims", "group": "edge", "from": 0, "to": 0}
     ]
-
-
-def test_retry_says_what_it_did(declared: Control) -> None:
     assert declared("subscription", "retry", "claims").lines == ["claims: tried at once; 0 parked events once more"]
     told = declared("subscription", "retry", "claims", "--event-id", "e9", code=3)
     assert told.err == "error: claims has parked no event e9\n"
