@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from eventd.api.doctor.facts import Group, Link, Peer, Runs, Thresholds
-from eventd.api.doctor.report import Check, Status
+from eventd.api.doctor.report import Breach, Check, Status
 from eventd.api.moments import show_time
 from eventd.clock import SECOND
 from eventd.resources.duration import format_duration
@@ -111,14 +111,16 @@ def _waiting(peer: Peer, slo: Thresholds) -> Iterator[Check]:
     if waited is None or not peer.link.noticed or waited < slo.lag_warn * SECOND:
         return
     late = waited >= slo.lag_fail * SECOND and peer.link.state != "paused"
-    detail = f"the oldest event that waits could have been sent {format_duration(round(waited, -6))} ago"
-    yield _of(
-        peer,
-        "waiting",
+    limit = f"lagFailSeconds={slo.lag_fail}" if late else f"lagWarnSeconds={slo.lag_warn}"
+    yield Check(
+        f"{peer.name} waiting",
         Status.FAIL if late else Status.WARN,
         "waiting-lag",
-        detail,
+        f"the oldest event that waits could have been sent {format_duration(round(waited, -6))} ago",
         f"see what holds it up: routerctl federation links --group {peer.group} --peer {peer.node}",
+        group=peer.group,
+        peer=peer.node,
+        breach=Breach(limit, f"waitingSeconds={waited // SECOND}"),
     )
 
 

@@ -8,7 +8,7 @@ from eventd.api.doctor.checks import check_group
 from eventd.api.doctor.facts import Deliveries, Gaps, Group, Link, Peer, Runs
 from eventd.api.doctor.links import check_links
 from eventd.api.doctor.plan import plan_actions, show_plan
-from eventd.api.doctor.report import Check, Status
+from eventd.api.doctor.report import Breach, Check, Status
 from eventd.clock import SECOND
 from eventd.testing import NOW
 
@@ -120,6 +120,20 @@ def test_what_waits_for_long_is_judged_like_lag() -> None:
     assert [each[:2] for each in of(link(), waiting_for=60 * SECOND)] == [("waiting-lag", "warn")]
     assert [each[:2] for each in of(link(), waiting_for=180 * SECOND)] == [("waiting-lag", "fail")]
     assert of(link("paused"), waiting_for=999 * SECOND)[1][:2] == ("waiting-lag", "warn"), "somebody wants it so"
+
+
+@pytest.mark.parametrize(
+    ("found", "waited", "limit"),
+    [
+        (link(), 60, "lagWarnSeconds=60"),
+        (link(), 180, "lagFailSeconds=180"),
+        (link("paused"), 999, "lagWarnSeconds=60"),
+    ],
+)
+def test_what_waits_for_too_long_does_not_keep_a_limit(found: Link, waited: int, limit: str) -> None:
+    peer = Peer("g", "b", "http://b", found, Deliveries(waiting_for=waited * SECOND))
+    checks = check_links(Group("g", peers=[peer]))
+    assert [check.breach for check in checks if check.breach] == [Breach(limit, f"waitingSeconds={waited}")]
 
 
 def test_what_was_not_looked_at_is_said() -> None:
