@@ -14,7 +14,7 @@ from eventd.clock import SECOND, Clock
 from eventd.egress.consumer import Spawn
 from eventd.errors import EventdError
 from eventd.log.eventlog import EventLog
-from eventd.plugins.alone import read_by_clock, run_alone
+from eventd.plugins.alone import BROKEN_OFF, read_by_clock, run_alone
 from eventd.plugins.running import Plugins
 from eventd.resources.effective import ScheduleConfig
 from eventd.store.runs import RunStatus, interrupt_runs, last_run
@@ -23,7 +23,6 @@ logger = logging.getLogger("eventd.schedules")
 
 BROKEN_SECONDS = 1.0
 """How long to wait when the database cannot say what has run."""
-BROKEN_OFF = "it was broken off: the node ended, or what had asked for it changed"
 
 
 class Schedules:

@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from eventd.clock import Clock
 from eventd.dynamic.part import form_manual_part, plugin_owner
@@ -24,6 +25,8 @@ from eventd.store.generations import read_noted
 from eventd.store.parts import NewPart, put_part, read_parts
 from eventd.store.registry import StoredResource, read_resources
 from eventd.store.runs import Ending, NewRun, RunStatus, begin_run, end_run, read_run
+
+BROKEN_OFF: Final = "it was broken off: the node ended, or what had asked for it changed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,7 @@ def _hash(stored: Sequence[StoredResource]) -> str:
 async def run_alone(database: Database, clock: Clock, running: Plugins, asked: Asked) -> Gave:
     """Run it, and keep what it gave. Raises PluginFailed, and Invalid for a result that cannot be stored."""
     run_id = await database.write(_begin, asked, clock.now()) if asked.kept else None
-    ending = Ending(status=RunStatus.INTERRUPTED, completed_at=clock.now())
+    ending = Ending(status=RunStatus.INTERRUPTED, completed_at=0, error=BROKEN_OFF)
     try:
         outcome = await running.run(asked.config, asked.request)
         part = form_manual_part(
@@ -116,7 +119,7 @@ async def run_alone(database: Database, clock: Clock, running: Plugins, asked: A
         raise
     finally:
         if run_id is not None:
-            await database.write(_end, run_id, ending)
+            await database.write(_end, run_id, replace(ending, completed_at=clock.now()))
 
 
 def _begin(conn: Connection, asked: Asked, now: int) -> int:

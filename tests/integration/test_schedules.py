@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from eventd.clock import SECOND
+from eventd.plugins.alone import BROKEN_OFF
 from eventd.store.parts import StoredPart, read_parts
 from eventd.store.runs import NewRun, Run, RunStatus, begin_run, read_runs
 from eventd.testing import ManualClock, until
@@ -124,18 +125,24 @@ async def test_a_run_that_its_node_did_not_survive_is_said_to_be_broken_off(
 
 
 @pytest.mark.parametrize("gone", ["the source", "the node"])
-async def test_a_run_that_is_broken_off_is_said_to_be(site: Site, tmp_path: Path, gone: str) -> None:
+async def test_a_run_that_is_broken_off_is_said_to_be(
+    site: Site, clock: ManualClock, tmp_path: Path, gone: str
+) -> None:
     begun = tmp_path / "begun"
     executable = program(tmp_path, f"open({str(begun)!r}, 'w').write(str(os.getpid()))\ntime.sleep(3600)")
     await site.apply(plugin(executable, timeout="2h"), source())
     await until(lambda: begun.exists() and begun.read_text(), "the run to begin")
+    clock.advance(5)
     if gone == "the source":
         await site.apply(plugin(executable, timeout="2h"), prune=True)
     else:
         await site.stop()
         await site.start()
     await until(lambda: not is_running(int(begun.read_text())), "the program to be ended")
-    assert [run.status for run in await runs(site)][-1:] == [RunStatus.INTERRUPTED]
+    run = (await runs(site))[-1]
+    assert (run.status, run.error) == (RunStatus.INTERRUPTED, BROKEN_OFF)
+    assert run.completed_at is not None
+    assert run.completed_at >= run.started_at + 5 * SECOND
 
 
 async def test_a_failing_run_is_in_the_books_and_the_next_one_comes_in_time(
