@@ -169,6 +169,7 @@ def _show_verdict(verdict: Verdict) -> dict[str, Any]:
         "verdict": verdict.state,
         "tookSeconds": show_seconds(verdict.took),
         "reason": verdict.reason,
+        "stderr": verdict.stderr,
     }
 
 

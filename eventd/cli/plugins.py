@@ -104,6 +104,7 @@ async def check(
         answer = await _check_here(executable, entry_point, type)
     session.out.rows(CHECKS, answer["checks"], name=lambda row: f"{row['check']}: {row['verdict']}")
     if answer["failed"]:
+        _tell_stderr(next((row for row in answer["checks"] if row["stderr"]), None))
         raise CheckFailed(
             f"the plugin does not keep the contract: {count(answer['failed'], 'check')} failed",
             hint="the reasons stand beside them",
@@ -129,11 +130,13 @@ async def _check_here(executable: Path | None, entry_point: str, type: str) -> d
 async def run(session: Session, name: NameArgument, dry_run: DryRunOption = False) -> None:
     """Run a plugin once, without events, and store what it proposes."""
     from eventd.plugins.contract import PluginFailed
+    from eventd.plugins.executable import LOOK
 
     try:
         answer = await session.call("plugins.run", name=name, dry_run=dry_run)
     except PluginFailed as failed:
         _tell_stderr(failed.detail.get("outcome"))
+        failed.hint = "" if failed.hint == LOOK else failed.hint  # it has just been shown
         raise
     if session.out.is_table:
         _show_report(session, answer)

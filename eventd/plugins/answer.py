@@ -21,7 +21,7 @@ from federation.event import is_plain
 MAX_TEXT: Final = 8 << 20
 """Characters of all texts of an answer once its aliases are expanded: a kilobyte can stand for a gigabyte."""
 _LONGEST: Final = 300
-_ONE: Final = "write one PluginResult and nothing else"
+_ONE: Final = "write one PluginResult and nothing else: what is for people goes to the standard error"
 _NEEDED: Final = {
     "resources": "propose.dynamicConfig",
     "directives": "propose.dynamicConfig",

@@ -11,7 +11,7 @@ import msgspec
 
 from eventd.clock import SECOND, Clock
 from eventd.plugins.contract import MANUAL_TRIGGER, Outcome, PluginFailed, Request
-from eventd.plugins.executable import environment_of, run_executable
+from eventd.plugins.executable import LOOK, environment_of, run_executable
 from eventd.plugins.running import Plugins
 from eventd.resources.effective import PluginConfig
 from eventd.resources.problems import shorten
@@ -44,12 +44,16 @@ State = Literal["ok", "failed", "skipped"]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What came of one check. `took` in microseconds; `reason` says what is wrong, or what was seen."""
+    """What came of one check. `took` in microseconds; `reason` says what is wrong, or what was seen.
+
+    `stderr` is what the plugin wrote when it failed.
+    """
 
     check: str
     state: State
     took: int = 0
     reason: str = ""
+    stderr: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +78,7 @@ def sample_event(number: int, type: str, now: int, **fields: Any) -> Event:
         "type": type,
         "subject": f"{address}/32",
         "dedupe_key": f"check-{number}",
-        "payload": {"address": address, "mac": "02:00:00:00:00:01", "domain": "example"},
+        "payload": {"address": address, "name": f"client{number}", "mac": "02:00:00:00:00:01", "domain": "example"},
         "observed_at": from_micros(now),
         "expires_at": from_micros(now + 600 * SECOND),
     }
@@ -146,7 +150,7 @@ class Checking:
             outcome = await self.plugins.run(self.config, self._request(events, form))
         except PluginFailed as failed:
             self._unusable = failed.about_plugin
-            return Verdict(name, "failed", failed.completed_at - failed.started_at, _told(failed))
+            return _failure(name, failed, failed.completed_at - failed.started_at)
         took = outcome.completed_at - outcome.started_at
         self._slowest = max(self._slowest, took)
         self._proposed += _size(outcome)
@@ -160,7 +164,7 @@ class Checking:
         try:
             outcomes = [await self.plugins.run(self.config, request) for _ in range(2)]
         except PluginFailed as failed:
-            return Verdict(name, "failed", 0, _told(failed))
+            return _failure(name, failed)
         one, other = map(_proposal, outcomes)
         if one == other:
             return Verdict(name, "ok", 0, "the same resources, directives and plans")
@@ -178,7 +182,7 @@ class Checking:
         found = await asyncio.gather(*runs, return_exceptions=True)
         for outcome in found:
             if isinstance(outcome, PluginFailed):
-                return Verdict(name, "failed", 0, _told(outcome))
+                return _failure(name, outcome)
             if isinstance(outcome, BaseException):
                 raise outcome
         return Verdict(name, "ok", 0, f"{count} runs")
@@ -231,13 +235,21 @@ class Checking:
         if self._proposed:
             return Verdict(name, "ok", 0, f"{self._proposed} in all")
         return Verdict(
-            name, "skipped", 0, f"nothing for events of type {self.event_type}: name the type it takes with --type"
+            name,
+            "skipped",
+            0,
+            f"nothing for events of type {self.event_type} with {', '.join(self._event(1).payload)} in the payload: "
+            "if it takes another, name the type it takes with --type",
         )
 
 
-def _told(failed: PluginFailed) -> str:
-    last = failed.stderr.strip().rpartition("\n")[2]
-    return f"{failed}; its last words: {shorten(last, 200)}" if last else str(failed)
+def _failure(name: str, failed: PluginFailed, took: int = 0) -> Verdict:
+    """Where to look is no help here: what was written stands in the verdict, and is kept nowhere else."""
+    reason = failed.message if failed.hint == LOOK else str(failed)
+    last = shorten(failed.stderr.strip().rpartition("\n")[2], 200)
+    if last not in reason:
+        reason += f"; its last words: {last}"
+    return Verdict(name, "failed", took, reason, failed.stderr)
 
 
 def _size(outcome: Outcome) -> int:

@@ -16,7 +16,7 @@ import msgspec
 
 from eventd.clock import SECOND, Clock
 from eventd.plugins.contract import PluginFailed, Request
-from eventd.plugins.executable import MAX_STDERR, MAX_STDOUT, Answer, digest_of, ended_by, kept_stderr, too_much
+from eventd.plugins.executable import LOOK, MAX_STDERR, MAX_STDOUT, Answer, digest_of, ended_by, kept_stderr, too_much
 from eventd.plugins.process import Process
 from eventd.resources.duration import format_duration
 from eventd.resources.effective import PluginConfig
@@ -143,7 +143,7 @@ class Host:
             return self._frame.result()
         if self.process.exited.done():
             how = ended_by(self.process.exited.result())
-            raise self._failed(f"the plugin's process {how}", "crashed", transient=True)
+            raise self._failed(f"the plugin's process {how}", "crashed", LOOK, transient=True)
         message = f"the plugin was ended: it ran longer than {format_duration(round(seconds * SECOND))}"
         hint = "make it quicker, or raise spec.timeout of the Plugin"
         raise self._failed(message, "timeout", hint, transient=True)
@@ -157,7 +157,7 @@ class Host:
 
     def _failure(self, failed: _Failed) -> PluginFailed:
         about_plugin = failed.reason in _ABOUT_PLUGIN
-        hint = "the traceback is kept with the run" if failed.reason == "raised" else ""
+        hint = LOOK
         if failed.reason == "no_entry_point":
             hint = "install its package where the node runs; the name is the one in its pyproject.toml"
         message = shorten(failed.message, 400)

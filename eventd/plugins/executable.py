@@ -19,9 +19,13 @@ from eventd.resources.problems import shorten
 
 MAX_STDOUT: Final = 4 << 20
 MAX_STDERR: Final = 64 << 10
+LOOK: Final = "routerctl plugin logs shows what it wrote"
+"""The hint where only the standard error knows more."""
 PIPE_SECONDS: Final = 1.0
 """How long the pipes of a program that has ended may be held open by what it left behind."""
 
+_FIRST_LINE: Final = 256
+"""Bytes of a script's first line that the kernel reads."""
 _SIGNALS: Final = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
 _LIMITS: Final = {
     "stdout_too_large": ("output", MAX_STDOUT, "propose less at once"),
@@ -91,12 +95,26 @@ def _not_started(path: str, error: OSError) -> PluginFailed:
         case errno.ENOEXEC:
             what, hint = "is neither a program nor a script", "a script begins with #! and its interpreter"
         case errno.ENOENT:
-            what, hint = "names an interpreter that is not there", "look at its first line, after the #!"
+            what, hint = _no_interpreter(path)
         case _:
             what, hint = f"could not be started: {error.strerror or error}", ""
     failed = _unusable(path, what, "cannot_start", hint)
     failed.transient = error.errno in _SHORTAGES
     return failed
+
+
+def _no_interpreter(path: str) -> tuple[str, str]:
+    """What is wrong with the first line of a script, which shows it to nobody when its line end is that of Windows."""
+    missing = "names an interpreter that is not there"
+    try:
+        with open(path, "rb") as script:
+            first = script.readline(_FIRST_LINE)
+    except OSError:
+        first = b""
+    if first.endswith(b"\r\n"):
+        return missing, "its lines end as on Windows: save it with those of Unix, for example with dos2unix"
+    named = first[2:].decode("utf-8", "replace").split() if first.startswith(b"#!") else []
+    return missing, f"its first line asks for {shorten(named[0], 100)}" if named else "look at its first line"
 
 
 async def run_executable(
@@ -180,7 +198,7 @@ class _Run:
         if code == 0:
             return None
         reason = "exit_code" if code > 0 else "killed"
-        return self._failed(f"the plugin {ended_by(code)}", reason, _LOOK, exit_code=code, transient=code < 0)
+        return self._failed(f"the plugin {ended_by(code)}", reason, LOOK, exit_code=code, transient=code < 0)
 
     def _failed(
         self, message: str, reason: str, hint: str, *, exit_code: int | None = None, transient: bool = False
@@ -194,9 +212,6 @@ class _Run:
             stdout_digest=digest_of(self.stdout),
             stderr=kept_stderr(self.stderr),
         )
-
-
-_LOOK: Final = "what it wrote to its standard error is kept with the run"
 
 
 def ended_by(code: int) -> str:

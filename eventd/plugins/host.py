@@ -25,6 +25,8 @@ from federation.event import Event
 GROUP: Final = "eventd.plugins"
 LENGTH: Final = 4
 _KILL: Final = 9
+_SHOWN: Final = 10
+"""Names of entry points that are told to somebody who asked for another one."""
 _SELF: Final = os.getpid()
 _TELLING: Final = (ImportError, SyntaxError, NameError, AttributeError, SystemExit)
 """Errors whose text is about the program. The text of others may quote the value they stumbled over."""
@@ -119,7 +121,9 @@ def load(name: str) -> Function:
     """The function behind an entry point. Raises Failed."""
     found = find(name)
     if not found:
-        raise Failed("no_entry_point", f"no installed package has the entry point {name} in the group {GROUP}")
+        raise Failed(
+            "no_entry_point", f"no installed package has the entry point {name} in the group {GROUP}{_others()}"
+        )
     if len(found) > 1:
         values = ", ".join(sorted(entry.value for entry in found))
         raise Failed("no_entry_point", f"several installed packages have the entry point {name}: {values}")
@@ -134,6 +138,15 @@ def load(name: str) -> Function:
             _print_error(error)
         what = f"{type(error).__name__}: {error}" if isinstance(error, _TELLING) else type(error).__name__
         raise Failed("cannot_import", f"{found[0].value} cannot be imported: {what}"[:400]) from None
+
+
+def _others() -> str:
+    """The names there are instead: a misspelt one is best seen beside the right one."""
+    from importlib.metadata import entry_points
+
+    names = sorted({entry.name for entry in entry_points(group=GROUP)})
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f", only {', '.join(names[:_SHOWN])}{more}" if names else ""
 
 
 def find(name: str) -> Sequence[Any]:
@@ -164,6 +177,7 @@ def _print_error(error: BaseException) -> None:
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename == __file__ and frames.tb_next is not None:
         frames = frames.tb_next
+    _flush((sys.stdout,))  # what was printed before comes first
     traceback.print_exception(error.with_traceback(frames))
 
 

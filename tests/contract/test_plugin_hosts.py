@@ -195,6 +195,24 @@ async def test_a_name_that_no_package_has(plugins: Plugins) -> None:
     assert failed.message == "no installed package has the entry point nobody in the group eventd.plugins"
 
 
+async def test_a_misspelt_name_is_told_beside_those_there_are(plugins: Plugins, tmp_path: Path) -> None:
+    env = write_package(tmp_path, "def plugin(events): pass")
+    failed = await fail(plugins, plugin_config(entry_point="samples", env=env))
+    assert failed.message.endswith("has the entry point samples in the group eventd.plugins, only sample")
+
+
+async def test_what_was_printed_stands_before_the_traceback(plugins: Plugins, tmp_path: Path) -> None:
+    body = """
+    def plugin(events):
+        print("looking")
+        raise KeyError("mac")
+    """
+    failed = await fail(plugins, plugin_config(entry_point="sample", env=write_package(tmp_path, body)))
+    assert failed.hint == "routerctl plugin logs shows what it wrote"
+    assert failed.stderr.startswith("looking\nTraceback")
+    assert failed.stderr.endswith("KeyError: 'mac'\n")
+
+
 async def test_a_name_that_two_packages_have(plugins: Plugins, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     one = write_package(tmp_path, "def plugin(events): pass")[0][1]

@@ -99,6 +99,13 @@ async def test_a_script_for_an_interpreter_that_is_missing(plugins: Plugins, tmp
     failed = await fail(plugins, write_script(tmp_path, "#!/no/such/shell\n"))
     assert (failed.reason, failed.about_plugin) == ("cannot_start", True)
     assert failed.message.endswith("names an interpreter that is not there")
+    assert failed.hint == "its first line asks for /no/such/shell"
+
+
+async def test_a_script_with_the_line_ends_of_windows(plugins: Plugins, tmp_path: Path) -> None:
+    failed = await fail(plugins, write_script(tmp_path, "#!/bin/sh\r\necho hello\r\n"))
+    assert (failed.reason, failed.about_plugin) == ("cannot_start", True)
+    assert failed.hint.startswith("its lines end as on Windows")
 
 
 async def test_no_descriptor_left_is_a_passing_trouble(plugins: Plugins, tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def test_a_plugin_that_fails_says_why_and_is_in_the_books(
     failed = control("plugin", "run", "claims", *somewhere, code=1)
     assert failed.out == ""
     assert "plugin: no route to provider" in failed.err
-    assert "error: the plugin ended with exit code 42" in failed.err
+    assert failed.err.endswith("error: the plugin ended with exit code 42\n")
     runs = control("plugin", "runs", "claims", *somewhere)
     assert runs.lines[0].split() == [
         *("RUN", "PLUGIN", "TRIGGER", "STATUS", "EVENTS", "ATTEMPT", "STARTED", "COMPLETED", "ERROR")
@@ -288,6 +288,14 @@ def test_an_entry_point_is_checked_with_events_of_a_type(
     other = control("plugin", "check", "--entry-point", "sample", "-o", "json")
     skipped = {row["check"]: row["reason"] for row in other.json if row["verdict"] == "skipped"}
     assert skipped["proposes something"].endswith("name the type it takes with --type")
+
+
+def test_what_a_plugin_wrote_when_a_check_failed_is_shown_once(control: Control, tmp_path: Path) -> None:
+    path = write_script(tmp_path, "#!/bin/sh\necho no route >&2\nexit 3\n")
+    found = control("plugin", "check", "--executable", path, code=4)
+    assert found.lines[1].endswith("the plugin ended with exit code 3; its last words: no route")
+    assert found.err.splitlines()[0] == "plugin: no route"
+    assert found.err.count("no route") == 1
 
 
 def test_one_thing_is_checked_at_a_time(control: Control) -> None:
