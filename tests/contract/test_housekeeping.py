@@ -20,6 +20,7 @@ from eventd.settings import Settings, load
 from eventd.store import links
 from eventd.store.database import Connection, Database, fetch
 from eventd.store.links import StoredMark, forget_links, read_inbound_links, write_mark
+from eventd.store.runs import Ending, NewRun, RunStatus, begin_run, end_run, read_runs
 from eventd.testing import ManualClock, draft, until
 from tests.support.bookkeeping import GROUP, PEER, Books
 
@@ -109,6 +110,28 @@ async def test_only_the_senders_heard_of_last_are_shown_where_there_are_many(
         await database.write(_marks, topic_id, name, at=at)
     assert [link.node for link in await database.read(read_inbound_links, topic_id)] == ["b", "c", "e"]
     assert [link.node for link in await database.read(read_inbound_links, topic_id, node="d")] == ["d"]
+
+
+async def test_the_runs_of_plugins_are_forgotten_but_for_what_is_still_of_use(
+    log: EventLog, database: Database, clock: ManualClock, settings: Settings
+) -> None:
+    """By hand or not, ended or not: who was killed will never end it. The newest of a cursor tells what was tried."""
+    ending = Ending(status=RunStatus.SUCCEEDED, completed_at=clock.now())
+    for name, cursor, ended in (
+        *(("hand", "", True), ("killed by hand", "", False)),
+        *(("old", "c", True), ("killed", "c", False), ("newest", "c", False)),
+    ):
+        new = NewRun(plugin=name, trigger="manual", started_at=clock.now(), cursor=cursor)
+        run_id = await database.write(begin_run, new)
+        if ended:
+            await database.write(end_run, run_id, ending)
+    clock.advance((settings.run_retention - SECOND) / SECOND)
+    await database.write(begin_run, NewRun(plugin="now", trigger="manual", started_at=clock.now()))
+    for seconds, left in ((0, 6), (2, 2)):
+        clock.advance(seconds)
+        async with pruning(log, settings, []):
+            assert len(await database.read(read_runs)) == left
+    assert [run.plugin for run in await database.read(read_runs)] == ["now", "newest"]
 
 
 async def test_a_fault_in_a_chore_is_logged_and_does_not_end_the_node(
