@@ -186,12 +186,13 @@ def detach_runs(conn: sa.Connection, cursor: str, now: int) -> None:
 def forget_runs(conn: sa.Connection, before: int, limit: int) -> int:
     """Remove runs that ended before a time (microseconds), at most `limit`; how many went.
 
-    Those that began before it and never ended go, too: whoever ran them was killed. The newest of each cursor stays: it tells how often what waits has been tried.
+    Those that began before it and never ended go, too: whoever ran them was killed. The newest of each cursor stays: it
+    tells how often what waits has been tried.
     """
     old = fetch(
         conn,
-        "SELECT id FROM plugin_runs WHERE (completed_at < ? OR completed_at IS NULL AND started_at < ?) AND (cursor = ''"
-        " OR id < (SELECT max(id) FROM plugin_runs AS newer WHERE newer.cursor = plugin_runs.cursor))"
+        "SELECT id FROM plugin_runs WHERE (completed_at < ? OR completed_at IS NULL AND started_at < ?)"
+        " AND (cursor = '' OR id < (SELECT max(id) FROM plugin_runs AS newer WHERE newer.cursor = plugin_runs.cursor))"
         " ORDER BY id LIMIT ?",
         (before, before, limit),
     )
