@@ -97,7 +97,7 @@ routerctl plugin run $name --dry-run
 
 Change `plugin()` in `$module/__init__.py`. It is given one event at a time because its parameter is called `event`;
 call it `events` to be given a whole batch. A running node takes a new version over within ten minutes, or at once when
-`plugin.yaml` changes.
+`RELEASE` in `plugin.yaml` is raised and applied. When a run fails, `routerctl plugin logs $name` shows what it said.
 """
 _DECLARED: Final = """\
 apiVersion: plugin.routerd.net/v1alpha1
@@ -115,6 +115,10 @@ spec:
   groupRef: edge
   match: {types: [client.seen]}
   trigger: {pluginRef: $name, batchWindow: 200ms}
+"""
+_KEPT_WARM: Final = """\
+  ttl: 10m
+  env: {RELEASE: "1"}  # raise it with each version: then a running node takes the new one at once
 """
 _SHELL: Final = r"""#!/bin/sh
 # Turns each observation of a client into a route to it. Reads one PluginRequest, writes one PluginResult.
@@ -196,7 +200,7 @@ def skeleton(name: str, folder: Path, *, shell: bool) -> dict[str, str]:
     file = f"{name}.sh"
     place = folder.absolute() / file
     way = f"executable: {place}" if shell else f"entryPoint: {name}"
-    words = {"name": name, "module": module, "file": file, "way": way, "ttl": "" if shell else "  ttl: 10m\n"}
+    words = {"name": name, "module": module, "file": file, "way": way, "ttl": "" if shell else _KEPT_WARM}
     files = _shell_files(file) if shell else _python_files(module)
     return {path: Template(text).substitute(words) for path, text in files.items()}
 
