@@ -60,22 +60,20 @@ class Function:
         if not callable(call):
             raise Failed("cannot_import", f"is {type(call).__name__}, and must be a function")
         self._call = call
-        given = _positional(call)
-        if not 1 <= len(given) <= 2:
-            raise Failed("cannot_import", "must take one parameter, the events, or two, the events and the context")
-        self._each = given[0] == "event"
-        self._wants_context = len(given) == 2
+        first, self._context = _parameters(call)
+        self._each = first == "event"
         self._run: Callable[[Any], Any] | None = None
 
     def __call__(self, events: list[Event], context: list[dict[str, Any]]) -> bytes:
         """Run it over the events of a request; the `status` it makes."""
         gathered = Gathered(latest=self._each)
-        rest = (context,) if self._wants_context else ()
+        placed = (context,) if self._context == "placed" else ()
+        named = {"context": context} if self._context == "named" else {}
         if self._each:
             for event in events:
-                self._gather(gathered, self._call(event, *rest), event.subject)
+                self._gather(gathered, self._call(event, *placed, **named), event.subject)
         else:
-            self._gather(gathered, self._call(events, *rest), "")
+            self._gather(gathered, self._call(events, *placed, **named), "")
         return gathered.status()
 
     def _gather(self, gathered: Gathered, value: Any, subject: str) -> None:
@@ -104,17 +102,29 @@ async def _drain(gathered: Gathered, values: Any, subject: str) -> None:
         gathered.add(value, subject)
 
 
-def _positional(call: Any) -> list[str]:
-    """The names of the parameters that a call fills."""
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+def _parameters(call: Any) -> tuple[str, str]:
+    """The name of the first parameter, and how the context is handed over: `named`, `placed`, or not at all, blank.
+
+    Raises Failed where a call with these would not fill the parameters: no event could be to blame for that.
+    """
     try:
-        parameters = inspect.signature(call).parameters.values()
+        signature = inspect.signature(call)
     except (TypeError, ValueError):
         raise Failed("cannot_import", "has no signature that can be read") from None
-    names = [p.name for p in parameters if p.kind in kinds]
-    # A second parameter with a default and another name is the function's own business.
-    own = [p.name for p in parameters if p.kind in kinds and p.default is not p.empty and p.name != "context"]
-    return [name for name in names[:1] + [n for n in names[1:] if n not in own]]
+    parameters = list(signature.parameters.values())
+    placed = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    context = ""
+    if any(p.name == "context" and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) for p in parameters[1:]):
+        context = "named"
+    # A second parameter with a default is the function's own business.
+    elif len(placed) > 1 and (placed[1].default is inspect.Parameter.empty or placed[1].name == "context"):
+        context = "placed"
+    try:
+        signature.bind(*[None] * (1 + (context == "placed")), **({"context": None} if context == "named" else {}))
+        return placed[0].name, context
+    except (TypeError, IndexError):
+        what = "must take one parameter, the events, or two, the events and the context"
+        raise Failed("cannot_import", what) from None
 
 
 def load(name: str) -> Function:

@@ -92,6 +92,24 @@ async def test_a_function_may_have_this_form(plugins: Plugins, tmp_path: Path, f
     assert outcome.result.ttl == 600 * SECOND
 
 
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        *("events, context", "events, context=None", "events, anything", "events, /, context"),
+        *("events, *, context", "events, cache=None, context=None", "events, *, context=None, cache=None"),
+    ],
+)
+async def test_the_context_is_handed_over_whatever_stands_before_it(
+    plugins: Plugins, tmp_path: Path, parameters: str
+) -> None:
+    body = f"""
+def plugin({parameters}):
+    print(locals().get("context", locals().get("anything")), locals().get("cache"), len(events))
+"""
+    outcome = await plugins.run(entry_point(tmp_path, body), manual_request(2, context=[{"kind": "K"}]))
+    assert outcome.stderr == "[{'kind': 'K'}] None 2\n"
+
+
 async def propose(plugins: Plugins, folder: Path, expression: str) -> Result:
     config = entry_point(folder, f"{ONE}from datetime import *\ndef plugin(events):\n    return {expression}\n")
     return (await plugins.run(config, manual_request(1))).result
@@ -155,6 +173,8 @@ async def test_resources_for_one_event_name_its_subject(plugins: Plugins, tmp_pa
         ("plugin = 5", "is int, and must be a function"),
         ("def plugin(): pass", "must take one parameter, the events, or two, the events and the context"),
         ("def plugin(a, b, c): pass", "must take one parameter, the events, or two, the events and the context"),
+        ("def plugin(*events): pass", "must take one parameter, the events, or two, the events and the context"),
+        ("def plugin(events, *, key): pass", "must take one parameter, the events, or two, the events and the context"),
         ("import os\nos._exit(7)", "ended with exit code 7"),
     ],
 )
