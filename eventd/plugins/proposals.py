@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from math import isfinite
 from typing import Any, Final
 
 import msgspec
@@ -83,6 +84,8 @@ class Gathered:
 
     def _write(self, name: str, document: Mapping[str, Any]) -> None:
         raw = _ENCODE(document)
+        if b"null" in raw:  # what JSON has no number for becomes that, too
+            _refuse_nonfinite(document)
         self._bytes += len(raw) + 1
         if self._bytes > MAX_BYTES:
             raise TooMuch
@@ -143,6 +146,16 @@ class Gathered:
 
 
 _EXPECTED: Final = "give Resource, Mask, Plan, Emit, Part, a mapping of one of these shapes, or several of them"
+
+
+def _refuse_nonfinite(value: Any) -> None:
+    if isinstance(value, float) and not isfinite(value):
+        raise ValueError(f"gave back {value}, and a number must be finite")
+    if isinstance(value, Mapping):
+        value = value.values()
+    if is_many(value):
+        for inner in value:
+            _refuse_nonfinite(inner)
 
 
 def _for_subject(document: dict[str, Any], subject: str) -> dict[str, Any]:

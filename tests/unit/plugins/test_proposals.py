@@ -53,6 +53,18 @@ def test_a_value_finds_its_place(value: Any, status: dict[str, Any]) -> None:
     assert gather(value) == status
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_a_number_that_is_not_finite_is_not_taken_for_nothing(number: float) -> None:
+    with pytest.raises(ValueError, match="a number must be finite"):
+        gather(Resource("n/v1", "Route", "r", {"weights": [None, {"a": number}]}))
+
+
+def test_nothing_stays_nothing() -> None:
+    assert gather(Resource("n/v1", "Route", "r", {"a": [None, "null"]}))["resources"][0]["spec"] == {
+        "a": [None, "null"]
+    }
+
+
 def test_a_subject_is_noted_on_resources_and_nowhere_else() -> None:
     status = gather(ROUTE, Part(resources=[Resource("n/v1", "Route", "s")]), {"type": "t"}, subject="10.0.0.1")
     noted = [found["metadata"]["annotations"] for found in status["resources"]]
