@@ -74,7 +74,9 @@ def check(conn: Connection) -> None:
     for table in ("part_claims", "part_subjects"):
         assert {id for (id,) in fetch(conn, f"SELECT DISTINCT part_id FROM {table}")} <= parts.keys()
     for part in parts.values():
-        made = claims_of(part.resources, ends=part.ends, subjects=part.subjects, expires_at=part.expires_at)
+        made = claims_of(
+            part.resources, part.directives, ends=part.ends, subjects=part.subjects, expires_at=part.expires_at
+        )
         assert {key: held.ends_at for key, held in part.claims.items()}.items() <= {
             key: claim.ends_at for key, claim in made.items()
         }.items()
