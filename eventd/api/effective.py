@@ -70,7 +70,7 @@ def _require(key: ApiKey) -> None:
 
 
 def _answer(request: web.Request, snapshot: Snapshot) -> web.Response:
-    headers = {"ETag": f'"{snapshot.etag}"', "X-Effective-Generation": str(snapshot.generation)}
+    headers = {"ETag": f'W/"{snapshot.etag}"', "X-Effective-Generation": str(snapshot.generation)}
     known = request.if_none_match or ()
     if any(tag.value in (snapshot.etag, "*") for tag in known):
         return web.Response(status=304, headers=headers)

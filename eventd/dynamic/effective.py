@@ -81,11 +81,11 @@ class Snapshot:
 
 
 def _compare(earlier: Effective, later: Effective) -> Change:
-    before = {entry.key: entry.text for entry in earlier.entries}
+    before = {entry.key: entry.content for entry in earlier.entries}
     after = {entry.key for entry in later.entries}
     return Change(
         [entry for entry in later.entries if entry.key not in before],
-        [entry for entry in later.entries if before.get(entry.key, entry.text) != entry.text],
+        [entry for entry in later.entries if before.get(entry.key, entry.content) != entry.content],
         [entry.key for entry in earlier.entries if entry.key not in after],
     )
 

@@ -67,8 +67,8 @@ class Effective:
         return b"[" + b",".join(entry.text for entry in self.entries) + b"]"
 
     def etag(self) -> str:
-        """Stands for its resources: SHA-256 of their one writing, in hex."""
-        return hashlib.sha256(self.text()).hexdigest()
+        """Stands for its resources, whatever events they are derived from: SHA-256 of their contents, in hex."""
+        return hashlib.sha256(b"[" + b",".join(entry.content for entry in self.entries) + b"]").hexdigest()
 
 
 class _Live(NamedTuple):

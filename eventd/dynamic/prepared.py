@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 from pydantic import ValidationError
 
+from eventd.dynamic.part import ID_ANNOTATION, SUBJECT_ANNOTATION
 from eventd.resources import rewording
 from eventd.resources.kinds import KINDS, is_foreign
 from eventd.resources.problems import render_path
@@ -19,16 +20,20 @@ from eventd.store.parts import StoredPart
 from eventd.store.registry import StoredResource
 
 MASK = "mask"
+_EVENTS = frozenset((ID_ANNOTATION, SUBJECT_ANNOTATION))
 _ENCODER = msgspec.json.Encoder(order="sorted")
 
 
 class Entry(NamedTuple):
-    """A resource of a configuration. `text` is its one writing as JSON."""
+    """A resource of a configuration. `text` is its one writing as JSON; `content` is that without the events that it is
+    derived from: what is renewed by another event is the same.
+    """
 
     order: tuple[str, str, str]
     key: Key
     resource: Mapping[str, Any]
     text: bytes
+    content: bytes
 
 
 class Given(NamedTuple):
@@ -94,7 +99,7 @@ def prepare(part: StoredPart) -> Prepared:
         if flaw or held is None:
             continue
         try:
-            given.append(Given(_entry(key, resource), held.since, held.ends_at))
+            given.append(Given(_derived(key, resource), held.since, held.ends_at))
         except (UnicodeEncodeError, RecursionError):
             flaw = f"{key} holds what cannot be written"
     names = [one.entry.key for one in given]
@@ -119,7 +124,18 @@ def prepare(part: StoredPart) -> Prepared:
 
 
 def _entry(key: Key, resource: Mapping[str, Any]) -> Entry:
-    return Entry((key.kind, key.name, key.api_version), key, resource, _ENCODER.encode(resource))
+    text = _ENCODER.encode(resource)
+    return Entry((key.kind, key.name, key.api_version), key, resource, text, text)
+
+
+def _derived(key: Key, resource: Mapping[str, Any]) -> Entry:
+    entry = _entry(key, resource)
+    metadata = resource["metadata"]
+    annotations = metadata.get("annotations")
+    if not isinstance(annotations, Mapping) or not annotations.keys() & _EVENTS:
+        return entry
+    lasting = {name: text for name, text in annotations.items() if name not in _EVENTS}
+    return entry._replace(content=_ENCODER.encode({**resource, "metadata": {**metadata, "annotations": lasting}}))
 
 
 _is_foreign = lru_cache(maxsize=256)(is_foreign)  # parts are many, their kinds are few

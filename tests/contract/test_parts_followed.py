@@ -98,6 +98,21 @@ async def test_only_another_content_is_another_generation(
     assert fourth.id != first.id
 
 
+async def test_what_another_event_renews_is_the_same_and_says_which_event(
+    database: Database, following: Following, clock: ManualClock
+) -> None:
+    give(database, "r1")
+    first = await following.current()
+    clock.advance(5)
+    give(database, "r1", now=NOW + 5 * SECOND, event_id="another")
+    second = await following.current()
+    assert (second.generation, second.etag, second.since(first)) == (first.generation, first.etag, ([], [], []))
+    assert second.effective.entries[0].resource["metadata"]["annotations"]["routerd.net/event-id"] == "another"
+    give(database, "r1", now=NOW + 5 * SECOND, event_id="a-third", gateway="other")
+    third = await following.current()
+    assert (third.generation, [entry.key.name for entry in third.since(second).changed]) == (2, ["r1"])
+
+
 async def test_what_ends_is_gone_at_that_moment(database: Database, following: Following, clock: ManualClock) -> None:
     give(database, "r1", ttl=5 * SECOND)
     await following.current()
