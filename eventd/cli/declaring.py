@@ -227,7 +227,8 @@ _OTHERS = (
 async def get(
     session: Session,
     kind: Annotated[
-        str, typer.Argument(metavar="KIND", help="A kind, such as EventGroup (eg), EventPeer (ep) or Plugin; or all.")
+        str,
+        typer.Argument(metavar="KIND", help="A kind, such as EventPeer (ep) or EventSubscription (es); or all."),
     ],
     name: Annotated[str, typer.Argument(metavar="[NAME]", help="One of them.")] = "",
 ) -> None:
@@ -264,7 +265,8 @@ def _show_tables(session: Session, rows: list[dict[str, Any]]) -> None:
 async def describe(
     session: Session,
     kind: Annotated[
-        str, typer.Argument(metavar="KIND", help="A kind, such as EventGroup (eg), EventPeer (ep) or Plugin.")
+        str,
+        typer.Argument(metavar="KIND", help="A kind, such as EventPeer (ep) or EventSubscription (es)."),
     ],
     name: Annotated[str, typer.Argument(metavar="NAME", help="Its name.")],
 ) -> None:
@@ -284,7 +286,8 @@ async def describe(
 async def delete(
     session: Session,
     kind: Annotated[
-        str, typer.Argument(metavar="[KIND]", help="A kind, such as EventGroup (eg), EventPeer (ep) or Plugin.")
+        str,
+        typer.Argument(metavar="[KIND]", help="A kind, such as EventPeer (ep) or EventSubscription (es)."),
     ] = "",
     name: Annotated[str, typer.Argument(metavar="[NAME]", help="Its name.")] = "",
     filename: OptionalFilesOption = None,

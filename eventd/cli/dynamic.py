@@ -93,7 +93,8 @@ async def describe(session: Session, source: SourceArgument) -> None:
             label = f"{name}:" if name else ""
             session.out.line(f"{label:<14}{printable(value)}".rstrip())
     if not parts:
-        note(f"note: there is no part of the source {source}; routerctl dynamic list shows those there are")
+        meant = "" if "/" in source else f" (did you mean EventSubscription/{source}?)"
+        note(f"note: there is no part of the source {source}; routerctl dynamic list shows those there are{meant}")
 
 
 def _block(part: Mapping[str, Any]) -> list[tuple[str, str]]:

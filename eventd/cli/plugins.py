@@ -232,12 +232,14 @@ async def logs(
 
 
 def _show_log(session: Session, run: Mapping[str, Any]) -> None:
+    from eventd.plugins.executable import LOOK
+
     lines = [
         ("Run", f"{run['id']} of {run['plugin']}, {run['trigger']}"),
         ("Started", show_moment(run["startedAt"])),
         ("Status", f"{run['status']}, attempt {run['attempt']}, {count(run['events'], 'event')}"),
         ("Exit Code", "-" if run["exitCode"] is None else run["exitCode"]),
-        ("Error", run["error"] or "-"),
+        ("Error", run["error"].removesuffix(f" ({LOOK})") or "-"),
     ]
     for title, value in lines:
         session.out.line(f"{title + ':':<12}{printable(str(value))}")

@@ -87,8 +87,18 @@ async def runs(
         asked["before"] = before
     answer = await session.call("subscriptions.runs", subscription=name or subscription, **asked)
     session.out.rows(RUNS, answer["runs"], name=lambda row: str(row["id"]))
+    if not answer["runs"]:
+        await _tell_stranger(session, (name or subscription).removeprefix("EventSubscription/"))
     if answer["next"] is not None:
         note(f"note: there may be more; go on with --before {answer['next']}")
+
+
+async def _tell_stranger(session: Session, name: str) -> None:
+    """Runs outlive their subscription, so a name that is declared nowhere is no error; it may be misspelt, though."""
+    states = (await session.call("subscriptions.list", group=""))["subscriptions"]
+    declared = [str(row["subscription"]) for row in states]
+    if name not in declared:
+        note(f"note: there is no EventSubscription {name} (declared: {', '.join(declared) or 'none'})")
 
 
 @connected

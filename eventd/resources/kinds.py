@@ -40,7 +40,7 @@ EVENT_SUBSCRIPTION = Kind(
     FEDERATION,
     EventSubscriptionSpec,
     "eventsubscriptions",
-    ("subscription", "subscriptions", "sub", "subs"),
+    ("subscription", "subscriptions", "sub", "subs", "es"),
 )
 FEDERATION_SLO = Kind("FederationSLO", FEDERATION, FederationSloSpec, "federationslos", ("slo", "slos"))
 DYNAMIC_CONFIG_SOURCE = Kind("DynamicConfigSource", PLUGINS, DynamicConfigSourceSpec, "dynamicconfigsources", ("dcs",))

@@ -412,6 +412,8 @@ async def test_what_waits_for_a_plugin_that_cannot_be_run_has_failed(books: Book
     found = await examine(books)
     assert runs_of(found) == ("fail", "1 run: 0 succeeded, 1 failed, 0 pending")
     assert found.codes("fail")[-1] == "subscription-held"
+    [remedy] = [check["remedy"] for check in found.answer["checks"] if check.get("code") == "subscription-held"]
+    assert remedy.endswith("or at once: routerctl subscription retry claims")
     await books.call("subscriptions.pause", subscription="claims", by="ann")
     found = await examine(books)
     assert runs_of(found)[0] == "warn"

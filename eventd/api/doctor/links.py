@@ -82,8 +82,10 @@ def _link(peer: Peer) -> Iterator[Check]:
 def _subscription(group: Group, runs: Runs) -> Iterator[Check]:
     link, resource = runs.link, f"EventSubscription/{runs.subscription}"
     show = f"routerctl subscription runs {runs.subscription}"
+    mend = "put right what it says; it is tried again by itself"
+    retry = f"{mend}, or at once: routerctl subscription retry {runs.subscription}"
     told = {
-        "blocked": (Status.FAIL, f"its plugin cannot be run: {_why(link)}", "put right what it says"),
+        "blocked": (Status.FAIL, f"its plugin cannot be run: {_why(link)}", retry),
         "failed": (Status.FAIL, f"this node cannot go on with it: {_why(link)}", "put right what it says"),
         "backing-off": (Status.WARN, f"its plugin fails and is tried again: {_why(link)}", f"see why: {show}"),
         "paused": (

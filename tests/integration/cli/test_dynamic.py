@@ -132,6 +132,8 @@ def test_describe_of_what_is_not_there(routerctl: Control) -> None:
     described = routerctl("dynamic", "describe", "EventSubscription/none/x", "-o", "json")
     assert described.json == []
     assert "there is no part of the source EventSubscription/none/x" in described.err
+    bare = routerctl("dynamic", "describe", "claims").err
+    assert bare.endswith("those there are (did you mean EventSubscription/claims?)\n")
     assert routerctl("dynamic", "describe", "x").out == ""
 
 

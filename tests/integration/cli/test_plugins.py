@@ -154,7 +154,7 @@ def test_what_a_run_said_is_shown_whole(control: Control, somewhere: list[str], 
     log = control("plugin", "logs", "claims", *somewhere).lines
     assert log[0] == "Run:        1 of claims, manual"
     assert log[2:4] == ["Status:     failed, attempt 1, 0 events", "Exit Code:  42"]
-    assert log[4].startswith("Error:      the plugin ended with exit code 42")
+    assert log[4] == "Error:      the plugin ended with exit code 42"
     assert log[5:] == ["", "first", "\\x1b[31mlast"]
     assert control("plugin", "logs", "--run", "2", *somewhere).lines[2] == "Status:     succeeded, attempt 1, 0 events"
     assert control("plugin", "logs", "claims", "-o", "json", *somewhere).json["id"] == 1

@@ -56,6 +56,12 @@ def test_what_is_not_there_is_an_empty_list(routerctl: Control) -> None:
     assert routerctl("subscription", "runs", "never-declared", "-o", "json").json == []
 
 
+def test_runs_of_a_name_nobody_declared_say_so(declared: Control) -> None:
+    told = "note: there is no EventSubscription claim (declared: claims)\n"
+    assert declared("subscription", "runs", "EventSubscription/claim").err == told
+    assert declared("subscription", "runs", "claims").err == ""
+
+
 def test_it_is_paused_and_resumed(declared: Control) -> None:
     declared("subscription", "pause", "claims", "--group", "edge")
     (state,) = declared("subscription", "list", "-o", "json").json

@@ -137,6 +137,10 @@ def test_a_kind_has_the_names_people_type(word: str) -> None:
     assert find_kind(word) is KINDS["EventPeer"]
 
 
+def test_a_subscription_has_a_short_name() -> None:
+    assert find_kind("es") is KINDS["EventSubscription"]
+
+
 def test_an_unknown_kind_names_the_known_ones() -> None:
     with pytest.raises(NotFound) as refused:
         find_kind("pod")
