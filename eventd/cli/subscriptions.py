@@ -67,7 +67,9 @@ async def list_states(session: Session, group: GroupsOption = "") -> None:
 @connected
 async def runs(
     session: Session,
-    name: Annotated[str, typer.Argument(metavar="[NAME]", help="The EventSubscription.")] = "",
+    name: Annotated[
+        str, typer.Argument(metavar="[NAME]", help="The EventSubscription; here or with --subscription.")
+    ] = "",
     subscription: Annotated[
         str, typer.Option("--subscription", metavar="NAME", help="The same; `EventSubscription/NAME` is one, too.")
     ] = "",
