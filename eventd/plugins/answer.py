@@ -123,7 +123,7 @@ def check_values(value: Any) -> None:
     """Raise _Refused for what no database or no JSON reader takes, and for what is too deep or too much."""
     level: list[Any] = [value]
     values = characters = 0
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(MAX_DEPTH):
         following: list[Any] = []
         for inner in level:
             if isinstance(inner, dict):

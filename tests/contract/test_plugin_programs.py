@@ -286,6 +286,20 @@ async def test_answers_that_are_refused(plugins: Plugins, tmp_path: Path, answer
     assert told in failed.message
 
 
+@pytest.mark.parametrize("beginning", ["", "# the same as YAML\n"])
+@pytest.mark.parametrize(("lists", "told"), [(61, ""), (62, "is nested more than 64 levels deep")])
+async def test_json_may_be_as_deep_as_yaml(
+    plugins: Plugins, tmp_path: Path, beginning: str, lists: int, told: str
+) -> None:
+    """The mapping, the status, the lists and the number in them."""
+    answer = beginning + HEAD + '{"ttl":"5m","x":' + "[" * lists + "1" + "]" * lists + "}}"
+    path = says(tmp_path, answer.encode())
+    if told:
+        assert told in (await fail(plugins, path)).message
+    else:
+        await run(plugins, path)
+
+
 async def test_a_billion_laughs_are_not_laughed(plugins: Plugins, tmp_path: Path) -> None:
     lines = ["a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
