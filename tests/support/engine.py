@@ -32,7 +32,6 @@ from tests.support.stored import read_stored
 
 _OPERATIONS = {operation.name: operation for operation in OPERATIONS}
 TTL = 600_000_000
-GAVE_UP = (RunStatus.INTERRUPTED,)
 
 Answer = Callable[[Request], Any]
 
@@ -163,7 +162,10 @@ class Engine:
         """As kill -9 leaves it: what had begun is written, and nothing of how it ended."""
         running = [run.id for run in await self.runs() if run.status is RunStatus.RUNNING]
         await self.stop(0.0)
-        sql = "UPDATE plugin_runs SET status = 'running', completed_at = NULL, error = '' WHERE id = ?"
+        sql = (
+            "UPDATE plugin_runs SET status = 'running', completed_at = NULL, error = ''"
+            " WHERE id = ? AND status = 'interrupted'"
+        )
         for run_id in running:
             await self.log.database.write(execute, sql, (run_id,))
 
