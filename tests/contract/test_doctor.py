@@ -14,6 +14,7 @@ from eventd.api.doctor.fixing import carry_out
 from eventd.api.doctor.plan import ACTIONS, Action
 from eventd.api.operations import Services
 from eventd.clock import SECOND
+from eventd.dynamic.part import form_part
 from eventd.egress.links import link_name, subscription_name
 from eventd.errors import NotFound
 from eventd.log.cursors import DeadLetter, LinkState, Postponement, Step, postpone, read_cursor, rewind
@@ -21,10 +22,12 @@ from eventd.log.eventlog import EventLog
 from eventd.log.head import read_topic
 from eventd.log.retention import BookLimits, forget
 from eventd.observe import Metrics
+from eventd.plugins.contract import Result
 from eventd.store.links import record_gap
+from eventd.store.parts import put_part
 from eventd.store.runs import Ending, NewRun, RunStatus, begin_run, end_run
 from eventd.store.schema import batches, metadata
-from eventd.testing import NOW, ManualClock, draft
+from eventd.testing import NOW, ManualClock, draft, event
 from tests.support.bookkeeping import Books
 
 HOUR = 3600 * SECOND
@@ -426,6 +429,32 @@ async def test_what_a_subscription_lost_is_told(books: Books) -> None:
     await subscribe(books)
     await run(books, RunStatus.LOST, 0)
     assert "subscription-lost" in (await examine(books)).codes("warn")
+
+
+async def test_a_part_that_is_set_aside_is_told_with_its_reason(books: Books) -> None:
+    await subscribe(books)
+    target = {"apiVersion": "net.example/v1", "kind": "Route", "name": "fallback"}
+    for number in range(7):
+        result = Result(
+            observed_at=NOW, ttl=HOUR, directives=[{"op": "mask", "target": target | {"name": f"r{number}"}}]
+        )
+        given = form_part(
+            owner="EventSubscription/claims",
+            events=[event(f"e{number}")],
+            result=result,
+            plugin="p",
+            clamp=False,
+            grace=0,
+            now=NOW,
+        )
+        await books.log.database.write(put_part, given, NOW)
+    found = await examine(books)
+    told = [check for check in found.answer["checks"] if check.get("code") == "part-set-aside"]
+    assert [check["status"] for check in told] == ["warn"] * 6, "five of them, and how many more there are"
+    assert told[0]["name"].startswith("DynamicConfigPart/EventSubscription/claims/")
+    assert told[0]["detail"].startswith("set aside: Route/r")
+    assert told[0]["detail"].endswith(", which it masks, is not declared")
+    assert (told[-1]["name"], told[-1]["detail"]) == ("g parts", "2 more are set aside")
 
 
 # --- the plan, and carrying it out --------------------------------------------------------------------------

@@ -136,7 +136,8 @@ class Gaps:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One group. `has_own`: a live event of this node is stored.
+    """One group. `has_own`: a live event of this node is stored. `aside`: the parts of its subscriptions that are of no
+    effect, by source, each with the reason.
 
     Only a running node knows of `v1_requests`, which came in since its start, and why it could not read its keys again.
     """
@@ -148,5 +149,6 @@ class Group:
     peers: Sequence[Peer] = ()
     runs: Sequence[Runs] = ()
     gaps: Sequence[Gaps] = ()
+    aside: Sequence[tuple[str, str]] = ()
     v1_requests: int = 0
     keys_trouble: str = ""

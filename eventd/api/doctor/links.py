@@ -10,6 +10,9 @@ from eventd.api.moments import show_time
 from eventd.clock import SECOND
 from eventd.resources.duration import format_duration
 
+MOST_ASIDE = 5
+"""Parts that are set aside and named, of a group."""
+
 
 def check_links(group: Group) -> Iterator[Check]:
     """The conditions of a group's links, in both directions."""
@@ -26,6 +29,7 @@ def check_links(group: Group) -> Iterator[Check]:
         yield Check(f"{group.name} protocol", Status.PASS, "protocol-v1-requests", told, group=group.name)
     for runs in group.runs:
         yield from _subscription(group, runs)
+    yield from _parts(group)
     for gaps in group.gaps:
         code, told, remedy = _GAPS[gaps.reason]
         yield Check(
@@ -102,6 +106,26 @@ def _subscription(group: Group, runs: Runs) -> Iterator[Check]:
         detail = f"retention removed events before its plugin got them, the last time at {_moment(runs.lost_at)}"
         code, remedy = "subscription-lost", "keep events for longer than a plugin may be behind: retention of the group"
         yield Check(f"{resource} lost events", Status.WARN, code, detail, remedy, group=group.name, resource=resource)
+
+
+def _parts(group: Group) -> Iterator[Check]:
+    """What was derived and is of no effect; of many, the first ones."""
+    for source, reason in group.aside[:MOST_ASIDE]:
+        remedy = f"see what it would give: routerctl dynamic describe {source}"
+        owner = source.rpartition("/")[0]
+        yield Check(
+            f"DynamicConfigPart/{source}",
+            Status.WARN,
+            "part-set-aside",
+            f"set aside: {reason}",
+            remedy,
+            group=group.name,
+            resource=owner,
+        )
+    more = len(group.aside) - MOST_ASIDE
+    if more > 0:
+        told, remedy = f"{more} more are set aside", "see all: routerctl dynamic diff"
+        yield Check(f"{group.name} parts", Status.WARN, "part-set-aside", told, remedy, group=group.name)
 
 
 def _why(link: Link) -> str:

@@ -12,6 +12,8 @@ from eventd.api.doctor.runs import read_group_runs
 from eventd.api.doctor.tally import Tally, read_sample
 from eventd.api.groups import find_group, find_topic, peers_of
 from eventd.api.operations import Services
+from eventd.dynamic.merge import SetAside
+from eventd.dynamic.part import subscription_owner
 from eventd.egress.links import link_name
 from eventd.errors import EventdError, SecretUnreadable
 from eventd.log.acknowledged import stale_places, survey_ahead
@@ -55,18 +57,20 @@ class _Scene:
 async def read_groups(services: Services, name: str) -> list[Group]:
     """The facts of all groups by name, or of one. Raises NotFound for one that is not declared."""
     names = [name] if name else await services.database.read(_read_names)
-    return [await _read_group(services, each) for each in names]
+    aside = (await services.effective.current()).effective.set_aside
+    return [await _read_group(services, each, aside) for each in names]
 
 
 def _read_names(conn: Connection) -> list[str]:
     return sorted(row.name for row in read_resources(conn, EVENT_GROUP.name))
 
 
-async def _read_group(services: Services, name: str) -> Group:
+async def _read_group(services: Services, name: str, aside: Sequence[SetAside]) -> Group:
     scene = await services.database.read(_read_scene, name, services.clock.now())
     others = [peer for peer in peers_of(scene.config) if peer.node_name != scene.config.node_name]
     rounds = max(1, min(MOST_ROUNDS, ROUNDS // max(1, len(others))))
     peers = [await _read_peer(services, scene, peer, rounds) for peer in others]
+    owners = tuple(f"{subscription_owner(runs.subscription)}/" for runs in scene.runs)
     return Group(
         name,
         slo=_thresholds(scene.slo),
@@ -75,6 +79,7 @@ async def _read_group(services: Services, name: str) -> Group:
         peers=peers,
         runs=scene.runs,
         gaps=scene.gaps,
+        aside=[(source, reason) for source, reason in aside if source.startswith(owners)],
         v1_requests=_v1_requests(services, name),
         keys_trouble=await _keys_trouble(services, scene.config),
     )
