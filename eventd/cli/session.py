@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import signal
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -242,8 +243,25 @@ def _named(context: typer.Context) -> list[str]:
 
 
 async def _run(command: Callable[..., Awaitable[None]], session: Session, given: dict[str, Any]) -> None:
+    """Run it to its end. One that is told to stop ends what it has started first, as with Ctrl-C."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    told: list[int] = []
+
+    def stop(number: int) -> None:
+        loop.remove_signal_handler(number)  # whoever says it twice means now
+        told.append(number)
+        if task is not None:
+            task.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # `nohup` has it ignored
+            loop.add_signal_handler(number, stop, number)
     try:
         await command(session, **given)
+    except asyncio.CancelledError:
+        if not told:
+            raise
+        raise SystemExit(128 + told[0]) from None
     finally:
         await session.close()
 

@@ -26,7 +26,7 @@ from eventd.store.parts import NewPart, put_part, read_parts
 from eventd.store.registry import StoredResource, read_resources
 from eventd.store.runs import Ending, NewRun, RunStatus, begin_run, end_run, read_run
 
-BROKEN_OFF: Final = "it was broken off: the node ended, or what had asked for it changed"
+BROKEN_OFF: Final = "it was broken off: whoever ran it was stopped, or what had asked for it changed"
 
 
 @dataclass(frozen=True, slots=True)

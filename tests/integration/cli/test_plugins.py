@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,8 +14,11 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cli.conftest import Api, Control
+from tests.support.child_processes import is_running
 from tests.support.plugins import write_package, write_program, write_script
+from tests.support.processes import CONTROL
 from tests.support.source import ROOT
+from tests.support.waiting import wait_for
 
 ANSWERS = """
 import json, sys
@@ -144,6 +149,27 @@ def test_a_plugin_that_fails_says_why_and_is_in_the_books(
     assert (run["plugin"], run["trigger"], run["status"], run["exitCode"]) == ("claims", "manual", "failed", 42)
     assert run["stderr"] == "no route to provider\n"
     assert control("plugin", "runs", "--status", "succeeded", "-o", "json").json == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_run_by_hand_that_is_told_to_stop_ends_its_program_and_says_so(
+    control: Control, tmp_path: Path, number: signal.Signals
+) -> None:
+    begun = tmp_path / "begun"
+    path = write_script(tmp_path, f"#!/bin/sh\necho $$ >{begun}\nexec sleep 3600\n")
+    declare(control, path, more="  timeout: 2h\n")
+    command = [*CONTROL, "plugin", "run", "claims"]
+    running = subprocess.Popen(command, cwd=control.folder, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    try:
+        wait_for(lambda: begun.exists() and begun.read_text().endswith("\n"), "the program to run")
+        running.send_signal(number)
+        assert running.wait(10) == 128 + number
+    finally:
+        running.kill()
+        running.wait()
+    wait_for(lambda: not is_running(int(begun.read_text())), "the program to be ended")
+    (run,) = json.loads(control("plugin", "runs", "-o", "json").out)
+    assert run["status"] == "interrupted"
 
 
 def test_what_a_run_said_is_shown_whole(control: Control, somewhere: list[str], tmp_path: Path) -> None:
