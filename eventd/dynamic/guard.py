@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from eventd.errors import Conflict
 from eventd.log.head import read_head
 from eventd.log.values import Draft
-from eventd.store.claims import CAPTURING_KIND, UNREADABLE, captured_by, host_address
+from eventd.store.claims import CAPTURING_KIND, UNREADABLE, captured_by, host_address, key_of
 from eventd.store.database import Connection
 from eventd.store.parts import read_captures
 from eventd.store.registry import read_resources
@@ -50,6 +50,19 @@ def refuse_captured(conn: Connection, events: Iterable[Observation], now: int, p
     unreadable = captures.get(UNREADABLE)
     found = ((at, captures.get(address) or unreadable) for at, address in reports if address)
     if refused := [(at, *refusal) for at, refusal in found if refusal]:
+        raise SelfCapture(refused)
+
+
+def refuse_proposed(resources: Iterable[Mapping[str, Any]], events: Iterable[Observation]) -> None:
+    """Raise SelfCapture when some of the events report addresses that resources beside them are to capture."""
+    captures = {captured_by(resource): key_of(resource) for resource in resources} if (events := [*events]) else {}
+    refused = []
+    for index, (type, subject, payload) in enumerate(events):
+        address = address_of(subject, payload)
+        key = captures.get(address) or captures.get(UNREADABLE)
+        if type == OBSERVED and address and key is not None:
+            refused.append((index, f"{address} is captured by {key} of the same answer: it is no client", ""))
+    if refused:
         raise SelfCapture(refused)
 
 

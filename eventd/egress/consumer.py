@@ -321,6 +321,9 @@ class Consumer(Generic[PageT]):
             step = replace(step, batches=ack.batches, parked=letters, protocol=ack.protocol, succeeded=asked)
             await self._log.settle(step, ack.effect)
             self._sink.settled(ack)
+            for letter in letters[:1]:  # the dead letters name all
+                about = {"cursor": self.name, "event_id": letter.event_id, "reason": letter.reason}
+                logger.warning("%d set aside as dead letters", len(letters), extra=about)
             course.settled, course.sent = ack.upto, sent
             # A sink may have handed on only a part of its parcel, or have looked beyond it.
             course.scanned = ack.upto if ack.upto < parcel.upto else max(course.scanned, ack.upto)
@@ -379,9 +382,9 @@ class Consumer(Generic[PageT]):
     def _say(self, trouble: str, detail: str = "") -> None:
         """Leave a line when the link gets into trouble, into another one, or out of it; not for each try."""
         if trouble and trouble != self._trouble:
-            logger.warning("a link is held up", extra={"cursor": self.name, "state": trouble, "error": detail})
+            logger.warning("a cursor is held up", extra={"cursor": self.name, "state": trouble, "error": detail})
         elif self._trouble and not trouble:
-            logger.info("a link is up again", extra={"cursor": self.name})
+            logger.info("a cursor goes on", extra={"cursor": self.name})
         self._trouble = trouble
 
     async def _give_up_flying(self) -> None:

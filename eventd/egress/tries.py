@@ -12,16 +12,17 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from eventd.clock import SECOND
-from eventd.dynamic.guard import observations_of, refuse_captured
+from eventd.dynamic.guard import observations_of, refuse_captured, refuse_proposed
 from eventd.dynamic.part import form_part, subscription_owner
 from eventd.egress.derivation import derive
-from eventd.egress.harvest import Given, Harvest, Loss
+from eventd.egress.harvest import Harvest, Loss
 from eventd.egress.sink import Ack, Blocked, Parked, Unavailable
 from eventd.egress.window import Batch
 from eventd.errors import Conflict, EventdError, Invalid
 from eventd.log.cursors import Cursor
 from eventd.log.eventlog import EventLog
-from eventd.plugins.contract import SUBSCRIPTION_TRIGGER, Outcome, PluginFailed, Request, subscription_topic
+from eventd.plugins.contract import SUBSCRIPTION_TRIGGER, PluginFailed, Request, subscription_topic
+from eventd.plugins.endings import ended_badly, ended_well, refused_after
 from eventd.plugins.running import Plugins
 from eventd.resources.effective import GroupConfig, PluginConfig, SubscriptionConfig
 from eventd.store.database import Database
@@ -30,6 +31,8 @@ from eventd.store.runs import Ending, NewRun, Run, RunStatus, begin_run, end_run
 KEPT = 2000
 """Characters of a plugin's words that are kept with a dead letter."""
 UNFINISHED = (RunStatus.RUNNING, RunStatus.FAILED, RunStatus.BLOCKED, RunStatus.INTERRUPTED)
+CRASHES = 3
+"""How many times as many tries a batch gets where the node ended in the last one: somebody may have killed it."""
 NODE_ENDED = "the node ended while the plugin ran"
 BROKEN_OFF = "it was broken off: the node was stopped, or the subscription changed"
 NOT_STORED = "what it gave was not stored: the subscription was held up or changed meanwhile"
@@ -102,8 +105,9 @@ class Tries:
             last = replace(last, status=RunStatus.FAILED, error=NODE_ENDED)
         if last.upto > position and last.status in UNFINISHED:
             counts = last.status is RunStatus.FAILED
+            most = self._config.max_attempts * (CRASHES if last.error == NODE_ENDED else 1)
             self.until, self._attempt = last.upto, last.attempt + counts
-            self._exhausted = last if counts and last.attempt >= self._config.max_attempts else None
+            self._exhausted = last if counts and last.attempt >= most else None
 
     def settled(self, ack: Ack) -> None:
         """What a run gave is written."""
@@ -210,16 +214,17 @@ class Tries:
                 now=self._now(),
             )
         except Invalid as error:
-            raise _of(outcome, "bad_result", error.message) from None
+            raise refused_after(outcome, "bad_result", error.message) from None
         try:
             drafts = derive(outcome.result, batch, self._derivation, self._group, self._now())
         except PluginFailed as error:
-            raise _of(outcome, error.reason, error.message) from None
+            raise refused_after(outcome, error.reason, error.message) from None
         observations = observations_of(drafts)
         try:
+            refuse_proposed(part.resources, observations)
             await self._database.read(refuse_captured, observations, self._now())
         except Conflict as error:
-            raise _of(outcome, error.code, error.message) from None
+            raise refused_after(outcome, error.code, error.message) from None
         self._tell(batch, RunStatus.SUCCEEDED, outcome.started_at)
         effect = self._harvest(
             batch,
@@ -227,7 +232,9 @@ class Tries:
             drafts=drafts,
             observations=observations,
             run_id=run_id,
-            ending=lambda now, given: _ended(outcome, given, now),
+            ending=lambda now, given: ended_well(
+                outcome, at=now, source=given.source, generation=given.generation, problem=given.problem
+            ),
         )
         self._open = NOT_STORED
         return Ack(batch.upto, effect=effect, books=self._books)
@@ -251,7 +258,7 @@ class Tries:
     async def _fail(self, batch: Batch, run_id: int, failure: PluginFailed) -> None:
         """Write a failure down. Raises `Blocked` when no event is to blame, `Unavailable` when that may pass."""
         status = RunStatus.BLOCKED if failure.about_plugin else RunStatus.FAILED
-        await self._database.write(end_run, run_id, _failed(status, failure, self._now()))
+        await self._database.write(end_run, run_id, ended_badly(failure, at=self._now()))
         self._open = ""
         self._tell(batch, status, failure.started_at)
         if failure.about_plugin:
@@ -265,7 +272,7 @@ class Tries:
         effect = self._harvest(
             batch,
             run_id=run_id,
-            ending=lambda now, given: _failed(RunStatus.PARKED, failure, now),
+            ending=lambda now, given: ended_badly(failure, at=now, status=RunStatus.PARKED),
         )
         self._open = NOT_STORED
         self._tell(batch, RunStatus.PARKED, failure.started_at)
@@ -292,19 +299,6 @@ class Tries:
         return self._outfit.log.clock.now()
 
 
-def _ended(outcome: Outcome, given: Given, now: int) -> Ending:
-    return Ending(
-        status=RunStatus.SUCCEEDED,
-        completed_at=now,
-        exit_code=outcome.exit_code,
-        stdout_digest=outcome.stdout_digest,
-        stderr=outcome.stderr,
-        error=given.problem,
-        source=given.source,
-        generation=given.generation,
-    )
-
-
 def _parked(last: Run, now: int) -> Ending:
     return Ending(
         status=RunStatus.PARKED,
@@ -313,28 +307,4 @@ def _parked(last: Run, now: int) -> Ending:
         stdout_digest=last.stdout_digest,
         stderr=last.stderr,
         error=last.error,
-    )
-
-
-def _failed(status: RunStatus, failure: PluginFailed, now: int) -> Ending:
-    return Ending(
-        status=status,
-        completed_at=now,
-        exit_code=failure.exit_code,
-        stdout_digest=failure.stdout_digest,
-        stderr=failure.stderr,
-        error=str(failure),
-    )
-
-
-def _of(outcome: Outcome, reason: str, message: str) -> PluginFailed:
-    """A run that ended well and whose result cannot be used."""
-    return PluginFailed(
-        message,
-        reason=reason,
-        exit_code=outcome.exit_code,
-        stdout_digest=outcome.stdout_digest,
-        stderr=outcome.stderr,
-        started_at=outcome.started_at,
-        completed_at=outcome.completed_at,
     )

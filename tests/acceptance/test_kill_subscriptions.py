@@ -86,17 +86,17 @@ while any(event["id"] == "bad" for event in events):
     time.sleep(1)
 {SLOW}
 """
-    node = start(processes, tmp_path, code, retry={"maxAttempts": 2})
+    node = start(processes, tmp_path, code, retry={"maxAttempts": 1})
     node.emit("bad", type=OBSERVED, subject="10.0.0.1/32")
-    for attempt in (1, 2):
+    for attempt in (1, 2, 3):
         wait_for(lambda count=attempt: marks.exists() and len(marks.read_text().split()) == count, "it to run")  # type: ignore[misc]
         node.kill9()
         node.start()
     node.emit("good", type=OBSERVED, subject="10.0.0.2/32")
     wait_for(lambda: effective(node) == {"claim-10-0-0-2": "10.0.0.2/32"}, "the good event's route")
-    assert marks.read_text().split() == ["bad", "bad", "good"]
+    assert marks.read_text().split() == ["bad", "bad", "bad", "good"]
     (line,) = runs(node, eventId="bad")[:1]
-    assert (line["outcome"], line["attempts"], line["error"]) == ("parked", 2, "the node ended while the plugin ran")
+    assert (line["outcome"], line["attempts"], line["error"]) == ("parked", 3, "the node ended while the plugin ran")
     assert node.stop() == 0
 
 

@@ -99,6 +99,29 @@ async def test_a_plugin_cannot_report_it_either(site: Site, tmp_path: Path) -> N
     assert await reported() == ["10.77.60.99/32"]
 
 
+async def test_an_answer_cannot_report_what_it_captures_itself(site: Site, tmp_path: Path) -> None:
+    both = (
+        CLAIM.strip().removesuffix(")")
+        + f""",
+       events=[{{"type": "{OBSERVED}", "subject": event["subject"]}} for event in events])"""
+    )
+    await site.apply(
+        group(site.name),
+        plugin(program(tmp_path, both, name="both"), name="both"),
+        subscription("ask", name="both", plugin="both", retry={"maxAttempts": 1}),
+    )
+    await site.emit("q1", type="ask", subject="10.77.60.10/32")
+
+    async def parked() -> list[Any]:
+        return await site.running.log.database.read(lambda conn: read_runs(conn, statuses=[RunStatus.PARKED]))
+
+    await until(parked, "the answer to be refused")
+    (run,) = await parked()
+    assert "10.77.60.10 is captured by RemoteAddressClaim/onprem-10-77-60-10 of the same answer" in run.error
+    assert await site.ids() == ["q1"]
+    assert await site.running.log.database.read(read_parts) == []
+
+
 async def test_what_a_peer_observed_there_is_taken(sites: MakeSites, tmp_path: Path) -> None:
     """The capture is there because of the peer's report: refusing the next one would let it lapse."""
     here, there = sites("here", "there")
