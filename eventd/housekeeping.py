@@ -9,7 +9,7 @@ from typing import Any
 
 from eventd.api.groups import evict_some
 from eventd.api.links import read_outbound
-from eventd.api.subscriptions import ListSubscriptions, read_states
+from eventd.api.subscription_states import ListSubscriptions, read_states
 from eventd.clock import SECOND
 from eventd.errors import EventdError, NotFound
 from eventd.log.eventlog import EventLog

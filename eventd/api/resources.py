@@ -12,7 +12,7 @@ from eventd.api.links import read_links
 from eventd.api.moments import show_time
 from eventd.api.operations import Operation, Params, Services
 from eventd.api.subscription_runs import show_run
-from eventd.api.subscriptions import ListSubscriptions, read_states
+from eventd.api.subscription_states import ListSubscriptions, read_states
 from eventd.egress.links import link_name, reconcile, subscription_name
 from eventd.errors import Conflict, EventdError, NotFound
 from eventd.log.head import lock_head

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from typing import Any, Self
 
 from pydantic import Field, model_validator
 
 from eventd.api.groups import find_group, find_topic
-from eventd.api.moments import read_moment, show_seconds, show_time
+from eventd.api.moments import read_moment, show_time
 from eventd.api.operations import Operation, Params, Services
-from eventd.api.subscription_runs import QUALIFIED, ListRuns, list_runs, show_run
+from eventd.api.subscription_runs import ListRuns, list_runs
+from eventd.api.subscription_states import COUNTED, ListSubscriptions, find_subscription, read_states
 from eventd.egress.links import BACKFILL, begin_backfill, reconcile, subscription_name
 from eventd.egress.trigger import Trigger
 from eventd.errors import Conflict, Invalid, NotFound
 from eventd.log.cursors import (
     Cursor,
-    LinkState,
     clear_failures,
     declare_selection,
     delete_cursors,
@@ -27,111 +26,17 @@ from eventd.log.cursors import (
     set_paused,
 )
 from eventd.log.head import read_head
-from eventd.log.matching import read_matching
 from eventd.log.repairs import MOST_POSITIONS, Letter, read_letters, recorded_between, remove_letters, start_repair
 from eventd.log.scan import read_at
-from eventd.resources.effective import SubscriptionConfig, plugins, subscriptions
+from eventd.resources.effective import SubscriptionConfig
 from eventd.store.database import Connection
 from eventd.store.registry import announce, read_resources
-from eventd.store.runs import Run, RunStatus, detach_runs, read_runs
+from eventd.store.runs import detach_runs
 from federation.event import is_alive
-
-COUNTED = 1000
-"""Waiting events that are counted; beyond, a subscription is just far behind."""
-
-
-def find_subscription(conn: Connection, name: str, group: str = "") -> SubscriptionConfig:
-    """The declared subscription, by its name or as `EventSubscription/NAME`. Raises NotFound."""
-    known = subscriptions(read_resources(conn))
-    found = known.get(name.removeprefix(QUALIFIED))
-    if found is None or (group and found.group != group):
-        where = f" in group {group}" if group else ""
-        close = difflib.get_close_matches(name, known, 1)
-        hint = f"did you mean {close[0]}?" if close else f"declared: {', '.join(sorted(known)) or 'none'}"
-        raise NotFound(f"there is no EventSubscription {name.removeprefix(QUALIFIED)}{where}", hint=hint)
-    return found
-
-
-class ListSubscriptions(Params):
-    """The subscriptions of one group, or of all."""
-
-    group: str = Field(default="", description="Only of this EventGroup.")
-    subscription: str = Field(default="", description="Only this one.")
 
 
 async def _list(services: Services, params: ListSubscriptions) -> dict[str, Any]:
     return {"subscriptions": await services.database.read(read_states, params, services.clock.now())}
-
-
-def read_states(conn: Connection, params: ListSubscriptions, now: int) -> list[dict[str, Any]]:
-    """How each subscription stands, by group and name. Raises NotFound for a group or a name that is not declared."""
-    if params.group:
-        find_group(conn, params.group)
-    stored = read_resources(conn)
-    known = subscriptions(stored)
-    if params.subscription:
-        one = find_subscription(conn, params.subscription, params.group)
-        known = {one.name: one}
-    chosen = [one for one in known.values() if params.group in ("", one.group)]
-    usable = plugins(stored)
-    return [
-        _state(conn, one, one.plugin in usable, now) for one in sorted(chosen, key=lambda one: (one.group, one.name))
-    ]
-
-
-def _state(conn: Connection, one: SubscriptionConfig, usable: bool, now: int) -> dict[str, Any]:
-    found = read_cursors(conn, name=subscription_name(one.group, one.name))
-    cursor = found[0] if found else None
-    topic, head = find_topic(conn, one.group), read_head(conn)
-    after = topic.evicted_position if cursor is None else cursor.position
-    trigger = Trigger.of(one, find_group(conn, one.group).node_name).at(now)
-    waiting = read_matching(conn, topic.id, after, trigger, limit=COUNTED, max_bytes=16 << 20, until=None).items
-    letters = read_letters(conn, topic.id, cursor=subscription_name(one.group, one.name), limit=COUNTED)
-    runs = read_runs(conn, subscription=one.name, group=one.group, limit=1)
-    if runs and (cursor is None or runs[0].started_at < cursor.created_at):
-        runs = []  # of an earlier subscription of this name
-    waits = [seen.record.recorded_at for seen in waiting]
-    return {
-        "group": one.group,
-        "subscription": one.name,
-        "plugin": one.plugin,
-        "phase": _phase(cursor, usable, bool(waits), runs),
-        **_link(cursor),
-        "waitingEvents": len(waits),
-        "waitingSeconds": max(0.0, show_seconds(now - min(waits))) if waits else 0.0,
-        "deadLetters": len(letters),
-        "position": after,
-        "head": head.last,
-        "lastRun": show_run(runs[0]) if runs else None,
-        "backfills": [{"position": c.position, "until": c.until} for c in _backfills(conn, one)],
-    }
-
-
-def _phase(cursor: Cursor | None, usable: bool, waits: bool, runs: Sequence[Run]) -> str:
-    """In one word: Pending, Degraded, Waiting, Applied or Idle."""
-    if cursor is None or not usable:
-        return "Pending"
-    if cursor.state is not LinkState.RUNNING:
-        return "Degraded"
-    if waits:
-        return "Waiting"
-    if not runs:
-        return "Idle"
-    return "Degraded" if runs[0].status in (RunStatus.PARKED, RunStatus.LOST) else "Applied"
-
-
-def _link(cursor: Cursor | None) -> dict[str, Any]:
-    if cursor is None:
-        state, reason = str(LinkState.RUNNING), "new"
-        return {"state": state, "reason": reason, "attempts": 0, "retryAt": None, "lastError": "", "pausedBy": ""}
-    return {
-        "state": str(cursor.shown_state),
-        "reason": cursor.reason,
-        "attempts": cursor.attempts,
-        "retryAt": None if cursor.paused_at is not None else show_time(cursor.retry_at),
-        "lastError": cursor.last_error,
-        "pausedBy": cursor.paused_by,
-    }
 
 
 def _backfills(conn: Connection, one: SubscriptionConfig) -> list[Cursor]:

@@ -17,6 +17,7 @@ from eventd.errors import Invalid, NotFound
 from eventd.log.head import lock_head
 from eventd.plugins.context import context_of
 from eventd.plugins.contract import INTERVAL_TRIGGER, MANUAL_TRIGGER, Outcome, PluginFailed, Request
+from eventd.plugins.endings import ended_badly, ended_well
 from eventd.plugins.running import Plugins
 from eventd.resources.effective import PluginConfig, ScheduleConfig, plugins, startup
 from eventd.resources.resource import document, identity_of
@@ -112,7 +113,7 @@ async def run_alone(database: Database, clock: Clock, running: Plugins, asked: A
             generation = await database.write(_store, run_id, part, outcome, clock.now())
         return Gave(part, generation, outcome)
     except PluginFailed as failed:
-        ending = _failing(failed)
+        ending = ended_badly(failed, at=failed.completed_at)
         raise
     except Invalid as invalid:
         ending = replace(ending, status=RunStatus.FAILED, error=str(invalid))
@@ -136,15 +137,7 @@ def _begin(conn: Connection, asked: Asked, now: int) -> int:
 def _store(conn: Connection, run_id: int, part: NewPart, outcome: Outcome, now: int) -> int:
     lock_head(conn)
     generation = put_part(conn, part, now)
-    ending = Ending(
-        status=RunStatus.SUCCEEDED,
-        completed_at=outcome.completed_at,
-        exit_code=outcome.exit_code,
-        stdout_digest=outcome.stdout_digest,
-        stderr=outcome.stderr,
-        source=part.source,
-        generation=generation,
-    )
+    ending = ended_well(outcome, at=outcome.completed_at, source=part.source, generation=generation)
     end_run(conn, run_id, ending)
     return generation
 
@@ -154,14 +147,3 @@ def _end(conn: Connection, run_id: int, ending: Ending) -> None:
     run = read_run(conn, run_id)
     if run is not None and run.status is RunStatus.RUNNING:
         end_run(conn, run_id, ending)
-
-
-def _failing(failed: PluginFailed) -> Ending:
-    return Ending(
-        status=RunStatus.BLOCKED if failed.about_plugin else RunStatus.FAILED,
-        completed_at=failed.completed_at,
-        exit_code=failed.exit_code,
-        stdout_digest=failed.stdout_digest,
-        stderr=failed.stderr,
-        error=str(failed),
-    )

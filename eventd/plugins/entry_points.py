@@ -193,11 +193,10 @@ class Hosts:
         host = self._take() or await self._start()
         try:
             answer = await host.run(request.encode(), self._config.timeout)
-        except PluginFailed as failed:
-            if failed.reason in ("raised", "stdout_too_large") and host.alive:
-                self._release(host)  # it has said so itself: it is well
-            else:
-                await self._end(host)
+        except PluginFailed:
+            await self._end(host)
+            for other in list(self._idle):  # its author mends it now: the next try is of what is there by then
+                self._drop(other)
             raise
         except BaseException:
             await self._end(host)

@@ -21,6 +21,8 @@ MAX_STDOUT: Final = 4 << 20
 MAX_STDERR: Final = 64 << 10
 LOOK: Final = "routerctl plugin logs shows what it wrote"
 """The hint where only the standard error knows more."""
+NOT_STARTED: Final = (126, 127)
+"""Exit codes by which shells and `env` say that a program cannot be run, or is not there."""
 PIPE_SECONDS: Final = 1.0
 """How long the pipes of a program that has ended may be held open by what it left behind."""
 
@@ -198,16 +200,27 @@ class _Run:
         if code == 0:
             return None
         reason = "exit_code" if code > 0 else "killed"
+        if code in NOT_STARTED:
+            message, hint = f"the plugin {ended_by(code)}: a program that it needs is not there, or cannot be run", LOOK
+            return self._failed(message, "missing_program", hint, exit_code=code, about_plugin=True)
         return self._failed(f"the plugin {ended_by(code)}", reason, LOOK, exit_code=code, transient=code < 0)
 
     def _failed(
-        self, message: str, reason: str, hint: str, *, exit_code: int | None = None, transient: bool = False
+        self,
+        message: str,
+        reason: str,
+        hint: str,
+        *,
+        exit_code: int | None = None,
+        transient: bool = False,
+        about_plugin: bool = False,
     ) -> PluginFailed:
         return PluginFailed(
             message,
             hint=hint,
             reason=reason,
             transient=transient,
+            about_plugin=about_plugin,
             exit_code=exit_code,
             stdout_digest=digest_of(self.stdout),
             stderr=kept_stderr(self.stderr),

@@ -6,7 +6,7 @@ A row is written before the plugin starts, so that a run that takes the node dow
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -153,6 +153,15 @@ def read_runs(
     if before is not None:
         query = query.where(plugin_runs.c.id < before)
     return [_run(row) for row in conn.execute(query)]
+
+
+def read_newest(conn: sa.Connection, subscriptions: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Run]:
+    """The newest run of each of these subscriptions, by group and name."""
+    return {
+        (group, name): run
+        for group, name in subscriptions
+        for run in read_runs(conn, subscription=name, group=group, limit=1)
+    }
 
 
 def read_run(conn: sa.Connection, run_id: int) -> Run | None:

@@ -423,3 +423,15 @@ async def _endings(folder: Path) -> dict[str, str]:
     assert descriptors() == before
     await plugins.close()
     return found
+
+
+@pytest.mark.parametrize("code", ["#!/usr/bin/env no-such-interpreter\n", "#!/bin/sh\nset -e\nno-such-program\n"])
+async def test_a_program_that_it_lacks_is_no_events_fault(plugins: Plugins, tmp_path: Path, code: str) -> None:
+    file = tmp_path / "plugin"
+    file.write_text(code)
+    file.chmod(0o755)
+    with pytest.raises(PluginFailed) as caught:
+        await plugins.run(plugin_config(executable=str(file)), manual_request(1))
+    failed = caught.value
+    assert (failed.reason, failed.exit_code, failed.about_plugin) == ("missing_program", 127, True)
+    assert "no-such-" in failed.stderr

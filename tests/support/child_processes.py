@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+SERVER = "eventd-pg-"
+"""What the command line of the suite's Postgres server holds: it stays for the whole session."""
+
 
 def descriptors() -> set[tuple[str, str]]:
     """The open descriptors of this process and what they lead to."""
@@ -18,7 +21,7 @@ def descriptors() -> set[tuple[str, str]]:
 
 
 def children() -> list[str]:
-    """Children of this process, ended ones that were not reaped included."""
+    """Children of this process, ended ones that were not reaped included; without the suite's own Postgres server."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -26,7 +29,7 @@ def children() -> list[str]:
             command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
         except OSError:
             continue
-        if int(parent) == os.getpid():
+        if int(parent) == os.getpid() and SERVER not in command:
             found.append(f"{pid} {state} {command}")
     return found
 

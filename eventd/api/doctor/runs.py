@@ -7,7 +7,7 @@ from typing import Any
 
 from eventd.api.doctor.facts import Link, Runs
 from eventd.api.moments import read_moment
-from eventd.api.subscriptions import COUNTED, ListSubscriptions, read_states
+from eventd.api.subscription_states import COUNTED, ListSubscriptions, read_states
 from eventd.clock import SECOND
 from eventd.egress.window import LONGEST
 from eventd.resources.effective import SubscriptionConfig, subscriptions
