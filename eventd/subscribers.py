@@ -19,7 +19,7 @@ from eventd.store.registry import StoredResource
 
 @dataclass(frozen=True, slots=True)
 class Purpose:
-    """What a subscription's consumer works by. `group` is without its peers: they are no concern of it."""
+    """What a subscription's consumer works by. `group` is without what is between nodes: that is no concern of it."""
 
     subscription: SubscriptionConfig
     plugin: PluginConfig | None
@@ -30,10 +30,15 @@ def purposes_of(stored: Sequence[StoredResource], groups: Mapping[str, GroupConf
     """What is declared for the subscriptions of these groups, by group and name."""
     known = plugins(stored)
     return {
-        (one.group, one.name): Purpose(one, known.get(one.plugin), replace(groups[one.group], peers={}))
+        (one.group, one.name): Purpose(one, known.get(one.plugin), _alone(groups[one.group]))
         for one in subscriptions(stored).values()
         if one.group in groups
     }
+
+
+def _alone(group: GroupConfig) -> GroupConfig:
+    """A group as it concerns those who read it here: a new key or listener ends no run of theirs."""
+    return replace(group, peers={}, listen=None, protocols=frozenset(), keys=(), secret_file="", replay_window=0)
 
 
 class Subscribers:

@@ -14,6 +14,7 @@ from eventd.api.moments import show_time
 from eventd.api.operations import Services
 from eventd.clock import Clock
 from eventd.dynamic.effective import Following, Snapshot
+from eventd.errors import Invalid
 
 PATH = "/api/v1/effective"
 HEARTBEAT_SECONDS = 15.0
@@ -37,10 +38,12 @@ def add_effective(app: web.Application, services: Services, *, key: web.RequestK
 
     async def get(request: web.Request) -> web.StreamResponse:
         _require(request[key])
+        _refuse_fields(request)
         return _answer(request, await following.current())
 
     async def stream(request: web.Request) -> web.StreamResponse:
         _require(request[key])
+        _refuse_fields(request)
         snapshot = await following.current()
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
         await response.prepare(request)
@@ -67,6 +70,11 @@ def add_effective(app: web.Application, services: Services, *, key: web.RequestK
 def _require(key: ApiKey) -> None:
     key.require_scope("read")
     key.require_group(None)
+
+
+def _refuse_fields(request: web.Request) -> None:
+    if request.query:
+        raise Invalid(f"{request.path} takes no fields, and got {', '.join(sorted(request.query))[:200]}")
 
 
 def _answer(request: web.Request, snapshot: Snapshot) -> web.Response:

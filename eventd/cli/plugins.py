@@ -20,7 +20,7 @@ BeforeOption = Annotated[
 
 PLUGINS = (
     Column("NAME", text("name")),
-    Column("EXECUTABLE", text("executable")),
+    Column("EXECUTABLE", lambda row: row["executable"] or f"entryPoint:{row['entryPoint']}"),
     Column("CAPABILITIES", text("capabilities")),
     Column("TRIGGERS", text("triggers")),
     Column("ENTRY_POINT", text("entryPoint"), wide=True),

@@ -21,7 +21,10 @@ from federation.lenient import parse_time
 
 
 class Returned(msgspec.Struct, rename="camel"):
-    """An event as a plugin writes it. Without a payload, `attributes` are one, with `message` among them."""
+    """An event as a plugin writes it. Without a payload, `attributes` are one, with `message` among them.
+
+    Without expiry or `ttl` it lasts as long as the result; with a `ttl` that is not above 0 it lasts for ever.
+    """
 
     type: str
     message: str = ""
@@ -68,7 +71,7 @@ def _event(
     expires = parse_time(given.expires_at) if given.expires_at else UNSET
     if expires == UNSET:
         ttl = parse_duration(given.ttl) if given.ttl else result.ttl
-        expires = from_micros(result.observed_at + ttl)
+        expires = from_micros(result.observed_at + ttl) if ttl > 0 else UNSET
     event = Event(
         id=given.id or _id_of(origin, given, payload),
         group=group.name,

@@ -33,6 +33,9 @@ from eventd.store.registry import StoredResource
 from federation.peers import ANY
 from federation.selector import Selector
 
+SHORTEST_INTERVAL = SECOND
+"""Microseconds between two runs by the clock, however short an interval is declared."""
+
 S = TypeVar("S", bound=Spec)
 
 
@@ -295,7 +298,7 @@ def schedules(stored: Iterable[StoredResource]) -> dict[str, ScheduleConfig]:
 
 def _schedule(owner: str, plugin: str, triggers: Iterable[PluginTrigger], ttl: int | None) -> list[ScheduleConfig]:
     intervals = [trigger.every for trigger in triggers if trigger.every]
-    return [ScheduleConfig(owner, plugin, min(intervals), ttl)] if intervals else []
+    return [ScheduleConfig(owner, plugin, max(SHORTEST_INTERVAL, min(intervals)), ttl)] if intervals else []
 
 
 def slos(stored: Iterable[StoredResource]) -> dict[str, SloConfig]:
