@@ -26,7 +26,7 @@ logger = logging.getLogger("eventd.dynamic")
 LONGEST_WAIT = 60.0
 """Seconds after which the time is looked at again: the wall clock, by which things end, may have been set."""
 BROKEN_SECONDS = 1.0
-REST = 3.0
+REST = 4.0
 """How many times as long as a merge took its task rests after it."""
 LONGEST_REST = 1.0
 

@@ -6,7 +6,6 @@ so that running nodes notice. A resource is given by one part of its owner at a 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -90,15 +89,14 @@ def put_part(conn: sa.Connection, part: NewPart, now: int, *, later: Later | Non
     if not (by_hand or part.resources or part.directives or part.action_plans):
         _remove(conn, [int(before[0][0])] if before else [])
         return 0
-    generation = 1
-    if before:
-        _, generation, digest = before[0]
-        generation += by_hand or digest != part.digest
-    part_id = _write(conn, part, generation, revision, now)
+    _, generation, digest = before[0] if before else (0, 0, "")
+    generation += not before or by_hand or digest != part.digest
+    claims = _claims(part)
+    part_id = _write(conn, part, claims, generation, revision, now)
     execute(conn, "DELETE FROM part_subjects WHERE part_id = ?", (part_id,))
     subjects = [(part.owner, subject, part_id) for subject in dict.fromkeys(filter(None, part.subjects))]
     execute_many(conn, "INSERT INTO part_subjects (owner, subject, part_id) VALUES (?, ?, ?)", subjects)
-    losers = _claim(conn, part_id, part, now, later)
+    losers = _claim(conn, part_id, part, claims, now, later)
     _settle_losers(conn, losers, revision)
     return 0 if part_id in losers and not _exists(conn, part_id) else int(generation)
 
@@ -115,7 +113,9 @@ def _move_version(conn: sa.Connection) -> int:
     return int(version)
 
 
-def _write(conn: sa.Connection, part: NewPart, generation: int, revision: int, now: int) -> int:
+def _write(
+    conn: sa.Connection, part: NewPart, claims: Mapping[Key, Claim], generation: int, revision: int, now: int
+) -> int:
     values = {
         "owner": part.owner,
         "group_name": part.group,
@@ -123,7 +123,7 @@ def _write(conn: sa.Connection, part: NewPart, generation: int, revision: int, n
         "generation": generation,
         "observed_at": part.observed_at,
         "expires_at": part.expires_at,
-        "ends_at": _end_of(part, _claims(part)),
+        "ends_at": _end_of(part, claims),
         "digest": part.digest,
         "resources": _text(part.resources),
         "directives": _text(part.directives),
@@ -153,13 +153,14 @@ def _end_of(part: NewPart, claims: Mapping[Key, Claim]) -> int:
     return max(ends)
 
 
-def _claim(conn: sa.Connection, part_id: int, part: NewPart, now: int, later: Later | None) -> set[int]:
+def _claim(
+    conn: sa.Connection, part_id: int, part: NewPart, wanted: Mapping[Key, Claim], now: int, later: Later | None
+) -> set[int]:
     """Give the part the claims on what it names, and none else; the parts that lose some, itself perhaps.
 
     Its owner holds a claim without a break only if it has not ended meanwhile: others may have taken it up since. What
     is over already takes nothing from a part that still gives it.
     """
-    wanted = _claims(part)
     held = _read_held(conn, part.owner, wanted)
     newer = set() if later is None else later.of(conn, {holder for holder, _, _ in held.values()} - {part_id})
     execute(conn, "DELETE FROM part_claims WHERE part_id = ?", (part_id,))
@@ -395,4 +396,4 @@ def read_captures(conn: sa.Connection, addresses: Collection[str], now: int) -> 
 
 
 def _text(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"))
+    return msgspec.json.encode(value).decode()

@@ -184,7 +184,7 @@ class _Bench:
             found = await node.log.database.read(lambda conn: fetch(conn, sql))
             if found[0][0] >= self.options.events:
                 break
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0.02)
         runs = await node.log.database.read(lambda conn: read_runs(conn, limit=100_000))
         counts = Counter(id for run in runs if run.status is RunStatus.SUCCEEDED for id in run.event_ids)
         assert len(counts) == self.options.events, "each event in a run"

@@ -110,11 +110,9 @@ async def test_a_damaged_file(migrated_sqlite_url: str, clock: ManualClock) -> N
         await log.append(topic, [sized(f"{n}", 1000) for n in range(200)])
         await log.close()
     damage(file)
-    with closing(Database(migrated_sqlite_url)) as database:
-        log = await EventLog.open(database, clock)
-        with pytest.raises(DatabaseUnusable, match=r"malformed.*restore a backup"):
-            await log.read(topic, 0)
-        await log.close()
+    told = pytest.raises(DatabaseUnusable, match=r"malformed.*restore a backup")  # whichever page is read first
+    with closing(Database(migrated_sqlite_url)) as database, told:
+        await (await EventLog.open(database, clock)).read(topic, 0)
 
 
 @pytest.mark.postgres

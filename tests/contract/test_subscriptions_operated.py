@@ -92,8 +92,8 @@ async def test_a_retry_begins_to_count_anew(engine: Engine, clock: ManualClock) 
     """Two retries, of which the first ends because its event expires: the second knows nothing of it."""
     await engine.subscribe(retry={"maxAttempts": 2, "baseBackoff": "1s", "maxBackoff": "1s"})
     engine.plugins.always = lambda request: fails()
-    await engine.emit("e1", ttl="1h")
-    await engine.emit("e2", ttl="1m")
+    await engine.emit("e1", ttl="1000h")
+    await engine.emit("e2", ttl="100h")
     while len(await engine.letters()) < 2:
         await until(lambda: clock.waits or not engine.plugins.running)
         clock.advance(1)
@@ -102,7 +102,7 @@ async def test_a_retry_begins_to_count_anew(engine: Engine, clock: ManualClock) 
     await engine.ask("subscriptions.retry", subscription="claims", ids=["e2"])
     await engine.gathering(1)
     await engine.rested()
-    clock.advance(60)  # e2 has failed once more, and has expired
+    clock.advance(100 * 3600)  # e2 has failed once more, and has expired
     await no_backfill(engine)
     await engine.ask("subscriptions.retry", subscription="claims", ids=["e1"])
     await engine.gathering(1)

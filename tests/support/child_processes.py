@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-SERVER = "eventd-pg-"
-"""What the command line of the suite's Postgres server holds: it stays for the whole session."""
+STAY = ("eventd-pg-", "from multiprocessing.")
+"""What command lines hold of processes that stay for the session: the suite's Postgres server, and Python's own."""
 
 
 def descriptors() -> set[tuple[str, str]]:
@@ -21,7 +21,7 @@ def descriptors() -> set[tuple[str, str]]:
 
 
 def children() -> list[str]:
-    """Children of this process, ended ones that were not reaped included; without the suite's own Postgres server."""
+    """Children of this process, ended ones that were not reaped included; without those of the session."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -29,7 +29,7 @@ def children() -> list[str]:
             command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
         except OSError:
             continue
-        if int(parent) == os.getpid() and SERVER not in command:
+        if int(parent) == os.getpid() and not any(word in command for word in STAY):
             found.append(f"{pid} {state} {command}")
     return found
 
