@@ -78,20 +78,15 @@ class Housekeeping:
         )
         while await self._log.database.write(forget, limits, now=self._log.clock.now()):
             pass  # a little at a time, so that appends come in between
-        await self._forget_runs()
-        await self._forget_parts()
+        await self._forget_older(forget_runs, self._settings.run_retention, CHUNK)
+        await self._forget_older(forget_parts, self._settings.part_retention, PARTS)
         for group in declared:
             await self._forget_strangers(group)
 
-    async def _forget_runs(self) -> None:
-        before = self._log.clock.now() - self._settings.run_retention
-        while await self._log.database.write(forget_runs, before, CHUNK):
-            pass  # a little at a time, so that appends come in between
-
-    async def _forget_parts(self) -> None:
-        """What plugins derived and has ended takes no part in anything any more."""
-        before = self._log.clock.now() - self._settings.part_retention
-        while await self._log.database.write(forget_parts, before, PARTS):
+    async def _forget_older(self, forget: Callable[..., int], age: int, portion: int) -> None:
+        """Remove what ended longer ago than `age` (microseconds): runs, and parts, which take no part any more."""
+        before = self._log.clock.now() - age
+        while await self._log.database.write(forget, before, portion):
             pass  # a little at a time, so that appends come in between
 
     async def _forget_strangers(self, group: GroupConfig) -> None:

@@ -10,8 +10,8 @@ from eventd.api.books import read_cursor_of, read_repairs_of, wanted_by
 from eventd.api.groups import find_group, find_peer, find_topic, peers_of
 from eventd.api.moments import show_seconds, show_time
 from eventd.api.operations import Operation, Params, Services
-from eventd.egress.links import link_name, reconcile
-from eventd.log.cursors import Cursor, LinkState, clear_failures, read_cursors, set_paused
+from eventd.egress.links import link_name, pause_all, reconcile
+from eventd.log.cursors import Cursor, LinkState, read_cursors
 from eventd.log.deliveries import Lag, read_lag
 from eventd.log.head import read_head
 from eventd.log.repairs import count_letters
@@ -194,12 +194,8 @@ def _set_paused(conn: Connection, group: str, node: str, now: int, *, at: int | 
     announce(conn)  # locks the head, which comes before any cursor
     if not read_cursors(conn, name=link_name(group, node)):
         reconcile(conn, read_resources(conn), now)
-    for name in (link_name(group, node), *(repair.name for repair in read_repairs_of(conn, peer))):
-        cursor = read_cursors(conn, name=name)[0]
-        if at is None or cursor.paused_at is None:
-            set_paused(conn, name, at=at, by=by)
-        if at is None:
-            clear_failures(conn, [name], now)
+    cursor = read_cursors(conn, name=link_name(group, node))[0]
+    pause_all(conn, [cursor, *read_repairs_of(conn, peer)], now, at=at, by=by)
 
 
 OPERATIONS: tuple[Operation[Any], ...] = (

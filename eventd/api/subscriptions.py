@@ -12,7 +12,7 @@ from eventd.api.moments import read_moment, show_time
 from eventd.api.operations import Operation, Params, Services
 from eventd.api.subscription_runs import ListRuns, list_runs
 from eventd.api.subscription_states import COUNTED, ListSubscriptions, find_subscription, read_states
-from eventd.egress.links import BACKFILL, begin_backfill, reconcile, subscription_name
+from eventd.egress.links import BACKFILL, begin_backfill, pause_all, reconcile, subscription_name
 from eventd.egress.trigger import Trigger
 from eventd.errors import Conflict, Invalid, NotFound
 from eventd.log.cursors import (
@@ -23,7 +23,6 @@ from eventd.log.cursors import (
     move_cursor,
     read_cursors,
     read_selection,
-    set_paused,
 )
 from eventd.log.head import read_head
 from eventd.log.repairs import MOST_POSITIONS, Letter, read_letters, recorded_between, remove_letters, start_repair
@@ -197,11 +196,7 @@ def _set_paused(conn: Connection, params: Choose, now: int, *, at: int | None, b
     """Pause the subscription and its backfills, or resume them. Pausing twice keeps who was first."""
     announce(conn)
     one = find_subscription(conn, params.subscription, params.group)
-    for cursor in (_cursor(conn, one, now), *_backfills(conn, one)):
-        if at is None or cursor.paused_at is None:
-            set_paused(conn, cursor.name, at=at, by=by)
-        if at is None:
-            clear_failures(conn, [cursor.name], now)
+    pause_all(conn, [_cursor(conn, one, now), *_backfills(conn, one)], now, at=at, by=by)
 
 
 def _cursor(conn: Connection, one: SubscriptionConfig, now: int) -> Cursor:

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 from eventd.errors import Invalid
 from eventd.store.claims import key_of
-from eventd.store.parts import PLUGIN, SOURCE, SUBSCRIPTION, NewPart
+from eventd.store.parts import PLUGIN, SUBSCRIPTION, NewPart
 from federation.event import UNSET, Event, is_plain, micros
 
 API_VERSION: Final = "config.routerd.net/v1alpha1"
@@ -52,11 +52,6 @@ def subscription_owner(name: str) -> str:
 def plugin_owner(name: str) -> str:
     """Whose the part of a plugin is that a person ran; also the source of that part."""
     return f"{PLUGIN}{name}"
-
-
-def config_source_owner(name: str) -> str:
-    """Whose the part of a DynamicConfigSource is; also the source of that part."""
-    return f"{SOURCE}{name}"
 
 
 def source_of(owner: str, event_ids: Iterable[str]) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from eventd.dynamic.part import subscription_owner
 from eventd.egress.selection import Selection
 from eventd.egress.trigger import Trigger
 from eventd.log.cursors import (
@@ -66,8 +67,7 @@ def reconcile(conn: Connection, stored: Sequence[StoredResource], now: int) -> l
     groups = effective(stored)
     _reconcile_peers(conn, groups, now)
     ended = _reconcile_subscriptions(conn, groups, subscriptions(stored).values(), now)
-    owners = ("EventSubscription", "Plugin", "DynamicConfigSource")
-    orphan(conn, {f"{row.kind}/{row.name}" for row in stored if row.kind in owners} - ended, now)
+    orphan(conn, {f"{row.kind}/{row.name}" for row in stored} - ended, now)
     return read_cursors(conn)
 
 
@@ -96,7 +96,7 @@ def _reconcile_subscriptions(
     gone = _delete_others(conn, (SUBSCRIPTION, BACKFILL), declared)
     for name in gone:
         detach_runs(conn, name, now)
-    return {f"EventSubscription/{peer_of(name)[1]}" for name in gone}
+    return {subscription_owner(peer_of(name)[1]) for name in gone}
 
 
 def _delete_others(conn: Connection, kinds: tuple[str, str], declared: Collection[tuple[str, str]]) -> list[str]:
@@ -178,6 +178,15 @@ def begin_backfill(conn: Connection, name: str, cursor: Cursor, now: int) -> Non
     detach_runs(conn, name, now)
     if cursor.paused_at is not None:
         set_paused(conn, name, at=cursor.paused_at, by=cursor.paused_by)
+
+
+def pause_all(conn: Connection, paused: Iterable[Cursor], now: int, *, at: int | None, by: str) -> None:
+    """Pause these cursors, or resume them with `at` None, at once. Pausing twice keeps who was first."""
+    for cursor in paused:
+        if at is None or cursor.paused_at is None:
+            set_paused(conn, cursor.name, at=at, by=by)
+        if at is None:
+            clear_failures(conn, [cursor.name], now)
 
 
 def forgive(conn: Connection, names: list[str], now: int) -> None:

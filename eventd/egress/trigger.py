@@ -43,6 +43,11 @@ class Seen(NamedTuple):
     ends: bool
 
     @property
+    def key(self) -> tuple[str, str]:
+        """Of several with one key the last stands for all."""
+        return self.event.type, self.event.dedupe_key
+
+    @property
     def about(self) -> str:
         """What it speaks of."""
         return self.event.subject or f"\n{self.event.type}\n{self.event.dedupe_key}"

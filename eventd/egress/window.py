@@ -46,9 +46,8 @@ class Window:
             if one.runs:
                 self._last = one.record.recorded_at
                 self._first = self._first if self._kept else self._last
-                key = (one.event.type, one.event.dedupe_key)
-                before = self._kept.pop(key, None)
-                self._kept[key] = one
+                before = self._kept.pop(one.key, None)
+                self._kept[one.key] = one
                 self._bytes += one.record.size - (0 if before is None else before.record.size)
 
     @property
@@ -103,13 +102,12 @@ class Batch:
         said: dict[str, bool] = {}
         for one in seen:
             if one.runs:
-                last[one.event.type, one.event.dedupe_key] = one
+                last[one.key] = one
             if one.event.subject:
                 said[one.event.subject] = one.ends
         kept = sorted(last.values(), key=lambda one: (one.record.ts, one.event.id))
-        ids = {one.event.id for one in kept}
-        coalesced = dict.fromkeys(one.event.id for one in seen if one.runs and one.event.id not in ids)
-        return cls(after, upto, seen, kept, [*coalesced], [subject for subject, ended in said.items() if ended])
+        ended = [subject for subject, is_over in said.items() if is_over]
+        return cls(after, upto, seen, kept, _replaced(seen, kept), ended)
 
     def first_half(self) -> Batch:
         """The events recorded first, half of them: to find out which one the plugin cannot take.
@@ -120,6 +118,10 @@ class Batch:
         upto = places[len(places) // 2 - 1]
         half = Batch.of(self.after, upto, [one for one in self.seen if one.position <= upto])
         kept = [one for one in self.kept if one.position <= upto]
-        ids = {one.event.id for one in kept}
-        others = dict.fromkeys(one.event.id for one in half.seen if one.runs and one.event.id not in ids)
-        return replace(half, kept=kept, coalesced=[*others])
+        return replace(half, kept=kept, coalesced=_replaced(half.seen, kept))
+
+
+def _replaced(seen: Sequence[Seen], kept: Sequence[Seen]) -> list[str]:
+    """The ids of what was to be run, and of which something else stands for it."""
+    ids = {one.event.id for one in kept}
+    return [*dict.fromkeys(one.event.id for one in seen if one.runs and one.event.id not in ids)]
