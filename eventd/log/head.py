@@ -10,11 +10,11 @@ import sqlalchemy as sa
 
 from eventd.errors import DatabaseUnusable, NotFound
 from eventd.log.values import Head, Topic
-from eventd.store.database import execute, fetch, insert
+from eventd.store.database import execute, fetch, insert, notify_head
 from eventd.store.migrations import new_epoch
 from eventd.store.schema import log_heads, topics
 
-_HEAD = "next_position, epoch, incarnation, registry_version, parts_version"
+_HEAD = "next_position, epoch, incarnation, registry_version, parts_version, topics_version"
 _COLUMNS = "id, name, next_seq, bytes, ids, evicted_seq, evicted_position, lost_position"
 
 
@@ -29,7 +29,7 @@ def read_head(conn: sa.Connection) -> Head:
     return _head(fetch(conn, f"SELECT {_HEAD} FROM log_heads WHERE id = 1"))
 
 
-def _head(rows: list[tuple[int, str, int, int, int]]) -> Head:
+def _head(rows: list[tuple[int, str, int, int, int, int]]) -> Head:
     if not rows:
         raise DatabaseUnusable("the database has no log head", hint="run `routerd-eventd migrate`")
     return Head(*rows[0])
@@ -38,6 +38,12 @@ def _head(rows: list[tuple[int, str, int, int, int]]) -> Head:
 def move_head(conn: sa.Connection, next_position: int) -> None:
     """Record the next free position. The head must be locked."""
     execute(conn, "UPDATE log_heads SET next_position = ? WHERE id = 1", (next_position,))
+
+
+def announce_topics(conn: sa.Connection) -> None:
+    """Say, at commit, that topics, routers or keys have changed. The head must be locked."""
+    execute(conn, "UPDATE log_heads SET topics_version = topics_version + 1 WHERE id = 1")
+    notify_head(conn)
 
 
 def renew_epoch(conn: sa.Connection) -> str:

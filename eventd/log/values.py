@@ -146,8 +146,8 @@ class Gap:
 class Head:
     """Where the log ends. `next_position` is the position the next record will get.
 
-    `registry_version` moves with every declared change, `parts_version` with every change of what plugins derived:
-    whoever looks at the head sees that, too.
+    `registry_version` moves with every declared change, `parts_version` with every change of what plugins derived,
+    `topics_version` with every change of topics and routers: whoever looks at the head sees that, too.
     """
 
     next_position: int
@@ -155,6 +155,7 @@ class Head:
     incarnation: int
     registry_version: int
     parts_version: int
+    topics_version: int
 
     @property
     def last(self) -> int:

@@ -13,7 +13,9 @@ metadata = sa.MetaData()
 Micros = sa.BigInteger
 _gone = sa.text("gone_at IS NOT NULL")
 _own = sa.text("own = 1")
+_due = sa.text("due_at IS NOT NULL")
 _captures = sa.text("captures <> ''")
+_by_bytes = sa.Text(collation="C").with_variant(sa.Text(), "sqlite")  # sorted as SQLite sorts
 _serial = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite numbers rows itself only under this name
 
 log_heads = sa.Table(
@@ -25,6 +27,11 @@ log_heads = sa.Table(
     sa.Column("incarnation", sa.BigInteger, nullable=False),
     sa.Column("registry_version", sa.BigInteger, nullable=False),  # moves with every declared change
     sa.Column("parts_version", sa.BigInteger, nullable=False, server_default=sa.text("1")),  # with every part's
+    # With every change of a router, of a key to the API, and of a topic, unless it is one of its records.
+    sa.Column("topics_version", sa.BigInteger, nullable=False, server_default=sa.text("1")),
+    sa.Column("topics", sa.BigInteger, nullable=False, server_default=sa.text("0")),  # how many hold records
+    # Where commits are not on the disk yet: which run of the system must go on for them to get there; empty: none are.
+    sa.Column("unsynced", sa.Text, nullable=False, server_default=sa.text("''")),
     sa.CheckConstraint("id = 1", name="one_head"),
 )
 
@@ -32,15 +39,97 @@ topics = sa.Table(
     "topics",
     metadata,
     sa.Column("id", _serial, primary_key=True),
-    sa.Column("name", sa.Text, nullable=False, unique=True),
+    sa.Column("name", _by_bytes, nullable=False, unique=True),
+    sa.Column("form", sa.Text, nullable=False, server_default=sa.text("'event'")),  # of its records: event | record
     sa.Column("next_seq", sa.BigInteger, nullable=False),
-    sa.Column("bytes", sa.BigInteger, nullable=False),  # of the bodies that are stored
+    sa.Column("bytes", sa.BigInteger, nullable=False),  # of the bodies that are stored; of records, of data and meta
     sa.Column("ids", sa.BigInteger, nullable=False),  # distinct event ids that are stored
     sa.Column("evicted_seq", sa.BigInteger, nullable=False),  # retention removed everything up to here
     sa.Column("evicted_position", sa.BigInteger, nullable=False),
     sa.Column("lost_position", sa.BigInteger, nullable=False),  # an own live record up to here went undelivered
     sa.Column("created_at", Micros, nullable=False),
+    # The rest is of topics that hold records.
+    sa.Column("instance", sa.BigInteger, nullable=False, server_default=sa.text("0")),  # which topic of this name
+    sa.Column("config", sa.Text, nullable=False, server_default=sa.text("''")),  # JSON
+    sa.Column("durability", sa.Text, nullable=False, server_default=sa.text("'fsync'")),
+    sa.Column("deleted", sa.BigInteger, nullable=False, server_default=sa.text("0")),  # by request, not evicted yet
+    sa.Column("written_at", Micros),  # the time of the newest record: that of the next is no earlier
+    sa.Column("due_at", Micros),  # nothing outlives its time to live before; none: nothing has one
+    sa.Index("topics_due", "due_at", sqlite_where=_due, postgresql_where=_due),
     sqlite_autoincrement=True,  # an id is never used twice
+)
+
+topic_losses = sa.Table(
+    "topic_losses",
+    metadata,
+    sa.Column("topic_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("first_seq", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("last_seq", sa.BigInteger, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),  # cap | ttl | source_trim
+)
+
+write_keys = sa.Table(
+    "write_keys",
+    metadata,
+    sa.Column("topic_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("first_seq", sa.BigInteger, nullable=False),
+    sa.Column("last_seq", sa.BigInteger, nullable=False),
+    sa.Column("keep_until", Micros, nullable=False),
+    sa.Index("write_keys_keep_until", "keep_until"),
+)
+
+routers = sa.Table(
+    "routers",
+    metadata,
+    sa.Column("id", _serial, primary_key=True),
+    sa.Column("name", _by_bytes, nullable=False, unique=True),
+    sa.Column("source_id", sa.BigInteger, nullable=False),
+    sa.Column("dest_id", sa.BigInteger, nullable=False),
+    sa.Column("options", sa.Text, nullable=False),  # JSON
+    sa.Column("seq", sa.BigInteger, nullable=False),  # of the source: all up to here is done
+    sa.Column("forwarded", sa.BigInteger, nullable=False),
+    sa.Column("refused", sa.BigInteger, nullable=False),
+    sa.Column("created_at", Micros, nullable=False),
+    sa.Column("updated_at", Micros, nullable=False),
+    sa.Index("routers_source", "source_id"),
+    sa.Index("routers_dest", "dest_id"),
+    sqlite_autoincrement=True,
+)
+
+queues = sa.Table(
+    "queues",
+    metadata,
+    sa.Column("topic_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("claimed_seq", sa.BigInteger, nullable=False),  # every job up to here was handed out once
+    sa.Column("dead_lettered", sa.BigInteger, nullable=False),
+)
+
+leases = sa.Table(
+    "leases",
+    metadata,
+    sa.Column("topic_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("node", sa.Text, nullable=False),  # who holds it; empty: nobody
+    sa.Column("lease_id", sa.Text, nullable=False),
+    sa.Column("deadline", Micros, nullable=False),
+    sa.Column("ready_at", Micros, nullable=False),  # not handed out before
+    sa.Column("deliveries", sa.BigInteger, nullable=False),
+    sa.Column("acked", sa.SmallInteger, nullable=False),  # 1: done, and not removed from the log yet
+)
+
+api_keys = sa.Table(
+    "api_keys",
+    metadata,
+    sa.Column("id", _serial, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False, unique=True),
+    sa.Column("digest", sa.Text, nullable=False, unique=True),  # sha256 of the key, hexadecimal
+    sa.Column("scopes", sa.Text, nullable=False),  # JSON [scope, …]
+    sa.Column("prefixes", sa.Text, nullable=False),  # JSON [prefix, …]; []: every name
+    sa.Column("created_at", Micros, nullable=False),
+    sa.Column("expires_at", Micros),
+    sa.Column("revoked_at", Micros),
+    sqlite_autoincrement=True,
 )
 
 blocks = sa.Table(
@@ -82,7 +171,7 @@ cursors = sa.Table(
     "cursors",
     metadata,
     sa.Column("name", sa.Text, primary_key=True),
-    sa.Column("kind", sa.Text, nullable=False),  # peer | repair | subscription | backfill
+    sa.Column("kind", sa.Text, nullable=False),  # peer | repair | subscription | backfill | router
     sa.Column("topic_id", sa.BigInteger, nullable=False),
     sa.Column("position", sa.BigInteger, nullable=False),  # all up to here is done; also the fence
     sa.Column("until", sa.BigInteger),  # a repair ends here

@@ -22,7 +22,7 @@ from eventd.testing import NOW, ManualClock, draft
 from tests.support import writers
 from tests.support.postgres import PostgresServer
 
-ALL = ["0001", "0002"]
+ALL = ["0001", "0002", "0003"]
 
 
 @pytest.fixture
@@ -104,11 +104,11 @@ async def test_a_log_of_the_first_schema_goes_on_where_it_was(empty: Database) -
     empty.write_now(upgrade_to, "0001")
     empty.write_now(fill_first_schema)
     before = empty.read_now(fetch, "SELECT next_position, epoch, incarnation, registry_version FROM log_heads")
-    assert empty.read_now(migrations.pending) == ["0002"]
-    with pytest.raises(DatabaseUnusable, match=r"lacks 1 migration \(run `routerd-eventd migrate`"):
+    assert empty.read_now(migrations.pending) == ["0002", "0003"]
+    with pytest.raises(DatabaseUnusable, match=r"lacks 2 migrations \(run `routerd-eventd migrate`"):
         migrations.require_current(empty)
 
-    assert empty.write_now(migrations.upgrade, now=NOW) == ["0002"]
+    assert empty.write_now(migrations.upgrade, now=NOW) == ["0002", "0003"]
 
     assert empty.read_now(fetch, "SELECT next_position, epoch, incarnation, registry_version FROM log_heads") == before
     assert empty.read_now(fetch, "SELECT parts_version FROM log_heads") == [(1,)]
@@ -164,7 +164,7 @@ def test_each_new_log_has_an_epoch_of_its_own(empty: Database, declared: Databas
 
 def test_a_database_that_was_never_migrated_says_which_command_to_run(empty: Database) -> None:
     assert empty.read_now(migrations.pending) == ALL
-    with pytest.raises(DatabaseUnusable, match=r"lacks 2 migrations \(run `routerd-eventd migrate`"):
+    with pytest.raises(DatabaseUnusable, match=r"lacks 3 migrations \(run `routerd-eventd migrate`"):
         migrations.require_current(empty)
 
 

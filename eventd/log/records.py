@@ -1,0 +1,250 @@
+"""The records of a topic: their stored form, their identity, and how readers get them. Pure.
+
+A record is stored as the text of one JSON object, its members in one order: `$node`, `$tag`, `meta`, `data`, all but
+the last left out when not set. What a client wrote as data and meta is kept as it was written, without white space. So
+a page of records is made by cutting and joining texts, and nothing is decoded. An empty body is a record that was
+deleted by request: its line stays, so that positions and seqs run on.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+import msgspec
+
+_NODE = '{"$node":"'
+_TAG = '"$tag":"'
+_META = '"meta":'
+_DATA = '"data":'
+_END = '","'
+"""Ends a text member and begins the next one. It is in no JSON text: there a quote has a backslash before it."""
+
+_INSTANCE_BITS, _SEQ_BITS = 38, 36
+_RANDOM_BITS = 62  # of a UUID's second half; the first half takes the others
+_DIGITS = "0123456789abcdef"
+
+
+class Stored(NamedTuple):
+    """A record's parts. `data` and `meta` are JSON texts; None: not set."""
+
+    node: str | None
+    tag: str | None
+    data: str
+    meta: str | None
+
+
+class View(NamedTuple):
+    """What a reader gets of a record, besides its seq, its time and its node."""
+
+    tags: bool = False
+    meta: bool = True
+    data: bool = True
+
+
+class Provenance(NamedTuple):
+    """What is known of the way of a record: how many routers forwarded it, and whose copy it is.
+
+    `id` is that of the record it is a copy of, where routers keep it; empty otherwise.
+    """
+
+    hops: int
+    id: str
+
+
+class RecordId(NamedTuple):
+    """What a record's id tells: the topic it was written to, its seq there, and when, in milliseconds."""
+
+    instance: int
+    seq: int
+    millis: int
+
+
+def encoded(text: str) -> str:
+    """A text as JSON, in the one way in which bodies hold it."""
+    return msgspec.json.encode(text).decode()
+
+
+def write_body(node: str | None, tag: str | None, data: str, meta: str | None) -> str:
+    """The stored form of a record."""
+    return join_body("" if node is None else encoded(node), "" if tag is None else encoded(tag), data, meta or "")
+
+
+def join_body(node: str, tag: str, data: str, meta: str) -> str:
+    """The stored form of a record whose parts are JSON texts already; empty: not set."""
+    parts = []
+    if node:
+        parts.append(f'"$node":{node}')
+    if tag:
+        parts.append(f'"$tag":{tag}')
+    if meta:
+        parts.append(f'"meta":{meta}')
+    parts.append(f'"data":{data}}}')
+    return "{" + ",".join(parts)
+
+
+class _Body(msgspec.Struct):
+    data: msgspec.Raw
+    node: str | None = msgspec.field(default=None, name="$node")
+    tag: str | None = msgspec.field(default=None, name="$tag")
+    meta: msgspec.Raw | None = None
+
+
+_BODIES = msgspec.json.Decoder(_Body)
+
+
+def read_body(body: str) -> Stored:
+    """The parts of a record that is not deleted."""
+    found = _BODIES.decode(body)
+    meta = None if found.meta is None else bytes(found.meta).decode()
+    return Stored(found.node, found.tag, bytes(found.data).decode(), meta)
+
+
+def node_text(body: str) -> str:
+    """Who wrote the record, as JSON; empty when nobody said."""
+    return body[len(_NODE) - 1 : body.index(_END, len(_NODE)) + 1] if body.startswith(_NODE) else ""
+
+
+def _after_node(body: str) -> int:
+    """Where the member after `$node` begins, at its quote."""
+    return body.index(_END, len(_NODE)) + 2 if body.startswith(_NODE) else 1
+
+
+def _after_tag(body: str, at: int) -> int:
+    """Where the member after `$tag` begins, if that one would begin at `at`."""
+    return body.index(_END, at + len(_TAG)) + 2 if body.startswith(_TAG, at) else at
+
+
+def tag_text(body: str) -> str:
+    """The tag of a record, as JSON; empty when it has none."""
+    at = _after_node(body)
+    return body[at + len(_TAG) - 1 : body.index(_END, at + len(_TAG)) + 1] if body.startswith(_TAG, at) else ""
+
+
+def tag_of(body: str) -> str | None:
+    """The tag of a record; None when it has none."""
+    text = tag_text(body)
+    return json.loads(text) if text else None
+
+
+def content_size(body: str) -> int:
+    """UTF-8 bytes of a record's data and meta, as JSON; 0 for one that is deleted."""
+    if not body:
+        return 0
+    at = _after_tag(body, _after_node(body))
+    around = len(_META) + 1 + len(_DATA) if body.startswith(_META, at) else len(_DATA)
+    rest = len(body) - at if body.isascii() else len(body[at:].encode())
+    return rest - around - 1
+
+
+def render(seq: int, ts: int, body: str, view: View) -> str:
+    """A record as readers get it, as JSON. `ts` is in milliseconds."""
+    if view.data and view.meta:
+        return f'{{"$seq":{seq},"$ts":{ts},{_without_tag(body) if not view.tags else body[1:]}'
+    stored = read_body(body)
+    parts = [f'{{"$seq":{seq},"$ts":{ts}']
+    if stored.node is not None:
+        parts.append(f'"$node":{encoded(stored.node)}')
+    if view.tags and stored.tag is not None:
+        parts.append(f'"$tag":{encoded(stored.tag)}')
+    if view.meta and stored.meta is not None:
+        parts.append(f'"meta":{stored.meta}')
+    if view.data:
+        parts.append(f'"data":{stored.data}')
+    return ",".join(parts) + "}"
+
+
+def _without_tag(body: str) -> str:
+    at = _after_node(body)
+    end = _after_tag(body, at)
+    return body[1:at] + body[end:] if end > at else body[1:]
+
+
+def read_provenance(path: str) -> Provenance:
+    """What a line's path says; no path: it was written to its topic."""
+    hops, _, origin = path.partition(" ")
+    return Provenance(int(hops or "0"), origin)
+
+
+def write_provenance(way: Provenance) -> str:
+    """The path of a line."""
+    return f"{way.hops} {way.id}" if way.id else str(way.hops)
+
+
+def new_instance(random: bytes) -> int:
+    """What tells a topic from all others, also of its name, out of at least 5 random bytes; never 0."""
+    return int.from_bytes(random[:5], "big") >> (40 - _INSTANCE_BITS) or 1
+
+
+def record_id(instance: int, seq: int, recorded_at: int) -> str:
+    """The id of a record that was written to a topic: a UUID version 7 of its time, its topic and its place there.
+
+    It need not be stored, is the same whenever it is asked for, and another one when a restored topic gives the seq to
+    another record. `recorded_at` is in microseconds.
+    """
+    place = instance << _SEQ_BITS | seq & (1 << _SEQ_BITS) - 1
+    high, low = place >> _RANDOM_BITS, place & (1 << _RANDOM_BITS) - 1
+    value = (recorded_at // 1000 & (1 << 48) - 1) << 80 | 7 << 76 | high << 64 | 2 << 62 | low
+    text = f"{value:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def parse_record_id(text: str) -> RecordId | None:
+    """What an id tells, if it may be one that `record_id` made."""
+    digits = text.replace("-", "")
+    if len(text) != 36 or len(digits) != 32 or not all(digit in _DIGITS for digit in digits) or digits[12] != "7":
+        return None
+    value = int(digits, 16)
+    place = (value >> 64 & (1 << 12) - 1) << _RANDOM_BITS | value & (1 << _RANDOM_BITS) - 1
+    return RecordId(place >> _SEQ_BITS, place & (1 << _SEQ_BITS) - 1, value >> 80)
+
+
+class _Outline(msgspec.Struct, rename="camel"):
+    id: str
+    type: str
+    observed_at: str
+    expires_at: str
+    source_node: str = ""
+    subject: str = ""
+    dedupe_key: str = ""
+    payload: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+_EVENTS = msgspec.json.Decoder(_Outline)
+_NEVER = "0001-01-01T00:00:00Z"
+
+
+def body_of_event(event: str) -> str:
+    """An event of a group, in its canonical form, as a record.
+
+    A payload that a router made of a record's data and meta is opened again.
+    """
+    found = _EVENTS.decode(event)
+    node, tag = encoded(found.source_node) if found.source_node else "", encoded(found.type)
+    opened = _open(found.payload)
+    if opened is not None:
+        return join_body(node, tag, *opened)
+    facts = {"id": found.id, "subject": found.subject, "dedupeKey": found.dedupe_key, "observedAt": found.observed_at}
+    if found.expires_at != _NEVER:
+        facts["expiresAt"] = found.expires_at
+    meta = {name: value for name, value in facts.items() if value}
+    return join_body(node, tag, msgspec.json.encode(found.payload).decode(), msgspec.json.encode(meta).decode())
+
+
+def _open(payload: dict[str, str]) -> tuple[str, str] | None:
+    """The data and meta that a payload carries as JSON texts, if it does."""
+    if "data" not in payload or not payload.keys() <= {"data", "meta"}:
+        return None
+    try:
+        data, meta = (compact(payload[name]) if name in payload else "" for name in ("data", "meta"))
+    except ValueError:
+        return None
+    return data, meta
+
+
+def compact(text: str) -> str:
+    """A JSON text without white space, otherwise as it is. Raises ValueError when it is none."""
+    try:
+        return msgspec.json.format(text, indent=-1)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ValueError(str(error)) from None
