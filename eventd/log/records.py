@@ -87,7 +87,7 @@ class _Body(msgspec.Struct):
     data: msgspec.Raw
     node: str | None = msgspec.field(default=None, name="$node")
     tag: str | None = msgspec.field(default=None, name="$tag")
-    meta: msgspec.Raw | None = None
+    meta: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
 _BODIES = msgspec.json.Decoder(_Body)
@@ -96,8 +96,7 @@ _BODIES = msgspec.json.Decoder(_Body)
 def read_body(body: str) -> Stored:
     """The parts of a record that is not deleted."""
     found = _BODIES.decode(body)
-    meta = None if found.meta is None else bytes(found.meta).decode()
-    return Stored(found.node, found.tag, bytes(found.data).decode(), meta)
+    return Stored(found.node, found.tag, bytes(found.data).decode(), bytes(found.meta).decode() or None)
 
 
 def node_text(body: str) -> str:

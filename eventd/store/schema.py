@@ -8,15 +8,41 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-metadata = sa.MetaData()
+from eventd.store.columns import Micros, by_bytes, metadata, serial
+from eventd.store.topic_schema import api_keys, leases, queues, routers, topic_losses, write_keys
 
-Micros = sa.BigInteger
+__all__ = [
+    "api_keys",
+    "batches",
+    "blocks",
+    "cursors",
+    "dead_letters",
+    "effective_config",
+    "event_ids",
+    "inbound_batches",
+    "inbound_gaps",
+    "inbound_links",
+    "leases",
+    "log_heads",
+    "metadata",
+    "nonces",
+    "part_claims",
+    "part_subjects",
+    "parts",
+    "plugin_runs",
+    "queues",
+    "resources",
+    "routers",
+    "selectors",
+    "topic_losses",
+    "topics",
+    "write_keys",
+]
+
 _gone = sa.text("gone_at IS NOT NULL")
 _own = sa.text("own = 1")
 _due = sa.text("due_at IS NOT NULL")
 _captures = sa.text("captures <> ''")
-_by_bytes = sa.Text(collation="C").with_variant(sa.Text(), "sqlite")  # sorted as SQLite sorts
-_serial = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite numbers rows itself only under this name
 
 log_heads = sa.Table(
     "log_heads",
@@ -38,8 +64,8 @@ log_heads = sa.Table(
 topics = sa.Table(
     "topics",
     metadata,
-    sa.Column("id", _serial, primary_key=True),
-    sa.Column("name", _by_bytes, nullable=False, unique=True),
+    sa.Column("id", serial, primary_key=True),
+    sa.Column("name", by_bytes, nullable=False, unique=True),
     sa.Column("form", sa.Text, nullable=False, server_default=sa.text("'event'")),  # of its records: event | record
     sa.Column("next_seq", sa.BigInteger, nullable=False),
     sa.Column("bytes", sa.BigInteger, nullable=False),  # of the bodies that are stored; of records, of data and meta
@@ -57,79 +83,6 @@ topics = sa.Table(
     sa.Column("due_at", Micros),  # nothing outlives its time to live before; none: nothing has one
     sa.Index("topics_due", "due_at", sqlite_where=_due, postgresql_where=_due),
     sqlite_autoincrement=True,  # an id is never used twice
-)
-
-topic_losses = sa.Table(
-    "topic_losses",
-    metadata,
-    sa.Column("topic_id", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("first_seq", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("last_seq", sa.BigInteger, nullable=False),
-    sa.Column("reason", sa.Text, nullable=False),  # cap | ttl | source_trim
-)
-
-write_keys = sa.Table(
-    "write_keys",
-    metadata,
-    sa.Column("topic_id", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("key", sa.Text, primary_key=True),
-    sa.Column("first_seq", sa.BigInteger, nullable=False),
-    sa.Column("last_seq", sa.BigInteger, nullable=False),
-    sa.Column("keep_until", Micros, nullable=False),
-    sa.Index("write_keys_keep_until", "keep_until"),
-)
-
-routers = sa.Table(
-    "routers",
-    metadata,
-    sa.Column("id", _serial, primary_key=True),
-    sa.Column("name", _by_bytes, nullable=False, unique=True),
-    sa.Column("source_id", sa.BigInteger, nullable=False),
-    sa.Column("dest_id", sa.BigInteger, nullable=False),
-    sa.Column("options", sa.Text, nullable=False),  # JSON
-    sa.Column("seq", sa.BigInteger, nullable=False),  # of the source: all up to here is done
-    sa.Column("forwarded", sa.BigInteger, nullable=False),
-    sa.Column("refused", sa.BigInteger, nullable=False),
-    sa.Column("created_at", Micros, nullable=False),
-    sa.Column("updated_at", Micros, nullable=False),
-    sa.Index("routers_source", "source_id"),
-    sa.Index("routers_dest", "dest_id"),
-    sqlite_autoincrement=True,
-)
-
-queues = sa.Table(
-    "queues",
-    metadata,
-    sa.Column("topic_id", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("claimed_seq", sa.BigInteger, nullable=False),  # every job up to here was handed out once
-    sa.Column("dead_lettered", sa.BigInteger, nullable=False),
-)
-
-leases = sa.Table(
-    "leases",
-    metadata,
-    sa.Column("topic_id", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("node", sa.Text, nullable=False),  # who holds it; empty: nobody
-    sa.Column("lease_id", sa.Text, nullable=False),
-    sa.Column("deadline", Micros, nullable=False),
-    sa.Column("ready_at", Micros, nullable=False),  # not handed out before
-    sa.Column("deliveries", sa.BigInteger, nullable=False),
-    sa.Column("acked", sa.SmallInteger, nullable=False),  # 1: done, and not removed from the log yet
-)
-
-api_keys = sa.Table(
-    "api_keys",
-    metadata,
-    sa.Column("id", _serial, primary_key=True),
-    sa.Column("name", sa.Text, nullable=False, unique=True),
-    sa.Column("digest", sa.Text, nullable=False, unique=True),  # sha256 of the key, hexadecimal
-    sa.Column("scopes", sa.Text, nullable=False),  # JSON [scope, …]
-    sa.Column("prefixes", sa.Text, nullable=False),  # JSON [prefix, …]; []: every name
-    sa.Column("created_at", Micros, nullable=False),
-    sa.Column("expires_at", Micros),
-    sa.Column("revoked_at", Micros),
-    sqlite_autoincrement=True,
 )
 
 blocks = sa.Table(
@@ -207,7 +160,7 @@ selectors = sa.Table(
 batches = sa.Table(
     "batches",
     metadata,
-    sa.Column("id", _serial, primary_key=True),
+    sa.Column("id", serial, primary_key=True),
     sa.Column("cursor", sa.Text, nullable=False),  # the peer's, for a repair too
     sa.Column("batch_id", sa.Text, nullable=False),
     sa.Column("epoch", sa.Text, nullable=False),
@@ -234,7 +187,7 @@ batches = sa.Table(
 dead_letters = sa.Table(
     "dead_letters",
     metadata,
-    sa.Column("id", _serial, primary_key=True),
+    sa.Column("id", serial, primary_key=True),
     sa.Column("cursor", sa.Text, nullable=False),
     sa.Column("position", sa.BigInteger, nullable=False),
     sa.Column("topic_id", sa.BigInteger, nullable=False),
@@ -263,7 +216,7 @@ inbound_links = sa.Table(
 inbound_gaps = sa.Table(
     "inbound_gaps",
     metadata,
-    sa.Column("id", _serial, primary_key=True),
+    sa.Column("id", serial, primary_key=True),
     sa.Column("topic_id", sa.BigInteger, nullable=False),
     sa.Column("node", sa.Text, nullable=False),
     sa.Column("epoch", sa.Text, nullable=False),
@@ -314,7 +267,7 @@ resources = sa.Table(
 plugin_runs = sa.Table(
     "plugin_runs",
     metadata,
-    sa.Column("id", _serial, primary_key=True),
+    sa.Column("id", serial, primary_key=True),
     sa.Column("plugin", sa.Text, nullable=False),
     sa.Column("trigger", sa.Text, nullable=False),  # federation-subscription | manual
     sa.Column("subscription", sa.Text, nullable=False),  # its name; empty when a person ran the plugin
@@ -346,7 +299,7 @@ plugin_runs = sa.Table(
 parts = sa.Table(
     "parts",
     metadata,
-    sa.Column("id", _serial, primary_key=True),
+    sa.Column("id", serial, primary_key=True),
     sa.Column("source", sa.Text, nullable=False, unique=True),
     sa.Column("owner", sa.Text, nullable=False),  # EventSubscription/<name> | Plugin/<name>
     sa.Column("group_name", sa.Text, nullable=False),

@@ -5,8 +5,11 @@ Revision ID: 0003
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
+from sqlalchemy.ext.compiler import compiles
 
 revision = "0003"
 down_revision = "0002"
@@ -16,6 +19,20 @@ depends_on = None
 _SERIAL = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 _BY_BYTES = sa.Text(collation="C").with_variant(sa.Text(), "sqlite")
 _DUE = sa.text("due_at IS NOT NULL")
+
+
+class _SortByBytes(sa.schema.ExecutableDDLElement):
+    """Names of topics sort by their bytes, as they do on SQLite anyway."""
+
+
+@compiles(_SortByBytes)
+def _on_sqlite(_element: Any, _compiler: Any, **_options: Any) -> str:
+    return "SELECT 1"
+
+
+@compiles(_SortByBytes, "postgresql")
+def _on_postgres(_element: Any, _compiler: Any, **_options: Any) -> str:
+    return 'ALTER TABLE topics ALTER COLUMN name TYPE text COLLATE "C"'
 
 
 def _extend_heads() -> None:
@@ -30,8 +47,7 @@ def _extend_heads() -> None:
 
 def _extend_topics() -> None:
     """What is there already are the topics of groups."""
-    if op.get_context().dialect.name == "postgresql":
-        op.alter_column("topics", "name", type_=sa.Text(collation="C"))
+    op.execute(_SortByBytes())
     for column in (
         sa.Column("form", sa.Text(), nullable=False, server_default=sa.text("'event'")),
         sa.Column("instance", sa.BigInteger(), nullable=False, server_default=sa.text("0")),
