@@ -6,6 +6,8 @@ import sqlalchemy as sa
 
 from eventd.store.columns import Micros, by_bytes, metadata, serial
 
+_open = sa.text("free_at IS NOT NULL")
+
 topic_losses = sa.Table(
     "topic_losses",
     metadata,
@@ -49,6 +51,8 @@ queues = sa.Table(
     metadata,
     sa.Column("topic_id", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("claimed_seq", sa.BigInteger, nullable=False),  # every job up to here was handed out once
+    sa.Column("held", sa.BigInteger, nullable=False),  # leases that had not ended when they were last looked at
+    sa.Column("delayed", sa.BigInteger, nullable=False),  # jobs that were given back for later, likewise
     sa.Column("dead_lettered", sa.BigInteger, nullable=False),
 )
 
@@ -59,10 +63,11 @@ leases = sa.Table(
     sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("node", sa.Text, nullable=False),  # who holds it; empty: nobody
     sa.Column("lease_id", sa.Text, nullable=False),
-    sa.Column("deadline", Micros, nullable=False),
-    sa.Column("ready_at", Micros, nullable=False),  # not handed out before
+    sa.Column("free_at", Micros),  # handed out again from then on; 0: now; none: it is done, and still in its block
     sa.Column("deliveries", sa.BigInteger, nullable=False),
-    sa.Column("acked", sa.SmallInteger, nullable=False),  # 1: done, and not removed from the log yet
+    sa.Column("size", sa.BigInteger, nullable=False),  # bytes of its data and meta
+    sa.Index("leases_free", "topic_id", "free_at", "seq", sqlite_where=_open, postgresql_where=_open),
+    sqlite_with_rowid=False,
 )
 
 api_keys = sa.Table(

@@ -19,6 +19,7 @@ depends_on = None
 _SERIAL = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 _BY_BYTES = sa.Text(collation="C").with_variant(sa.Text(), "sqlite")
 _DUE = sa.text("due_at IS NOT NULL")
+_OPEN = sa.text("free_at IS NOT NULL")
 
 
 class _SortByBytes(sa.schema.ExecutableDDLElement):
@@ -111,6 +112,8 @@ def _create_queues() -> None:
         "queues",
         sa.Column("topic_id", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("claimed_seq", sa.BigInteger(), nullable=False),
+        sa.Column("held", sa.BigInteger(), nullable=False),
+        sa.Column("delayed", sa.BigInteger(), nullable=False),
         sa.Column("dead_lettered", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("topic_id"),
     )
@@ -120,11 +123,19 @@ def _create_queues() -> None:
         sa.Column("seq", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("node", sa.Text(), nullable=False),
         sa.Column("lease_id", sa.Text(), nullable=False),
-        sa.Column("deadline", sa.BigInteger(), nullable=False),
-        sa.Column("ready_at", sa.BigInteger(), nullable=False),
+        sa.Column("free_at", sa.BigInteger(), nullable=True),
         sa.Column("deliveries", sa.BigInteger(), nullable=False),
-        sa.Column("acked", sa.SmallInteger(), nullable=False),
+        sa.Column("size", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("topic_id", "seq"),
+        sqlite_with_rowid=False,
+    )
+    op.create_index(
+        "leases_free",
+        "leases",
+        ["topic_id", "free_at", "seq"],
+        unique=False,
+        sqlite_where=_OPEN,
+        postgresql_where=_OPEN,
     )
 
 
