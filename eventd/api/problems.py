@@ -114,6 +114,12 @@ def envelope(error: EventdError) -> dict[str, Any]:
 def answer(error: EventdError, *, allow: str = "") -> web.Response:
     """An error as it goes out. `allow` names the methods a path is served with."""
     status = status_of(error)
+    headers = headers_of(status, allow)
+    return web.Response(status=status, body=encode(envelope(error)), content_type=_JSON, headers=headers)
+
+
+def headers_of(status: int, allow: str = "") -> dict[str, str]:
+    """What goes with a status of an error: what to do now."""
     headers = {"Allow": allow} if allow else {}
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
@@ -121,7 +127,7 @@ def answer(error: EventdError, *, allow: str = "") -> web.Response:
         headers["Retry-After"] = str(RETRY_SECONDS)
     if status == 408:
         headers["Connection"] = "close"
-    return web.Response(status=status, body=encode(envelope(error)), content_type=_JSON, headers=headers)
+    return headers
 
 
 def success(value: Any, *, ready: bool = True) -> web.Response:

@@ -1,0 +1,38 @@
+"""Who calls: the key of a request, and what speaks against a caller without one."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from eventd.api.auth import ApiKey, Keys, require_local_name, require_own_page
+from eventd.api.doors import Door
+from eventd.settings import Endpoint
+
+
+class Callers:
+    """Tells the keys of requests that came through one door."""
+
+    def __init__(self, keys: Keys, door: Door) -> None:
+        self.keys = keys
+        self._door = door
+
+    def heard(self, request: web.Request) -> None:
+        """The head of a request has come; to be said of every one."""
+        self._door.heard(request.transport)
+
+    def identify(self, request: web.Request, *, token: str = "") -> ApiKey:
+        """The caller's key, also from a `token` of the query. Raises `Unauthorized` and `Forbidden`."""
+        if not self.keys:
+            require_own_page(request.headers.get("Origin", ""), request.headers.get("Host", ""))
+            if _is_local(request):
+                require_local_name(request.headers.get("Host", ""))
+        authorization = request.headers.get("Authorization", "") or (f"Bearer {token}" if token else "")
+        key = self.keys.identify(authorization)
+        self._door.trust(request.transport)
+        return key
+
+
+def _is_local(request: web.Request) -> bool:
+    """Whether the request came in on a loopback address of ours."""
+    name = request.transport.get_extra_info("sockname") if request.transport else None
+    return isinstance(name, tuple) and Endpoint(name[0], name[1]).is_loopback

@@ -1,0 +1,1 @@
+"""Topics, routers, watches and queues over HTTP under /v0."""

@@ -1,0 +1,147 @@
+"""One path of /v0: who may use it, what it takes, what runs, what it answers. And what they all work with.
+
+A surface is a file of this package with `ROUTES`, a tuple of `Route`; `surfaces.py` collects them, `app.py` mounts them
+and `openapi.py` describes them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, Protocol, TypeVar
+
+import msgspec
+from aiohttp import web
+
+from eventd.api.auth import ApiKey
+from eventd.api.callers import Callers
+from eventd.api.operations import Scope
+from eventd.api.v0.limits import Limits, Occupancy
+from eventd.api.v0.models import Answer, NoQuery, Performance, Query
+from eventd.api.v0.problems import OutOfReach
+from eventd.clock import Clock
+from eventd.log.eventlog import EventLog
+from eventd.observe import Metrics
+from eventd.store.database import Database
+
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+T = TypeVar("T")
+Q = TypeVar("Q", bound=Query)
+B = TypeVar("B")
+
+
+class Spawn(Protocol):
+    """Starts a task that its owner looks at; the node's supervisor has one."""
+
+    def __call__(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]: ...
+
+
+class Routing(Protocol):
+    """What /v0 asks of the routers that run."""
+
+    async def drive(self, topic_id: int) -> None:
+        """Bring all routers upstream of a topic to where their sources end now, but those that are held."""
+        ...
+
+    def changed(self) -> None:
+        """Routers were declared or removed, or their topics: look again."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class V0:
+    """What every path of /v0 works with.
+
+    `readiness` names checks, each "ok" or what is wrong; `stopping` is done when the node begins to stop; `random(n)`
+    gives n bytes.
+    """
+
+    log: EventLog
+    callers: Callers
+    routing: Routing
+    metrics: Metrics
+    readiness: Callable[[], dict[str, str]]
+    spawn: Spawn
+    random: Callable[[int], bytes]
+    stopping: asyncio.Future[None]
+    version: str
+    limits: Limits
+    occupancy: Occupancy
+    started: float = field(default=0.0)
+
+    @property
+    def database(self) -> Database:
+        return self.log.database
+
+    @property
+    def clock(self) -> Clock:
+        return self.log.clock
+
+
+@dataclass(slots=True)
+class Call(Generic[Q, B]):
+    """One request: who calls, the decoded `name` in its path (empty where there is none), its query and its body."""
+
+    v0: V0
+    request: web.Request
+    key: ApiKey
+    name: str
+    query: Q
+    body: B
+    begun: float
+
+    def performance(self) -> Performance:
+        """The time since the request came; to be taken last."""
+        return Performance(server_total_ms=self.elapsed_ms())
+
+    def elapsed_ms(self) -> float:
+        """Milliseconds since the request came."""
+        return round((self.v0.clock.monotonic() - self.begun) * 1000, 3)
+
+    def require_name(self, *names: str) -> None:
+        """Raises `Forbidden` unless the key is for all these topics or routers."""
+        require_names(self.key, names)
+
+    def answer(self, answer: Answer, *, created: bool = False) -> web.Response:
+        """200, or 201 where something was `created`."""
+        body = msgspec.json.encode(answer)
+        return web.Response(status=201 if created else 200, body=body, content_type="application/json")
+
+
+def require_names(key: ApiKey, names: tuple[str, ...]) -> None:
+    """Raises `Forbidden` for the first name that is outside the key's prefixes."""
+    for name in names:
+        if not key.sees(name):
+            raise OutOfReach(f"this key is not for {name!r}", detail={"topic": name})
+
+
+Run = Callable[[Call[Any, Any]], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One method of one path.
+
+    `path` may hold `{topic}`, `{router}` or another name in braces; a topic's or router's is held to the key's
+    prefixes before anything is read, `scopes` (all of them needed) before that; without scopes no key is needed.
+    `body` is the type of the JSON body, None for none; with `may_be_empty` a body without a byte is `{}`.
+    `answer` is what 200 and, with `creates`, 201 carry; None where it is no JSON, and then `media` says what it is.
+    `stream`: it goes on for as long as the client likes, so it counts among the streams and not among the requests,
+    and the key may stand in the query as `token`. `refusals`: the statuses it may answer with beside those of every
+    path of its kind.
+    """
+
+    method: Method
+    path: str
+    run: Run
+    summary: str
+    scopes: tuple[Scope, ...] = ()
+    query: type[Query] = NoQuery
+    body: type[Any] | None = None
+    may_be_empty: bool = False
+    answer: type[Any] | None = None
+    creates: bool = False
+    media: str = "application/json"
+    stream: bool = False
+    refusals: tuple[int, ...] = ()

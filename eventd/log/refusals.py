@@ -1,0 +1,100 @@
+"""Why a topic, a router or a queue refuses what was asked, with the facts a program can act on.
+
+`detail` holds those facts by name, JSON-able; None where there are none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eventd.errors import Conflict, EventdError, Invalid, NotFound
+
+
+class Detailed(EventdError):
+    """An error with facts."""
+
+    def __init__(self, message: str, *, hint: str = "", detail: dict[str, Any] | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.detail = detail
+
+
+class TopicNotFound(Detailed, NotFound):
+    """No topic has this name."""
+
+    code = "topic_not_found"
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"there is no topic {topic!r}", detail={"topic": topic})
+
+
+class RouterNotFound(Detailed, NotFound):
+    """No router has this name."""
+
+    code = "router_not_found"
+
+    def __init__(self, router: str) -> None:
+        super().__init__(f"there is no router {router!r}", detail={"router": router})
+
+
+class Incompatible(Detailed, Conflict):
+    """What exists under this name cannot become, or take, what was asked for."""
+
+    code = "topic_exists_incompatible"
+
+
+class TopicNotEmpty(Detailed, Conflict):
+    """The topic was to be deleted only without records, and holds `count`."""
+
+    code = "topic_not_empty"
+
+    def __init__(self, topic: str, count: int) -> None:
+        super().__init__(f"the topic {topic!r} holds {count} records", detail={"topic": topic, "count": count})
+
+
+class NotAQueue(Detailed, Conflict):
+    """The topic is a log: its records cannot be claimed."""
+
+    code = "not_a_queue"
+
+    def __init__(self, topic: str) -> None:
+        hint = "make a queue with type: queue when the topic is created"
+        super().__init__(f"the topic {topic!r} is a log, not a queue", hint=hint, detail={"topic": topic})
+
+
+class RouterCycle(Detailed, Conflict):
+    """The router would close a circle; `cycle` names its topics and begins and ends with the same one."""
+
+    code = "router_cycle"
+
+    def __init__(self, cycle: list[str]) -> None:
+        hint = "leave the router out, or allow it with allow_cycle or fan_in"
+        super().__init__(f"records would go round: {' -> '.join(cycle)}", hint=hint, detail={"cycle": cycle})
+
+
+class BatchTooLarge(Detailed, Invalid):
+    """More at once than one request may bring."""
+
+    code = "batch_too_large"
+
+
+class RecordTooLarge(Detailed, Invalid):
+    """A record, or a batch for a topic that refuses beyond its caps, that can never fit."""
+
+    code = "record_too_large"
+
+
+class TopicFull(Detailed):
+    """A topic that refuses beyond its caps has no room; nothing was dropped."""
+
+    code = "topic_full"
+
+
+class Throttled(Detailed):
+    """A limit of the node is reached; the same request may succeed when something was ended or removed."""
+
+    code = "throttled"
+
+    @classmethod
+    def by(cls, limit: str, most: int) -> Throttled:
+        """The limit that was reached, by its name."""
+        return cls(f"the limit {limit} of {most} is reached", detail={"limit": limit, "max": most})
