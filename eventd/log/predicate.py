@@ -1,0 +1,57 @@
+"""Which records are meant, by their tag: what a delete and a router's filter ask. Pure.
+
+A tag matches as a whole or by how it begins; a record without a tag never does.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from eventd.errors import Invalid
+
+_EQUAL, _PREFIX = "Eq", "Glob"
+_HINT = 'write ["tag", "Eq", "TAG"], ["tag", "Glob", "PREFIX*"], "TAG" or "PREFIX*"'
+
+
+class Predicate(NamedTuple):
+    """`text` is the tag, or, with `prefix`, how it begins."""
+
+    text: str
+    prefix: bool
+
+    def matches(self, tag: str | None) -> bool:
+        """Whether a record with this tag is meant; None: it has none."""
+        if tag is None:
+            return False
+        return tag.startswith(self.text) if self.prefix else tag == self.text
+
+    def shown(self) -> list[str]:
+        """The one way in which it is told to others."""
+        return ["tag", _PREFIX, f"{self.text}*"] if self.prefix else ["tag", _EQUAL, self.text]
+
+
+def parse(value: object) -> Predicate:
+    """The predicate that a decoded JSON value states. Raises `Invalid`.
+
+    A text alone is a prefix where it ends with a star, and otherwise a whole tag.
+    """
+    if isinstance(value, str):
+        return Predicate(value.removesuffix("*"), value.endswith("*"))
+    match value:
+        case ["tag", "Eq", str(text)]:
+            return Predicate(text, False)
+        case ["tag", "Glob", str(text)] if text.endswith("*"):
+            return Predicate(text[:-1], True)
+        case ["tag", "Glob", str(text)]:
+            raise Invalid(f"{_quoted(text)} is no prefix: Glob needs a star at its end", hint=_HINT)
+        case ["tag", str(op), str()]:
+            raise Invalid(f"no operator {_quoted(op)}: a tag is compared with Eq or Glob", hint=_HINT)
+        case [str(name), str(), str()] if name != "tag":
+            raise Invalid(f"records are not chosen by {_quoted(name)}, but by their tag", hint=_HINT)
+        case _:
+            raise Invalid("what records to choose by has to be a text, or a list of three texts", hint=_HINT)
+
+
+def _quoted(text: str) -> str:
+    """A text as it may be shown in an error: the beginning of a long one."""
+    return repr(text if len(text) <= 40 else f"{text[:40]}…")
