@@ -6,6 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -63,52 +64,31 @@ async def _add_headers(_request: web.Request, response: web.StreamResponse) -> N
     response.headers.update(_HEADERS)
 
 
-@web.middleware
-async def _answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    try:
-        return await handler(request)
-    except EventdError as error:
-        if problems.status_of(error) >= 500:
-            logger.warning("a request failed", extra={"route": _route(request), "code": error.code, "why": str(error)})
-        return problems.answer(error)
-    except problems.FrameworkRefusal as problem:
-        refusal, allow = problems.of_framework(problem, request.path, request.method)
-        return problems.answer(refusal, allow=allow)
-    except (ConnectionError, asyncio.CancelledError):
-        raise  # the client has gone, or the node is stopping: there is nobody to answer
-    except Exception:
-        incident = secrets.token_hex(4)
-        logger.exception("a request failed", extra={"route": _route(request), "incident": incident})
-        told = Internal(f"a fault in the node; its log has it as incident {incident}", hint="please report it")
-        return problems.answer(told)
+def _outside_v0(middleware: Any) -> Any:
+    """What is under /v0 answers in its own form, and asks for keys in its own order."""
+
+    @web.middleware
+    async def pass_by(request: web.Request, handler: Handler) -> web.StreamResponse:
+        inside = is_under(request.path)
+        return await (handler(request) if inside else middleware(request, handler))
+
+    return pass_by
 
 
-def _route(request: web.Request) -> str:
-    """The pattern, not the path: what stands in its place may be anything."""
-    resource = request.match_info.route.resource
-    return f"{request.method} {resource.canonical if resource else '?'}"
+def _refuse(request: web.Request, problem: problems.FrameworkRefusal) -> web.Response:
+    refusal, allow = problems.of_framework(problem, request.path, request.method)
+    return problems.answer(refusal, allow=allow)
 
 
-def _identify(keys: Keys, door: Door) -> Any:
+def _identify(callers: Callers) -> Any:
     @web.middleware
     async def identify(request: web.Request, handler: Handler) -> web.StreamResponse:
-        door.heard(request.transport)
+        callers.heard(request)
         if request.path not in OPEN_PATHS:
-            if not keys:
-                require_own_page(request.headers.get("Origin", ""), request.headers.get("Host", ""))
-                if _is_local(request):
-                    require_local_name(request.headers.get("Host", ""))
-            request[_KEY] = keys.identify(request.headers.get("Authorization", ""))
-            door.trust(request.transport)
+            request[_KEY] = callers.identify(request)
         return await handler(request)
 
     return identify
-
-
-def _is_local(request: web.Request) -> bool:
-    """Whether the request came in on a loopback address of ours."""
-    name = request.transport.get_extra_info("sockname") if request.transport else None
-    return isinstance(name, tuple) and Endpoint(name[0], name[1]).is_loopback
 
 
 def _mount(operation: Operation[Any], services: Services) -> Handler:

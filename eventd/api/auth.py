@@ -1,19 +1,24 @@
 """Who may ask what of the API: keys with scopes, each perhaps for some groups only.
 
-A key is known by its SHA-256. Without any key everything is allowed, and then only this machine may reach the API.
+A key is known by its SHA-256. Some are in the settings, others were made at run time and are in the database. Without
+any key everything is allowed, and then only this machine may reach the API.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import ipaddress
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple, get_args
 
 from eventd.api.operations import Scope
+from eventd.clock import SECOND, Clock, SystemClock
 from eventd.errors import Forbidden, SettingsError, Unauthorized
 from eventd.settings import BadSettings, Problem, Settings
+from eventd.store.keys import KeyLine
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 _WORDS: dict[str, tuple[Scope, ...]] = {
@@ -24,11 +29,22 @@ _WORDS: dict[str, tuple[Scope, ...]] = {
 
 
 class ApiKey(NamedTuple):
-    """What a key may do. Empty `prefixes`: with every group."""
+    """What a key may do. Empty `prefixes`: with every group and topic. `expires_at` in microseconds; None: it lasts.
+
+    `name` is empty for one of the settings.
+    """
 
     digest: bytes
     scopes: frozenset[Scope]
     prefixes: tuple[str, ...]
+    name: str = ""
+    expires_at: int | None = None
+
+    @classmethod
+    def of(cls, line: KeyLine) -> ApiKey:
+        """One of the database."""
+        scopes = frozenset(scope for scope in SCOPES if scope in line.scopes)
+        return cls(bytes.fromhex(line.digest), scopes, line.prefixes, line.name, line.expires_at)
 
     def require_scope(self, scope: Scope) -> None:
         """Raises `Forbidden` when the key may not do this kind of thing."""
@@ -51,40 +67,111 @@ ANYONE = ApiKey(b"", frozenset(SCOPES), ())
 
 
 class Keys:
-    """The keys in force. `read` gives them anew, for `reload`."""
+    """The keys in force: those of the settings, which `read` gives anew for `reload`, and those of the database.
 
-    def __init__(self, read: Callable[[], Sequence[ApiKey]]) -> None:
+    `exposed` is the address where other machines could reach an API without keys; empty where that is meant or no
+    machine could.
+    """
+
+    def __init__(self, read: Callable[[], Sequence[ApiKey]], *, clock: Clock | None = None, exposed: str = "") -> None:
         self._read = read
-        self._keys = tuple(read())
+        self._clock = clock or SystemClock()
+        self._exposed = exposed
+        self._said = tuple(read())
+        self._made: tuple[ApiKey, ...] = ()
+        self._are_made = False
+        self._uses: dict[object, tuple[ApiKey, Callable[[], None]]] = {}
 
     @classmethod
-    def of(cls, settings: Settings) -> Keys:
-        """The keys of the settings. Raises `SettingsError`, also when others could reach an API without keys."""
-        return cls(lambda: _from_settings(settings))
+    def of(cls, settings: Settings, clock: Clock | None = None) -> Keys:
+        """The keys of the settings. Raises `BadSettings`."""
+        is_meant = settings.api_listen.is_loopback or settings.allow_insecure_no_auth
+        exposed = "" if is_meant else str(settings.api_listen)
+        return cls(lambda: _from_settings(settings), clock=clock, exposed=exposed)
 
     def __bool__(self) -> bool:
-        """Whether a key is needed at all."""
-        return bool(self._keys)
+        """Whether a key is needed at all. One that was revoked still says so: to end a key must never open a door."""
+        return bool(self._said or self._are_made or self._exposed)
+
+    def require_any(self) -> None:
+        """Raises `SettingsError` when others could reach the API, and nobody has made a key to it."""
+        if self._exposed and not self._said and not self._are_made:
+            raise SettingsError(
+                f"other machines could reach the API on {self._exposed}, and there are no keys to it",
+                hint="make one with `routerctl key create`, set EVENTD_API_KEYS or EVENTD_API_KEYS_FILE, listen on"
+                " 127.0.0.1, or say that this is meant with EVENTD_ALLOW_INSECURE_NO_AUTH=1",
+            )
 
     def reload(self) -> None:
-        """Read the keys again. Raises `SettingsError`; then those of before stay in force."""
-        self._keys = tuple(self._read())
+        """Read those of the settings again. Raises `SettingsError`; then those of before stay in force."""
+        self._said = tuple(self._read())
+        self._end_gone()
+
+    def reload_from(self, lines: Iterable[KeyLine]) -> None:
+        """Take over those of the database, all at once. What uses one that is not among them any more ends now."""
+        found = list(lines)
+        self._are_made = bool(found)
+        self._made = tuple(ApiKey.of(line) for line in found if line.revoked_at is None)
+        self._end_gone()
 
     def identify(self, authorization: str) -> ApiKey:
         """The key of an `Authorization` header. Raises `Unauthorized`."""
-        if not self._keys:
+        if not self:
             return ANYONE
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             raise Unauthorized("this API needs a key", hint="send it as Authorization: Bearer KEY")
-        digest = hashlib.sha256(token.strip().encode(errors="surrogateescape")).digest()
+        return self.find(token.strip())
+
+    def find(self, token: str) -> ApiKey:
+        """The key itself, as it is sent. Raises `Unauthorized`."""
+        digest = hashlib.sha256(token.encode(errors="surrogateescape")).digest()
         found = None
-        for key in self._keys:  # all of them: how long it takes must not tell which one was near
+        for key in (*self._said, *self._made):  # all of them: how long it takes must not tell which one was near
             if hmac.compare_digest(key.digest, digest):
-                found = key
+                found = found or key
         if found is None:
             raise Unauthorized("this key is not known")
+        if self._has_expired(found):
+            raise Unauthorized("this key has expired")
         return found
+
+    def holds(self, key: ApiKey) -> bool:
+        """Whether a key that was found is still in force, with all that it allowed."""
+        if key is ANYONE:
+            return not self
+        return key in (*self._said, *self._made) and not self._has_expired(key)
+
+    @contextmanager
+    def using(self, key: ApiKey, end: Callable[[], None]) -> Iterator[None]:
+        """While this is open, `end` is called as soon as the key is not in force any more: also under a stream."""
+        use = object()
+        self._uses[use] = key, end
+        timer = self._time_out(use, key)
+        try:
+            yield
+        finally:
+            self._uses.pop(use, None)
+            if timer is not None:
+                timer.cancel()
+
+    def _has_expired(self, key: ApiKey) -> bool:
+        return key.expires_at is not None and key.expires_at <= self._clock.now()
+
+    def _time_out(self, use: object, key: ApiKey) -> asyncio.TimerHandle | None:
+        if key.expires_at is None:
+            return None
+        left = max(0.0, (key.expires_at - self._clock.now()) / SECOND)
+        return asyncio.get_running_loop().call_later(left, self._end, use)
+
+    def _end_gone(self) -> None:
+        for use, (key, _) in list(self._uses.items()):
+            if not self.holds(key):
+                self._end(use)
+
+    def _end(self, use: object) -> None:
+        _, end = self._uses.pop(use)
+        end()
 
 
 def require_local_name(host: str) -> None:
@@ -130,16 +217,27 @@ def parse_keys(text: str) -> tuple[ApiKey, ...]:
 
 
 def _entry(number: int, key: str, scopes: str = "", prefixes: str = "") -> ApiKey:
-    words = [word.strip().lower() for word in scopes.split("+") if word.strip()]
     if not key.strip():
         raise ValueError(f"entry {number} begins with a colon: the key itself is missing")
-    if unknown := [word for word in words if word not in _WORDS]:
+    try:
+        granted = read_scopes([scopes])
+    except ValueError as error:
         # The word may be the other half of a key that holds a colon, so it is not shown.
-        place = f"scope {words.index(unknown[0]) + 1} of entry {number}"
-        raise ValueError(f"{place} is none of {', '.join(SCOPES)} and rw (a key must not hold a colon)")
-    granted = frozenset(scope for word in words for scope in _WORDS[word])
+        raise ValueError(f"entry {number}: {error} (a key must not hold a colon)") from None
     limits = tuple(prefix.strip() for prefix in prefixes.split("|") if prefix.strip())
-    return ApiKey(hashlib.sha256(key.strip().encode()).digest(), granted or frozenset(SCOPES), limits)
+    return ApiKey(hashlib.sha256(key.strip().encode()).digest(), granted, limits)
+
+
+def read_scopes(texts: Iterable[str]) -> frozenset[Scope]:
+    """The scopes that are named, joined with `+` or one by one; all where there are none.
+
+    Raises ValueError, which names a word by its place and never shows it.
+    """
+    words = [word.strip().lower() for text in texts for word in text.split("+") if word.strip()]
+    for place, word in enumerate(words, start=1):
+        if word not in _WORDS:
+            raise ValueError(f"scope {place} is none of {', '.join(SCOPES)} and rw")
+    return frozenset(scope for word in words for scope in _WORDS[word]) or frozenset(SCOPES)
 
 
 def _from_settings(settings: Settings) -> list[ApiKey]:
@@ -151,12 +249,6 @@ def _from_settings(settings: Settings) -> list[ApiKey]:
         _take(keys, problems, settings.origin("api_keys_file"), lambda: _from_file(settings))
     if problems:
         raise BadSettings(problems)
-    if not keys and not settings.api_listen.is_loopback and not settings.allow_insecure_no_auth:
-        raise SettingsError(
-            f"other machines could reach the API on {settings.api_listen}, and there are no keys to it",
-            hint="set EVENTD_API_KEYS or EVENTD_API_KEYS_FILE, listen on 127.0.0.1, or say that this is meant with"
-            " EVENTD_ALLOW_INSECURE_NO_AUTH=1",
-        )
     return list(keys.values())
 
 

@@ -10,6 +10,7 @@ from eventd.api import (
     dynamic,
     events,
     groups,
+    keys,
     links,
     plugins,
     redelivery,
@@ -31,4 +32,5 @@ OPERATIONS: tuple[Operation[Any], ...] = (
     *subscriptions.OPERATIONS,
     *dynamic.OPERATIONS,
     *plugins.OPERATIONS,
+    *keys.OPERATIONS,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -18,6 +19,7 @@ from eventd.settings import Settings
 from eventd.store import migrations
 from eventd.store.database import Database
 from eventd.store.integrity import find_damage
+from eventd.store.keys import KeyLine, read_keys
 from eventd.store.registry import read_resources
 
 LITTLE_SPACE = 1 << 30
@@ -40,7 +42,7 @@ def check_settings(settings: Settings) -> Iterator[Check]:
     for warning in settings.warnings:
         yield Check("settings", "warning", warning)
     try:
-        keys = Keys.of(settings)
+        keys = keys_of(settings)
     except SettingsError as error:
         yield Check("api keys", "failed", str(error))
         return
@@ -50,6 +52,25 @@ def check_settings(settings: Settings) -> Iterator[Check]:
         yield Check("api keys", "ok", "none: whoever is on this machine may use the API")
     else:
         yield Check("api keys", "warning", f"none: whoever reaches {settings.api_listen} may use the API")
+
+
+def keys_of(settings: Settings) -> Keys:
+    """The keys to the API. Raises `SettingsError`, also when others could reach an API to which there is none."""
+    keys = Keys.of(settings)
+    keys.reload_from(_made_keys(settings))
+    keys.require_any()
+    return keys
+
+
+def _made_keys(settings: Settings) -> list[KeyLine]:
+    """Those of the database; none where it cannot be asked, or is too old to have any: that is said elsewhere."""
+    try:
+        with closing(Database(settings.database_url)) as database:
+            if database.path is not None and not database.path.exists():
+                return []
+            return database.read_now(read_keys)
+    except EventdError:
+        return []
 
 
 def check_database(settings: Settings) -> Iterator[Check]:

@@ -47,13 +47,12 @@ def serve(
 
     SIGTERM and SIGINT finish what is under way, a second one leaves at once, SIGHUP re-reads keys and secrets.
     """
-    from eventd.api.auth import Keys
-    from eventd.cli.checking import missing_group
+    from eventd.cli.checking import keys_of, missing_group
     from eventd.cli.lock import claimed, serving
     from eventd.observe import configure_logging
 
     settings = flags.load()
-    Keys.of(settings)  # a door that must not stand open is found before anything is touched
+    keys_of(settings)  # a door that must not stand open is found before anything is touched
     around = surroundings()
     colour = "NO_COLOR" not in around and around.get("TERM") != "dumb"
     configure_logging(sys.stderr, format=settings.log_format, level=settings.log_level, colour=colour)

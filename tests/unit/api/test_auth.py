@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+from typing import Any
+
 import pytest
 
-from eventd.api.auth import ANYONE, ApiKey, Keys, parse_keys, require_local_name
+from eventd.api.auth import ANYONE, SCOPES, ApiKey, Keys, parse_keys, require_local_name
+from eventd.clock import SECOND
 from eventd.errors import Forbidden, SettingsError, Unauthorized
 from eventd.settings import load
+from eventd.store.keys import KeyLine
+from eventd.testing import NOW, ManualClock
 
 ALL = {"read", "write", "delete", "admin"}
 
 
 def keys(text: str) -> Keys:
     return Keys(lambda: parse_keys(text))
+
+
+def line(secret: str, **given: Any) -> KeyLine:
+    """A key of the database, of every scope unless `given` says otherwise."""
+    digest = hashlib.sha256(secret.encode()).hexdigest()
+    return KeyLine(f"key-{secret}", digest, tuple(SCOPES), (), NOW, None, None)._replace(**given)
 
 
 def only(text: str) -> ApiKey:
@@ -46,8 +59,8 @@ def test_entries_are_parted_by_commas_and_lines_and_comments_are_left_out() -> N
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("geheim:reed", "scope 1 of entry 1 is none of read, write, delete, admin and rw"),
-        ("a,geheim:r+geheim", "scope 2 of entry 2 is none of"),
+        ("geheim:reed", "entry 1: scope 1 is none of read, write, delete, admin and rw"),
+        ("a,geheim:r+geheim", "entry 2: scope 2 is none of"),
         ("a,:r", "entry 2 begins with a colon"),
         ("", "holds no key"),
         (" , \n# geheim", "holds no key"),
@@ -133,26 +146,109 @@ def test_the_keys_of_the_settings() -> None:
 
 
 def test_wrong_keys_in_the_settings_are_told_with_their_origin() -> None:
-    with pytest.raises(SettingsError, match=r"EVENTD_API_KEYS: scope 1 of entry 1") as caught:
+    with pytest.raises(SettingsError, match=r"EVENTD_API_KEYS: entry 1: scope 1") as caught:
         Keys.of(load({}, {"EVENTD_API_KEYS": "geheim:geheim"}))
     assert "geheim" not in str(caught.value)
 
 
 @pytest.mark.parametrize("listen", ["0.0.0.0:8780", "[::]:8780", "10.0.0.1:1", "node.example:1"])
 def test_an_api_without_keys_does_not_open_to_other_machines(listen: str) -> None:
+    found = Keys.of(load({"api_listen": listen}, {}))
     with pytest.raises(SettingsError, match="other machines could reach the API") as caught:
-        Keys.of(load({"api_listen": listen}, {}))
+        found.require_any()
     assert "EVENTD_API_KEYS" in caught.value.hint
+    with pytest.raises(Unauthorized):  # also where nobody has asked
+        found.identify("")
 
 
-def test_it_opens_when_keys_are_set_or_when_it_is_said_to_be_meant() -> None:
-    assert Keys.of(load({"api_listen": "0.0.0.0:1"}, {"EVENTD_API_KEYS": "k"}))
-    assert not Keys.of(load({"api_listen": "0.0.0.0:1", "allow_insecure_no_auth": True}, {}))
+def test_it_opens_when_there_are_keys_or_when_it_is_said_to_be_meant() -> None:
+    others = "0.0.0.0:1"
+    set_up = Keys.of(load({"api_listen": others}, {"EVENTD_API_KEYS": "k"}))
+    made = Keys.of(load({"api_listen": others}, {}))
+    made.reload_from([line("one")])
+    meant = Keys.of(load({"api_listen": others, "allow_insecure_no_auth": True}, {}))
+    for found in (set_up, made, meant):
+        found.require_any()
+    assert (bool(set_up), bool(made), bool(meant)) == (True, True, False)
 
 
 def test_keys_that_are_set_but_hold_none_do_not_open_the_door() -> None:
     with pytest.raises(SettingsError, match="EVENTD_API_KEYS: holds no key"):
         Keys.of(load({}, {"EVENTD_API_KEYS": ","}))
+
+
+def test_a_key_of_the_database_is_as_good_as_one_of_the_settings() -> None:
+    found = keys("one:r")
+    found.reload_from([line("two", scopes=("write",), prefixes=("edge-",))])
+    assert found.identify("Bearer one").scopes == {"read"}
+    two = found.identify("Bearer two")
+    assert (two.name, two.scopes, two.prefixes) == ("key-two", {"write"}, ("edge-",))
+    found.reload()
+    assert found.identify("Bearer two") == two
+
+
+def test_a_key_that_stands_in_both_is_that_of_the_settings() -> None:
+    found = keys("one:r")
+    found.reload_from([line("one")])
+    assert found.identify("Bearer one").scopes == {"read"}
+
+
+def test_a_revoked_key_is_not_known_any_more_and_opens_no_door() -> None:
+    found = Keys(tuple)
+    found.reload_from([line("one")])
+    found.reload_from([line("one", revoked_at=NOW)])
+    assert found
+    with pytest.raises(Unauthorized, match="not known"):
+        found.identify("Bearer one")
+    with pytest.raises(Unauthorized, match="needs a key"):
+        found.identify("")
+
+
+def test_an_expired_key_is_told_so() -> None:
+    clock = ManualClock()
+    found = Keys(tuple, clock=clock)
+    found.reload_from([line("one", expires_at=NOW + SECOND)])
+    key = found.identify("Bearer one")
+    assert found.holds(key)
+    clock.advance(1)
+    assert not found.holds(key)
+    with pytest.raises(Unauthorized, match="this key has expired"):
+        found.identify("Bearer one")
+
+
+def test_what_uses_a_key_ends_with_it_and_nothing_else_does() -> None:
+    ended: list[str] = []
+    found = keys("zero")
+    found.reload_from([line("one"), line("two")])
+    with (
+        found.using(found.identify("Bearer zero"), lambda: ended.append("zero")),
+        found.using(found.identify("Bearer one"), lambda: ended.append("one")),
+        found.using(found.identify("Bearer two"), lambda: ended.append("two")),
+    ):
+        found.reload_from([line("one", revoked_at=NOW), line("two")])
+        found.reload()
+        assert ended == ["one"]
+        found.reload_from([line("two", scopes=("read",))])  # it may less than when the use began
+        assert ended == ["one", "two"]
+    found.reload_from([])
+    assert ended == ["one", "two"]
+
+
+def test_whoever_came_without_a_key_goes_when_there_is_one() -> None:
+    ended: list[str] = []
+    found = Keys(tuple)
+    with found.using(found.identify(""), lambda: ended.append("anyone")):
+        found.reload_from([line("one")])
+    assert ended == ["anyone"]
+
+
+async def test_what_uses_a_key_ends_when_it_expires() -> None:
+    clock, ended = ManualClock(), asyncio.Event()
+    found = Keys(tuple, clock=clock)
+    found.reload_from([line("one", expires_at=NOW + SECOND // 100)])
+    with found.using(found.identify("Bearer one"), ended.set):
+        async with asyncio.timeout(10):
+            await ended.wait()
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8780", "a.localhost:1", "127.0.0.1:1", "[::1]:1", "::1", ""])
