@@ -34,6 +34,7 @@ from eventd.schedules import Schedules
 from eventd.settings import Settings, plugin_environment
 from eventd.store.claim import Claim
 from eventd.store.database import Database
+from eventd.store.keys import read_keys
 from eventd.store.migrations import require_current
 from eventd.store.registry import StoredResource
 from eventd.subscribers import Subscribers, purposes_of
@@ -111,13 +112,14 @@ class Node:
 
     def __init__(self, settings: Settings, *, clock: Clock, claim: Claim | None = None) -> None:
         self.settings = settings
-        self.keys = Keys.of(settings)
+        self.keys = Keys.of(settings, clock)
         self.api_address: tuple[str, int] | None = None
         self.groups: dict[str, Membership] = {}
         self.metrics = Watcher(self.groups)
         self._clock = clock
         self._claim = claim
         self._version = 0
+        self._topics_version = 0
         self._declared: list[StoredResource] = []
         self._changed: set[str] = set()  # links whose hold-ups are to be forgotten
         self._reloading = asyncio.Lock()
@@ -143,6 +145,8 @@ class Node:
         await asyncio.to_thread(require_current, database)
         self.log = await EventLog.open(database, self._clock, timed=self.metrics.committed)
         self._started.append(self.log.close)
+        await self._read_keys()
+        self.keys.require_any()
         self.following = Following(database, self._clock)
         transport = Transport(self._clock)
         self._started.append(transport.close)
@@ -235,6 +239,8 @@ class Node:
                 try:
                     head = await self.log.look_around()
                     self.following.changed()
+                    if head.topics_version != self._topics_version:
+                        await self._read_keys()
                     if head.registry_version != self._version:
                         await self._apply()
                     self._database_trouble = ""
@@ -255,9 +261,15 @@ class Node:
     async def _take_over_now(self) -> None:
         """Somebody has declared something through this node. What fails here is tried again when it is noticed."""
         try:
+            await self._read_keys()
             await self._apply()
         except EventdError as error:
             logger.warning("what was declared is not in force yet: %s", error)
+
+    async def _read_keys(self) -> None:
+        """Take over the keys that were made, and let go of those that were revoked."""
+        self._topics_version = (await self.log.look_around()).topics_version
+        self.keys.reload_from(await self.log.database.read(read_keys))
 
     async def _take_over(self, *, strict: bool) -> bool:
         """One try to; False when what was read is not in force any more by the time the cursors are to follow it."""
