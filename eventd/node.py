@@ -367,10 +367,8 @@ class Node:
 
     def readiness(self) -> dict[str, str]:
         """Name of each check → "ok", or what is wrong."""
-        checks = {"database": self._database_trouble or "ok"}
-        for name, group in self.groups.items():
-            checks[GROUP + name] = "; ".join(group.trouble.values()) or "ok"
-        return checks
+        groups = {GROUP + name: "; ".join(group.trouble.values()) or "ok" for name, group in self.groups.items()}
+        return {"database": self._database_trouble or "ok", **groups}
 
     # --- stopping ---------------------------------------------------------------------------------------------
 
