@@ -18,13 +18,17 @@ class Watch:
         self.topics = topics
         self.own = own
         self.head = 0
+        self.turn = 0
+        """Moves with every sign: also with those that no head tells of."""
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._signs: list[asyncio.Future[None]] = []
 
     def raise_to(self, head: int) -> None:
         """Say that records up to `head` exist."""
         if head <= self.head:
             return
         self.head = head
+        self._sign()
         waiting, self._waiting = self._waiting, []
         for position, future in waiting:
             if future.done():
@@ -33,6 +37,31 @@ class Watch:
                 future.set_result(None)
             else:
                 self._waiting.append((position, future))
+
+    def look(self) -> None:
+        """Say that its topics have changed otherwise: whoever waits for anything looks again."""
+        waiting, self._waiting = self._waiting, []
+        self._sign()
+        for _, future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    def _sign(self) -> None:
+        self.turn += 1
+        signs, self._signs = self._signs, []
+        for future in signs:
+            if not future.done():
+                future.set_result(None)
+
+    def after(self, turn: int) -> asyncio.Future[None]:
+        """A future that is done when there has been a sign since `turn`, which is to be taken before reading."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self.turn > turn:
+            future.set_result(None)
+        else:
+            self._signs = [f for f in self._signs if not f.done()]
+            self._signs.append(future)
+        return future
 
     def beyond(self, position: int) -> asyncio.Future[None]:
         """A future that is done when the head is beyond `position`. Cancelling it is harmless."""
@@ -88,6 +117,11 @@ class Wakeups:
         for watch in self._everything:
             if own or not watch.own:
                 watch.raise_to(last)
+
+    def touch(self, topic_id: int) -> None:
+        """A topic has changed and no head moved: records or the topic itself are gone, or it is set anew."""
+        for watch in [*self._by_topic.get(topic_id, ()), *self._everything]:
+            watch.look()
 
     def foreign(self, last: int) -> None:
         """The head is at `last`, and we do not know in which topics: look everywhere."""
