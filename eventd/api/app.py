@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import secrets
-from collections.abc import Awaitable, Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -14,17 +11,20 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from eventd.api import problems
-from eventd.api.auth import ApiKey, Keys, require_local_name, require_own_page
+from eventd.api.auth import ApiKey, Keys
+from eventd.api.callers import Callers
 from eventd.api.doors import Door
 from eventd.api.effective import add_effective
+from eventd.api.faults import Handler, answering
 from eventd.api.health import OPEN_PATHS, Readiness, add_health
 from eventd.api.operations import Operation, Services
 from eventd.api.params import from_query, merge, read_params
-from eventd.api.problems import Internal, SlowBody, WrongMediaType
+from eventd.api.problems import SlowBody, WrongMediaType
 from eventd.api.surfaces import OPERATIONS
-from eventd.errors import EventdError, Invalid
+from eventd.api.v0.app import add_v0, is_under
+from eventd.api.v0.routes import V0
+from eventd.errors import Invalid
 from eventd.observe import Metrics
-from eventd.settings import Endpoint
 
 MAX_BODY_BYTES = 16 << 20
 BODY_SECONDS = 30.0
@@ -34,9 +34,6 @@ KEEPALIVE_SECONDS = 75.0
 
 _KEY: web.RequestKey[ApiKey] = web.RequestKey("api_key", ApiKey)
 _HEADERS = {"Server": "routerd-eventd", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-logger = logging.getLogger("eventd.api")
 
 
 def build_app(
@@ -49,14 +46,18 @@ def build_app(
     door: Door,
     max_body_bytes: int = MAX_BODY_BYTES,
     operations: Iterable[Operation[Any]] = OPERATIONS,
+    v0: V0 | None = None,
 ) -> web.Application:
     """The application; whoever runs it does so with `access_log=None` and `KEEPALIVE_SECONDS`."""
-    app = web.Application(middlewares=[_answer_errors, _identify(keys, door)], client_max_size=max_body_bytes)
+    checks = [answering(problems.answer, _refuse), _identify(Callers(keys, door))]
+    app = web.Application(middlewares=[_outside_v0(each) for each in checks], client_max_size=max_body_bytes)
     app.on_response_prepare.append(_add_headers)
     add_health(app, clock=services.clock, readiness=readiness, metrics=metrics, version=version, keys=keys, key=_KEY)
     add_effective(app, services, key=_KEY)
     for operation in operations:
         app.router.add_route(operation.method, operation.path, _mount(operation, services))
+    if v0 is not None:
+        add_v0(app, v0)
     return app
 
 

@@ -1,0 +1,75 @@
+"""/v0 as a part of the API's application: every route mounted, with its own form of errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from aiohttp import web
+
+from eventd.api.faults import Handler, answering
+from eventd.api.problems import FrameworkRefusal
+from eventd.api.v0 import problems
+from eventd.api.v0.access import NAMED, admit, identify, place_of
+from eventd.api.v0.reading import decode, read_query, read_text
+from eventd.api.v0.routes import V0, Call, Route
+from eventd.api.v0.surfaces import ROUTES
+from eventd.errors import EventdError
+
+PREFIX = "/v0"
+
+
+def add_v0(app: web.Application, v0: V0, routes: Iterable[Route] = ROUTES) -> None:
+    """Mount /v0. What is under it answers for itself: the application's own checks have to let it through."""
+    inner = web.Application(middlewares=[answering(problems.answer, partial(_refuse, v0)), _hear(v0)])
+    for route in routes:
+        inner.router.add_route(route.method, _pattern(route.path), _mount(v0, route))
+    app.add_subapp(PREFIX, inner)
+
+
+def is_under(path: str) -> bool:
+    """Whether a path is one of /v0's."""
+    return path.startswith(PREFIX + "/")
+
+
+def _pattern(path: str) -> str:
+    """Any name is taken, also one that no topic can have: it is not there, rather than the path."""
+    for name in NAMED:
+        path = path.replace(f"{{{name}}}", f"{{{name}:[^/]+}}")
+    return path.removeprefix(PREFIX)
+
+
+def _hear(v0: V0) -> Any:
+    @web.middleware
+    async def hear(request: web.Request, handler: Handler) -> web.StreamResponse:
+        v0.callers.heard(request)
+        return await handler(request)
+
+    return hear
+
+
+def _refuse(v0: V0, request: web.Request, problem: FrameworkRefusal) -> web.Response:
+    """A stranger is not even told which paths there are."""
+    try:
+        v0.callers.identify(request)
+    except EventdError as error:
+        return problems.answer(error)
+    return problems.of_framework(problem, request.path, request.method)
+
+
+def _mount(v0: V0, route: Route) -> Handler:
+    async def serve(request: web.Request) -> web.StreamResponse:
+        begun = v0.clock.monotonic()
+        key = identify(v0, route, request)
+        with place_of(v0, route, key):
+            name = admit(route, request, key)
+            query = read_query(request, route.query)
+            body = None
+            if route.body is not None:
+                most = v0.limits.max_body_bytes
+                text = await read_text(request, most, may_be_empty=route.may_be_empty)
+                body = decode(text, route.body)
+            return await route.run(Call(v0, request, key, name, query, body, begun))
+
+    return serve

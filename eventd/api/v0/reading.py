@@ -1,0 +1,177 @@
+"""A request as /v0 reads it: strictly where a mistake would be lost, leniently where the query is only a wish."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import cache
+from typing import Any, TypeVar
+
+import msgspec
+from aiohttp import web
+from msgspec import inspect
+
+from eventd.api.problems import SlowBody, WrongMediaType
+from eventd.api.v0.models import Query
+from eventd.errors import Invalid, TooLarge
+
+BODY_SECONDS = 30.0
+"""A body has to arrive within this time, so that slow senders cannot pile up."""
+_TRUTHS = {"true": True, "1": True, "false": False, "0": False}
+
+T = TypeVar("T")
+Q = TypeVar("Q", bound=Query)
+
+
+async def read_text(request: web.Request, most: int, *, may_be_empty: bool) -> str:
+    """The body, which has to be declared as JSON; `{}` for none at all where it `may_be_empty`.
+
+    Raises `WrongMediaType`, `TooLarge` beyond `most` bytes, `SlowBody`, and `Invalid` for what is no UTF-8.
+    """
+    declared = request.headers.get("Content-Type", "").lstrip()
+    if not declared.startswith("application/json"):
+        if may_be_empty and not declared and not await _read(request, most):
+            return "{}"
+        raise WrongMediaType("the body must be JSON", hint="send it with Content-Type: application/json")
+    body = await _read(request, most)
+    if not body and may_be_empty:
+        return "{}"
+    try:
+        return body.decode()
+    except UnicodeDecodeError as error:
+        raise Invalid(f"the body is not valid JSON: byte {error.start} is no UTF-8") from None
+
+
+async def _read(request: web.Request, most: int) -> bytes:
+    if (request.content_length or 0) > most:
+        raise _too_large(most)
+    content = request.content
+    try:
+        if content.is_eof():  # small bodies mostly came with the head
+            body = content.read_nowait()
+        else:
+            async with asyncio.timeout(BODY_SECONDS):
+                body = await _gather(content, most)
+    except TimeoutError:
+        raise SlowBody(f"the body did not arrive within {BODY_SECONDS:g} s") from None
+    except web.RequestPayloadError:
+        raise Invalid("the body is broken: it does not follow its own length or encoding") from None
+    if len(body) > most:
+        raise _too_large(most)
+    return body
+
+
+async def _gather(content: Any, most: int) -> bytes:
+    parts, size = [], 0
+    while part := await content.readany():
+        parts.append(part)
+        size += len(part)
+        if size > most:
+            raise _too_large(most)
+    return b"".join(parts)
+
+
+def _too_large(most: int) -> TooLarge:
+    return TooLarge(f"the body is over {most} bytes", hint="send less at once")
+
+
+def decode(text: str, model: type[T]) -> T:
+    """The body as its model says. Raises `Invalid`, also for a member of the model that occurs twice."""
+    try:
+        value: T = _decoder(model).decode(text)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"the body does not fit: {error}") from None
+    except msgspec.DecodeError as error:
+        raise Invalid(f"the body is not valid JSON: {str(error).removeprefix('JSON is malformed: ')}") from None
+    except RecursionError:
+        raise Invalid("the body is not valid JSON: it is nested too deep") from None
+    if "\\u00" in text or any(text.count(name) > 1 for name in _names(model)):
+        _require_once(text, inspect.type_info(model), "")
+    return value
+
+
+@cache
+def _decoder(model: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(model)
+
+
+class _Name:
+    """A member's name as it stands in one place: no two of them are the same key of a dict."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+_MEMBERS = msgspec.json.Decoder(dict[_Name, msgspec.Raw], dec_hook=lambda _, text: _Name(text))
+_ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+@cache
+def _names(model: Any) -> frozenset[str]:
+    """The names of all members, in quotes: where none of them stands twice in a text, none was given twice."""
+    return frozenset(f'"{name}"' for name in _all_names(inspect.type_info(model)))
+
+
+def _all_names(kind: inspect.Type) -> set[str]:
+    match kind:
+        case inspect.StructType(fields=fields):
+            return {name for field in fields for name in (field.encode_name, *_all_names(field.type))}
+        case inspect.ListType(item_type=inner) | inspect.DictType(value_type=inner):
+            return _all_names(inner)
+        case inspect.UnionType(types=types):
+            return {name for each in types for name in _all_names(each)}
+        case _:
+            return set()
+
+
+def _require_once(text: str | bytes, kind: inspect.Type, place: str) -> None:
+    """Raises `Invalid` where a member of a model occurs twice in what has been decoded as that model."""
+    match kind:
+        case inspect.StructType(fields=fields):
+            given = [(name.text, value) for name, value in _MEMBERS.decode(text).items()]
+            for field in fields:
+                values = [value for name, value in given if name == field.encode_name]
+                if len(values) > 1:
+                    raise Invalid(f"the body does not fit: `{place}{field.encode_name}` is given twice")
+                if values:
+                    _require_once(bytes(values[0]), field.type, f"{place}{field.encode_name}.")
+        case inspect.ListType(item_type=inner) if _all_names(inner):
+            for index, element in enumerate(_ELEMENTS.decode(text)):
+                _require_once(bytes(element), inner, f"{place}{index}.")
+        case inspect.DictType(value_type=inner) if _all_names(inner):
+            for name, value in _MEMBERS.decode(text).items():
+                _require_once(bytes(value), inner, f"{place}{name.text}.")
+        case inspect.UnionType(types=types) if text[:1] == b"{":
+            for each in types:
+                if isinstance(each, inspect.StructType):
+                    _require_once(text, each, place)
+        case _:
+            pass
+
+
+@cache
+def _defaults(model: Any) -> Any:
+    return model()
+
+
+def read_query(request: web.Request, model: type[Q]) -> Q:
+    """The query. What cannot be read as its type is the default; of several values the first counts."""
+    if not request.query_string or not model.__struct_fields__:
+        defaults: Q = _defaults(model)
+        return defaults
+    said = request.query
+    values: dict[str, Any] = {}
+    for field in msgspec.structs.fields(model):
+        read = _truth if field.type is bool else _number if field.type is int else str
+        if field.name in said and (value := read(said[field.name])) is not None:
+            values[field.name] = value
+    return model(**values)
+
+
+def _truth(text: str) -> bool | None:
+    return _TRUTHS.get(text)
+
+
+def _number(text: str) -> int | None:
+    return int(text) if len(text) < 20 and text.isascii() and text.isdigit() else None

@@ -1,0 +1,11 @@
+"""All routes of /v0, from every surface."""
+
+from __future__ import annotations
+
+from eventd.api.v0 import health
+from eventd.api.v0.openapi import describing
+from eventd.api.v0.routes import Route
+
+_SERVED: tuple[Route, ...] = (*health.ROUTES,)
+
+ROUTES: tuple[Route, ...] = (*_SERVED, describing(_SERVED))
