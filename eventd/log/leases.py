@@ -1,9 +1,9 @@
 """Which jobs of a queue are handed out, to whom and until when, and which are done. The head must be locked to write.
 
-A job that was never handed out has no line here. One that was has a line until its record goes. `free_at` says when it
-may be handed out again: 0 is now; a time in the future is the end of a lease where a node holds it, and of a delay where
-none does; none at all means that it is done (acked, or moved to the dead letters) and its record only waits to be
-cleared away: nobody is to see it any more.
+A job that was never handed out has no line here; one that was has a line until its record goes. `free_at` says when it
+may be handed out again: 0 is now; a time in the future is the end of a lease where a node holds it, and of a delay
+where none does; none at all means that it is done (acked, or moved to the dead letters), and its record, which nobody
+is to see any more, waits to be cleared away.
 
 Storage functions: they take the open transaction and commit nothing. Times in microseconds.
 """
@@ -19,7 +19,7 @@ from eventd.store.database import bulk_insert, execute, execute_many, fetch, fet
 from eventd.store.topic_schema import leases
 
 ENDED_AT_ONCE = 5000
-"""Leases that one look brings to their end at most: those of a fleet of workers that died together wait for the next."""
+"""Leases that one look brings to their end at most; where more have ended together, the others wait for the next."""
 
 _ENDED = "topic_id = ? AND free_at > 0 AND free_at <= ?"
 _COUNTS = "count(*), coalesce(sum(CASE WHEN node <> '' THEN 1 ELSE 0 END), 0)"
