@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from eventd.log.appender import Transaction
+from eventd.log.commit import Transaction
 from eventd.log.predicate import Predicate
-from eventd.log.shedding import Bounded
 from eventd.log.values import Appended, Drafts
 
 
@@ -72,6 +71,6 @@ async def delete_records(
     raise NotImplementedError
 
 
-def erase(conn: sa.Connection, line: Bounded, seqs: Sequence[int], now: int) -> int:
+def erase(conn: sa.Connection, topic_id: int, seqs: Sequence[int], now: int) -> int:
     """Delete the records of these seqs that exist, in the open transaction, which must hold the head; how many did."""
     raise NotImplementedError

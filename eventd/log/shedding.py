@@ -6,33 +6,9 @@ lot goes in several steps: the topic then is due at once, and the rest goes in t
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import sqlalchemy as sa
-
-
-class Bounds(Protocol):
-    """The part of a topic's configuration that limits what it holds; 0: no limit."""
-
-    @property
-    def ttl_ms(self) -> int: ...
-    @property
-    def cap_records(self) -> int: ...
-    @property
-    def cap_bytes(self) -> int: ...
-    @property
-    def discard(self) -> str: ...
-    @property
-    def type(self) -> str: ...
-
-
-class Bounded(Protocol):
-    """A topic that holds records."""
-
-    @property
-    def id(self) -> int: ...
-    @property
-    def config(self) -> Bounds: ...
 
 
 class Standing(NamedTuple):
@@ -46,12 +22,12 @@ class Standing(NamedTuple):
     earliest_seq: int
 
 
-def apply_ttl(conn: sa.Connection, line: Bounded, now: int) -> None:
+def apply_ttl(conn: sa.Connection, topic_id: int, now: int) -> None:
     """Remove what has outlived its time to live, as far as one step goes. Before anything is written or counted."""
     raise NotImplementedError
 
 
-def apply_caps(conn: sa.Connection, line: Bounded, now: int) -> None:
+def apply_caps(conn: sa.Connection, topic_id: int, now: int) -> None:
     """Remove what is over the caps, the oldest first, as far as one step goes. After something was written.
 
     A topic that refuses what is over its caps never loses a record to them.
@@ -59,8 +35,8 @@ def apply_caps(conn: sa.Connection, line: Bounded, now: int) -> None:
     raise NotImplementedError
 
 
-def apply_limits(conn: sa.Connection, line: Bounded, now: int) -> None:
-    """Both, and when to look again: after a topic was configured anew."""
+def apply_limits(conn: sa.Connection, topic_id: int, now: int) -> None:
+    """Both, and when to look again: after a topic was set anew."""
     raise NotImplementedError
 
 
@@ -72,7 +48,7 @@ def due_at(recorded_at: int, ttl_ms: int) -> int:
     return (recorded_at // 1000 + ttl_ms + 1) * 1000
 
 
-def read_standing(conn: sa.Connection, line: Bounded, now: int) -> Standing:
+def read_standing(conn: sa.Connection, topic_id: int, now: int) -> Standing:
     """What the topic holds, without what has outlived its time to live and is still there."""
     raise NotImplementedError
 

@@ -14,6 +14,8 @@ import sqlalchemy as sa
 from eventd.log.records import View
 from eventd.log.values import Head
 
+ALL_BUT_TAGS = View()
+
 
 @dataclass(frozen=True, slots=True)
 class Ask:
@@ -30,7 +32,7 @@ class Ask:
     limit: int = 256
     max_bytes: int = 1 << 20
     nodes: frozenset[str] = frozenset()
-    view: View = View()
+    view: View = ALL_BUT_TAGS
     epoch: str = ""
     apart: bool = False
 
