@@ -69,6 +69,14 @@ class V0:
     limits: Limits
     occupancy: Occupancy
     started: float = field(default=0.0)
+    _parts: dict[Any, Any] = field(default_factory=dict)
+
+    def part(self, make: Callable[[V0], T]) -> T:
+        """What a surface keeps while the node runs: made by `make` when it is first asked for, then always the same."""
+        if make not in self._parts:
+            self._parts[make] = make(self)
+        part: T = self._parts[make]
+        return part
 
     @property
     def database(self) -> Database:

@@ -1,0 +1,294 @@
+"""Clients that follow topics, each at its own pace: what an SSE stream and a WebSocket have in common.
+
+A client is written to as long as it takes what it is sent. One that does not is left alone until it does, and then
+reads on from where it is: it is merely behind, and nobody waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from aiohttp.abc import AbstractStreamWriter
+
+from eventd.api.v0.routes import V0, Spawn
+from eventd.api.v0.shared import Feed, Feeds, Portion, Want
+from eventd.clock import Clock
+from eventd.errors import EventdError
+
+HELD_BYTES = 64 << 10
+"""Bytes a client may leave untaken before it counts as behind. Beside them, at most one page waits for it."""
+BEAT_SECONDS = 0.1
+"""How soon it is noticed that a client has gone, or has not been told anything for long."""
+PARTING_SECONDS = 0.25
+"""How long a client has to take the last words of a node that stops."""
+
+
+class Outlet:
+    """The way to one client."""
+
+    def __init__(self, transport: asyncio.Transport, writer: AbstractStreamWriter) -> None:
+        self._transport = transport
+        self._writer = writer
+        transport.set_write_buffer_limits(high=HELD_BYTES)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the client has gone."""
+        return self._transport.is_closing()
+
+    @property
+    def full(self) -> bool:
+        """Whether the client does not take what it is sent."""
+        return self._transport.get_write_buffer_size() > HELD_BYTES
+
+    def write(self, text: bytes) -> None:
+        """Send, as soon as the client takes it."""
+        if not self._transport.is_closing():
+            self._transport.write(text)
+
+    async def drain(self) -> None:
+        """Until the client has taken most of what it was sent. Raises ConnectionError when it goes meanwhile."""
+        await self._writer.drain()
+
+    def abort(self) -> None:
+        """End the connection now, whatever has not been taken."""
+        self._transport.abort()
+
+    def part(self, text: bytes) -> None:
+        """Say something last, to who takes it at once: a node that stops must not wait for clients that do not read."""
+        self.write(text)
+        asyncio.get_running_loop().call_later(PARTING_SECONDS, self._abandon)
+
+    def _abandon(self) -> None:
+        if self._transport.get_write_buffer_size():
+            self._transport.abort()
+
+
+class Following:
+    """One topic that one client follows. `after` is the seq up to which the client was told."""
+
+    def __init__(self, follower: Follower, feed: Feed, after: int) -> None:
+        self.feed = feed
+        self.after = after
+        self.is_first = True
+        """Whether nothing has been read for the client yet."""
+        self.owes_end = True
+        """Whether the client is to be told when it has caught up."""
+        self.has_left = False
+        self._follower = follower
+
+    @property
+    def name(self) -> str:
+        """The topic's."""
+        return self.feed.want.name
+
+    def take(self, portion: Portion) -> None:
+        """What the feed has for the client; see `Waiting`."""
+        if self.has_left:
+            return
+        if self._follower.outlet.full:
+            self.look()
+            return
+        self._follower.tell(self, portion)
+        if not self.has_left:
+            self.feed.await_more(self)
+
+    def look(self) -> None:
+        """The client reads by itself from now on, until it has caught up."""
+        if not self.has_left:
+            self._follower.fall_behind(self)
+
+
+class Follower(ABC):
+    """A client with the topics it follows. `run` serves it until it goes, follows nothing more, or the node stops.
+
+    `stays`: it goes on although it follows nothing.
+    """
+
+    stays = False
+
+    def __init__(self, watching: Watching, outlet: Outlet, heartbeat: float) -> None:
+        self.outlet = outlet
+        self.topics: dict[str, Following] = {}
+        self.has_ended = False
+        self._watching = watching
+        self._clock = watching.clock
+        self._heartbeat = heartbeat
+        self._told_at = self._clock.monotonic()
+        self._behind: dict[Following, None] = {}
+        self._nap: asyncio.Future[None] | None = None
+
+    # --- what it is told, in its own form -------------------------------------------------------------------------
+
+    @abstractmethod
+    def words(self, following: Following, portion: Portion) -> bytes:
+        """A page as the client gets it; empty where there is nothing to tell. Called once for each page, in order."""
+
+    @abstractmethod
+    def heartbeat(self) -> bytes:
+        """What tells the client that the node is there."""
+
+    @abstractmethod
+    def error(self, code: str, message: str) -> bytes:
+        """What tells the client why nothing more comes."""
+
+    # --- which topics ---------------------------------------------------------------------------------------------
+
+    def follow(self, want: Want, after: int) -> None:
+        """Tell the client of a topic, beyond a seq; instead of what it was told of it before."""
+        self.leave(want.name)
+        following = Following(self, self._watching.feeds.use(want), after)
+        self.topics[want.name] = following
+        self.fall_behind(following)
+
+    def leave(self, name: str) -> bool:
+        """Tell the client no more of a topic; whether it was told of it."""
+        following = self.topics.pop(name, None)
+        if following is None:
+            return False
+        following.has_left = True
+        self._behind.pop(following, None)
+        self._watching.feeds.release(following.feed)
+        return True
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self.end()
+        for name in list(self.topics):
+            self.leave(name)
+
+    # --- telling --------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Serve the client."""
+        with self._watching.holding(self):
+            while not self.has_ended and (self.topics or self.stays):
+                if self._behind:
+                    await self._catch_up(next(iter(self._behind)))
+                else:
+                    await self._rest()
+
+    def fall_behind(self, following: Following) -> None:
+        """The client has to read by itself."""
+        self._behind[following] = None
+        self.wake()
+
+    async def _catch_up(self, following: Following) -> None:
+        """One page for one topic; then it is the turn of the others that are behind."""
+        del self._behind[following]
+        try:
+            await self.outlet.drain()
+            if following.is_first:
+                await self._watching.drive(following.feed.want.topic_id)
+            turn = following.feed.turn
+            portion = await following.feed.read(following.after)
+        except ConnectionError:
+            self.end()
+            return
+        except EventdError as error:
+            self.outlet.write(self.error(error.code, error.message))
+            self.end()
+            return
+        if following.has_left or self.has_ended:
+            return
+        self.tell(following, portion)
+        if not following.has_left and not (portion.caught_up and following.feed.wait(following, turn)):
+            self._behind[following] = None
+
+    def tell(self, following: Following, portion: Portion) -> None:
+        """Write a page to the client."""
+        if self.outlet.closed:
+            self.end()
+        if self.has_ended:
+            return
+        following.after = portion.upto
+        if text := self.words(following, portion):
+            self.outlet.write(text)
+            self._told_at = self._clock.monotonic()
+        following.is_first = False
+        if portion.gone:
+            self.leave(following.name)
+            self.wake()
+
+    async def _rest(self) -> None:
+        self._nap = asyncio.get_running_loop().create_future()
+        await self._nap
+
+    def wake(self) -> None:
+        """There is something to be done."""
+        if self._nap is not None and not self._nap.done():
+            self._nap.set_result(None)
+
+    def beat(self, now: float) -> None:
+        """Some time has passed; `now` by the clock that never goes back."""
+        if self.outlet.closed:
+            self.end()
+        elif now - self._told_at >= self._heartbeat and not self.outlet.full:
+            self.outlet.write(self.heartbeat())
+            self._told_at = now
+
+    def end(self) -> None:
+        """Serve it no more."""
+        self.has_ended = True
+        self.wake()
+
+    def stop(self) -> None:
+        """The node stops."""
+        if not self.has_ended:
+            self.outlet.part(
+                self.error("server_shutting_down", "the node is stopping: connect again")
+            )
+            self.end()
+
+
+class Watching:
+    """All clients of a node that follow topics."""
+
+    def __init__(self, v0: V0) -> None:
+        self.clock: Clock = v0.clock
+        self.feeds = Feeds(v0.log, v0.spawn)
+        self.drive = v0.routing.drive
+        self._spawn: Spawn = v0.spawn
+        self._stopping = v0.stopping
+        self._followers: set[Follower] = set()
+        self._beating: asyncio.Task[None] | None = None
+        v0.stopping.add_done_callback(lambda _: self._stop())
+
+    @contextmanager
+    def holding(self, follower: Follower) -> Iterator[None]:
+        """Look after a client while the block runs."""
+        self._followers.add(follower)
+        if self._stopping.done():
+            follower.stop()
+        if self._beating is None:
+            self._beating = self._spawn(self._beat_for_ever(), "beat of the clients that follow topics")
+        try:
+            yield
+        finally:
+            follower.close()
+            self._followers.discard(follower)
+            if not self._followers:
+                self._beating.cancel()
+                self._beating = None
+
+    async def forget_gone(self) -> None:
+        """Notice now who has gone."""
+        self._beat()
+        await self.clock.sleep(0)  # their turn to end
+
+    async def _beat_for_ever(self) -> None:
+        while True:
+            await self.clock.sleep(BEAT_SECONDS)
+            self._beat()
+
+    def _beat(self) -> None:
+        now = self.clock.monotonic()
+        for follower in self._followers:
+            follower.beat(now)
+
+    def _stop(self) -> None:
+        for follower in list(self._followers):
+            follower.stop()

@@ -1,0 +1,208 @@
+"""Reads that clients share: who stands at the same place of a topic and wants the same of it gets the same page.
+
+Nothing is kept for a client. Those who have caught up wait at a `Feed`; when the topic moves, one read serves all of
+them. Who is behind asks for the pages beyond its own place, and whoever asks for the same one gets the same read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+from eventd.api.v0.routes import Spawn
+from eventd.errors import EventdError
+from eventd.log.eventlog import EventLog
+from eventd.log.records import View
+from eventd.log.refusals import TopicNotFound
+from eventd.log.slices import Ask, Slice, Tombstone, read_slice
+
+LINGER_SECONDS = 0.2
+"""How long a page is given to others who ask for it, as long as nothing was written to its topic meanwhile."""
+AT_ONCE = 50
+"""Clients that are served before others have their turn of the loop."""
+
+
+class Want(NamedTuple):
+    """What is wanted of a topic. Pages of at most `limit` records and about `max_bytes` of data and meta."""
+
+    topic_id: int
+    name: str
+    nodes: frozenset[str] = frozenset()
+    view: View = View()
+    limit: int = 256
+    max_bytes: int = 256 << 10
+
+
+class Portion:
+    """A page of a topic beyond the seq `after`; without a slice the topic is no more.
+
+    `texts` holds what was made of it for clients, so that it is made once.
+    """
+
+    def __init__(self, name: str, after: int, found: Slice | None) -> None:
+        self.name = name
+        self.after = after
+        self.found = found
+        self.texts: dict[object, bytes] = {}
+
+    @property
+    def gone(self) -> bool:
+        """Whether the topic is no more."""
+        return self.found is None
+
+    @property
+    def upto(self) -> int:
+        """The seq to go on from."""
+        return self.after if self.found is None else self.found.next_from_seq
+
+    @property
+    def caught_up(self) -> bool:
+        return self.found is not None and self.found.caught_up
+
+    @property
+    def head_seq(self) -> int:
+        return 0 if self.found is None else self.found.head_seq
+
+    @property
+    def tombstone(self) -> Tombstone | None:
+        return None if self.found is None else self.found.tombstone
+
+    @property
+    def begins_after(self) -> int:
+        """The seq after which its records begin: beyond what was lost."""
+        return self.after if self.tombstone is None else self.tombstone.earliest_seq - 1
+
+    @cached_property
+    def records(self) -> str:
+        """Its records as one JSON list; empty when there are none."""
+        return f"[{','.join(self.found.records)}]" if self.found is not None and self.found.records else ""
+
+
+class Waiting(Protocol):
+    """A client at the end of a topic. `after` is where it stands."""
+
+    after: int
+
+    def take(self, portion: Portion) -> None:
+        """A page from where it stood. It may wait at the feed again, or go its own way."""
+        ...
+
+    def look(self) -> None:
+        """There is something new, and it has to be read anew."""
+        ...
+
+
+class Feed:
+    """One topic as some clients want it. Its interest in the topic is registered before any of them reads."""
+
+    def __init__(self, want: Want, log: EventLog, spawn: Spawn) -> None:
+        self.want = want
+        self.users = 0
+        self._log = log
+        self._spawn = spawn
+        self._watch = log.wakeups.watch((want.topic_id,))
+        self._reads: dict[int, tuple[int, asyncio.Task[Portion]]] = {}
+        self._waiting: dict[int, list[Waiting]] = {}
+        self._serving = spawn(self._serve_for_ever(), f"feed of {want.name}")
+
+    @property
+    def turn(self) -> int:
+        """Moves with every sign that the topic has."""
+        return self._watch.turn
+
+    def wait(self, client: Waiting, turn: int) -> bool:
+        """Serve the client what is new from now on; False when there was a sign since `turn`, and it must look."""
+        if turn != self.turn:
+            return False
+        self.await_more(client)
+        return True
+
+    def await_more(self, client: Waiting) -> None:
+        """For a client that was just served: the next page as well."""
+        self._waiting.setdefault(client.after, []).append(client)
+
+    async def read(self, after: int) -> Portion:
+        """The page beyond a seq, as new as this call. Shared with all who ask for it before the topic moves on."""
+        turn = self.turn
+        known, reading = self._reads.get(after, (-1, None))
+        if reading is None or known != turn:
+            reading = self._spawn(self._load(after), f"read of {self.want.name}")
+            self._reads[after] = turn, reading
+        return await asyncio.shield(reading)
+
+    async def _load(self, after: int) -> Portion:
+        want = self.want
+        ask = Ask(
+            topic=want.topic_id,
+            now=self._log.clock.now(),
+            from_seq=after,
+            limit=want.limit,
+            max_bytes=want.max_bytes,
+            nodes=want.nodes,
+            view=want.view,
+            apart=True,
+        )
+        try:
+            return Portion(want.name, after, await self._log.database.read(read_slice, ask))
+        except TopicNotFound:
+            return Portion(want.name, after, None)
+        finally:
+            asyncio.get_running_loop().call_later(LINGER_SECONDS, self._forget, after, asyncio.current_task())
+
+    def _forget(self, after: int, reading: object) -> None:
+        if self._reads.get(after, (0, None))[1] is reading:
+            del self._reads[after]
+
+    async def _serve_for_ever(self) -> None:
+        turn, more = self.turn, False
+        while True:
+            if not more:
+                await self._watch.after(turn)
+            turn, more = self.turn, False
+            waiting, self._waiting = self._waiting, {}
+            for after, clients in waiting.items():
+                more |= await self._serve(after, clients)
+
+    async def _serve(self, after: int, clients: list[Waiting]) -> bool:
+        """The next page for all of them; whether there is more."""
+        try:
+            portion = await self.read(after)
+        except EventdError:
+            for client in clients:
+                client.look()  # and meet the error itself
+            return False
+        for served, client in enumerate(clients, 1):
+            client.take(portion)
+            if not served % AT_ONCE:
+                await self._log.clock.sleep(0)
+        return not (portion.caught_up or portion.gone)
+
+    def close(self) -> None:
+        """Nobody uses it any more."""
+        self._serving.cancel()
+        self._log.wakeups.unwatch(self._watch)
+
+
+class Feeds:
+    """The feeds in use, each as long as somebody uses it."""
+
+    def __init__(self, log: EventLog, spawn: Spawn) -> None:
+        self._log = log
+        self._spawn = spawn
+        self._feeds: dict[Want, Feed] = {}
+
+    def use(self, want: Want) -> Feed:
+        """The feed of what is wanted. End the use with `release`."""
+        feed = self._feeds.get(want)
+        if feed is None:
+            feed = self._feeds[want] = Feed(want, self._log, self._spawn)
+        feed.users += 1
+        return feed
+
+    def release(self, feed: Feed) -> None:
+        """End one use."""
+        feed.users -= 1
+        if not feed.users:
+            del self._feeds[feed.want]
+            feed.close()
