@@ -6,12 +6,11 @@ import contextlib
 import tempfile
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from eventd.clock import Clock, SystemClock
-from eventd.errors import EventdError, Invalid, NotFound, Unavailable
+from eventd.errors import EventdError, NotFound, Unavailable
 
 if TYPE_CHECKING:
     from http.client import HTTPConnection
@@ -117,44 +116,12 @@ class LocalGateway:
         await self._held.aclose()
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where an API is. `prefix` is a path before the API's own."""
-
-    secure: bool
-    host: str
-    port: int
-    prefix: str
-
-    @classmethod
-    def parse(cls, text: str) -> Address:
-        """The address in `http://HOST:PORT`; `HOST:PORT` means the same. Raises `Invalid`."""
-        from urllib.parse import urlsplit
-
-        hint = "write http://HOST:PORT, such as http://127.0.0.1:8780"
-        try:
-            parts = urlsplit(text if "://" in text else f"http://{text}")
-            port = parts.port
-        except ValueError:
-            raise Invalid("the server's address cannot be read", hint=hint) from None
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-            raise Invalid("the server's address is no address of an API", hint=hint)
-        if "@" in parts.netloc:
-            raise Invalid(
-                "the server's address must not hold a name or a password", hint="give the key with --key-file"
-            )
-        secure = parts.scheme == "https"
-        return cls(secure, parts.hostname, port or (443 if secure else 8780), parts.path.rstrip("/"))
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'https' if self.secure else 'http'}://{host}:{self.port}{self.prefix}"
-
-
 class RemoteGateway:
     """Works on the API of a running node."""
 
     def __init__(self, server: str, key: str) -> None:
+        from eventd.client.address import Address
+
         self._address = Address.parse(server)
         self._key = key
         self._connection: HTTPConnection | None = None

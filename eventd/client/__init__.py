@@ -1,0 +1,68 @@
+"""A client of a node's API under /v0, for programs: `async with Client("http://127.0.0.1:8780") as client: …`."""
+
+from __future__ import annotations
+
+from eventd.client.address import Address
+from eventd.client.client import Client
+from eventd.client.connection import ONCE, Retry
+from eventd.client.refusals import Lost, Throttled, detail_of
+from eventd.client.values import (
+    Batch,
+    CaughtUp,
+    Claimed,
+    Config,
+    Extended,
+    Gap,
+    Job,
+    NewRecord,
+    Page,
+    Purged,
+    QueueCounts,
+    Record,
+    RouterDeletion,
+    RouterSpec,
+    RouterState,
+    Settled,
+    Sight,
+    TopicDeleted,
+    TopicDeletion,
+    TopicPut,
+    TopicRow,
+    TopicState,
+    Written,
+)
+from eventd.client.watching import Watch
+
+__all__ = [
+    "ONCE",
+    "Address",
+    "Batch",
+    "CaughtUp",
+    "Claimed",
+    "Client",
+    "Config",
+    "Extended",
+    "Gap",
+    "Job",
+    "Lost",
+    "NewRecord",
+    "Page",
+    "Purged",
+    "QueueCounts",
+    "Record",
+    "Retry",
+    "RouterDeletion",
+    "RouterSpec",
+    "RouterState",
+    "Settled",
+    "Sight",
+    "Throttled",
+    "TopicDeleted",
+    "TopicDeletion",
+    "TopicPut",
+    "TopicRow",
+    "TopicState",
+    "Watch",
+    "Written",
+    "detail_of",
+]

@@ -1,0 +1,42 @@
+"""Where a node's API is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from eventd.errors import Invalid
+
+DEFAULT_PORT = 8780
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where an API is. `prefix` is a path before the API's own."""
+
+    secure: bool
+    host: str
+    port: int
+    prefix: str
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """The address in `http://HOST:PORT`; `HOST:PORT` means the same. Raises `Invalid`."""
+        hint = f"write http://HOST:PORT, such as http://127.0.0.1:{DEFAULT_PORT}"
+        try:
+            parts = urlsplit(text if "://" in text else f"http://{text}")
+            port = parts.port
+        except ValueError:
+            raise Invalid("the server's address cannot be read", hint=hint) from None
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+            raise Invalid("the server's address is no address of an API", hint=hint)
+        if "@" in parts.netloc:
+            raise Invalid(
+                "the server's address must not hold a name or a password", hint="give the key with --key-file"
+            )
+        secure = parts.scheme == "https"
+        return cls(secure, parts.hostname, port or (443 if secure else DEFAULT_PORT), parts.path.rstrip("/"))
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.secure else 'http'}://{host}:{self.port}{self.prefix}"

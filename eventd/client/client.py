@@ -1,0 +1,63 @@
+"""One node's topics, from a program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from eventd.client.connection import USUAL, Connection, Pause, Retry, pause
+from eventd.client.queues import Queues
+from eventd.client.routers import Routers
+from eventd.client.topics import Topics
+from eventd.client.watching import Options, Watch
+
+
+class Client:
+    """A node's API under /v0: `server` is `http://HOST:PORT`, `key` a key to it.
+
+    What may work later is tried again as `retry` says, and no sooner than the node asks for. Use it as a context
+    manager, on one loop. Every error is an `EventdError` with the node's `code`.
+    """
+
+    def __init__(
+        self, server: str, key: str = "", *, socket: Path | None = None, retry: Retry = USUAL, pause: Pause = pause
+    ) -> None:
+        self._connection = Connection(server, key, socket=socket, retry=retry, pause=pause)
+        self.topics = Topics(self._connection)
+        self.routers = Routers(self._connection)
+        self.queues = Queues(self._connection)
+
+    def watch(
+        self,
+        topics: Mapping[str, int | None],
+        *,
+        node: Sequence[str] = (),
+        tags: bool = True,
+        meta: bool = True,
+        data: bool = True,
+        limit: int = 256,
+        heartbeat_ms: int = 15_000,
+    ) -> Watch:
+        """Watch topics, each after a seq, or with None from what is written from now on."""
+        options = Options(
+            node=node,
+            limit=limit,
+            heartbeat_ms=heartbeat_ms,
+            include_meta=meta,
+            include_tags=tags,
+            include_data=data,
+        )
+        return Watch(self._connection, topics, options)
+
+    async def close(self) -> None:
+        """Let go of every connection."""
+        await self._connection.close()
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

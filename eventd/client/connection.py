@@ -1,0 +1,237 @@
+"""Asking a node over HTTP: one request and its answer, tried again while that may help, or a stream of events."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from eventd.client.address import Address
+from eventd.client.refusals import Lost, restore
+from eventd.errors import EventdError, Unavailable
+
+if TYPE_CHECKING:
+    from aiohttp import BaseConnector, ClientResponse, ClientSession, StreamReader
+
+CONNECT_SECONDS = 10.0
+REQUEST_SECONDS = 60.0
+_NOT_NOW = (429, 502, 503, 504)
+_ERRORS = 400
+
+T = TypeVar("T")
+Query = Mapping[str, str | int | bool | None]
+Pause = Callable[[float], Awaitable[None]]
+
+
+class Retry(NamedTuple):
+    """How often, and for how long, something is tried that may work later. Seconds.
+
+    `patience` bounds the time after which nothing is begun again; it has to be shorter than a topic's
+    `idempotency_window_ms`, or a write that is repeated so late would be another one.
+    """
+
+    tries: int = 10
+    base: float = 0.1
+    most: float = 5.0
+    patience: float = 60.0
+
+    def delay(self, failures: int, wanted: float = 0.0) -> float:
+        """How long to wait after so many failures in a row, and no less than the node `wanted`."""
+        nominal = min(self.most, self.base * 2.0 ** min(failures - 1, 30))
+        return max(nominal * random.uniform(0.8, 1.0), min(wanted, 3600.0))
+
+
+USUAL = Retry()
+ONCE = Retry(tries=1)
+
+
+class Frame(NamedTuple):
+    """One event of a stream, as it is sent."""
+
+    id: str
+    event: str
+    data: bytes
+
+
+async def pause(seconds: float) -> None:
+    """Wait on the loop's own clock."""
+    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    timer = asyncio.get_running_loop().call_later(seconds, lambda: None if over.done() else over.set_result(None))
+    try:
+        await over
+    finally:
+        timer.cancel()
+
+
+def path_of(family: str, *parts: str) -> str:
+    """The path of a thing by its name, which may hold anything."""
+    return "/".join(("/v0", family, *(quote(part, safe="") for part in parts)))
+
+
+class Connection:
+    """The way to a node: `server` as `http://HOST:PORT`, or a Unix `socket` that it listens on."""
+
+    def __init__(
+        self, server: str, key: str = "", *, socket: Path | None = None, retry: Retry = USUAL, pause: Pause = pause
+    ) -> None:
+        self.address = Address.parse(server)
+        self.retry = retry
+        self.pause = pause
+        self._key = key
+        self._socket = socket
+        self._session: ClientSession | None = None
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        answer: type[T],
+        body: Any = None,
+        *,
+        query: Query | None = None,
+        wait: float = 0.0,
+    ) -> T:
+        """One request and its answer. It may `wait` so many seconds more than others for it.
+
+        It is sent again while the node is not to be had or asks for time; so it must be one that may come twice.
+        Raises `EventdError` of the kind that fits the answer, and `Unavailable`.
+        """
+        content = None if body is None else msgspec.json.encode(body)
+        begun = asyncio.get_running_loop().time()
+        for failures in itertools.count(1):
+            try:
+                told = await self._once(method, path + _tail(query), content, REQUEST_SECONDS + wait)
+                return self.decode(told, answer)
+            except Unavailable as error:
+                delay = self.retry.delay(failures, getattr(error, "retry_after", 0.0))
+                late = asyncio.get_running_loop().time() - begun + delay > self.retry.patience + wait
+                if failures >= self.retry.tries or late:
+                    raise
+            await self.pause(delay)
+        raise AssertionError("unreachable")
+
+    async def _once(self, method: str, path: str, content: bytes | None, seconds: float) -> bytes:
+        from aiohttp import ClientError, ClientTimeout
+
+        headers = {} if content is None else {"Content-Type": "application/json"}
+        timeout = ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
+        try:
+            async with self._open().request(
+                method, self._url(path), data=content, headers=headers, timeout=timeout, allow_redirects=False
+            ) as response:
+                told = await response.read()
+        except (ClientError, OSError, TimeoutError) as error:
+            raise self._lost(error, seconds) from None
+        _require_success(response, told)
+        return told
+
+    def decode(self, told: bytes, answer: type[T]) -> T:
+        """What came from the node, as the value that it should be."""
+        try:
+            return msgspec.json.decode(told, type=answer)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise EventdError(f"{self.address} answers, but not as a routerd-eventd does") from None
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, *, query: Query | None = None, last_id: str = "", silence: float
+    ) -> AsyncIterator[AsyncIterator[Frame]]:
+        """A stream of events, once. It is `Lost` when it is silent for longer than `silence` seconds."""
+        from aiohttp import ClientError, ClientTimeout
+
+        headers = {"Accept": "text/event-stream", **({"Last-Event-ID": last_id} if last_id else {})}
+        timeout = ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=silence)
+        try:
+            async with self._open().get(
+                self._url(path + _tail(query)), headers=headers, timeout=timeout, allow_redirects=False
+            ) as response:
+                if response.status >= _ERRORS:
+                    _require_success(response, await response.read())
+                yield _frames(response.content)
+        except (ClientError, OSError, TimeoutError) as error:
+            raise self._lost(error, silence) from None
+
+    def _open(self) -> ClientSession:
+        from aiohttp import ClientSession
+
+        if self._session is None:
+            headers = {"Accept": "application/json", "User-Agent": "routerd-eventd-client"}
+            if self._key:
+                headers["Authorization"] = f"Bearer {self._key}"
+            self._session = ClientSession(connector=self._connector(), headers=headers, auto_decompress=False)
+        return self._session
+
+    def _connector(self) -> BaseConnector:
+        from aiohttp import TCPConnector, UnixConnector
+
+        return UnixConnector(str(self._socket)) if self._socket else TCPConnector(limit=0)
+
+    def _url(self, path: str) -> Any:
+        from yarl import URL
+
+        return URL(f"{self.address}{path}", encoded=True)
+
+    def _lost(self, error: Exception, seconds: float) -> Lost:
+        if isinstance(error, TimeoutError):
+            words = f"no answer within {seconds:g} s"
+        else:
+            inner = getattr(error, "os_error", error)
+            words = getattr(inner, "strerror", None) or str(error) or type(error).__name__
+        return Lost(f"cannot reach {self.address}: {words}", hint="is the node running, and is this its API's address?")
+
+    async def close(self) -> None:
+        """Let go of every connection."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+
+def _require_success(response: ClientResponse, told: bytes) -> None:
+    if response.status < _ERRORS:
+        return
+    error = restore(response.status, told)
+    if response.status in _NOT_NOW:
+        vars(error)["retry_after"] = _seconds(response.headers.get("Retry-After", ""))
+    raise error
+
+
+def _seconds(text: str) -> float:
+    return float(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0.0
+
+
+def _tail(query: Query | None) -> str:
+    said = {name: value for name, value in (query or {}).items() if value not in (None, "")}
+    texts = {name: str(value).lower() if isinstance(value, bool) else value for name, value in said.items()}
+    return f"?{urlencode(texts)}" if texts else ""
+
+
+async def _frames(content: StreamReader) -> AsyncIterator[Frame]:
+    """The events of a stream that have come to their end; comments keep it alive and are nothing else."""
+    said: dict[bytes, bytes] = {}
+    async for line in _lines(content):
+        if line:
+            name, _, value = line.partition(b":")
+            said[name] = value.removeprefix(b" ")
+        else:
+            if b"data" in said:
+                yield Frame(said.get(b"id", b"").decode(), said.get(b"event", b"").decode(), said[b"data"])
+            said = {}
+
+
+async def _lines(content: StreamReader) -> AsyncIterator[bytes]:
+    """Lines of any length, without their ends."""
+    parts: list[bytes] = []
+    async for chunk in content.iter_any():
+        *whole, rest = chunk.split(b"\n")
+        for line in whole:
+            yield b"".join((*parts, line)).removesuffix(b"\r")
+            parts.clear()
+        if rest:
+            parts.append(rest)

@@ -1,0 +1,112 @@
+"""Queues: jobs that are ours for a while, and what becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
+
+from msgspec import Struct
+
+from eventd.client.connection import Connection, Query, path_of
+from eventd.client.values import Claimed, Extended, Job, Settled
+from eventd.errors import Conflict, NotFound, Unavailable
+
+SILENCE_SECONDS = 45.0
+"""A stream of jobs that says nothing for so long is broken: a node says something every 15 s."""
+
+
+class _Claim(Struct, kw_only=True, omit_defaults=True):
+    node: str
+    max: int = 0
+    lease_ms: int | None = None
+
+
+class _Settle(Struct, kw_only=True, omit_defaults=True):
+    node: str
+    seqs: Sequence[int]
+    lease_ids: Sequence[str] = ()
+    delay_ms: int = 0
+    lease_ms: int | None = None
+
+
+class Queues:
+    """The queues of a node. `node` is who works: a job is its own until it is settled or its lease has run out."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def claim(self, queue: str, node: str, *, most: int = 1, lease_ms: int | None = None) -> Claimed:
+        """Take jobs. If the answer gets lost on its way, they come back when their lease has run out."""
+        body = _Claim(node=node, max=most, lease_ms=lease_ms)
+        return await self._connection.ask("POST", path_of("topics", queue, "claim"), Claimed, body)
+
+    async def ack(self, queue: str, node: str, jobs: Iterable[Job | int]) -> Settled:
+        """They are done, and removed. A job is acked only under the lease it was claimed with, a bare seq under any."""
+        return await self._connection.ask("POST", path_of("topics", queue, "ack"), Settled, _settle(node, jobs))
+
+    async def nack(self, queue: str, node: str, jobs: Iterable[Job | int], *, delay_ms: int = 0) -> Settled:
+        """Give them back, for somebody to take after `delay_ms`."""
+        body = _settle(node, jobs)
+        body.delay_ms = delay_ms
+        return await self._connection.ask("POST", path_of("topics", queue, "nack"), Settled, body)
+
+    async def extend(self, queue: str, node: str, jobs: Iterable[Job | int], *, lease_ms: int) -> Extended:
+        """Keep them for `lease_ms` from now."""
+        body = _settle(node, jobs)
+        body.lease_ms = lease_ms
+        return await self._connection.ask("POST", path_of("topics", queue, "extend"), Extended, body)
+
+    async def work(
+        self, queue: str, node: str, *, most: int = 1, lease_ms: int | None = None
+    ) -> AsyncGenerator[Job, None]:
+        """Jobs as they come, at most so many unsettled at a time; settle each with `ack` or `nack`.
+
+        When the connection breaks, what was not settled goes back to the queue, and this goes on. Raises `NotFound` or
+        `Conflict` when the queue is gone. Close it, as `aclosing` does, to give back what is not settled.
+        """
+        failures = 0
+        while True:
+            try:
+                async with aclosing(self._jobs(queue, node, most, lease_ms)) as jobs:
+                    async for job in jobs:
+                        failures = 0
+                        yield job
+            except Unavailable:
+                if failures + 1 >= self._connection.retry.tries:
+                    raise
+            failures += 1
+            await self._connection.pause(self._connection.retry.delay(failures))
+
+    async def _jobs(self, queue: str, node: str, most: int, lease_ms: int | None) -> AsyncGenerator[Job, None]:
+        query: Query = {"node": node, "max": most, "lease_ms": lease_ms}
+        path = path_of("topics", queue, "work")
+        async with self._connection.stream(path, query=query, silence=SILENCE_SECONDS) as frames:
+            async for frame in frames:
+                if frame.event == "job":
+                    yield self._connection.decode(frame.data, Job)
+                elif frame.event == "error":
+                    _raise_end(queue, self._connection.decode(frame.data, _End))
+
+
+class _End(Struct):
+    code: int | str
+    error: str = ""
+    message: str = ""
+
+
+def _raise_end(queue: str, end: _End) -> None:
+    """The node says why the stream ends. A node that stops is back soon, perhaps."""
+    words = end.error or end.message or str(end.code)
+    if end.code == "server_shutting_down":
+        raise Unavailable(f"the node stops: {words}")
+    kind = NotFound if end.code in (404, "topic_not_found") else Conflict
+    raise kind(f"{queue} is no queue any more: {words}")
+
+
+def _settle(node: str, jobs: Iterable[Job | int]) -> _Settle:
+    seqs: list[int] = []
+    leases: list[str] = []
+    for job in jobs:
+        seqs.append(job if isinstance(job, int) else job.seq)
+        leases.append("" if isinstance(job, int) else job.lease_id)
+    return _Settle(node=node, seqs=seqs, lease_ids=leases if any(leases) else ())

@@ -1,0 +1,184 @@
+"""Topics: made and changed, written to, read."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Any
+
+from msgspec import UNSET, Struct, UnsetType
+
+from eventd.client.connection import Connection, Query, path_of
+from eventd.client.values import (
+    Config,
+    Gap,
+    NewRecord,
+    Page,
+    Purged,
+    Record,
+    TopicDeletion,
+    TopicPut,
+    TopicRow,
+    TopicState,
+    Written,
+)
+
+WAIT_MS = 30_000
+"""How long one look at a topic waits for something new."""
+
+
+class _TopicList(Struct, kw_only=True):
+    topics: list[TopicRow]
+    next_cursor: str | None = None
+
+
+class _Write(Struct, kw_only=True, omit_defaults=True):
+    records: Sequence[NewRecord]
+    idempotency_key: str = ""
+    node: str | None = None
+    create: bool | None = None
+    config: Config | None = None
+
+
+class _Diff(Struct, kw_only=True, omit_defaults=True):
+    from_seq: int = 0
+    limit: int = 0
+    node: Sequence[str] = ()
+    include_tags: bool = False
+    include_meta: bool = True
+    wait_ms: int = 0
+    max_batch_bytes: int = 0
+    epoch: str | None = None
+
+
+class _Purge(Struct, kw_only=True):
+    before_seq: int | UnsetType = UNSET
+    match: Any = UNSET
+
+
+class Topics:
+    """The topics of a node. Each method names one and raises `NotFound` where there has to be one and is none."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def put(self, topic: str, config: Config | None = None) -> TopicPut:
+        """Make the topic, or give it this configuration instead of its own."""
+        return await self._connection.ask("PUT", path_of("topics", topic), TopicPut, config or Config())
+
+    async def patch(self, topic: str, **changes: Any) -> TopicPut:
+        """Change these fields of its configuration and leave the others; None goes back to the default."""
+        return await self._connection.ask("PATCH", path_of("topics", topic), TopicPut, changes)
+
+    async def get(self, topic: str, *, touch: bool = True) -> TopicState:
+        """What it is like. Without `touch` this is not counted as reading it."""
+        return await self._connection.ask("GET", path_of("topics", topic), TopicState, query={"touch": touch})
+
+    async def list(self, prefix: str = "", *, page_size: int = 1000) -> AsyncIterator[TopicRow]:
+        """Every topic whose name begins so, by name."""
+        cursor: str | None = ""
+        while cursor is not None:
+            query: Query = {"prefix": prefix, "page_size": page_size, "cursor": cursor}
+            found = await self._connection.ask("GET", "/v0/topics", _TopicList, query=query)
+            for row in found.topics:
+                yield row
+            cursor = found.next_cursor
+
+    async def delete(self, topic: str, *, if_empty: bool = False) -> TopicDeletion:
+        """Delete it with its records and the routers from or to it. With `if_empty` only if it holds nothing."""
+        path = path_of("topics", topic)
+        return await self._connection.ask("DELETE", path, TopicDeletion, query={"if_empty": if_empty})
+
+    async def write(
+        self,
+        topic: str,
+        records: Iterable[NewRecord],
+        *,
+        node: str | None = None,
+        create: bool | None = None,
+        config: Config | None = None,
+        idempotency_key: str = "",
+    ) -> Written:
+        """Write a batch, all of it or nothing. `node` is for records without their own.
+
+        The batch has an idempotency key, one of its own unless one is given: however often it is sent, it is written
+        once. `create` says whether a topic that is missing is made, and `config` how.
+        """
+        body = _Write(
+            records=list(records),
+            idempotency_key=idempotency_key or secrets.token_hex(16),
+            node=node,
+            create=create,
+            config=config,
+        )
+        return await self._connection.ask("POST", path_of("topics", topic), Written, body)
+
+    async def diff(
+        self,
+        topic: str,
+        from_seq: int = 0,
+        *,
+        limit: int = 0,
+        node: Sequence[str] = (),
+        tags: bool = False,
+        meta: bool = True,
+        wait_ms: int = 0,
+        max_batch_bytes: int = 0,
+        epoch: str | None = None,
+    ) -> Page:
+        """One look at what comes after `from_seq`, without the records of `node`.
+
+        Where there is nothing new, it waits `wait_ms` for it. With an `epoch` that is not the topic's any more, the
+        page begins anew, with a gap that says so.
+        """
+        body = _Diff(
+            from_seq=from_seq,
+            limit=limit,
+            node=node,
+            include_tags=tags,
+            include_meta=meta,
+            wait_ms=wait_ms,
+            max_batch_bytes=max_batch_bytes,
+            epoch=epoch,
+        )
+        path = path_of("topics", topic, "diff")
+        return await self._connection.ask("POST", path, Page, body, wait=wait_ms / 1000)
+
+    async def read(
+        self,
+        topic: str,
+        from_seq: int = 0,
+        *,
+        node: Sequence[str] = (),
+        tags: bool = True,
+        meta: bool = True,
+        follow: bool = False,
+        page: int = 0,
+        epoch: str | None = None,
+    ) -> AsyncIterator[Record | Gap]:
+        """Every record after `from_seq`, and a `Gap` wherever some are missing that nobody asked to delete.
+
+        It goes on after an interruption where it was. With `follow` it also goes on at the end, with what is written
+        from then on. To begin again elsewhere, keep the `seq` of the last record that was dealt with.
+        """
+        while True:
+            wait_ms = WAIT_MS if follow else 0
+            found = await self.diff(
+                topic, from_seq, limit=page, node=node, tags=tags, meta=meta, wait_ms=wait_ms, epoch=epoch
+            )
+            if found.gap is not None:
+                yield found.gap
+            for record in found.records:
+                yield record
+            from_seq, epoch = found.next_from_seq, found.epoch
+            if found.caught_up and not follow:
+                return
+
+    async def purge(self, topic: str, *, before_seq: int | None = None, match: Any = None) -> Purged:
+        """Delete the records before a seq, with a tag (`jobs:1`, `jobs:*`, `["tag", "Eq", "jobs:*"]`), or both."""
+        body = _Purge()
+        if before_seq is not None:
+            body.before_seq = before_seq
+        if match is not None:
+            body.match = match
+        return await self._connection.ask("POST", path_of("topics", topic, "delete"), Purged, body)

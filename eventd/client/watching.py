@@ -1,0 +1,145 @@
+"""Watching topics: what there is, then what comes, for as long as one likes and through every interruption."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+
+import msgspec
+from msgspec import Struct
+
+from eventd.client.connection import Connection, Frame, path_of
+from eventd.client.refusals import detail_of
+from eventd.client.values import Batch, CaughtUp, Gap, Sight, TopicDeleted
+from eventd.errors import NotFound, Unavailable
+
+
+class Options(Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """What a watch shows. Records of `node` are left out; without `include_data` they come without data."""
+
+    node: Sequence[str] = ()
+    limit: int = 256
+    max_batch_bytes: int = 262_144
+    heartbeat_ms: int = 15_000
+    include_meta: bool = True
+    include_tags: bool = False
+    include_data: bool = True
+
+
+class _Start(Struct, kw_only=True, omit_defaults=True):
+    from_seq: int = 0
+    tail: bool = False
+
+
+class _Ask(Options, kw_only=True, frozen=True, omit_defaults=True):
+    topics: Mapping[str, _Start]
+
+
+class _Place(Struct):
+    from_seq: int
+
+
+class _Session(Struct):
+    wid: str
+    topics: dict[str, _Place]
+
+
+class Watch:
+    """Iterate over it to see what happens; `cursors` is how far each topic has been seen, to begin there again.
+
+    A topic that begins at None is watched from what is written from now on.
+    """
+
+    def __init__(self, connection: Connection, topics: Mapping[str, int | None], options: Options) -> None:
+        self._connection = connection
+        self._options = options
+        self._starts = dict(topics)
+        self._known: set[str] = set()  # topics that were there once
+        self._session = ""
+        self._failures = 0
+
+    @property
+    def cursors(self) -> dict[str, int]:
+        """How far each topic was seen; not those of which nothing is known yet."""
+        return {topic: seq for topic, seq in self._starts.items() if seq is not None}
+
+    def __aiter__(self) -> AsyncGenerator[Sight, None]:
+        return self._run()
+
+    async def _run(self) -> AsyncGenerator[Sight, None]:
+        """Whatever breaks is begun again where it was; what the node forgot of us, it is told again."""
+        while self._starts:
+            try:
+                if not self._session:
+                    await self._begin()
+                async with aclosing(self._follow()) as sights:
+                    async for sight in sights:
+                        self._failures = 0
+                        yield sight
+            except NotFound as error:
+                topic = detail_of(error).get("topic")
+                if topic is None and self._session:
+                    self._session = ""  # the node does not know it any more
+                elif topic in self._known:
+                    self._forget(topic)
+                    yield TopicDeleted(topic=topic)
+                else:
+                    raise
+            except Unavailable:
+                if self._failures + 1 >= self._connection.retry.tries:
+                    raise
+            if self._starts:
+                self._failures += 1
+                await self._connection.pause(self._connection.retry.delay(self._failures))
+
+    async def _begin(self) -> None:
+        """Make a session from what was seen so far."""
+        starts = {topic: _Start(from_seq=seq or 0, tail=seq is None) for topic, seq in self._starts.items()}
+        ask = _Ask(topics=starts, **msgspec.structs.asdict(self._options))
+        session = await self._connection.ask("POST", "/v0/watch", _Session, ask)
+        self._session = session.wid
+        self._starts = {topic: session.topics[topic].from_seq for topic in starts}
+        self._known.update(starts)
+
+    def _forget(self, topic: str) -> None:
+        self._starts.pop(topic, None)
+        self._known.discard(topic)
+
+    async def _follow(self) -> AsyncGenerator[Sight, None]:
+        """One stream, to its end."""
+        silence = 3 * max(self._options.heartbeat_ms, 1000) / 1000
+        path = path_of("watch", self._session)
+        async with self._connection.stream(path, last_id=_write_id(self.cursors), silence=silence) as frames:
+            async for frame in frames:
+                sight = self._see(frame)
+                if sight is not None:
+                    yield sight
+
+    def _see(self, frame: Frame) -> Sight | None:
+        decode = self._connection.decode
+        match frame.event:
+            case "record":
+                batch = decode(frame.data, Batch)
+                self._starts[batch.topic] = batch.to_seq
+                return batch
+            case "tombstone":
+                gap = decode(frame.data, Gap)
+                seen = self._starts.get(gap.topic) or 0
+                # Of another topic of this name nothing was seen yet; of the same one all that is gone.
+                self._starts[gap.topic] = 0 if seen > gap.head_seq else max(seen, gap.last)
+                return gap
+            case "caught-up":
+                caught = decode(frame.data, CaughtUp)
+                self._starts[caught.topic] = caught.head_seq
+                return caught
+            case "topic-deleted":
+                deleted = decode(frame.data, TopicDeleted)
+                self._forget(deleted.topic)
+                return deleted
+        return None
+
+
+def _write_id(cursors: Mapping[str, int]) -> str:
+    """The id of the last frame that was dealt with, made anew: the node goes back to there, if it is further on."""
+    return base64.urlsafe_b64encode(msgspec.json.encode(dict(sorted(cursors.items())))).rstrip(b"=").decode()
