@@ -182,7 +182,7 @@ class Follower(ABC):
         try:
             await self.outlet.drain()
             if following.is_first:
-                await self._watching.drive(following.feed.want.topic_id)
+                await self._watching.catch_up(following.name)
             turn = following.feed.turn
             portion = await following.feed.read(following.after)
         except ConnectionError:
@@ -238,9 +238,7 @@ class Follower(ABC):
     def stop(self) -> None:
         """The node stops."""
         if not self.has_ended:
-            self.outlet.part(
-                self.error("server_shutting_down", "the node is stopping: connect again")
-            )
+            self.outlet.part(self.error("server_shutting_down", "the node is stopping: connect again"))
             self.end()
 
 
@@ -249,8 +247,9 @@ class Watching:
 
     def __init__(self, v0: V0) -> None:
         self.clock: Clock = v0.clock
-        self.feeds = Feeds(v0.log, v0.spawn)
-        self.drive = v0.routing.drive
+        self.database = v0.database
+        self.feeds = Feeds(v0)
+        self.catch_up = v0.catch_up
         self._spawn: Spawn = v0.spawn
         self._stopping = v0.stopping
         self._followers: set[Follower] = set()

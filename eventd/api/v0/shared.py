@@ -10,9 +10,8 @@ import asyncio
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
-from eventd.api.v0.routes import Spawn
+from eventd.api.v0.routes import V0
 from eventd.errors import EventdError
-from eventd.log.eventlog import EventLog
 from eventd.log.records import View
 from eventd.log.refusals import TopicNotFound
 from eventd.log.slices import Ask, Slice, Tombstone, read_slice
@@ -23,15 +22,21 @@ AT_ONCE = 50
 """Clients that are served before others have their turn of the loop."""
 
 
+class Pages(NamedTuple):
+    """How a client wants pages: whose records it does not want, what of the others, and how much at once at most."""
+
+    nodes: frozenset[str]
+    view: View
+    limit: int
+    max_bytes: int
+
+
 class Want(NamedTuple):
-    """What is wanted of a topic. Pages of at most `limit` records and about `max_bytes` of data and meta."""
+    """What is wanted of a topic."""
 
     topic_id: int
     name: str
-    nodes: frozenset[str] = frozenset()
-    view: View = View()
-    limit: int = 256
-    max_bytes: int = 256 << 10
+    pages: Pages
 
 
 class Portion:
@@ -78,6 +83,22 @@ class Portion:
         """Its records as one JSON list; empty when there are none."""
         return f"[{','.join(self.found.records)}]" if self.found is not None and self.found.records else ""
 
+    @cached_property
+    def bounds(self) -> tuple[str, str, str]:
+        """The members that tell which seqs its records are of: from_seq, to_seq, head_seq."""
+        return f'"from_seq":{self.begins_after}', f'"to_seq":{self.upto}', f'"head_seq":{self.head_seq}'
+
+    def loss(self, lost: Tombstone, reason: str = "") -> dict[str, str | int]:
+        """What a client is told of records that were lost, perhaps for another `reason`."""
+        return {
+            "topic": self.name,
+            "reason": reason or lost.reason,
+            "gap_from": lost.gap_from,
+            "gap_to": lost.gap_to,
+            "earliest_seq": lost.earliest_seq,
+            "head_seq": lost.head_seq,
+        }
+
 
 class Waiting(Protocol):
     """A client at the end of a topic. `after` is where it stands."""
@@ -96,15 +117,14 @@ class Waiting(Protocol):
 class Feed:
     """One topic as some clients want it. Its interest in the topic is registered before any of them reads."""
 
-    def __init__(self, want: Want, log: EventLog, spawn: Spawn) -> None:
+    def __init__(self, want: Want, v0: V0) -> None:
         self.want = want
         self.users = 0
-        self._log = log
-        self._spawn = spawn
-        self._watch = log.wakeups.watch((want.topic_id,))
+        self._v0 = v0
+        self._watch = v0.log.wakeups.watch((want.topic_id,))
         self._reads: dict[int, tuple[int, asyncio.Task[Portion]]] = {}
         self._waiting: dict[int, list[Waiting]] = {}
-        self._serving = spawn(self._serve_for_ever(), f"feed of {want.name}")
+        self._serving = v0.spawn(self._serve_for_ever(), f"feed of {want.name}")
 
     @property
     def turn(self) -> int:
@@ -127,26 +147,27 @@ class Feed:
         turn = self.turn
         known, reading = self._reads.get(after, (-1, None))
         if reading is None or known != turn:
-            reading = self._spawn(self._load(after), f"read of {self.want.name}")
+            reading = self._v0.spawn(self._load(after), f"read of {self.want.name}")
             self._reads[after] = turn, reading
         return await asyncio.shield(reading)
 
     async def _load(self, after: int) -> Portion:
-        want = self.want
+        (topic_id, name, pages), now = self.want, self._v0.clock.now()
         ask = Ask(
-            topic=want.topic_id,
-            now=self._log.clock.now(),
+            topic=topic_id,
+            now=now,
             from_seq=after,
-            limit=want.limit,
-            max_bytes=want.max_bytes,
-            nodes=want.nodes,
-            view=want.view,
+            limit=pages.limit,
+            max_bytes=pages.max_bytes,
+            nodes=pages.nodes,
+            view=pages.view,
             apart=True,
         )
+        self._v0.recency.touch(topic_id, now)
         try:
-            return Portion(want.name, after, await self._log.database.read(read_slice, ask))
+            return Portion(name, after, await self._v0.database.read(read_slice, ask))
         except TopicNotFound:
-            return Portion(want.name, after, None)
+            return Portion(name, after, None)
         finally:
             asyncio.get_running_loop().call_later(LINGER_SECONDS, self._forget, after, asyncio.current_task())
 
@@ -175,28 +196,27 @@ class Feed:
         for served, client in enumerate(clients, 1):
             client.take(portion)
             if not served % AT_ONCE:
-                await self._log.clock.sleep(0)
+                await self._v0.clock.sleep(0)
         return not (portion.caught_up or portion.gone)
 
     def close(self) -> None:
         """Nobody uses it any more."""
         self._serving.cancel()
-        self._log.wakeups.unwatch(self._watch)
+        self._v0.log.wakeups.unwatch(self._watch)
 
 
 class Feeds:
     """The feeds in use, each as long as somebody uses it."""
 
-    def __init__(self, log: EventLog, spawn: Spawn) -> None:
-        self._log = log
-        self._spawn = spawn
+    def __init__(self, v0: V0) -> None:
+        self._v0 = v0
         self._feeds: dict[Want, Feed] = {}
 
     def use(self, want: Want) -> Feed:
         """The feed of what is wanted. End the use with `release`."""
         feed = self._feeds.get(want)
         if feed is None:
-            feed = self._feeds[want] = Feed(want, self._log, self._spawn)
+            feed = self._feeds[want] = Feed(want, self._v0)
         feed.users += 1
         return feed
 

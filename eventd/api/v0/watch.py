@@ -1,0 +1,210 @@
+"""Watching topics over HTTP: a session says what is wanted, and its streams of server-sent events tell it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from aiohttp import web
+from aiohttp.http import HttpVersion11
+
+from eventd.api.v0.beginnings import Beginning, From, Viewing, find_topics, require_some
+from eventd.api.v0.following import Follower, Following, Outlet, Watching
+from eventd.api.v0.models import U32, U64, Answer, Body, NoQuery, Query, require_u64
+from eventd.api.v0.problems import NotAcceptable
+from eventd.api.v0.routes import Call, Route
+from eventd.api.v0.sessions import SESSION_SECONDS, Session, Sessions, write_place
+from eventd.api.v0.shared import Portion
+
+RECORDS = 256
+BYTES = 256 << 10
+"""Of a page, if nothing else is asked for."""
+HEARTBEAT_MS = (1000, 60_000)
+RETRY_MS = 2000
+_HEADERS = {"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+
+class NewSession(Viewing, Body):
+    """What to watch, and how. `consistency` makes no difference: readers see what was written before they ask."""
+
+    topics: dict[str, From]
+    limit: U32 = RECORDS
+    max_batch_bytes: U64 = BYTES
+    heartbeat_ms: U32 = 15_000
+    consistency: Literal["eventual", "strong"] = "eventual"
+
+    def __post_init__(self) -> None:
+        require_u64(max_batch_bytes=self.max_batch_bytes)
+
+
+class SessionBegun(Answer):
+    """The session. It is kept for `session_ttl_ms` while no stream is open."""
+
+    wid: str
+    stream_url: str
+    session_ttl_ms: int
+    topics: dict[str, Beginning]
+
+
+class Lenience(Query, frozen=True):
+    """`lenient`: topics that are not there are left out, rather than refused."""
+
+    lenient: bool = False
+
+
+async def begin_session(call: Call[Lenience, NewSession]) -> web.Response:
+    """POST /v0/watch."""
+    asked, sessions = call.body, call.v0.part(Sessions)
+    require_some(asked.topics)
+    call.require_name(*asked.topics)
+    found = await find_topics(call.v0, asked.topics, lenient=call.query.lenient)
+    beginnings = {name: topic.begin(asked.topics[name]) for name, topic in found.items()}
+    least, most = HEARTBEAT_MS
+    session = sessions.begin(
+        Session(
+            key=call.key,
+            topics={name: topic.topic_id for name, topic in found.items()},
+            seqs={name: beginning.from_seq for name, beginning in beginnings.items()},
+            pages=asked.pages(asked.limit or RECORDS, asked.max_batch_bytes or BYTES),
+            heartbeat=min(max(asked.heartbeat_ms, least), most) / 1000,
+        )
+    )
+    return call.answer(
+        SessionBegun(
+            wid=session.wid,
+            stream_url=f"/v0/watch/{session.wid}",
+            session_ttl_ms=round(SESSION_SECONDS * 1000),
+            topics=beginnings,
+            performance=call.performance(),
+        )
+    )
+
+
+async def stream(call: Call[NoQuery, None]) -> web.StreamResponse:
+    """GET /v0/watch/{wid}."""
+    request, v0 = call.request, call.v0
+    _require_stream(request.headers.get("Accept", ""))
+    sessions, watching = v0.part(Sessions), v0.part(Watching)
+    session = sessions.find(request.match_info["wid"], call.key)
+    await watching.forget_gone()
+    response = web.StreamResponse(headers=_HEADERS)
+    with v0.occupancy.streams.take(call.key):
+        present = await find_topics(v0, session.topics, lenient=True)
+        writer = await response.prepare(request)
+        if (transport := request.transport) is None or writer is None:
+            return response  # the client has gone
+        outlet = Outlet(transport, writer)
+        follower = SseFollower(watching, outlet, session.heartbeat, chunked=request.version >= HttpVersion11)
+        follower.greet()
+        for want, after in session.resume(present, request.headers.get("Last-Event-ID", "")):
+            follower.follow(want, after)
+        with sessions.streaming(session, follower), v0.callers.keys.using(call.key, outlet.abort):
+            await follower.run()
+    return response
+
+
+def _require_stream(accept: str) -> None:
+    if accept and "text/event-stream" not in accept and "*/*" not in accept:
+        raise NotAcceptable("this is a stream of events", hint="accept text/event-stream")
+
+
+def event(kind: str, place: bytes, data: bytes) -> bytes:
+    """One event of a stream. JSON has no line breaks of its own."""
+    return b"id: %b\nevent: %b\ndata: %b\n\n" % (place, kind.encode(), data)
+
+
+def _record_data(portion: Portion) -> bytes:
+    begin, end, head = portion.bounds
+    return f'{{"topic":"{portion.name}",{begin},{head},"records":{portion.records},{end}}}'.encode()
+
+
+class SseFollower(Follower):
+    """A client of a stream of server-sent events. `chunked`: as HTTP/1.1 has it."""
+
+    def __init__(self, watching: Watching, outlet: Outlet, heartbeat: float, *, chunked: bool) -> None:
+        super().__init__(watching, outlet, heartbeat)
+        self._chunked = chunked
+
+    def greet(self) -> None:
+        """What comes first."""
+        self.outlet.write(self._chunk(b"retry: %d\n\n" % RETRY_MS))
+
+    def places(self) -> dict[str, int]:
+        """How far the client was told of each topic."""
+        return {name: following.after for name, following in self.topics.items()}
+
+    def words(self, following: Following, portion: Portion) -> bytes:
+        """Clients of this topic alone that stand at the same place get the same bytes."""
+        key = (SseFollower, self._chunked, following.is_first, following.owes_end)
+        alone = len(self.topics) == 1
+        text = portion.texts.get(key) if alone else None
+        if text is None:
+            text = self._chunk(b"".join(self._events(following, portion)))
+            if alone:
+                portion.texts[key] = text
+        told = bool(portion.records) or portion.tombstone is not None
+        following.owes_end = (following.owes_end or told) and not portion.caught_up
+        return text
+
+    def _events(self, following: Following, portion: Portion) -> list[bytes]:
+        name = portion.name
+        if portion.gone:
+            deleted = {"topic": name, "head_seq": 0, "reason": "deleted"}
+            return [event("topic-deleted", self._place(name, None), msgspec.json.encode(deleted))]
+        events = []
+        if (lost := portion.tombstone) is not None:
+            told = portion.loss(lost, "from_seq_too_old" if following.is_first else "")
+            events.append(event("tombstone", self._place(name, portion.begins_after), msgspec.json.encode(told)))
+        place = self._place(name, portion.upto)
+        if portion.records:
+            events.append(event("record", place, _record_data(portion)))
+        if portion.caught_up and (events or following.owes_end):
+            ended = msgspec.json.encode({"topic": name, "head_seq": portion.head_seq})
+            events.append(event("caught-up", place, ended))
+        return events
+
+    def _place(self, name: str, seq: int | None) -> bytes:
+        """Where the client stands when it has got to `seq` of one topic; None: that topic is no more."""
+        seqs = self.places()
+        if seq is None:
+            seqs.pop(name, None)
+        else:
+            seqs[name] = seq
+        return write_place(seqs)
+
+    def heartbeat(self) -> bytes:
+        return self._chunk(b": hb\n\n")
+
+    def error(self, code: str, message: str) -> bytes:
+        data = msgspec.json.encode({"code": code, "message": message})
+        return self._chunk(event("error", write_place(self.places()), data))
+
+    def _chunk(self, text: bytes) -> bytes:
+        if not self._chunked or not text:
+            return text
+        return b"%x\r\n%b\r\n" % (len(text), text)
+
+
+ROUTES = (
+    Route(
+        "POST",
+        "/v0/watch",
+        begin_session,
+        "Begin to watch topics.",
+        scopes=("read",),
+        query=Lenience,
+        body=NewSession,
+        answer=SessionBegun,
+        refusals=(404, 429),
+    ),
+    Route(
+        "GET",
+        "/v0/watch/{wid}",
+        stream,
+        "What a session watches, as server-sent events: `record`, `tombstone`, `caught-up`, `topic-deleted`, `error`.",
+        scopes=("read",),
+        media="text/event-stream",
+        stream=True,
+        refusals=(404, 406, 429),
+    ),
+)
