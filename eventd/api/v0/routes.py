@@ -20,8 +20,11 @@ from eventd.api.operations import Scope
 from eventd.api.v0.limits import Limits, Occupancy
 from eventd.api.v0.models import Answer, NoQuery, Performance, Query
 from eventd.api.v0.problems import OutOfReach
+from eventd.api.v0.recency import Recency
 from eventd.clock import Clock
+from eventd.egress.forwarding import Routing
 from eventd.log.eventlog import EventLog
+from eventd.log.topics import read_line
 from eventd.observe import Metrics
 from eventd.store.database import Database
 
@@ -37,24 +40,12 @@ class Spawn(Protocol):
     def __call__(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]: ...
 
 
-class Routing(Protocol):
-    """What /v0 asks of the routers that run."""
-
-    async def drive(self, topic_id: int) -> None:
-        """Bring all routers upstream of a topic to where their sources end now, but those that are held."""
-        ...
-
-    def changed(self) -> None:
-        """Routers were declared or removed, or their topics: look again."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class V0:
     """What every path of /v0 works with.
 
     `readiness` names checks, each "ok" or what is wrong; `stopping` is done when the node begins to stop; `random(n)`
-    gives n bytes.
+    gives n bytes; `started` is when it began to serve, on the monotonic clock.
     """
 
     log: EventLog
@@ -68,7 +59,8 @@ class V0:
     version: str
     limits: Limits
     occupancy: Occupancy
-    started: float = field(default=0.0)
+    started: float
+    recency: Recency = field(default_factory=Recency)
     _parts: dict[Any, Any] = field(default_factory=dict)
 
     def part(self, make: Callable[[V0], T]) -> T:
@@ -85,6 +77,13 @@ class V0:
     @property
     def clock(self) -> Clock:
         return self.log.clock
+
+    async def catch_up(self, topic: str) -> None:
+        """Before a topic is read: have in it what its routers' sources hold now."""
+        if self.routing.graph.into(topic):
+            line = await self.database.read(read_line, topic)
+            if line is not None:
+                await self.routing.drive(line.id)
 
 
 @dataclass(slots=True)

@@ -1,0 +1,22 @@
+"""When topics were last read. It is kept in memory alone: it only says what is wanted just now."""
+
+from __future__ import annotations
+
+
+class Recency:
+    """The last read of up to `most` topics; of those beyond, the ones that were read longest ago are forgotten."""
+
+    def __init__(self, most: int = 10_000) -> None:
+        self._most = most
+        self._read_ms: dict[int, int] = {}
+
+    def touch(self, topic_id: int, now: int) -> None:
+        """A topic is read now; `now` in microseconds."""
+        self._read_ms.pop(topic_id, None)
+        self._read_ms[topic_id] = now // 1000
+        if len(self._read_ms) > self._most:
+            del self._read_ms[next(iter(self._read_ms))]
+
+    def last_ms(self, topic_id: int) -> int | None:
+        """When it was last read, in milliseconds; None: never, or long ago."""
+        return self._read_ms.get(topic_id)

@@ -1,0 +1,36 @@
+"""Servers of /v0 that end with the test."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+
+import pytest
+
+from tests.support.v0 import Server, serving
+
+StartServer = Callable[..., Awaitable[Server]]
+
+
+@pytest.fixture
+async def start_server(sqlite_url: str) -> AsyncIterator[StartServer]:
+    """Starts a server over the test's SQLite file; `keys`, `clock` and limits as `serving` takes them."""
+    async with AsyncExitStack() as stack:
+
+        async def start(**flags: object) -> Server:
+            return await stack.enter_async_context(serving(sqlite_url, **flags))  # type: ignore[arg-type]
+
+        yield start
+
+
+@pytest.fixture
+async def server(start_server: StartServer) -> Server:
+    """A server without keys."""
+    return await start_server()
+
+
+@pytest.fixture
+async def stored(database_url: str) -> AsyncIterator[Server]:
+    """A server over each of the databases: for what they might do differently."""
+    async with serving(database_url) as opened:
+        yield opened

@@ -1,0 +1,177 @@
+"""/v0 over a real log, on a real port of this process, and a client of one line a question."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, NamedTuple
+
+import msgspec
+from aiohttp import ClientSession
+from aiohttp.test_utils import TestServer
+
+from eventd.api.app import build_app
+from eventd.api.auth import Keys, parse_keys
+from eventd.api.callers import Callers
+from eventd.api.doors import Door
+from eventd.api.operations import Services
+from eventd.api.v0.limits import Limits, Occupancy
+from eventd.api.v0.routes import V0
+from eventd.clock import Clock, SystemClock
+from eventd.egress.topology import Graph
+from eventd.log.eventlog import EventLog
+from eventd.node import Supervisor
+from eventd.observe import Metrics
+from eventd.store import migrations
+from eventd.store.database import Database
+
+JSON = {"Content-Type": "application/json"}
+
+
+class Told(NamedTuple):
+    """An answer: its JSON, or its text where it is none."""
+
+    status: int
+    body: Any
+    headers: Any
+
+    @property
+    def code(self) -> str:
+        """Of an error."""
+        assert self.body.keys() == {"error"}, self.body
+        assert self.body["error"].keys() <= {"code", "message", "detail"}, self.body
+        return str(self.body["error"]["code"])
+
+    @property
+    def detail(self) -> Any:
+        """Of an error."""
+        return self.body["error"].get("detail")
+
+    @property
+    def data(self) -> list[Any]:
+        """The data of the records."""
+        return [record["data"] for record in self.body["records"]]
+
+    @property
+    def seqs(self) -> list[int]:
+        """The seqs of the records."""
+        return [record["$seq"] for record in self.body["records"]]
+
+
+class Client:
+    """Asks one server, with or without a key."""
+
+    def __init__(self, session: ClientSession, url: str, key: str = "") -> None:
+        self.session = session
+        self.url = url
+        self.headers = {"Authorization": f"Bearer {key}"} if key else {}
+
+    def with_key(self, key: str) -> Client:
+        """The same server, asked with a key."""
+        return Client(self.session, self.url, key)
+
+    async def ask(
+        self, method: str, path: str, body: Any = None, *, headers: dict[str, str] | None = None, **options: Any
+    ) -> Told:
+        """`path` below /v0; a `body` that is not None goes out as JSON."""
+        sent = self.headers | (JSON if body is not None else {}) | (headers or {})
+        data = None if body is None else msgspec.json.encode(body)
+        options.setdefault("data", data)
+        async with self.session.request(method, f"{self.url}/v0{path}", headers=sent, **options) as answer:
+            is_json = answer.content_type == "application/json"
+            return Told(answer.status, await (answer.json() if is_json else answer.text()), answer.headers)
+
+    async def put(self, topic: str, **config: Any) -> Told:
+        """Make a topic, or set it."""
+        return await self.ask("PUT", f"/topics/{topic}", config)
+
+    async def get(self, topic: str, query: str = "") -> Told:
+        """How a topic stands."""
+        return await self.ask("GET", f"/topics/{topic}{query}")
+
+    async def write(self, topic: str, *data: Any, query: str = "", **members: Any) -> Told:
+        """Records of these data in one batch."""
+        return await self.ask("POST", f"/topics/{topic}{query}", {"records": [{"data": one} for one in data]} | members)
+
+    async def write_records(self, topic: str, *records: dict[str, Any], **members: Any) -> Told:
+        """Whole records in one batch."""
+        return await self.ask("POST", f"/topics/{topic}", {"records": list(records)} | members)
+
+    async def diff(self, topic: str, from_seq: int = 0, **members: Any) -> Told:
+        """A page of a topic."""
+        return await self.ask("POST", f"/topics/{topic}/diff", {"from_seq": from_seq} | members)
+
+    async def delete_records(self, topic: str, **members: Any) -> Told:
+        """Delete records of a topic."""
+        return await self.ask("POST", f"/topics/{topic}/delete", members)
+
+    async def delete(self, topic: str, query: str = "") -> Told:
+        """Delete a topic."""
+        return await self.ask("DELETE", f"/topics/{topic}{query}")
+
+
+class Still:
+    """Stands for routers where there are none."""
+
+    graph = Graph([])
+
+    def changed(self) -> None:
+        """There is nothing to look at."""
+
+    async def drive(self, topic_id: int) -> None:
+        """There is nothing to drive."""
+
+
+class Server(Client):
+    """One log with /v0 in front of it. Make it with `serving`."""
+
+    def __init__(self, session: ClientSession, url: str, v0: V0, checks: dict[str, str]) -> None:
+        super().__init__(session, url)
+        self.v0 = v0
+        self.log = v0.log
+        self.checks = checks
+
+
+@asynccontextmanager
+async def serving(url: str, *, keys: str = "", clock: Clock | None = None, **limits: int) -> AsyncIterator[Server]:
+    """A server over a database, which is made where it is missing. `keys` as in EVENTD_API_KEYS."""
+    clock = clock or SystemClock()
+    async with AsyncExitStack() as stack:
+        database = Database(url)
+        stack.callback(database.close)
+        database.write_now(migrations.upgrade, now=clock.now())
+        log = await EventLog.open(database, clock)
+        stack.push_async_callback(log.close)
+        supervisor = Supervisor()
+        stack.push_async_callback(supervisor.stop)
+        metrics, checks, bounds = Metrics(), {"database": "ok"}, Limits(**limits)
+        known, door = Keys(lambda: parse_keys(keys) if keys else ()), Door("", 256, metrics)
+        stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        routing: Any = Still()
+        v0 = V0(
+            log,
+            Callers(known, door),
+            routing,
+            metrics,
+            lambda: checks,
+            supervisor.spawn,
+            os.urandom,
+            stopping,
+            "1.2.3",
+            bounds,
+            Occupancy(bounds),
+            clock.monotonic(),
+        )
+        app = build_app(
+            Services(log), keys=known, readiness=lambda: checks, metrics=metrics, version="1.2.3", door=door, v0=v0
+        )
+        server = TestServer(app)
+        await server.start_server(access_log=None)
+        stack.push_async_callback(server.close)
+        stack.callback(lambda: stopping.done() or stopping.set_result(None))
+        session = await stack.enter_async_context(ClientSession())
+        yield Server(session, f"http://127.0.0.1:{server.port}", v0, checks)
+
+
