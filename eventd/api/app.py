@@ -49,11 +49,12 @@ def build_app(
     v0: V0 | None = None,
 ) -> web.Application:
     """The application; whoever runs it does so with `access_log=None` and `KEEPALIVE_SECONDS`."""
-    checks = [answering(problems.answer, _refuse), _identify(Callers(keys, door))]
+    callers = Callers(keys, door)
+    checks = [answering(problems.answer, _refuse), _identify(callers)]
     app = web.Application(middlewares=[_outside_v0(each) for each in checks], client_max_size=max_body_bytes)
     app.on_response_prepare.append(_add_headers)
     add_health(app, clock=services.clock, readiness=readiness, metrics=metrics, version=version, keys=keys, key=_KEY)
-    add_effective(app, services, key=_KEY)
+    add_effective(app, services, callers, key=_KEY)
     for operation in operations:
         app.router.add_route(operation.method, operation.path, _mount(operation, services))
     if v0 is not None:

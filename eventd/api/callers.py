@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+from functools import partial
+
 from aiohttp import web
 
 from eventd.api.auth import ApiKey, Keys, require_local_name, require_own_page
@@ -30,6 +33,16 @@ class Callers:
         key = self.keys.identify(authorization)
         self._door.trust(request.transport)
         return key
+
+    def using(self, request: web.Request, key: ApiKey) -> AbstractContextManager[None]:
+        """While this is open, the request's connection is cut as soon as its key is not in force any more."""
+        return self.keys.using(key, partial(_cut, request))
+
+
+def _cut(request: web.Request) -> None:
+    """Nothing more goes out, also of what has begun."""
+    if request.transport is not None:
+        request.transport.abort()
 
 
 def _is_local(request: web.Request) -> bool:

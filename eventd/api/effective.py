@@ -9,6 +9,7 @@ import msgspec
 from aiohttp import web
 
 from eventd.api.auth import ApiKey
+from eventd.api.callers import Callers
 from eventd.api.dynamic import identities
 from eventd.api.moments import show_time
 from eventd.api.operations import Services
@@ -21,7 +22,7 @@ HEARTBEAT_SECONDS = 15.0
 """A stream without news says at least this often that it is there."""
 
 
-def add_effective(app: web.Application, services: Services, *, key: web.RequestKey[ApiKey]) -> None:
+def add_effective(app: web.Application, services: Services, callers: Callers, *, key: web.RequestKey[ApiKey]) -> None:
     """Mount both. Whoever reads them must be allowed to read all groups: anything may be derived from any."""
     following = services.effective
     stopping: list[asyncio.Future[None]] = []
@@ -54,7 +55,8 @@ def add_effective(app: web.Application, services: Services, *, key: web.RequestK
         try:
             last = request.headers.get("Last-Event-ID", "")
             await response.write(b": in step\n\n" if last == snapshot.id else _state(snapshot))
-            await _follow(response, following, snapshot, services.clock, stopping[0])
+            with callers.using(request, request[key]):
+                await _follow(response, following, snapshot, services.clock, stopping[0])
         except ConnectionError:
             pass  # the client has gone
         finally:

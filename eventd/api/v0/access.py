@@ -25,6 +25,11 @@ def place_of(v0: V0, route: Route, key: ApiKey) -> AbstractContextManager[None]:
     return nullcontext() if route.stream or not route.scopes else v0.occupancy.requests.take(key)
 
 
+def in_force(v0: V0, route: Route, request: web.Request, key: ApiKey) -> AbstractContextManager[None]:
+    """A request that waits, or a stream, ends as soon as its key does."""
+    return v0.callers.using(request, key) if route.scopes else nullcontext()
+
+
 def admit(route: Route, request: web.Request, key: ApiKey) -> str:
     """The decoded name in the path, if there is one. Raises `Forbidden`: first for a scope, then for the name."""
     for scope in route.scopes:

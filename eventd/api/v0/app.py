@@ -11,7 +11,7 @@ from aiohttp import web
 from eventd.api.faults import Handler, answering
 from eventd.api.problems import FrameworkRefusal
 from eventd.api.v0 import problems
-from eventd.api.v0.access import NAMED, admit, identify, place_of
+from eventd.api.v0.access import NAMED, admit, identify, in_force, place_of
 from eventd.api.v0.reading import decode, read_query, read_text
 from eventd.api.v0.routes import V0, Call, Route
 from eventd.api.v0.surfaces import ROUTES
@@ -62,7 +62,7 @@ def _mount(v0: V0, route: Route) -> Handler:
     async def serve(request: web.Request) -> web.StreamResponse:
         begun = v0.clock.monotonic()
         key = identify(v0, route, request)
-        with place_of(v0, route, key):
+        with place_of(v0, route, key), in_force(v0, route, request, key):
             name = admit(route, request, key)
             query = read_query(request, route.query)
             body = None
