@@ -1,19 +1,31 @@
 """Deleting records by request: silent, permanent, and no loss.
 
 A record's line stays, empty, where others of its block live; the floor of a topic moves over what was deleted at its
-beginning.
+beginning. A lot is deleted in several steps, between which others write; what they write is not touched.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
+from eventd.log.blocks import names
 from eventd.log.commit import Transaction
+from eventd.log.leases import forget_jobs
 from eventd.log.predicate import Predicate
-from eventd.log.values import Appended, Drafts
+from eventd.log.reading import LOOKED_AT, PASSED_OVER
+from eventd.log.records import encoded, tag_text
+from eventd.log.refusals import TopicNotFound
+from eventd.log.scan import read_block
+from eventd.log.shedding import apply_ttl
+from eventd.log.stock import Stock, empty_lines, last_of, read_done, read_stock, remove_prefix, settle_floor
+from eventd.log.topics import TopicLine, read_line, refuse_group
+from eventd.log.values import NOTHING, Appended, Drafts
+from eventd.store.database import fetch
+from federation.lines import split_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +39,32 @@ class Deleted:
     bytes: int
 
 
-class Delete:
-    """Delete the records below `before_seq` (None: all there are now) whose tag matches, as far as one step goes.
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be deleted: all up to the seq `upto` whose tag matches; `upto` None: all there is now.
 
-    Result: `Step`. Raises `TopicNotFound`, and `Incompatible` for the topic of a group.
+    `after`: it has been done up to there. `topic_id`: of the topic that was meant, None as long as that is not known.
+    """
+
+    name: str
+    upto: int | None = None
+    predicate: Predicate | None = None
+    after: int = 0
+    topic_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one step deleted, and what there is to be done after it; None for nothing."""
+
+    done: Deleted
+    rest: Order | None
+
+
+class Delete:
+    """Carry out an order as far as one step goes. Result: `Part`.
+
+    Raises `TopicNotFound`, and `Incompatible` for the topic of a group.
     """
 
     topic_id = None
@@ -39,38 +73,116 @@ class Delete:
     durable = True
     background = False
 
-    def __init__(self, name: str, *, before_seq: int | None, predicate: Predicate | None, after: int = 0) -> None:
-        self._name = name
-        self._before_seq = before_seq
-        self._predicate = predicate
-        self._after = after
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self._part: Part | None = None
 
     def admit(self, tx: Transaction) -> Drafts:
-        return Drafts()
+        order = self._order
+        refuse_group(order.name, "emptied")
+        line = read_line(tx.conn, order.name)
+        if line is None or order.topic_id not in (None, line.id):
+            raise TopicNotFound(order.name)
+        self._part = _carry_out(tx.conn, line, order, tx.now)
+        if line.durability == "fsync":
+            tx.must_flush = True
+        return NOTHING
 
-    def finish(self, tx: Transaction, appended: Appended) -> Step:
-        raise NotImplementedError
+    def finish(self, tx: Transaction, appended: Appended) -> Part:
+        assert self._part is not None
+        return self._part
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What one step deleted. Where there is more to be looked at, `next_unit` goes on."""
+def _carry_out(conn: sa.Connection, line: TopicLine, order: Order, now: int) -> Part:
+    apply_ttl(conn, line.id, now)  # what is too old is lost, and not deleted
+    before = read_stock(conn, line.id)
+    upto = before.head_seq if order.upto is None else min(order.upto, before.head_seq)
+    if order.predicate is None:
+        left = remove_prefix(conn, before, upto, now=now)
+        after = left.evicted_seq
+    else:
+        left, after = _delete_matching(conn, before, order.predicate, max(order.after, before.evicted_seq), upto, now)
+    done = Deleted(before.count - left.count, left.evicted_seq + 1, left.head_seq, left.count, left.bytes)
+    rest = replace(order, upto=upto, after=after, topic_id=line.id) if after < upto else None
+    return Part(done, rest)
 
-    done: Deleted
-    next_unit: Delete | None
+
+def _delete_matching(
+    conn: sa.Connection, stock: Stock, predicate: Predicate, after: int, upto: int, now: int
+) -> tuple[Stock, int]:
+    """Delete what matches beyond `after`, as far as one step looks; the stock that is left, and how far was looked."""
+    looked, test = 0, _test(predicate)
+    places = _places(conn, stock.id, after, upto)
+    for place in places:
+        looked += PASSED_OVER
+        told = names(place.types)
+        if told is None or any(map(predicate.matches, told)):
+            looked += place.records
+            stock = _delete_in(conn, stock, place.position, test, range(after + 1, upto + 1), now)
+        if looked >= LOOKED_AT:
+            return settle_floor(conn, stock, now), min(upto, place.seq + place.records - 1)
+    return settle_floor(conn, stock, now), upto
+
+
+class _Place(NamedTuple):
+    """A block, as far as one sees without its lines."""
+
+    position: int
+    seq: int
+    records: int
+    types: str
+
+
+def _places(conn: sa.Connection, topic_id: int, after: int, upto: int) -> list[_Place]:
+    """The blocks of the seqs in `(after, upto]`: as many as one step looks at."""
+    rows = fetch(
+        conn,
+        "SELECT position, seq, records, types FROM blocks WHERE topic_id = ? AND seq <= ? AND seq >="
+        " coalesce((SELECT max(seq) FROM blocks WHERE topic_id = ? AND seq <= ?), 0) ORDER BY seq LIMIT ?",
+        (topic_id, upto, topic_id, after + 1, LOOKED_AT // PASSED_OVER + 1),
+    )
+    return [_Place(*row) for row in rows]
+
+
+def _test(predicate: Predicate) -> Callable[[str], bool]:
+    """Whether the body of a record has a tag that matches, as its text tells."""
+    tag = encoded(predicate.text)
+    if predicate.prefix:
+        begin = tag[:-1]
+        return lambda body: tag_text(body).startswith(begin)
+    return lambda body: tag_text(body) == tag
+
+
+def _delete_in(
+    conn: sa.Connection, stock: Stock, position: int, test: Callable[[str], bool], seqs: range, now: int
+) -> Stock:
+    """Delete what passes the test of those seqs of a block that live; the stock that is left."""
+    block = read_block(conn, position)
+    done = read_done(conn, stock, block.seq, last_of(block))
+    bodies = (split_line(line)[2] for line in block.lines.split("\n")[:-1])
+    going = [seq for seq, body in enumerate(bodies, block.seq) if body and test(body) and seq in seqs]
+    going = [seq for seq in going if seq not in done]
+    if not going:
+        return stock
+    if stock.is_queue:
+        forget_jobs(conn, stock.id, going)
+    return empty_lines(conn, stock, block, going, now)
 
 
 async def delete_records(
-    submit: Callable[[Delete], Awaitable[Step]],
+    submit: Callable[[Delete], Awaitable[Part]],
     name: str,
     *,
     before_seq: int | None = None,
     predicate: Predicate | None = None,
 ) -> Deleted:
-    """Delete, in steps between which others write; only what is there at the first one. Raises what `Delete` does."""
-    raise NotImplementedError
+    """Delete what is there now below `before_seq`, if that is given, and matches, if there is something to match.
 
-
-def erase(conn: sa.Connection, topic_id: int, seqs: Sequence[int], now: int) -> int:
-    """Delete the records of these seqs that exist, in the open transaction, which must hold the head; how many did."""
-    raise NotImplementedError
+    Raises what `Delete` does. What was deleted until then stays so.
+    """
+    rest: Order | None = Order(name, None if before_seq is None else max(0, before_seq - 1), predicate)
+    deleted = 0
+    while rest is not None:
+        part = await submit(Delete(rest))
+        deleted, rest = deleted + part.done.deleted, part.rest
+    return replace(part.done, deleted=deleted)

@@ -23,7 +23,7 @@ PLACES = 250
 _COLUMNS = ", ".join(Block._fields)
 _OUTLINE = ", ".join([*Block._fields[:-1], "''"])
 _OWN = {False: "", True: " AND own = 1"}
-_START = "position >= coalesce((SELECT max(position) FROM blocks WHERE topic_id = ? AND position <= ?), 0)"
+_START = "{key} >= coalesce((SELECT max({key}) FROM blocks WHERE topic_id = ? AND {key} <= ?), 0)"
 
 
 def scan(conn: sa.Connection, topic_id: int, after: int, until: int, *, own: bool = False) -> Iterator[Block]:
@@ -31,22 +31,38 @@ def scan(conn: sa.Connection, topic_id: int, after: int, until: int, *, own: boo
 
     With `own`, only those of records that entered the log here.
     """
-    condition = f"topic_id = ? AND {{}} AND position <= ?{_OWN[own]} ORDER BY position LIMIT ?"
+    for block in _read(conn, "position", topic_id, after, until, _OWN[own]):
+        part = block.within(after, until)
+        if part is not None:
+            yield part
+
+
+def scan_seqs(conn: sa.Connection, topic_id: int, after: int, until: int) -> Iterator[Block]:
+    """The blocks of a topic that hold something of the seqs in `(after, until]`, in order and whole."""
+    for block in _read(conn, "seq", topic_id, after, until, ""):
+        if block.seq + block.records > after + 1:
+            yield block
+
+
+def _read(conn: sa.Connection, key: str, topic_id: int, after: int, until: int, which: str) -> Iterator[Block]:
+    """The blocks from the one at `after`, by position or seq, to the one at `until`; `which`: a condition."""
+    place = Block._fields.index(key)
+    condition = f"topic_id = ? AND {{}} AND {key} <= ?{which} ORDER BY {key} LIMIT ?"
     first = fetch(
         conn,
-        f"SELECT {_COLUMNS} FROM blocks WHERE {condition.format(_START)}",
+        f"SELECT {_COLUMNS} FROM blocks WHERE {condition.format(_START.format(key=key))}",
         (topic_id, topic_id, after + 1, until, AT_FIRST),
     )
-    yield from _cut(first, after, until)
+    yield from map(Block._make, first)
     full = len(first) == AT_FIRST
-    at = first[-1][0] + 1 if first else 0
-    sql, portion = condition.format("position >= ?"), AT_FIRST
+    at = first[-1][place] + 1 if first else 0
+    sql, portion = condition.format(f"{key} >= ?"), AT_FIRST
     while full:
         portion = min(PORTION, 4 * portion)
-        sizes = fetch(conn, f"SELECT position, bytes FROM blocks WHERE {sql}", (topic_id, at, until, portion))
+        sizes = fetch(conn, f"SELECT {key}, bytes FROM blocks WHERE {sql}", (topic_id, at, until, portion))
         count = _affordable([size for _, size in sizes])
-        yield from _cut(
-            fetch(conn, f"SELECT {_COLUMNS} FROM blocks WHERE {sql}", (topic_id, at, until, count)), after, until
+        yield from map(
+            Block._make, fetch(conn, f"SELECT {_COLUMNS} FROM blocks WHERE {sql}", (topic_id, at, until, count))
         )
         full = count < len(sizes) or len(sizes) == portion
         at = sizes[count - 1][0] + 1 if sizes else at
@@ -69,7 +85,7 @@ def outlines(conn: sa.Connection, topic_id: int, after: int, until: int, *, own:
     """The blocks that hold something in `(after, until]`, whole and without their lines."""
     condition = f"topic_id = ? AND {{}} AND position <= ?{_OWN[own]} ORDER BY position LIMIT ?"
     sql = f"SELECT {_OUTLINE} FROM blocks WHERE {condition}"
-    rows = fetch(conn, sql.format(_START), (topic_id, topic_id, after + 1, until, PORTION))
+    rows = fetch(conn, sql.format(_START.format(key="position")), (topic_id, topic_id, after + 1, until, PORTION))
     while rows:
         yield from (block for block in map(Block._make, rows) if block.last > after)
         at = rows[-1][0]
