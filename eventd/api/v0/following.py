@@ -7,12 +7,15 @@ reads on from where it is: it is merely behind, and nobody waits for it.
 from __future__ import annotations
 
 import asyncio
+import logging
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from aiohttp.abc import AbstractStreamWriter
 
+from eventd.api.v0.problems import code_of
 from eventd.api.v0.routes import V0, Spawn
 from eventd.api.v0.shared import Feed, Feeds, Portion, Want
 from eventd.clock import Clock
@@ -22,6 +25,7 @@ HELD_BYTES = 64 << 10
 """Bytes a client may leave untaken before it counts as behind. Beside them, at most one page waits for it."""
 BEAT_SECONDS = 0.1
 """How soon it is noticed that a client has gone, or has not been told anything for long."""
+logger = logging.getLogger("eventd.api")
 PARTING_SECONDS = 0.25
 """How long a client has to take the last words of a node that stops."""
 
@@ -96,6 +100,13 @@ class Following:
         if not self.has_left:
             self.feed.await_more(self)
 
+    def is_told(self, portion: Portion) -> None:
+        """The client was told of a page."""
+        told = bool(portion.records) or portion.tombstone is not None
+        self.owes_end = (self.owes_end or told) and not portion.caught_up
+        self.is_first = False
+        self.after = portion.upto
+
     def look(self) -> None:
         """The client reads by itself from now on, until it has caught up."""
         if not self.has_left:
@@ -125,7 +136,7 @@ class Follower(ABC):
 
     @abstractmethod
     def words(self, following: Following, portion: Portion) -> bytes:
-        """A page as the client gets it; empty where there is nothing to tell. Called once for each page, in order."""
+        """A page as the client gets it; empty where there is nothing to tell."""
 
     @abstractmethod
     def heartbeat(self) -> bytes:
@@ -163,13 +174,22 @@ class Follower(ABC):
     # --- telling --------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Serve the client."""
+        """Serve the client. What goes wrong is told to it, and ends it."""
         with self._watching.holding(self):
-            while not self.has_ended and (self.topics or self.stays):
-                if self._behind:
-                    await self._catch_up(next(iter(self._behind)))
-                else:
-                    await self._rest()
+            try:
+                while not self.has_ended and (self.topics or self.stays):
+                    if self._behind:
+                        await self._catch_up(next(iter(self._behind)))
+                    else:
+                        await self._rest()
+            except ConnectionError:
+                pass  # the client has gone
+            except EventdError as error:
+                self.outlet.write(self.error(code_of(error), str(error)))
+            except Exception:
+                incident = secrets.token_hex(4)
+                logger.exception("a stream failed", extra={"incident": incident})
+                self.outlet.write(self.error("internal", f"a fault in the node: its log has it as incident {incident}"))
 
     def fall_behind(self, following: Following) -> None:
         """The client has to read by itself."""
@@ -179,19 +199,11 @@ class Follower(ABC):
     async def _catch_up(self, following: Following) -> None:
         """One page for one topic; then it is the turn of the others that are behind."""
         del self._behind[following]
-        try:
-            await self.outlet.drain()
-            if following.is_first:
-                await self._watching.catch_up(following.name)
-            turn = following.feed.turn
-            portion = await following.feed.read(following.after)
-        except ConnectionError:
-            self.end()
-            return
-        except EventdError as error:
-            self.outlet.write(self.error(error.code, error.message))
-            self.end()
-            return
+        await self.outlet.drain()
+        if following.is_first:
+            await self._watching.catch_up(following.name)
+        turn = following.feed.turn
+        portion = await following.feed.read(following.after)
         if following.has_left or self.has_ended:
             return
         self.tell(following, portion)
@@ -204,11 +216,10 @@ class Follower(ABC):
             self.end()
         if self.has_ended:
             return
-        following.after = portion.upto
         if text := self.words(following, portion):
             self.outlet.write(text)
             self._told_at = self._clock.monotonic()
-        following.is_first = False
+        following.is_told(portion)
         if portion.gone:
             self.leave(following.name)
             self.wake()

@@ -98,7 +98,7 @@ async def stream(call: Call[NoQuery, None]) -> web.StreamResponse:
         follower.greet()
         for want, after in session.resume(present, request.headers.get("Last-Event-ID", "")):
             follower.follow(want, after)
-        with sessions.streaming(session, follower), v0.callers.keys.using(call.key, outlet.abort):
+        with sessions.streaming(session, follower):
             await follower.run()
     return response
 
@@ -142,8 +142,6 @@ class SseFollower(Follower):
             text = self._chunk(b"".join(self._events(following, portion)))
             if alone:
                 portion.texts[key] = text
-        told = bool(portion.records) or portion.tombstone is not None
-        following.owes_end = (following.owes_end or told) and not portion.caught_up
         return text
 
     def _events(self, following: Following, portion: Portion) -> list[bytes]:
@@ -153,7 +151,8 @@ class SseFollower(Follower):
             return [event("topic-deleted", self._place(name, None), msgspec.json.encode(deleted))]
         events = []
         if (lost := portion.tombstone) is not None:
-            told = portion.loss(lost, "from_seq_too_old" if following.is_first else "")
+            is_too_old = following.is_first and lost.reason != "recreated"
+            told = portion.loss(lost, "from_seq_too_old" if is_too_old else "")
             events.append(event("tombstone", self._place(name, portion.begins_after), msgspec.json.encode(told)))
         place = self._place(name, portion.upto)
         if portion.records:
