@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 
 class Watch:
@@ -74,11 +74,16 @@ class Watch:
         return future
 
 
+Listener = Callable[[Collection[int] | None], None]
+"""Is told at once which topics grew or changed; None: nobody here knows which. For whoever follows very many."""
+
+
 class Wakeups:
-    """All watches of a process, and the last position it knows of."""
+    """All watches of a process, its listeners, and the last position it knows of."""
 
     def __init__(self) -> None:
         self.head = 0
+        self.listeners: list[Listener] = []
         self._by_topic: defaultdict[int, set[Watch]] = defaultdict(set)
         self._all: set[Watch] = set()
         self._everything: set[Watch] = set()
@@ -117,11 +122,13 @@ class Wakeups:
         for watch in self._everything:
             if own or not watch.own:
                 watch.raise_to(last)
+        self._tell(topics)
 
     def touch(self, topic_id: int) -> None:
         """A topic has changed and no head moved: records or the topic itself are gone, or it is set anew."""
         for watch in [*self._by_topic.get(topic_id, ()), *self._everything]:
             watch.look()
+        self._tell((topic_id,))
 
     def foreign(self, last: int) -> None:
         """The head is at `last`, and we do not know in which topics: look everywhere."""
@@ -129,3 +136,8 @@ class Wakeups:
             self.head = last
         for watch in self._all:
             watch.raise_to(self.head)
+        self._tell(None)
+
+    def _tell(self, topics: Collection[int] | None) -> None:
+        for listener in self.listeners:
+            listener(topics)
