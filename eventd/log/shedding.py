@@ -105,7 +105,7 @@ def read_aged(conn: sa.Connection, stock: Stock, now: int) -> Aged:
 def read_standing(conn: sa.Connection, line: TopicLine, now: int) -> Standing:
     """What the topic holds, without what has outlived its time to live and is still there."""
     if line.due_at is None or line.due_at > now:
-        return Standing(line.count, line.bytes, line.earliest_seq)
+        return Standing(line.live, line.bytes, line.earliest_seq)
     stock = read_stock(conn, line.id)
     aged = read_aged(conn, stock, now)
     gone = sum(last - first + 1 for first, last in aged.ranges)

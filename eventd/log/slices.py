@@ -6,13 +6,31 @@ records and those of the reader's own nodes are passed over silently.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from eventd.log.records import View
+from eventd.log.blocks import Block, names
+from eventd.log.cutting import records_of_events, texts_of
+from eventd.log.head import read_head
+from eventd.log.leases import acked_seqs
+from eventd.log.losses import TTL, Loss, read_losses, reason_of
+from eventd.log.reading import LOOKED_AT, PASSED_OVER
+from eventd.log.records import View, content_size, encoded, node_text
+from eventd.log.refusals import TopicNotFound
+from eventd.log.scan import scan_seqs
+from eventd.log.shedding import read_aged
+from eventd.log.stock import EMPTY, first_live, last_of, read_stock
+from eventd.log.topics import TopicLine, read_line, read_line_of
 from eventd.log.values import Head
+from federation.lines import split_line
+
+RECREATED = "recreated"
+"""The reason of a tombstone for seqs of another topic of this name, or of another history."""
+_ACKED_AT_ONCE = 2000
+"""Seqs of a queue for which it is asked at once which of them are done."""
 
 ALL_BUT_TAGS = View()
 
@@ -84,4 +102,185 @@ class Slice:
 
 def read_slice(conn: sa.Connection, ask: Ask) -> Slice:
     """The next page of a topic. Raises `TopicNotFound`."""
-    raise NotImplementedError
+    head = read_head(conn)
+    line = read_line(conn, ask.topic) if isinstance(ask.topic, str) else read_line_of(conn, ask.topic)
+    if line is None:
+        raise TopicNotFound(str(ask.topic))
+    epoch = f"{head.epoch}:{line.id}"
+    recreated = ask.from_seq > line.head_seq or ask.epoch not in ("", epoch)
+    start = 0 if recreated else ask.from_seq
+    floor = _read_floor(conn, line, start, ask.now)
+    missing = _read_missing(conn, line, start, floor)
+    way = _way(missing, start, floor, line.head_seq, apart=ask.apart or recreated)
+    after = max(start, floor.seq)
+    sheet = _Sheet(ask, after, way.stop)
+    if sheet.upto < sheet.stop:
+        _fill(conn, line, sheet)
+    tombstone = way.tombstone(line.head_seq, sheet.upto)
+    if recreated:
+        tombstone = Tombstone(1, line.head_seq, RECREATED, max(1, line.head_seq), floor.earliest_seq, line.head_seq)
+    return Slice(
+        topic_id=line.id,
+        name=line.name,
+        epoch=epoch,
+        records=sheet.texts,
+        seqs=sheet.seqs,
+        next_from_seq=sheet.upto,
+        head_seq=line.head_seq,
+        earliest_seq=floor.earliest_seq,
+        tombstone=tombstone,
+        scanned=sheet.upto - after,
+        head=head,
+    )
+
+
+# --- what is missing ----------------------------------------------------------------------------------------------
+
+
+class _Floor(NamedTuple):
+    """Up to `seq` nothing is to be read. `lost`: what is still there of that, and has outlived its time to live."""
+
+    seq: int
+    earliest_seq: int
+    lost: Sequence[Loss]
+
+
+def _read_floor(conn: sa.Connection, line: TopicLine, start: int, now: int) -> _Floor:
+    if line.due_at is None or line.due_at > now:
+        return _Floor(line.evicted_seq, line.earliest_seq, ())
+    stock = read_stock(conn, line.id)
+    aged = read_aged(conn, stock, now)
+    lost = [Loss(max(first, start + 1), last, TTL) for first, last in aged.ranges if last > start]
+    return _Floor(aged.upto, first_live(conn, stock, aged.upto), lost)
+
+
+class _Missing(NamedTuple):
+    """Losses with no record between them."""
+
+    losses: list[Loss]
+
+    @property
+    def first(self) -> int:
+        return self.losses[0].first
+
+    @property
+    def last(self) -> int:
+        return self.losses[-1].last
+
+
+def _read_missing(conn: sa.Connection, line: TopicLine, start: int, floor: _Floor) -> list[_Missing]:
+    """What was lost beyond `start`, in order: first what lies below the floor, then what is missing among records."""
+    known = read_losses(conn, line.id, start, line.head_seq) if start < line.head_seq else []
+    missing: list[_Missing] = []
+    for loss in sorted([*known, *floor.lost]):
+        if missing and (loss.first <= floor.seq or loss.first == missing[-1].last + 1):
+            missing[-1].losses.append(loss)
+        else:
+            missing.append(_Missing([loss]))
+    return missing
+
+
+class _Way(NamedTuple):
+    """How far a page may go, and what it tells to be missing if it gets there."""
+
+    stop: int
+    missing: _Missing | None
+
+    def tombstone(self, head_seq: int, upto: int) -> Tombstone | None:
+        if self.missing is None or upto < self.missing.last:
+            return None
+        lost = self.missing.losses
+        gap_from, gap_to = self.missing.first, self.missing.last
+        return Tombstone(gap_from, gap_to, reason_of(lost), sum(x.records for x in lost), gap_to + 1, head_seq)
+
+
+def _way(missing: list[_Missing], start: int, floor: _Floor, head_seq: int, *, apart: bool) -> _Way:
+    """A page tells of one stretch that is missing, and ends before the next one."""
+    ahead = iter(missing)
+    first = next(ahead, None)
+    if first is not None and apart and first.first > max(start, floor.seq) + 1:
+        return _Way(first.first - 1, None)
+    second = next(ahead, None)
+    return _Way(head_seq if second is None else second.first - 1, first)
+
+
+# --- what is there ------------------------------------------------------------------------------------------------
+
+
+def _fill(conn: sa.Connection, line: TopicLine, sheet: _Sheet) -> None:
+    """Put on the page what is wanted of the blocks ahead, until it is full or at its end."""
+    done, known_upto = frozenset[int](), 0
+    is_queue, of_group = line.config.type == "queue", line.of_group
+    for block in scan_seqs(conn, line.id, sheet.upto, sheet.stop):
+        if is_queue and last_of(block) > known_upto:
+            known_upto = last_of(block) + _ACKED_AT_ONCE
+            done = acked_seqs(conn, line.id, block.seq, known_upto)
+        sheet.take(records_of_events(block, sheet.ask.now) if of_group else block, done, dedupe=line.config.dedupe_node)
+        if sheet.is_full:
+            return
+    sheet.upto = sheet.stop
+
+
+@dataclass(slots=True)
+class _Sheet:
+    """A page that is being filled, from beyond the seq `upto` to `stop`."""
+
+    ask: Ask
+    upto: int
+    stop: int
+    texts: list[str] = field(default_factory=list)
+    seqs: list[int] = field(default_factory=list)
+    size: int = 0
+    looked: int = 0
+    is_full: bool = False
+
+    def take(self, block: Block, done: Collection[int], *, dedupe: bool) -> None:
+        """Add what is wanted of the block, until the page is full."""
+        last = min(last_of(block), self.stop)
+        nodes = self.ask.nodes if dedupe else frozenset[str]()
+        told = names(block.sources)
+        self.looked += PASSED_OVER
+        if told is None or not told <= nodes or "" in told:
+            hidden = nodes if told is None else nodes & told
+            self._take_some(block, last, done, frozenset(map(encoded, hidden)))
+        if not self.is_full:
+            self.upto = last
+            self.is_full = len(self.seqs) == self.ask.limit or self.looked >= LOOKED_AT
+
+    def _take_some(self, block: Block, last: int, done: Collection[int], hidden: Collection[str]) -> None:
+        first, room = max(block.seq, self.upto + 1), self.ask.limit - len(self.seqs)
+        whole = not (hidden or done or EMPTY in block.lines)
+        until = min(last, first + room - 1) if whole else last
+        lines = block.lines.split("\n", until + 1 - block.seq)[first - block.seq : until + 1 - block.seq]
+        seqs: Sequence[int] = range(first, until + 1)
+        self.looked += len(lines)
+        if not whole:
+            pairs = [
+                (seq, line)
+                for seq, line in zip(seqs, lines, strict=True)
+                if not line.endswith("\t") and seq not in done and not (hidden and _node_of(line) in hidden)
+            ]
+            seqs, lines = [seq for seq, _ in pairs], [line for _, line in pairs]
+        fitting = min(room, self._fitting(block, lines))
+        self.is_full = fitting < len(lines) or until < last
+        self.texts += texts_of(block, seqs[:fitting], lines[:fitting], self.ask.view)
+        self.seqs += seqs[:fitting]
+        if self.is_full and self.seqs:
+            self.upto = self.seqs[-1]
+
+    def _fitting(self, block: Block, lines: Sequence[str]) -> int:
+        """How many of the lines there is room for; one at least, if it is the page's first."""
+        if self.size + block.bytes <= self.ask.max_bytes:
+            self.size += block.bytes
+            return len(lines)
+        for count, line in enumerate(lines):
+            size = content_size(split_line(line)[2])
+            if (self.seqs or count) and self.size + size > self.ask.max_bytes:
+                return count
+            self.size += size
+        return len(lines)
+
+
+def _node_of(line: str) -> str:
+    """Whose record a line holds, as JSON."""
+    return node_text(split_line(line)[2])
