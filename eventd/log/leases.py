@@ -102,11 +102,11 @@ def free(conn: sa.Connection, topic_id: int, seqs: Sequence[int], free_at: int) 
     execute_many(conn, sql, [(free_at, topic_id, seq) for seq in seqs])
 
 
-def read_free(conn: sa.Connection, topic_id: int, limit: int) -> list[Lease]:
-    """The first jobs that may be handed out again."""
+def read_free(conn: sa.Connection, topic_id: int, after: int, limit: int) -> list[Lease]:
+    """The first jobs beyond a seq that may be handed out again."""
     names = ", ".join(Lease._fields)
-    sql = f"SELECT {names} FROM leases WHERE topic_id = ? AND free_at = 0 ORDER BY seq LIMIT ?"
-    return [Lease(*row) for row in fetch(conn, sql, (topic_id, limit))]
+    sql = f"SELECT {names} FROM leases WHERE topic_id = ? AND free_at = 0 AND seq > ? ORDER BY seq LIMIT ?"
+    return [Lease(*row) for row in fetch(conn, sql, (topic_id, after, limit))]
 
 
 def add_leases(conn: sa.Connection, topic_id: int, made: Sequence[Lease]) -> None:

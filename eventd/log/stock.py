@@ -16,7 +16,6 @@ import msgspec
 import sqlalchemy as sa
 
 from eventd.log.blocks import Block
-from eventd.log.clearing import clear_acked
 from eventd.log.leases import forget_upto
 from eventd.log.losses import Loss, note_losses
 from eventd.log.records import content_size, read_provenance
@@ -34,6 +33,8 @@ STEP_BYTES = 16 << 20
 EMPTY = "\t\n"
 """How an empty line ends, and no other."""
 _EVERYWHERE = 1 << 62
+_PORTION = 256
+"""Blocks read at once, without their lines."""
 _COLUMNS = "id, next_seq, bytes, ids, evicted_seq, evicted_position, deleted, due_at, config"
 
 
@@ -181,10 +182,8 @@ def remove_prefix(conn: sa.Connection, stock: Stock, upto: int, *, now: int, rea
         end = first_live(conn, stock, upto) - 1
     if end <= stock.evicted_seq:
         return stock
-    if stock.is_queue:
-        clear_acked(conn, stock.id, end, now)
-        stock = replace(read_stock(conn, stock.id), due_at=stock.due_at)
-    ranges, copies = _look_over(conn, stock, end)
+    done = read_done(conn, stock, stock.evicted_seq + 1, end)
+    ranges, copies = _look_over(conn, stock, end, done)
     held = list(_outlines(conn, stock.id, end))
     size, position = _drop_blocks(conn, stock, held, end)
     if reason:
@@ -196,7 +195,7 @@ def remove_prefix(conn: sa.Connection, stock: Stock, upto: int, *, now: int, rea
         conn,
         replace(
             stock,
-            bytes=stock.bytes - size,
+            bytes=stock.bytes - (size - sum(done.values())),
             ids=stock.ids - forget_copies(conn, stock.id, copies, now),
             evicted_seq=end,
             evicted_position=position,
@@ -207,10 +206,12 @@ def remove_prefix(conn: sa.Connection, stock: Stock, upto: int, *, now: int, rea
 
 def _outlines(conn: sa.Connection, topic_id: int, upto: int) -> Iterator[Block]:
     """The blocks that hold something up to a seq, without their lines."""
-    for block in outlines(conn, topic_id, 0, _EVERYWHERE):
-        if block.seq > upto:
-            return
-        yield block
+    names = ", ".join([*Block._fields[:-1], "''"])
+    sql = f"SELECT {names} FROM blocks WHERE topic_id = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT {_PORTION}"
+    at = 0
+    while rows := fetch(conn, sql, (topic_id, at, upto)):
+        yield from map(Block._make, rows)
+        at = rows[-1][2]
 
 
 def _step_end(conn: sa.Connection, stock: Stock, upto: int) -> int:
@@ -230,7 +231,7 @@ Copy = tuple[str, int]
 """The identity and the position of a copy that keeps the identity of what it was made of."""
 
 
-def _look_over(conn: sa.Connection, stock: Stock, end: int) -> tuple[list[Range], list[Copy]]:
+def _look_over(conn: sa.Connection, stock: Stock, end: int, done: Collection[int]) -> tuple[list[Range], list[Copy]]:
     """What lives up to a seq, and which copies with an identity there are; read only where that is not known."""
     after = stock.evicted_seq
     if not (stock.deleted or stock.ids):
@@ -238,7 +239,7 @@ def _look_over(conn: sa.Connection, stock: Stock, end: int) -> tuple[list[Range]
     ranges: list[Range] = []
     copies: list[Copy] = []
     for block in scan_seqs(conn, stock.id, after, end):
-        ranges += live_ranges([block], (), after, end)
+        ranges += live_ranges([block], done, after, end)
         copies += copies_in(block, range(after + 1, end + 1)) if stock.ids else []
     return ranges, copies
 
