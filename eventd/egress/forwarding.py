@@ -1,52 +1,362 @@
 """The pump behind all routers: copies of what was appended to their sources, in step.
 
-All routers of one source that stand at one position are moved together: one page is read for them, a copy is made once
-for all that make the same one, and one transaction holds the copies, the cursors and the counters of many.
+All routers of one source that stand at one place are moved together: one page is read for them, copies are made once
+for all that make the same ones, and one transaction holds the copies, the cursors and the counters of many. A router
+whose destination has no room stays behind, alone, and falls in again with the others when it has caught up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+import asyncio
+import logging
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
+from eventd.egress.joining import graph_of
+from eventd.egress.running import Running, Upstream, moves_of, prepare
 from eventd.egress.topology import Graph
+from eventd.errors import EventdError
 from eventd.log.eventlog import EventLog
+from eventd.log.forward import Forward, Move, Moved
+from eventd.log.head import read_head
+from eventd.log.routing import RouterLine, read_routers
 from eventd.resources.effective import GroupConfig
+from eventd.store.database import Connection
+
+LANES = 4
+"""Sources that are read at once."""
+PAGE_RECORDS = 256
+"""Records of a page."""
+PAGE_BYTES = 256 << 10
+"""Bytes of a page, about."""
+KINDS = 32
+"""Different copies that are made of one page."""
+SLICE_COPIES = 256
+SLICE_BYTES = 1 << 20
+"""Copies, and bytes of them, that one transaction makes: nobody waits long behind it."""
+PAGES = 8
+"""Pages of one source after which another has its turn."""
+RETRY_SECONDS = 1.0
+"""After which a router that was held, and one that only passes records over, is looked at again."""
+RETRY_SOON = 0.05
+"""Seconds after which a reader of its destination makes a held router try again."""
+DRIVE_SECONDS = 5.0
+"""How long a reader waits at most for what is on its way."""
+
+logger = logging.getLogger("eventd.egress")
+
+Spawn = Callable[[Coroutine[Any, Any, Any], str], Any]
 
 
 class Routing:
-    """Moves every router of a database. `load`, then `run_for_ever` under the node's supervisor.
+    """Moves every router of a database. `load`, then `run_for_ever` under the node's supervisor; `stop` at its end.
 
     `groups` tells the groups of this node by name; `spawn` starts a task under the node's supervisor.
     """
 
-    graph: Graph
-
-    def __init__(
-        self,
-        log: EventLog,
-        groups: Callable[[], Mapping[str, GroupConfig]],
-        spawn: Callable[[Coroutine[Any, Any, Any], str], Any],
-    ) -> None:
+    def __init__(self, log: EventLog, groups: Callable[[], Mapping[str, GroupConfig]], spawn: Spawn) -> None:
         self._log = log
         self._groups = groups
         self._spawn = spawn
+        self._sources: dict[int, Upstream] = {}
+        self._routers: dict[str, Running] = {}
+        self._into: defaultdict[int, dict[str, Running]] = defaultdict(dict)
+        self._graph: Graph | None = None
+        self._version = -1
+        self._stale = False
+        self._reloading: asyncio.Task[None] | None = None
+        self._loading = asyncio.Lock()
+        self._waiting: deque[Upstream] = deque()
+        self._passes: set[asyncio.Task[None]] = set()
+        self._waits = asyncio.Event()
+        self._closed = False
+
+    # --- which routers there are --------------------------------------------------------------------------------
+
+    @property
+    def graph(self) -> Graph:
+        """What the routers make of the topics."""
+        if self._graph is None:
+            self._graph = graph_of([router.line for router in self._routers.values()])
+        return self._graph
 
     async def load(self) -> None:
-        """Read which routers there are."""
-        raise NotImplementedError
-
-    async def run_for_ever(self) -> None:
-        """Move routers as their sources grow, and try again those that are held."""
-        raise NotImplementedError
+        """Read which routers there are, and begin to move them."""
+        async with self._loading:
+            if self._told not in self._log.wakeups.listeners:
+                self._log.wakeups.listeners.append(self._told)
+            self._stale = False
+            version, lines = await self._log.database.read(_read)
+            for name in self._routers.keys() - {line.name for line in lines}:
+                self.drop(name)
+            for line in lines:
+                self._adopt(line)
+            self._version = version
+        self._told(None)
 
     def changed(self) -> None:
-        """Routers, topics or groups may have been changed: look again. Costs nothing where no version moved."""
-        raise NotImplementedError
+        """Routers, topics or groups may have been changed: look again. Costs little where no version moved."""
+        self._stale = True
+        if self._reloading is None or self._reloading.done():
+            self._reloading = self._spawn(self._reload(), "routers that were changed")
+
+    async def _reload(self) -> None:
+        while self._stale and not self._closed:
+            self._stale = False
+            try:
+                head = await self._log.database.read(read_head)
+                if head.topics_version != self._version or any(router.lost for router in self._routers.values()):
+                    await self.load()
+            except EventdError as error:
+                logger.warning("could not read which routers there are: %s", error)
+                self._waits.set()
+                return
+        self._told(None)
+
+    def put(self, line: RouterLine, version: int) -> None:
+        """A router was declared through this process, by which the version of topics became this."""
+        self._adopt(line)
+        self._follow(version)
+
+    def removed(self, name: str, version: int) -> None:
+        """A router was removed through this process, by which the version of topics became this."""
+        self.drop(name)
+        self._follow(version)
+
+    def _follow(self, version: int) -> None:
+        if version == self._version + 1:  # nothing else has happened since the last look
+            self._version = version
+        elif version != self._version:
+            self.changed()
+
+    def _adopt(self, line: RouterLine) -> None:
+        router = self._routers.get(line.name)
+        if router is not None and router.line.id != line.id:
+            self.drop(line.name)
+            router = None
+        if router is None:
+            source = self._sources.get(line.source_id)
+            if source is None:
+                source = self._sources[line.source_id] = Upstream(line.source_id, line.source)
+            router = self._routers[line.name] = source.routers[line.name] = Running(line, source)
+            self._into[line.dest_id][line.name] = router
+            source.tip = self._log.wakeups.head
+            self._graph = None
+        elif router.declare(line):
+            self._graph = None
+        self._queue(router.source)
+
+    def drop(self, name: str) -> None:
+        """Move a router no more."""
+        router = self._routers.pop(name, None)
+        if router is None:
+            return
+        router.gone = True
+        self._graph = None
+        router.source.routers.pop(name)
+        if not router.source.routers:
+            self._sources.pop(router.line.source_id)
+        self._into[router.line.dest_id].pop(name)
+        if not self._into[router.line.dest_id]:
+            del self._into[router.line.dest_id]
+
+    # --- when to move them ----------------------------------------------------------------------------------------
+
+    def _told(self, topics: Collection[int] | None) -> None:
+        """Topics have grown or changed: their routers may have something to do, those into them may have room."""
+        for topic_id in [*self._sources] if topics is None else topics:
+            if (source := self._sources.get(topic_id)) is not None:
+                source.tip = self._log.wakeups.head
+                self._queue(source)
+        for topic_id in [*self._into] if topics is None else topics:
+            if topic_id in self._into:
+                self._release(self._into[topic_id].values())
+
+    def _release(self, routers: Iterable[Running]) -> None:
+        """Let routers that are held try again."""
+        for router in routers:
+            if router.held:
+                router.held = ""
+                self._queue(router.source)
+
+    def _queue(self, source: Upstream) -> None:
+        if not (source.queued or source.moving or self._closed) and source.is_due:
+            source.queued = True
+            self._waiting.append(source)
+            self._fill()
+
+    def _fill(self) -> None:
+        while self._waiting and len(self._passes) < LANES and not self._closed:
+            source = self._waiting.popleft()
+            source.queued, source.moving = False, True
+            task = self._spawn(self._pass(source), f"routers from {source.name}")
+            self._passes.add(task)
+            task.add_done_callback(lambda task, source=source: self._ended(task, source))
+
+    def _ended(self, task: asyncio.Task[None], source: Upstream) -> None:
+        self._passes.discard(task)
+        source.moving = False
+        source.moved()
+        if not source.trouble:
+            self._queue(source)
+        self._fill()
+
+    async def run_for_ever(self) -> None:
+        """Look again, now and then, at what is held or was passed over. Whatever grows is noticed without it."""
+        while True:
+            await self._waits.wait()
+            await self._log.clock.sleep(RETRY_SECONDS)
+            self._waits.clear()
+            if self._stale:
+                self.changed()
+            for source in [*self._sources.values()]:
+                source.trouble = False
+                source.writes = any(router.is_ahead for router in source.routers.values())
+                self._release([*source.routers.values()])
+                self._queue(source)
+
+    async def stop(self) -> None:
+        """Begin nothing more, and wait for what is under way."""
+        self._closed = True
+        if self._told in self._log.wakeups.listeners:
+            self._log.wakeups.listeners.remove(self._told)
+        tasks = [*self._passes, *([self._reloading] if self._reloading else [])]
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # --- moving them ----------------------------------------------------------------------------------------------
+
+    async def _pass(self, source: Upstream) -> None:
+        """Move the routers of one source until none has anything to do, or others have waited long enough."""
+        try:
+            for _ in range(PAGES):
+                batch = source.next_batch(KINDS)
+                if self._closed or not batch:
+                    break
+                await self._step(source, batch)
+                source.moved()
+            if source.writes and not self._closed:
+                source.writes = False
+                await self._submit([router.note() for router in source.routers.values() if router.is_ahead])
+        except EventdError as error:
+            self._fail(source, error)
+        except Exception as error:  # a fault of ours with one source must not end the others
+            logger.exception("routers failed", extra={"topic": source.name})
+            self._fail(source, error)
+
+    def _fail(self, source: Upstream, error: Exception) -> None:
+        if not self._closed:
+            logger.warning("routers wait: %s", error, extra={"topic": source.name})
+        source.trouble = True
+        self._waits.set()
+
+    async def _step(self, source: Upstream, batch: Sequence[Running]) -> None:
+        """Move routers that stand at one place over the next page."""
+        groups = self._groups()
+        batch = [router for router in batch if not self._is_barred(router, groups)]
+        if not batch:
+            return
+        ask = source.ask(batch, groups, now=self._log.clock.now(), records=PAGE_RECORDS, size=PAGE_BYTES)
+        ready = await self._log.database.read(prepare, ask)
+        if ready is None:
+            for router in batch:
+                self.drop(router.line.name)
+            return
+        cyclic = [router for router in batch if ready.page.trimmed and self.graph.is_cyclic(router.router)]
+        moves = moves_of(batch, ready, groups, cyclic)
+        if len(moves) < len(batch):
+            self._waits.set()
+        await self._submit(moves)
+
+    def _is_barred(self, router: Running, groups: Mapping[str, GroupConfig]) -> bool:
+        """Whether a router leads into a group that this node does not take part in; then it is held."""
+        if router.group and router.group not in groups:
+            router.held = "no_group"
+            self._waits.set()
+        return bool(router.held)
+
+    async def _submit(self, moves: Sequence[tuple[Running, Move]]) -> None:
+        """Make moves, a slice in each transaction."""
+        slices = [*_slices(moves)]
+        futures = [self._log.submit(Forward([move for _, move in part])) for part in slices]
+        await asyncio.wait(futures) if futures else None
+        for part, future in zip(slices, futures, strict=True):
+            for (router, move), moved in zip(part, future.result(), strict=True):
+                self._settle(router, move, moved)
+
+    def _settle(self, router: Running, move: Move, moved: Moved | None) -> None:
+        if moved is None:
+            router.lost = True
+            self.changed()
+            return
+        router.settle(moved, self._log.clock.monotonic())
+        if moved.held:
+            self._waits.set()
+        if moved.refused:
+            about = {"cursor": move.cursor}
+            logger.warning("%d set aside as dead letters", moved.refused, extra=about)
+
+    # --- having what is on its way --------------------------------------------------------------------------------
 
     async def drive(self, topic_id: int) -> None:
         """Wait until a topic has what its sources held at the time of the call, over any number of hops.
 
         A router that is held (its destination is full, say) is not waited for.
         """
-        raise NotImplementedError
+        upstream = self._upstream(topic_id)
+        if not upstream:
+            return
+        soon = self._log.clock.monotonic() - RETRY_SOON
+        self._release([router for router in upstream if router.held_at < soon])
+        timer: asyncio.Future[None] | None = None
+        try:
+            for _ in {router.line.source_id for router in upstream}:  # so many hops a record may have to make
+                behind = [(router, router.source.tip) for router in upstream if router.is_due]
+                if not behind:
+                    return
+                timer = timer or self._log.clock.timer(DRIVE_SECONDS)
+                for router, tip in behind:
+                    await self._reach(router, tip, timer)
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    async def _reach(self, router: Running, tip: int, timer: asyncio.Future[None]) -> None:
+        source = router.source
+        while router.is_due and router.seen < tip and not (source.trouble or timer.done() or self._closed):
+            self._queue(source)
+            await asyncio.wait({source.next_move(), timer}, return_when=asyncio.FIRST_COMPLETED)
+
+    def _upstream(self, topic_id: int) -> list[Running]:
+        """All routers through which a record may come to a topic, the farthest first."""
+        if topic_id not in self._into:
+            return []
+        found: dict[str, Running] = {}
+        seen, waiting = {topic_id}, deque([topic_id])
+        while waiting:
+            for name, router in self._into.get(waiting.popleft(), {}).items():
+                found[name] = router
+                if router.line.source_id not in seen:
+                    seen.add(router.line.source_id)
+                    waiting.append(router.line.source_id)
+        return [*found.values()][::-1]
+
+
+def _read(conn: Connection) -> tuple[int, list[RouterLine]]:
+    """The version of topics, and the routers of it."""
+    return read_head(conn).topics_version, read_routers(conn)
+
+
+def _slices(moves: Sequence[tuple[Running, Move]]) -> Iterable[list[tuple[Running, Move]]]:
+    """The moves of each transaction."""
+    part: list[tuple[Running, Move]] = []
+    copies = size = 0
+    for router, move in moves:
+        weight, bulk = max(1, len(move.cut)), move.cut.bytes
+        if part and (copies + weight > SLICE_COPIES or size + bulk > SLICE_BYTES):
+            yield part
+            part, copies, size = [], 0, 0
+        part.append((router, move))
+        copies, size = copies + weight, size + bulk
+    if part:
+        yield part

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
+
+from eventd.log.copies import Copy, Cut, Original, Source
+from eventd.log.predicate import Predicate, parse
+from eventd.log.records import Provenance, read_body, tag_of, write_body, write_provenance
 
 CYCLE_HOPS = 8
 """Hops after which a router that may close a cycle forwards a record no more."""
@@ -13,8 +17,13 @@ FAN_IN_HOPS = 64
 """The same for routers that keep identities. The ids end every cycle; this ends one where they were forgotten."""
 STAMP = "_topics_router"
 """The member of meta that says which record of which source a copy was made of."""
+WRAPPED = "_topics_original_meta"
+"""The member that holds a meta which could not take the stamp."""
 MOST_KEYS = 64
 """Members of a meta that takes no further one."""
+
+
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class Guarantee(StrEnum):
@@ -68,3 +77,97 @@ class Router(NamedTuple):
     source: str
     dest: str
     options: Options = Options()
+
+
+class Shape(NamedTuple):
+    """All that the look of a copy depends on: routers of one shape make the same copies.
+
+    `stamp` names the router where its copies tell what they were made of; empty otherwise.
+    """
+
+    preserve_node: bool
+    preserve_tag: bool
+    filter: Predicate | None
+    most_hops: int | None
+    fan_in: bool
+    stamp: str
+
+    @classmethod
+    def of(cls, router: Router) -> Shape:
+        """The shape of a router's copies, as long as they are records."""
+        options = router.options
+        stamped = options.guarantee is Guarantee.EXACTLY_ONCE
+        return cls(
+            options.preserve_node,
+            options.preserve_tag,
+            None if options.filter is None else parse([*options.filter]),
+            options.most_hops,
+            options.fan_in,
+            router.name if stamped else "",
+        )
+
+    @property
+    def verbatim(self) -> bool:
+        """Whether a copy has the body of its original."""
+        return self.preserve_node and self.preserve_tag and not self.stamp
+
+    def wants(self, original: Original) -> bool:
+        """Whether a record is to be copied at all."""
+        if self.most_hops is not None and original.hops >= self.most_hops:
+            return False
+        return self.filter is None or self.filter.matches(tag_of(original.body))
+
+
+class Origin(NamedTuple):
+    """The source of copies, as stamps name it."""
+
+    topic: str
+    topic_id: int
+    instance: int
+    epoch: str
+
+    @classmethod
+    def of(cls, page: Source) -> Origin:
+        """Where a page comes from."""
+        return cls(page.line.name, page.line.id, page.line.instance, page.head.epoch)
+
+
+def cut_records(page: Source, shape: Shape) -> Cut:
+    """The copies of a page that routers of a shape make, for a topic that holds records."""
+    origin = Origin.of(page)
+    return Cut.of_records([copy_of(original, shape, origin) for original in page.originals if shape.wants(original)])
+
+
+def copy_of(original: Original, shape: Shape, origin: Origin) -> Copy:
+    """The copy that routers of a shape make of a record."""
+    kept = original.identity(origin.instance) if shape.fan_in else ""
+    body = original.body if shape.verbatim else _reworded(original, shape, origin)
+    return Copy(original.position, original.seq, kept, write_provenance(Provenance(original.hops + 1, kept)), body)
+
+
+def _reworded(original: Original, shape: Shape, origin: Origin) -> str:
+    node, tag, data, meta = read_body(original.body)
+    if shape.stamp:
+        meta = _stamped(meta, shape.stamp, origin, original.seq)
+    return write_body(node if shape.preserve_node else None, tag if shape.preserve_tag else None, data, meta)
+
+
+def _stamped(meta: str | None, router: str, origin: Origin, seq: int) -> str:
+    """A record's meta with what says where the copy comes from; wrapped, where it takes no further member."""
+    stamp = {
+        "idempotency_key": f"router:{router}:{origin.topic_id}:{origin.epoch}:{seq}",
+        "router": router,
+        "source_topic": origin.topic,
+        "source_topic_id": origin.topic_id,
+        "source_epoch": origin.epoch,
+        "source_seq": seq,
+    }
+    members: dict[str, Any] = {}
+    if meta is not None:
+        try:
+            members = _MEMBERS.decode(meta)
+        except msgspec.ValidationError:
+            members = {WRAPPED: msgspec.Raw(meta.encode())}
+        if len(members.keys() - {STAMP}) >= MOST_KEYS:
+            members = {WRAPPED: msgspec.Raw(meta.encode())}
+    return msgspec.json.encode(members | {STAMP: stamp}).decode()

@@ -1,39 +1,49 @@
-"""Routers in the books: their lines, how they are declared and removed, and the one unit by which they move.
+"""Routers in the books: their lines, and how they go with a topic of theirs.
 
-A router's cursor is a line of `cursors` like every consumer's, with its position for a fence. What routers do with a
-record is no concern of this module: `options` is kept as it is given.
+A router's cursor is a line of `cursors` like every consumer's, with its position for a fence and the version of its
+options beside it. What a router does with a record is no concern of this module: `options` is kept as it is given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import sqlalchemy as sa
+
+from eventd.log.cursors import delete_cursors
+from eventd.store.database import execute_many, fetch, fetch_in
+
+CURSOR_KIND = "router"
+MOST_NAMES = 500
+"""Names in one statement."""
 
 
 class RouterLine(NamedTuple):
     """A router and where it stands. `position` and `seq` are those of its source up to which all is done.
 
     `state` and `reason` say whether it is held up; `forwarded` counts copies and what its source lost before it came,
-    `refused` what was set aside. Times in microseconds.
+    `refused` what was set aside. `durability` is its destination's, `version` that of its options. Times in
+    microseconds.
     """
 
     id: int
     name: str
     source_id: int
     dest_id: int
-    source: str
-    dest: str
     options: str
-    position: int
     seq: int
     forwarded: int
     refused: int
-    state: str
-    reason: str
     created_at: int
     updated_at: int
+    source: str
+    dest: str
+    durability: str
+    position: int
+    version: int
+    state: str
+    reason: str
 
     @property
     def cursor(self) -> str:
@@ -41,19 +51,90 @@ class RouterLine(NamedTuple):
         return cursor_of(self.name)
 
 
+_COLUMNS = (
+    "r.id, r.name, r.source_id, r.dest_id, r.options, r.seq, r.forwarded, r.refused, r.created_at, r.updated_at,"
+    " s.name, d.name, d.durability"
+)
+_LINES = f"SELECT {_COLUMNS} FROM routers r JOIN topics s ON s.id = r.source_id JOIN topics d ON d.id = r.dest_id"
+_CURSORS = "SELECT name, position, selector_version, state, reason FROM cursors WHERE name {in}"
+
+
 def cursor_of(router: str) -> str:
     """The name of a router's cursor."""
-    return f"router:{router}"
+    return f"{CURSOR_KIND}:{router}"
 
 
 def read_routers(conn: sa.Connection) -> list[RouterLine]:
     """All routers, by name."""
-    raise NotImplementedError
+    return _complete(conn, fetch(conn, f"{_LINES} ORDER BY r.name"))
 
 
 def read_router(conn: sa.Connection, name: str) -> RouterLine | None:
     """One router."""
-    raise NotImplementedError
+    found = _complete(conn, fetch(conn, f"{_LINES} WHERE r.name = ?", (name,)))
+    return found[0] if found else None
+
+
+def read_routers_into(conn: sa.Connection, topic_id: int) -> list[RouterLine]:
+    """The routers that write to a topic, by name."""
+    return _complete(conn, fetch(conn, f"{_LINES} WHERE r.dest_id = ? ORDER BY r.name", (topic_id,)))
+
+
+def read_routers_beyond(conn: sa.Connection, topic_id: int) -> list[RouterLine]:
+    """The routers that can be reached from a topic. Only they are read, however many there are."""
+    found: list[RouterLine] = []
+    seen, edge = {topic_id}, [topic_id]
+    while edge:
+        lines = _complete(conn, fetch_in(conn, f"{_LINES} WHERE r.source_id {{in}}", (), edge))
+        found += lines
+        edge = sorted({line.dest_id for line in lines} - seen)
+        seen |= {*edge}
+    return found
+
+
+def count_routers(conn: sa.Connection) -> int:
+    """How many there are."""
+    return int(fetch(conn, "SELECT count(*) FROM routers")[0][0])
+
+
+class Choice(NamedTuple):
+    """Which routers to list. Empty: any."""
+
+    prefix: str = ""
+    source: str = ""
+    dest: str = ""
+    sees: Callable[[RouterLine], bool] = lambda _line: True
+
+
+def list_routers(conn: sa.Connection, choice: Choice, *, after: str, limit: int) -> list[RouterLine]:
+    """Routers in the order of their names' bytes, beyond `after`; one more than `limit` where there are more."""
+    found: list[RouterLine] = []
+    for line in _listed(conn, choice, after):
+        if choice.sees(line):
+            found.append(line)
+        if len(found) > limit:
+            break
+    return found
+
+
+def _listed(conn: sa.Connection, choice: Choice, after: str) -> Iterator[RouterLine]:
+    where, told = ["r.name > ?", "r.name >= ?"], [choice.prefix]
+    if choice.prefix:
+        where, told = [*where, "r.name < ?"], [*told, choice.prefix + "\x7f"]
+    for column, name in (("s.name", choice.source), ("d.name", choice.dest)):
+        if name:
+            where, told = [*where, f"{column} = ?"], [*told, name]
+    sql = f"{_LINES} WHERE {' AND '.join(where)} ORDER BY r.name LIMIT ?"
+    while lines := _complete(conn, fetch(conn, sql, (after, *told, MOST_NAMES))):
+        yield from lines
+        after = lines[-1].name
+
+
+def _complete(conn: sa.Connection, rows: Sequence[tuple[object, ...]]) -> list[RouterLine]:
+    """Lines with what their cursors say."""
+    names = [cursor_of(str(row[1])) for row in rows]
+    cursors = {name: rest for name, *rest in fetch_in(conn, _CURSORS, (), names)} if names else {}
+    return [RouterLine._make((*row, *cursors[name])) for row, name in zip(rows, names, strict=True)]
 
 
 def remove_routers_of(conn: sa.Connection, topic_id: int) -> list[str]:
@@ -61,8 +142,13 @@ def remove_routers_of(conn: sa.Connection, topic_id: int) -> list[str]:
 
     Whoever calls moves the version of topics. The head must be locked.
     """
-    raise NotImplementedError
+    sql = "SELECT name FROM routers WHERE source_id = ? OR dest_id = ? ORDER BY name"
+    names = [str(name) for (name,) in fetch(conn, sql, (topic_id, topic_id))]
+    remove_routers(conn, names)
+    return names
 
 
-Check = Callable[[Sequence[RouterLine], Sequence[RouterLine]], None]
-"""Raises an `EventdError` where a router must not be, by those into its destination and those that lead on from it."""
+def remove_routers(conn: sa.Connection, names: Sequence[str]) -> int:
+    """Remove routers by name, with their cursors; how many there were."""
+    delete_cursors(conn, map(cursor_of, names))
+    return execute_many(conn, "DELETE FROM routers WHERE name = ?", [(name,) for name in names])

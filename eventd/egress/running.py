@@ -1,0 +1,247 @@
+"""Routers at work: where each stands, what is read for those that stand together, and what each makes of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from eventd.dynamic.guard import OBSERVED, SelfCapture, refuse_captured
+from eventd.egress.event_map import cut_events
+from eventd.egress.joining import router_of
+from eventd.egress.router import Shape, cut_records
+from eventd.log.copies import Cut, Source, read_source
+from eventd.log.forward import Gate, Move, Moved
+from eventd.log.routing import RouterLine
+from eventd.log.topics import GROUP
+from eventd.log.values import Drafts
+from eventd.resources.effective import GroupConfig
+from eventd.store.database import Connection
+from federation.event import DECODER
+
+FEWEST_RECORDS = 16
+"""Records of a page of which very many different copies are made."""
+
+NO_COPIES = Cut()
+
+Kind = Shape | str
+"""What tells copies apart: their shape; for the topic of a group, the router's name."""
+
+
+class Running:
+    """A router at work.
+
+    `line` says where it stood when it was last written down; it has `seen` all up to a position and a seq. `held` says
+    why it waits for its destination, since `held_at` (monotonic seconds); empty: it does not. `lost`: another has moved
+    it, so where it stands has to be read. `gone`: it was removed.
+    """
+
+    def __init__(self, line: RouterLine, source: Upstream) -> None:
+        self.source = source
+        self.held = ""
+        self.held_at = 0.0
+        self.gone = False
+        self._begin(line)
+
+    def _begin(self, line: RouterLine) -> None:
+        self.line = line
+        self.router = router_of(line)
+        self.group = line.dest.removeprefix(GROUP) if line.dest.startswith(GROUP) else ""
+        self.kind: Kind = line.name if self.group else Shape.of(self.router)
+        self.seen, self.seen_seq = line.position, line.seq
+        self.lost = False
+
+    def declare(self, line: RouterLine) -> bool:
+        """Take over what is declared; whether that is anything new."""
+        if self.lost or line.version != self.line.version:
+            self._begin(line)
+            self.held = ""
+            return True
+        self.line = line._replace(position=self.line.position, seq=self.line.seq, state=self.line.state)
+        return False
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it has something to do, and may."""
+        return self.seen < self.source.tip and not (self.held or self.lost or self.gone)
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether it has passed over more than is written down."""
+        return self.seen > self.line.position and not (self.lost or self.gone)
+
+    def move(self, page: Source, cut: Cut, lost: int, gate: Gate | None) -> Move:
+        """Its step over a page."""
+        line, held = self.line, self.line.state != "running"
+        return Move(
+            line.id,
+            line.cursor,
+            line.position,
+            line.version,
+            line.source_id,
+            line.dest_id,
+            page.upto,
+            page.upto_seq,
+            cut,
+            lost,
+            gate,
+            held,
+            line.durability == "fsync",
+        )
+
+    def note(self) -> tuple[Running, Move]:
+        """The step by which what it has passed over is written down."""
+        line = self.line
+        move = Move(
+            line.id,
+            line.cursor,
+            line.position,
+            line.version,
+            line.source_id,
+            line.dest_id,
+            self.seen,
+            self.seen_seq,
+            NO_COPIES,
+            durable=False,
+        )
+        return self, move
+
+    def settle(self, moved: Moved, at: float) -> None:
+        """What became of its step, at a monotonic time."""
+        state = "backing-off" if moved.held else "running"
+        self.line = self.line._replace(position=moved.position, seq=moved.seq, state=state, reason=moved.held)
+        self.seen, self.seen_seq = moved.position, moved.seq
+        if moved.held:
+            self.held, self.held_at = moved.held, at
+
+
+class Upstream:
+    """A topic that routers read. `tip`: the last position at which it may have grown.
+
+    `queued` and `moving`: its routers wait for their turn, or have it. `trouble`: they could not be moved, and wait.
+    `writes`: what they have passed over is to be written down.
+    """
+
+    def __init__(self, topic_id: int, name: str) -> None:
+        self.topic_id = topic_id
+        self.name = name
+        self.routers: dict[str, Running] = {}
+        self.tip = 0
+        self.queued = self.moving = self.trouble = self.writes = False
+        self._moves: list[asyncio.Future[None]] = []
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is anything to do."""
+        return self.writes or any(router.is_due for router in self.routers.values())
+
+    def next_move(self) -> asyncio.Future[None]:
+        """A future that is done when its routers have been moved once more, or rest."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._moves = [each for each in self._moves if not each.done()]
+        self._moves.append(future)
+        return future
+
+    def moved(self) -> None:
+        """Its routers have been moved, or rest."""
+        moves, self._moves = self._moves, []
+        for future in moves:
+            if not future.done():
+                future.set_result(None)
+
+    def next_batch(self, kinds: int) -> list[Running]:
+        """The routers that are the farthest behind and stand at one place, up to so many kinds of them."""
+        due = [router for router in self.routers.values() if router.is_due]
+        place = min(((router.seen, router.seen_seq) for router in due), default=None)
+        batch = [router for router in due if (router.seen, router.seen_seq) == place]
+        some = {*[*dict.fromkeys(router.kind for router in batch)][:kinds]}
+        return [router for router in batch if router.kind in some]
+
+    def ask(
+        self, batch: Sequence[Running], groups: Mapping[str, GroupConfig], *, now: int, records: int, size: int
+    ) -> Ask:
+        """What is to be read and made for a batch: no further than the next router stands, so that it falls in."""
+        first = batch[0]
+        ahead = [router.seen for router in self.routers.values() if router.is_due and router.seen > first.seen]
+        wanted = {router.kind: (router, groups.get(router.group)) for router in batch}
+        limit = max(FEWEST_RECORDS, records // len(wanted))
+        until = min(ahead, default=None)
+        return Ask(self.topic_id, first.seen, first.seen_seq, until, limit, size, now, wanted)
+
+
+class Ask(NamedTuple):
+    """What is to be read for some routers, and for one of each kind what it makes of it."""
+
+    topic_id: int
+    position: int
+    seq: int
+    until: int | None
+    limit: int
+    max_bytes: int
+    now: int
+    wanted: Mapping[Kind, tuple[Running, GroupConfig | None]]
+
+
+class Ready(NamedTuple):
+    """A page, and the copies of it by kind."""
+
+    page: Source
+    cuts: Mapping[Kind, Cut]
+
+
+def prepare(conn: Connection, ask: Ask) -> Ready | None:
+    """Read a page and make the copies of it; None when the topic is gone. Beside the loop, over a snapshot."""
+    page = read_source(
+        conn,
+        ask.topic_id,
+        position=ask.position,
+        seq=ask.seq,
+        until=ask.until,
+        limit=ask.limit,
+        max_bytes=ask.max_bytes,
+        now=ask.now,
+    )
+    if page is None:
+        return None
+    return Ready(page, {kind: _cut(page, *who) for kind, who in ask.wanted.items()})
+
+
+def _cut(page: Source, running: Running, group: GroupConfig | None) -> Cut:
+    if isinstance(running.kind, Shape):
+        return cut_records(page, running.kind)
+    return NO_COPIES if group is None else cut_events(page, running.router, group)
+
+
+def moves_of(
+    batch: Sequence[Running], ready: Ready, groups: Mapping[str, GroupConfig], cyclic: Collection[Running]
+) -> list[tuple[Running, Move]]:
+    """The moves of routers over a page. Those that have nothing to copy only see it; that is written down later.
+
+    What a source never got is told on, but not by routers of a cycle: there it would go round.
+    """
+    moves: list[tuple[Running, Move]] = []
+    page = ready.page
+    for router in batch:
+        cut = ready.cuts[router.kind]
+        lost = page.lost + (0 if router in cyclic else page.trimmed)
+        if cut or cut.parked or lost:
+            moves.append((router, router.move(page, cut, lost, _gate(groups.get(router.group)))))
+        else:
+            router.seen, router.seen_seq = page.upto, page.upto_seq
+    return moves
+
+
+def _gate(group: GroupConfig | None) -> Gate | None:
+    return None if group is None else Gate(group.retention.max_bytes, _screen)
+
+
+def _screen(conn: Connection, drafts: Drafts, now: int) -> Mapping[int, str]:
+    """Which events report as a client what this node itself captures."""
+    if OBSERVED not in drafts.types:
+        return {}
+    events = [DECODER.decode(body) for body in drafts.bodies]
+    try:
+        refuse_captured(conn, [(event.type, event.subject, event.payload) for event in events], now)
+    except SelfCapture as refused:
+        return {int(str(each["index"])): str(each["message"]) for each in refused.detail}
+    return {}

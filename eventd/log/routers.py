@@ -1,0 +1,193 @@
+"""Declaring a router and taking it back, each as a unit of the one writer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from eventd.log.commit import Transaction
+from eventd.log.cursors import create_cursor
+from eventd.log.head import announce_topics, read_head
+from eventd.log.refusals import Incompatible, Throttled, TopicNotFound
+from eventd.log.routing import (
+    CURSOR_KIND,
+    RouterLine,
+    count_routers,
+    cursor_of,
+    read_router,
+    read_routers_beyond,
+    read_routers_into,
+    remove_routers,
+)
+from eventd.log.topics import GROUP, TopicConfig, TopicLine, count_topics, create_line, read_line
+from eventd.log.values import NOTHING, Appended, Drafts
+from eventd.store.database import Connection, bulk_insert, execute
+from eventd.store.schema import routers
+
+
+class Wanted(NamedTuple):
+    """A router as it is to be; the topics by their names."""
+
+    name: str
+    source: str
+    dest: str
+    options: str
+
+
+class Rules(Protocol):
+    """Which routers may be beside each other. What they are given are those that matter, the router itself aside."""
+
+    def require_alone(self, into: Sequence[RouterLine]) -> None:
+        """Raise `Incompatible` unless the router may write to its destination beside these, which do already."""
+        ...
+
+    def require_no_cycle(self, beyond: Sequence[RouterLine]) -> None:
+        """Raise `RouterCycle` where it would close a cycle with these, which lead on from its destination."""
+        ...
+
+
+class Most(NamedTuple):
+    """How many routers and topics there may be; 0: any number."""
+
+    routers: int = 0
+    topics: int = 0
+
+
+class RouterPut(NamedTuple):
+    """What became of a router that was to be made or set, and the version of all topics by then."""
+
+    line: RouterLine
+    created: bool
+    version: int
+
+
+class PutRouter:
+    """Make a router, with the topics it lacks, or set all that is set for it anew. Result: `RouterPut`.
+
+    It begins at the end of its source. Raises, in this order: `TopicNotFound` where the destination may not be made,
+    what the rules say of others into it, `Incompatible` for another source or destination than it has, `Throttled`,
+    `RouterCycle`. A router that is refused leaves no topic behind.
+    """
+
+    topic_id = None
+    cursor = None
+    weight = 1
+    durable = True
+    background = False
+
+    def __init__(self, wanted: Wanted, rules: Rules, most: Most, *, create_dest: bool, random: bytes) -> None:
+        self._wanted = wanted
+        self._rules = rules
+        self._most = most
+        self._create_dest = create_dest
+        self._random = random
+        self._put: RouterPut | None = None
+
+    def admit(self, tx: Transaction) -> Drafts:
+        conn, wanted = tx.conn, self._wanted
+        source, dest = read_line(conn, wanted.source), read_line(conn, wanted.dest)
+        if dest is None and (not self._create_dest or wanted.dest.startswith(GROUP)):
+            raise TopicNotFound(wanted.dest)
+        if source is None and wanted.source.startswith(GROUP):
+            raise TopicNotFound(wanted.source)
+        if dest is not None:
+            into = read_routers_into(conn, dest.id)
+            self._rules.require_alone([line for line in into if line.name != wanted.name])
+        before = read_router(conn, wanted.name)
+        if before is not None:
+            _require_same_ends(before, wanted)
+        elif self._most.routers and count_routers(conn) >= self._most.routers:
+            raise Throttled.by("max_routers", self._most.routers)
+        if dest is not None:
+            beyond = read_routers_beyond(conn, dest.id)
+            self._rules.require_no_cycle([line for line in beyond if line.name != wanted.name])
+        if before is not None:
+            self._set(tx, before)
+        else:
+            self._make(tx, source, dest)
+        line = read_router(conn, wanted.name)
+        assert line is not None
+        self._put = RouterPut(line, before is None, read_head(conn).topics_version)
+        return NOTHING
+
+    def _set(self, tx: Transaction, before: RouterLine) -> None:
+        """Give a router other options: from its present position on, under another version."""
+        if before.options == self._wanted.options:
+            return
+        sql = "UPDATE routers SET options = ?, updated_at = ? WHERE id = ?"
+        execute(tx.conn, sql, (self._wanted.options, tx.now, before.id))
+        execute(tx.conn, "UPDATE cursors SET selector_version = selector_version + 1 WHERE name = ?", (before.cursor,))
+        announce_topics(tx.conn)
+
+    def _make(self, tx: Transaction, source: TopicLine | None, dest: TopicLine | None) -> None:
+        conn, wanted, now = tx.conn, self._wanted, tx.now
+        missing = [name for name, line in ((wanted.source, source), (wanted.dest, dest)) if line is None]
+        if 0 < self._most.topics < count_topics(conn) + len(missing):
+            raise Throttled.by("max_topics", self._most.topics)
+        made = {
+            name: create_line(conn, name, TopicConfig(), now=now, random=self._random[at * 8 :])
+            for at, name in enumerate(missing)
+        }
+        source, dest = source or made[wanted.source], dest or made[wanted.dest]
+        values = {
+            "name": wanted.name,
+            "source_id": source.id,
+            "dest_id": dest.id,
+            "options": wanted.options,
+            "seq": source.head_seq,
+            "forwarded": 0,
+            "refused": 0,
+            "created_at": now,
+            "updated_at": now,
+        }
+        bulk_insert(conn, routers, list(values), [list(values.values())])
+        at = tx.head.last  # what comes into the source by this very transaction lies beyond
+        create_cursor(conn, cursor_of(wanted.name), kind=CURSOR_KIND, topic_id=source.id, position=at, now=now)
+        announce_topics(conn)
+
+    def finish(self, tx: Transaction, appended: Appended) -> RouterPut:
+        assert self._put is not None
+        return self._put
+
+
+def _require_same_ends(before: RouterLine, wanted: Wanted) -> None:
+    if (before.source, before.dest) != (wanted.source, wanted.dest):
+        raise Incompatible(
+            f"the router {wanted.name!r} leads from {before.source!r} to {before.dest!r}",
+            hint="delete it first, or take another name",
+            detail={
+                "router": wanted.name,
+                "reason": "router_repoint_forbidden",
+                "existing_source": before.source,
+                "existing_dest": before.dest,
+            },
+        )
+
+
+class DeleteRouter:
+    """Remove a router; what it has copied stays. Result: whether there was one."""
+
+    topic_id = None
+    cursor = None
+    weight = 1
+    durable = True
+    background = False
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._gone = False
+
+    def admit(self, tx: Transaction) -> Drafts:
+        self._gone = remove(tx.conn, self._name)
+        return NOTHING
+
+    def finish(self, tx: Transaction, appended: Appended) -> bool:
+        return self._gone
+
+
+def remove(conn: Connection, name: str) -> bool:
+    """Remove a router, in the open transaction, which must hold the head; whether there was one."""
+    if not remove_routers(conn, [name]):
+        return False
+    announce_topics(conn)
+    return True
