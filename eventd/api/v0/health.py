@@ -6,8 +6,10 @@ from aiohttp import web
 from msgspec import Struct
 
 from eventd.api.problems import success
+from eventd.api.v0.figures import TEXT, as_json, as_text, gather
 from eventd.api.v0.models import NoQuery
 from eventd.api.v0.routes import Call, Route
+from eventd.log.topics import count_topics
 
 
 class Health(Struct, kw_only=True):
@@ -19,7 +21,7 @@ class Health(Struct, kw_only=True):
 
 
 class Ready(Struct, kw_only=True):
-    """`status` is `ready` or `not ready`, and then the status of the answer is 503."""
+    """`status` is `ready`, or `not ready`, and then the status of the answer is 503."""
 
     status: str
     wal_replay_complete: bool
@@ -27,18 +29,28 @@ class Ready(Struct, kw_only=True):
 
 
 async def show_health(call: Call[NoQuery, None]) -> web.Response:
-    uptime = round((call.v0.clock.monotonic() - call.v0.started) * 1000)
-    return success(Health(status="ok", version=call.v0.version, uptime_ms=uptime))
+    """Whether the process answers."""
+    return success(Health(status="ok", version=call.v0.version, uptime_ms=call.v0.uptime_ms))
 
 
 async def show_ready(call: Call[NoQuery, None]) -> web.Response:
+    """Whether the node is ready. It listens only when its log is open: nothing is left to be replayed by then."""
     ready = all(told == "ok" for told in call.v0.readiness().values())
-    topics = 0
+    topics = await call.v0.database.read(count_topics)
     status = "ready" if ready else "not ready"
     return success(Ready(status=status, wal_replay_complete=True, topics=topics), ready=ready)
 
 
+async def show_metrics(call: Call[NoQuery, None]) -> web.Response:
+    """The figures of topics, for Prometheus or, where the client takes it, as JSON."""
+    figures = await gather(call.v0, call.key)
+    if "application/json" in call.request.headers.get("Accept", ""):
+        return success(as_json(figures))
+    return web.Response(body=as_text(figures), headers={"Content-Type": TEXT})
+
+
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/v0/health", show_health, "Whether the process answers.", answer=Health),
-    Route("GET", "/v0/ready", show_ready, "Whether the node is ready.", answer=Ready, refusals=(503,)),
+    Route("GET", "/v0/ready", show_ready, "Whether the node is ready.", answer=Ready),
+    Route("GET", "/v0/metrics", show_metrics, "Figures of topics, for Prometheus.", ("read",), media="text/plain"),
 )

@@ -78,6 +78,11 @@ class V0:
     def clock(self) -> Clock:
         return self.log.clock
 
+    @property
+    def uptime_ms(self) -> int:
+        """Milliseconds for which it has served."""
+        return round((self.clock.monotonic() - self.started) * 1000)
+
     async def catch_up(self, topic: str) -> None:
         """Before a topic is read: have in it what its routers' sources hold now."""
         if self.routing.graph.into(topic):

@@ -1,0 +1,127 @@
+"""The figures of topics: gathered when they are asked for, told as text for Prometheus or as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from eventd.api.auth import ApiKey
+from eventd.api.v0.routes import V0
+from eventd.log.topic_states import Figures, TopicState, list_states, read_figures
+
+TEXT = "text/plain; version=0.0.4; charset=utf-8"
+CLASSES = ("ephemeral", "memory", "disk", "fsync")
+MAX_TOPICS = 1000
+"""Topics that have figures of their own; of more than these, the first by name."""
+
+
+class Gathered(NamedTuple):
+    """All figures at one time, as far as a key may see them."""
+
+    figures: Figures
+    topics: list[TopicState]
+    truncated: bool
+    streams: int
+    ready: bool
+    uptime_ms: int
+    batches: int
+    frames: int
+
+
+async def gather(v0: V0, key: ApiKey) -> Gathered:
+    """Read the books. Whoever is held to some names gets the sums of these alone."""
+    now = v0.clock.now()
+    topics, truncated = await v0.database.read(
+        list_states, prefixes=key.prefixes, prefix="", after="", limit=MAX_TOPICS, now=now
+    )
+    topics = [state for state in topics if not state.line.of_group]
+    figures = _sum(topics) if key.prefixes else await v0.database.read(read_figures)
+    sample = v0.metrics.registry.get_sample_value
+    return Gathered(
+        figures,
+        topics,
+        truncated,
+        0 if key.prefixes else v0.occupancy.streams.taken,
+        all(told == "ok" for told in v0.readiness().values()),
+        v0.uptime_ms,
+        int(sample("routerd_eventd_commit_duration_seconds_count") or 0),
+        int(sample("routerd_eventd_commit_records_sum") or 0),
+    )
+
+
+def _sum(topics: list[TopicState]) -> Figures:
+    by_class = {name: sum(state.line.durability == name for state in topics) for name in CLASSES}
+    jobs = [state.jobs for state in topics if state.jobs is not None]
+    return Figures(
+        by_class,
+        sum(state.standing.count for state in topics),
+        sum(state.standing.bytes for state in topics),
+        0,
+        len(jobs),
+        sum(each.in_flight for each in jobs),
+    )
+
+
+def as_json(told: Gathered) -> dict[str, Any]:
+    """As one object."""
+    figures = told.figures
+    return {
+        "topics": sum(figures.by_class.values()),
+        **{f"topics_{name}": figures.by_class.get(name, 0) for name in CLASSES},
+        "routers": figures.routers,
+        "records_live": figures.records,
+        "bytes_live": figures.bytes,
+        "queue_topics": figures.queues,
+        "queue_leases_in_flight": figures.leases,
+        "sse_connections": told.streams,
+        "ready": told.ready,
+        "replay_progress": 1.0,
+        "uptime_ms": told.uptime_ms,
+        "wal": {"batches": told.batches, "frames": told.frames, "read_only": False},
+    }
+
+
+def as_text(told: Gathered) -> bytes:
+    """In Prometheus' text format."""
+    return "".join([*_totals(told), *_of_topics(told)]).encode()
+
+
+def _totals(told: Gathered) -> Iterator[str]:
+    figures = told.figures
+    yield _family("topics", "gauge", "Topics that hold records.", {"": sum(figures.by_class.values())})
+    by_class = {f'{{class="{name}"}}': figures.by_class.get(name, 0) for name in CLASSES}
+    yield _family("topics_by_class", "gauge", "Topics by durability.", by_class)
+    single = (
+        ("routers", "gauge", "Routers.", figures.routers),
+        ("records_live", "gauge", "Records stored.", figures.records),
+        ("bytes_live", "gauge", "Bytes of data and meta stored.", figures.bytes),
+        ("queue_topics", "gauge", "Topics that are queues.", figures.queues),
+        ("queue_leases_in_flight", "gauge", "Jobs that are claimed.", figures.leases),
+        ("sse_connections", "gauge", "Streams that are open.", told.streams),
+        ("ready", "gauge", "1 when the node is ready.", int(told.ready)),
+        ("recovery_progress", "gauge", "1: a node listens only when its log is open.", 1),
+        ("uptime_ms", "gauge", "Milliseconds since the node began to serve.", told.uptime_ms),
+        ("wal_batches_total", "counter", "Writing transactions.", told.batches),
+        ("wal_frames_total", "counter", "Records written.", told.frames),
+        ("topic_metrics_truncated", "gauge", "1 when some topics have no figures below.", int(told.truncated)),
+    )
+    for name, kind, text, value in single:
+        yield _family(name, kind, text, {"": value})
+
+
+def _of_topics(told: Gathered) -> Iterator[str]:
+    labels = [(f"{{topic={json.dumps(state.line.name)}}}", state) for state in told.topics]
+    yield _family("topic_head_seq", "gauge", "The last seq given.", {at: s.line.head_seq for at, s in labels})
+    earliest = {at: state.standing.earliest_seq for at, state in labels}
+    yield _family("topic_earliest_seq", "gauge", "The first live seq.", earliest)
+    yield _family("topic_records_live", "gauge", "Records stored.", {at: s.standing.count for at, s in labels})
+    yield _family("topic_bytes_live", "gauge", "Bytes stored.", {at: s.standing.bytes for at, s in labels})
+    jobs = [(at, state.jobs) for at, state in labels if state.jobs is not None]
+    yield _family("topic_queue_ready", "gauge", "Jobs to be claimed.", {at: each.ready for at, each in jobs})
+    yield _family("topic_queue_in_flight", "gauge", "Jobs claimed.", {at: each.in_flight for at, each in jobs})
+
+
+def _family(name: str, kind: str, text: str, values: dict[str, int]) -> str:
+    lines = [f"# HELP topics_{name} {text}", f"# TYPE topics_{name} {kind}"]
+    return "\n".join([*lines, *(f"topics_{name}{at} {value}" for at, value in values.items()), ""])
