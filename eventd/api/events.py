@@ -16,10 +16,10 @@ from eventd.api.moments import Place, read_span, read_token, show_time, write_to
 from eventd.api.operations import Operation, Params, Services
 from eventd.dynamic.guard import OBSERVED, observations_of, refuse_captured
 from eventd.errors import Conflict
-from eventd.log.appender import Publish
 from eventd.log.head import read_head
 from eventd.log.reading import Question, list_latest
 from eventd.log.scan import read_at
+from eventd.log.units import Publish
 from eventd.log.values import Appended, Draft, Head, Outcome, Record
 from eventd.store.database import Connection
 from federation.loops import decode_path

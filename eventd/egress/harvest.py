@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from eventd.dynamic.guard import Observation, refuse_captured
-from eventd.log.appender import Transaction, require_room
+from eventd.log.commit import Transaction
 from eventd.log.retired import require_in_use
+from eventd.log.units import require_room
 from eventd.log.values import Appended, Draft, Drafts, Outcome
 from eventd.store.later import Later
 from eventd.store.parts import NewPart, put_part, withdraw

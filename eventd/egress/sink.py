@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from eventd.log.appender import Effect
 from eventd.log.cursors import Batch, Cursor
 from eventd.log.eventlog import EventLog
+from eventd.log.units import Effect
 
 LONGEST = 500
 """Characters that are kept of what another side says."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from eventd.log.appender import Transaction, require_room
+from eventd.log.commit import Transaction
 from eventd.log.retired import require_in_use
+from eventd.log.units import require_room
 from eventd.log.values import Appended, Drafts, Outcome
 from eventd.store.links import (
     StoredMark,
@@ -58,6 +59,8 @@ class StoreBatch:
     """
 
     cursor = None
+    durable = True
+    background = False
 
     def __init__(self, topic_id: int, batch: Received, ceiling: int | None) -> None:
         self.topic_id = topic_id

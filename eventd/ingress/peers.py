@@ -13,9 +13,9 @@ from eventd.errors import EventdError, Full
 from eventd.ingress.admission import admit_v1, drafts_of
 from eventd.ingress.batch import Received, StoreBatch, Stored
 from eventd.ingress.gate import Gate, LinkLife
-from eventd.log.appender import Publish
 from eventd.log.eventlog import EventLog
 from eventd.log.head import read_topic
+from eventd.log.units import Publish
 from eventd.log.values import Outcome
 from eventd.resources.effective import GroupConfig, topic_of
 from eventd.store.links import StoredMark, read_mark

@@ -98,7 +98,10 @@ def _store(
     conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, position: int, now: int, ids: int
 ) -> list[Block]:
     """Write drafts that have their ids and their positions. `ids`: by how many the topic has more."""
-    first = seq = fetch(conn, "SELECT next_seq FROM topics WHERE id = ?", (topic_id,))[0][0]
+    first, written = fetch(conn, "SELECT next_seq, written_at FROM topics WHERE id = ?", (topic_id,))[0]
+    seq = first
+    of_records = units[0].of_records
+    now = max(now, written or 0) if of_records else now  # a record's time is no earlier than that of the one before
     made: list[Block] = []
     kinds = (part for unit in units for part in unit.of_one_kind())
     for _, alike in groupby(kinds, lambda part: part.own):
@@ -108,10 +111,64 @@ def _store(
     bulk_insert(conn, blocks, Block._fields, made)
     execute(
         conn,
-        "UPDATE topics SET next_seq = next_seq + ?, bytes = bytes + ?, ids = ids + ? WHERE id = ?",
-        (seq - first, sum(block.bytes for block in made), ids, topic_id),
+        "UPDATE topics SET next_seq = next_seq + ?, bytes = bytes + ?, ids = ids + ?, written_at = ? WHERE id = ?",
+        (seq - first, sum(block.bytes for block in made), ids, now, topic_id),
     )
     return made
+
+
+def place_records(
+    conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, next_position: int, now: int
+) -> Placed:
+    """Append the records of several units to a topic: all of them, but copies whose identity it has already."""
+    known = _known_copies(conn, topic_id, [*chain.from_iterable(unit.event_ids for unit in units)])
+    fates: list[Appended] = []
+    parts: list[Drafts] = []
+    ids: list[tuple[int, str, int]] = []
+    position = next_position
+    for unit in units:
+        fate, part = _take_copies(unit, known, position) if unit.event_ids else (None, unit)
+        if fate is None:
+            fate = Appended([Outcome.NEW] * len(unit), range(position, position + len(unit)))
+        ids += [(topic_id, event_id, at) for at, event_id in enumerate(part.event_ids, position)]
+        position += len(part)
+        fates.append(fate)
+        parts += [part] if len(part) else []
+    if not parts:
+        return Placed(fates, position, [])
+    _insert_ids(conn, ids)
+    made = _store(conn, topic_id, parts, position=next_position, now=now, ids=len(ids))
+    shift = made[0].seq - made[0].position
+    return Placed([fate._replace(shift=shift) for fate in fates], position, made)
+
+
+def _known_copies(conn: sa.Connection, topic_id: int, ids: Sequence[str]) -> dict[str, int]:
+    sql = "SELECT event_id, position FROM event_ids WHERE topic_id = ? AND event_id {in}"
+    return dict(fetch_in(conn, sql, (topic_id,), ids)) if ids else {}
+
+
+def _take_copies(unit: Drafts, known: dict[str, int], position: int) -> tuple[Appended, Drafts]:
+    """The fates of copies that keep an identity, and those of them that are new, from `position` on."""
+    outcomes: list[Outcome] = []
+    positions: list[int] = []
+    new: list[int] = []
+    for index, event_id in enumerate(unit.event_ids):
+        before = known.get(event_id)
+        if before is None:
+            before = known[event_id] = position + len(new)
+            new.append(index)
+            outcomes.append(Outcome.NEW)
+        else:
+            outcomes.append(Outcome.DUPLICATE)
+        positions.append(before)
+    part = replace(
+        unit,
+        event_ids=[unit.event_ids[index] for index in new],
+        paths=[unit.paths[index] for index in new],
+        bodies=[unit.bodies[index] for index in new],
+        sizes=[unit.sizes[index] for index in new],
+    )
+    return Appended(outcomes, positions), part
 
 
 def read_known(conn: sa.Connection, topic_id: int, drafts: Sequence[Candidate]) -> dict[str, Known]:

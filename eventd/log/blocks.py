@@ -15,6 +15,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple, Self
 
+from eventd.log.records import content_size
 from eventd.log.values import Drafts, Record, size_of
 from federation.event import Outline, expiry_micros, micros, read_outlines
 from federation.lines import encode_lines, split_line
@@ -64,7 +65,7 @@ class Block(NamedTuple):
             position=self.position + start,
             seq=self.seq + start,
             records=stop - start,
-            bytes=sum(size_of(split_line(row)[2]) for row in rows),
+            bytes=sum(weight_of(split_line(row)[2]) for row in rows),
             lines="\n".join([*rows, ""]),
         )
 
@@ -73,7 +74,12 @@ class Block(NamedTuple):
         if self.records <= records and self.bytes <= size:
             return self.records
         bodies = (split_line(row)[2] for row in self.lines.split("\n", records)[:records] if row)
-        return bisect_right([*accumulate(map(size_of, bodies))], size)
+        return bisect_right([*accumulate(map(weight_of, bodies))], size)
+
+
+def weight_of(body: str) -> int:
+    """What a body counts: an event all of its bytes, a record those of its data and meta."""
+    return size_of(body) if body.startswith('{"id":') else content_size(body)
 
 
 @lru_cache(maxsize=64)  # the same few come again in block after block; other nodes make them up, hence the bound
@@ -93,8 +99,9 @@ def pack(drafts: Drafts, *, topic_id: int, position: int, seq: int, now: int) ->
         taken = ends[start - 1] if start else 0
         stop = bisect_right(ends, taken + BLOCK_BYTES, start, min(len(ends), start + most))
         stop = max(stop, start + 1)
-        paths, bodies = drafts.paths[start:stop], drafts.bodies[start:stop]
-        yield _block(paths, bodies, told, topic_id, position + start, seq + start, now)
+        part = slice(start, stop)
+        paths, bodies, sizes = drafts.paths[part], drafts.bodies[part], drafts.sizes[part]
+        yield _block(paths, bodies, sizes, told, topic_id, position + start, seq + start, now)
         start = stop
 
 
@@ -103,10 +110,17 @@ Told = tuple[int, int | None, str, str]
 
 
 def _block(
-    paths: Sequence[str], bodies: Sequence[str], told: Told, topic_id: int, position: int, seq: int, now: int
+    paths: Sequence[str],
+    bodies: Sequence[str],
+    sizes: Sequence[int],
+    told: Told,
+    topic_id: int,
+    position: int,
+    seq: int,
+    now: int,
 ) -> Block:
     lines = encode_lines(zip(range(position, position + len(bodies)), paths, bodies, strict=True))
-    size = sum(map(len if lines.isascii() else size_of, bodies))
+    size = sum(sizes or map(len if lines.isascii() else size_of, bodies))
     return Block(position, topic_id, seq, len(bodies), size, now, *told, _told(set(paths)), lines)
 
 

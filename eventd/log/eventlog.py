@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from eventd.clock import Clock
-from eventd.log.appender import Appender, Committed, Effect, Postpone, Publish, Settle, Unit
+from eventd.errors import EventdError
+from eventd.log.appender import Appender
+from eventd.log.commit import Committed, Unit
 from eventd.log.cursors import Postponement, Step
-from eventd.log.head import ensure_topic, read_head, renew_epoch_of
+from eventd.log.flushes import Flushes
+from eventd.log.head import ensure_topic, read_head, recover, renew_epoch_of, settle_unsynced
 from eventd.log.lines import Lines, Wanted, fill_lines, read_lines
 from eventd.log.matching import Concern, Found, find_in, read_matching
 from eventd.log.reading import Stretch, read_page
 from eventd.log.tail import Tail
+from eventd.log.units import Effect, Postpone, Publish, Settle
 from eventd.log.values import Appended, Draft, Head, Page
 from eventd.log.wakeups import Wakeups, Watch
 from eventd.store.database import Database
+
+logger = logging.getLogger("eventd.log")
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -42,6 +49,7 @@ class EventLog:
         self.wakeups = Wakeups()
         self.wakeups.head = head.last
         self.tail = Tail()
+        self.flushes = Flushes()
         self._appender = Appender(database, clock, self._committed, timed)
 
     @classmethod
@@ -49,6 +57,8 @@ class EventLog:
         cls, database: Database, clock: Clock, *, timed: Callable[[float, int], None] = _untimed
     ) -> EventLog:
         """The log of a database whose schema is up to date. `timed(seconds, records)` hears of each transaction."""
+        if await database.write(recover):
+            logger.warning("the system ended before all was on the disk: the log begins a new history")
         return cls(database, clock, await database.read(read_head), timed)
 
     async def topic(self, name: str) -> int:
@@ -160,3 +170,5 @@ class EventLog:
     async def close(self) -> None:
         """Wait until all that was handed over is durable."""
         await self._appender.close()
+        with suppress(EventdError, RuntimeError):  # then the next start takes it that something may be lost
+            await self.database.write(settle_unsynced)

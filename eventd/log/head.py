@@ -10,11 +10,11 @@ import sqlalchemy as sa
 
 from eventd.errors import DatabaseUnusable, NotFound
 from eventd.log.values import Head, Topic
-from eventd.store.database import execute, fetch, insert, notify_head
+from eventd.store.database import execute, fetch, insert, notify_head, run_of_system
 from eventd.store.migrations import new_epoch
 from eventd.store.schema import log_heads, topics
 
-_HEAD = "next_position, epoch, incarnation, registry_version, parts_version, topics_version"
+_HEAD = "next_position, epoch, incarnation, registry_version, parts_version, topics_version, unsynced"
 _COLUMNS = "id, name, next_seq, bytes, ids, evicted_seq, evicted_position, lost_position"
 
 
@@ -29,7 +29,7 @@ def read_head(conn: sa.Connection) -> Head:
     return _head(fetch(conn, f"SELECT {_HEAD} FROM log_heads WHERE id = 1"))
 
 
-def _head(rows: list[tuple[int, str, int, int, int, int]]) -> Head:
+def _head(rows: list[tuple[int, str, int, int, int, int, str]]) -> Head:
     if not rows:
         raise DatabaseUnusable("the database has no log head", hint="run `routerd-eventd migrate`")
     return Head(*rows[0])
@@ -38,6 +38,37 @@ def _head(rows: list[tuple[int, str, int, int, int, int]]) -> Head:
 def move_head(conn: sa.Connection, next_position: int) -> None:
     """Record the next free position. The head must be locked."""
     execute(conn, "UPDATE log_heads SET next_position = ? WHERE id = 1", (next_position,))
+
+
+def mark_unsynced(conn: sa.Connection, run: str) -> None:
+    """Say that commits may be lost when this run of the system ends badly; with an empty one, that none can be."""
+    execute(conn, "UPDATE log_heads SET unsynced = ? WHERE id = 1", (run,))
+
+
+def touch_head(conn: sa.Connection) -> None:
+    """Write something, so that the commit takes all that was committed before to the disk."""
+    execute(conn, "UPDATE log_heads SET unsynced = unsynced WHERE id = 1")
+
+
+def settle_unsynced(conn: sa.Connection) -> None:
+    """Everything is on the disk when this is committed, as `Database.write` does."""
+    if lock_head(conn).unsynced:
+        mark_unsynced(conn, "")
+
+
+def recover(conn: sa.Connection) -> bool:
+    """Begin a new history if commits may have been lost since the log was written last; whether they may.
+
+    They are when the run of the system has ended in which they were made, before all were on the disk. A process that
+    was killed has lost nothing: what it had written, the system goes on to write.
+    """
+    unsynced = read_head(conn).unsynced
+    if not unsynced or unsynced == run_of_system(conn):
+        return False
+    lock_head(conn)
+    renew_epoch(conn)
+    mark_unsynced(conn, "")
+    return True
 
 
 def announce_topics(conn: sa.Connection) -> None:

@@ -30,6 +30,9 @@ class Drafts:
 
     `types` and `sources` name all that occur, and maybe more; nothing expires before `expires_first`, and None says
     that nothing expires at all.
+
+    Records of a topic that is no group's have `sizes`, in bytes of data and meta, and no `event_ids`, unless they are
+    copies that keep the identity of what they were made of.
     """
 
     event_ids: Sequence[str] = ()
@@ -38,6 +41,7 @@ class Drafts:
     types: frozenset[str] = frozenset()
     sources: frozenset[str] = frozenset()
     expires_first: int | None = None
+    sizes: Sequence[int] = ()
 
     @classmethod
     def of(cls, drafts: Sequence[Draft]) -> Self:
@@ -61,6 +65,7 @@ class Drafts:
             frozenset().union(*(part.types for part in parts)),
             frozenset().union(*(part.sources for part in parts)),
             min(expiries, default=None),
+            [*chain.from_iterable(part.sizes for part in parts)],
         )
 
     def __len__(self) -> int:
@@ -76,8 +81,19 @@ class Drafts:
         for _, run in groupby(self.paths, lambda path: path == ""):
             stop = start + len([*run])
             part = slice(start, stop)
-            yield replace(self, event_ids=self.event_ids[part], paths=self.paths[part], bodies=self.bodies[part])
+            yield replace(
+                self,
+                event_ids=self.event_ids[part],
+                paths=self.paths[part],
+                bodies=self.bodies[part],
+                sizes=self.sizes[part],
+            )
             start = stop
+
+    @property
+    def of_records(self) -> bool:
+        """Whether they are records of a topic that is no group's."""
+        return bool(self.sizes)
 
     @property
     def own(self) -> bool:
@@ -86,8 +102,11 @@ class Drafts:
 
     @property
     def bytes(self) -> int:
-        """Of their bodies."""
-        return sum(map(size_of, self.bodies))
+        """Of their bodies; of records, of their content."""
+        return sum(self.sizes or map(size_of, self.bodies))
+
+
+NOTHING = Drafts()
 
 
 def size_of(body: str) -> int:
@@ -123,10 +142,14 @@ class Outcome(IntEnum):
 
 
 class Appended(NamedTuple):
-    """The fate of each draft of one unit, in order. `positions` holds the id's latest record, also for a duplicate."""
+    """The fate of each draft of one unit, in order. `positions` holds the id's latest record, also for a duplicate.
+
+    A new record's seq is its position and `shift`.
+    """
 
     outcomes: Sequence[Outcome]
     positions: Sequence[int]
+    shift: int = 0
 
     def count(self, outcome: Outcome) -> int:
         return self.outcomes.count(outcome)
@@ -147,7 +170,8 @@ class Head:
     """Where the log ends. `next_position` is the position the next record will get.
 
     `registry_version` moves with every declared change, `parts_version` with every change of what plugins derived,
-    `topics_version` with every change of topics and routers: whoever looks at the head sees that, too.
+    `topics_version` with every change of topics and routers: whoever looks at the head sees that, too. `unsynced` names
+    the run of the system that must go on for all commits to get to the disk; empty: all are there.
     """
 
     next_position: int
@@ -156,6 +180,7 @@ class Head:
     registry_version: int
     parts_version: int
     topics_version: int
+    unsynced: str
 
     @property
     def last(self) -> int:

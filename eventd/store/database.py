@@ -8,6 +8,7 @@ the database's strictest by default: an answer given after `write` returned surv
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -48,6 +49,10 @@ LOCK_SECONDS = 5.0
 SCHEMA_LOCK = 0x6576656E7464  # "eventd"
 """The Postgres advisory lock of whoever migrates."""
 
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+UNKNOWN_RUN = "unknown " + secrets.token_hex(8)
+"""Where the system does not say, every process counts as a run of its own: sooner a new history than a false one."""
+
 Kind = Literal["sqlite", "postgresql"]
 
 
@@ -80,10 +85,19 @@ class Database:
         return self.url.render_as_string(hide_password=True)
 
     @contextmanager
-    def transaction(self) -> Iterator[sa.Connection]:
-        """One writing transaction in this thread, committed at the end of the block."""
-        with translated(self.label()), self._writing.begin() as conn:
-            yield conn
+    def transaction(self, *, durable: bool = True) -> Iterator[sa.Connection]:
+        """One writing transaction in this thread, committed at the end of the block.
+
+        When it is not `durable`, the system takes it to the disk a little later, or with the next that is.
+        """
+        with translated(self.label()), self._writing.connect() as conn:
+            if self.kind == "sqlite" and conn.info.get("durable", True) != durable:
+                _raw(conn).execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")  # in no transaction yet
+                conn.info["durable"] = durable
+            with conn.begin():
+                if self.kind != "sqlite" and not durable:
+                    _raw(conn).execute("SET LOCAL synchronous_commit = off")
+                yield conn
 
     def write_now(self, fn: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `fn` in one writing transaction in this thread, committed when it returns."""
@@ -95,9 +109,13 @@ class Database:
         with translated(self.label()), self._reading.begin() as conn:
             return fn(conn, *args, **kwargs)
 
-    def start_write(self, fn: Callable[[sa.Connection], T]) -> Future[T]:
+    def start_write(self, fn: Callable[[sa.Connection], T], *, durable: bool = True) -> Future[T]:
         """Queue `fn` for the writer thread. Transactions run one after the other, in this order."""
-        return self._writer.submit(self.write_now, fn)
+        return self._writer.submit(self._write, fn, durable)
+
+    def _write(self, fn: Callable[[sa.Connection], T], durable: bool) -> T:
+        with self.transaction(durable=durable) as conn:
+            return fn(conn)
 
     async def write(self, fn: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """`write_now` on the writer thread."""
@@ -351,6 +369,16 @@ def in_transaction(conn: sa.Connection) -> bool:
 def for_update(conn: sa.Connection) -> str:
     """What locks the rows of a SELECT until the transaction ends; SQLite has one writer at a time anyway."""
     return "" if _is_sqlite(conn) else " FOR UPDATE"
+
+
+def run_of_system(conn: sa.Connection) -> str:
+    """Names the run of what takes commits to the disk: of this machine, or of the Postgres server."""
+    if not _is_sqlite(conn):
+        return str(_raw(conn).execute("SELECT pg_postmaster_start_time()::text").fetchone()[0])
+    try:
+        return BOOT_ID.read_text().strip() or UNKNOWN_RUN
+    except OSError:
+        return UNKNOWN_RUN
 
 
 def notify_head(conn: sa.Connection) -> None:

@@ -14,10 +14,12 @@ import pytest
 import sqlalchemy as sa
 
 from eventd.errors import EventdError, FenceLost, Full, Unavailable
-from eventd.log.appender import GROUP_RECORDS, Publish, Transaction
+from eventd.log.appender import GROUP_RECORDS
+from eventd.log.commit import Transaction
 from eventd.log.cursors import Step, apply_step, check_fence, create_cursor, read_cursor
 from eventd.log.eventlog import EventLog
 from eventd.log.head import read_topic
+from eventd.log.units import Publish
 from eventd.log.values import Appended, Draft, Drafts, Outcome
 from eventd.store.database import Database, execute
 from eventd.testing import NOW, ManualClock, draft, until
@@ -31,6 +33,8 @@ class Faulty:
     drafts: Sequence[Draft]
     error: Exception
     cursor = None
+    durable = True
+    background = False
     weight = 1
 
     def admit(self, tx: Transaction) -> Drafts:
@@ -50,6 +54,8 @@ class Emitting:
     step: Step
     positions: list[int] = field(default_factory=list)
     weight = 1
+    durable = True
+    background = False
 
     @property
     def cursor(self) -> str:
@@ -71,8 +77,8 @@ def counted(database: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[lis
     begun: list[Future[Any]] = []
     start = database.start_write
 
-    def counting(fn: Callable[[sa.Connection], Any]) -> Future[Any]:
-        begun.append(start(fn))
+    def counting(fn: Callable[[sa.Connection], Any], *, durable: bool = True) -> Future[Any]:
+        begun.append(start(fn, durable=durable))
         return begun[-1]
 
     with monkeypatch.context() as patch:
@@ -248,7 +254,9 @@ async def test_a_caller_that_goes_away_during_the_commit_leaves_its_facts_behind
 ) -> None:
     topic = await log.topic("group:g")
     started: list[object] = []
-    monkeypatch.setattr(database, "start_write", lambda fn: started.append(fn) or Database.start_write(database, fn))
+    monkeypatch.setattr(
+        database, "start_write", lambda fn, **how: started.append(fn) or Database.start_write(database, fn, **how)
+    )
     go_on = threading.Event()
     busy = Database.start_write(database, lambda _: go_on.wait(20))
     caller = asyncio.ensure_future(log.append(topic, [draft("a")]))
@@ -287,7 +295,7 @@ async def test_when_the_transaction_fails_as_a_whole_every_caller_is_told_and_th
         def broken(conn: sa.Connection) -> None:
             raise sa.exc.OperationalError("x", {}, Exception("database is locked"))
 
-        patch.setattr("eventd.log.appender.notify_head", broken)
+        patch.setattr("eventd.log.commit.notify_head", broken)
         units = [log.submit(Publish(topic, ids_of(f"{n}", 2))) for n in range(3)]
         done = await asyncio.gather(*units, return_exceptions=True)
     assert all(isinstance(fate, Unavailable) and "another process holds" in fate.hint for fate in done)

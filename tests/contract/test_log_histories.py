@@ -19,11 +19,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from eventd.clock import SystemClock
 from eventd.egress.sink import Ack, Parcel, Parked, Unavailable
 from eventd.errors import EventdError
-from eventd.log.appender import Publish
 from eventd.log.cursors import create_cursor
 from eventd.log.eventlog import EventLog
 from eventd.log.head import read_head, read_topics
 from eventd.log.retention import Limits, evict
+from eventd.log.units import Publish
 from eventd.log.values import Draft, Outcome, Record
 from eventd.store.database import Connection, Database
 from eventd.testing import NOW, ManualClock, draft, give_turns, until

@@ -18,9 +18,10 @@ import pytest
 import sqlalchemy as sa
 
 from eventd.errors import DatabaseUnavailable, DatabaseUnusable, EventdError, SettingsError
-from eventd.log.appender import Publish, Transaction
+from eventd.log.commit import Transaction
 from eventd.log.eventlog import EventLog
 from eventd.log.head import lock_head
+from eventd.log.units import Publish
 from eventd.log.values import Appended, Draft, Drafts
 from eventd.store import database as databases
 from eventd.store import migrations
@@ -288,6 +289,8 @@ class Undone:
     """A unit during which the database undoes the whole transaction by itself."""
 
     cursor = None
+    durable = True
+    background = False
     weight = 1
 
     def __init__(self, topic_id: int) -> None:

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 from eventd.clock import SECOND
 from eventd.log import retention
-from eventd.log.appender import Publish, commit
+from eventd.log.commit import commit
 from eventd.log.cursors import Batch, DeadLetter, Step, create_cursor, insert_batch, park
 from eventd.log.eventlog import EventLog
 from eventd.log.head import lock_head, read_topic
 from eventd.log.retention import CHUNK, BookLimits, Evicted, Limits, evict, forget
+from eventd.log.units import Publish
 from eventd.log.values import Gap
 from eventd.store.database import Database, fetch
 from eventd.store.links import keep_nonce, keep_receipt, record_gap

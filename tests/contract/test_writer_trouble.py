@@ -12,8 +12,9 @@ import sqlalchemy as sa
 
 from eventd.clock import Clock
 from eventd.errors import DatabaseFault, Unavailable
-from eventd.log.appender import Publish, Transaction
+from eventd.log.commit import Transaction
 from eventd.log.eventlog import EventLog
+from eventd.log.units import Publish
 from eventd.log.values import Appended, Draft
 from eventd.store.database import Database, execute
 from eventd.store.schema import log_heads
@@ -37,6 +38,7 @@ class Faulty:
     """Writes a head that must not be there."""
 
     topic_id, weight, cursor = None, 1, None
+    durable, background = True, False
 
     def admit(self, tx: Transaction) -> Sequence[Draft]:
         return ()

@@ -9,7 +9,6 @@ from eventd.api.operations import Operation, Services
 from eventd.api.surfaces import OPERATIONS
 from eventd.clock import SECOND
 from eventd.egress.links import link_name
-from eventd.log.appender import Publish
 from eventd.log.cursors import (
     Batch,
     DeadLetter,
@@ -22,6 +21,7 @@ from eventd.log.cursors import (
     read_cursors,
 )
 from eventd.log.eventlog import EventLog
+from eventd.log.units import Publish
 from eventd.log.values import Draft
 from eventd.testing import ManualClock
 

@@ -1,0 +1,208 @@
+"""One transaction of the writer: what its units share, the order in which they are written, and what fails alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar, cast
+
+import sqlalchemy as sa
+
+from eventd.errors import EventdError
+from eventd.log.append import Placed, place, place_new, place_records
+from eventd.log.blocks import Block
+from eventd.log.cursors import lock_positions
+from eventd.log.head import lock_head, mark_unsynced, move_head
+from eventd.log.values import Appended, Drafts, Head
+from eventd.store.database import KeyTaken, in_transaction, notify_head, run_of_system, savepoint
+from eventd.store.translation import translate
+from federation.errors import MessageError
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Spent:
+    """How long a transaction took, in seconds: to write, and then to commit. Filled in before its units get results."""
+
+    append = 0.0
+    flush = 0.0
+
+
+class Transaction:
+    """What the units of one transaction share. The head is locked; positions of cursors are read under lock.
+
+    A unit that finds that it must not be answered before the disk has it sets `must_flush`.
+    """
+
+    def __init__(self, conn: sa.Connection, head: Head, positions: dict[str, int], now: int, spent: Spent) -> None:
+        self.conn = conn
+        self.head = head
+        self.now = now
+        self.positions = positions
+        self.spent = spent
+        self.must_flush = False
+        self.shared: dict[Any, Any] = {}  # what one kind of unit has to know of its neighbours
+        self.blocks: list[Block] = []  # what was placed; `finish` may place more, from `next_position` on
+
+    @property
+    def next_position(self) -> int:
+        """The next free one, once the drafts of all units have theirs."""
+        return self.blocks[-1].last + 1 if self.blocks else self.head.next_position
+
+
+class Unit(Protocol[R_co]):
+    """Something to be written, all of it or nothing, in a transaction that others share.
+
+    `admit` runs before anything is placed and answers with the drafts to append. Raising an `EventdError` or a
+    `MessageError` there leaves this unit out, provided that it has written nothing yet. `finish` runs when the drafts
+    have their positions. Any other error undoes the whole transaction, and its units are tried again one by one, each
+    in its own savepoint.
+
+    A transaction of units none of which is `durable` is answered before the disk has it. What is written in the
+    `background` lets everything else go first.
+    """
+
+    @property
+    def topic_id(self) -> int | None: ...
+
+    @property
+    def weight(self) -> int:
+        """Records it may add."""
+        ...
+
+    @property
+    def cursor(self) -> str | None:
+        """The cursor whose position must be locked for it."""
+        ...
+
+    @property
+    def durable(self) -> bool: ...
+
+    @property
+    def background(self) -> bool: ...
+
+    def admit(self, tx: Transaction) -> Drafts: ...
+
+    def finish(self, tx: Transaction, appended: Appended) -> R_co: ...
+
+
+Place = Callable[..., Placed]
+"""`place_new` or `place`."""
+
+
+class Committed:
+    """The results of a transaction's units in order, errors among them, and what it appended to the log at `head`.
+
+    `must_flush`: nobody may be answered before the disk has it, whatever it was committed for.
+    """
+
+    def __init__(self, head: Head, results: list[Any], blocks: list[Block]) -> None:
+        self.head = head
+        self.results = results
+        self.blocks = blocks
+        self.must_flush = False
+
+    @property
+    def last(self) -> int:
+        """The last position it gave, or the last of before."""
+        return self.blocks[-1].last if self.blocks else self.head.last
+
+    def topics(self) -> dict[int, bool]:
+        """The topics that grew; True where records entered here."""
+        grown: dict[int, bool] = {}
+        for block in self.blocks:
+            grown[block.topic_id] = bool(block.own) or grown.get(block.topic_id, False)
+        return grown
+
+
+def commit(conn: sa.Connection, units: Sequence[Unit[Any]], now: int, spent: Spent, *, durable: bool) -> Committed:
+    """Write all units in the open transaction; where one of them fails, all but that one.
+
+    When the database itself has undone the transaction, all of them fail.
+    """
+    head = lock_head(conn)
+    try:
+        done = _together(conn, units, head, now, spent)
+    except Exception:
+        if not in_transaction(conn):
+            raise
+        done = _one_by_one(conn, units, head, now, spent)
+    if done.blocks:
+        move_head(conn, done.last + 1)
+        notify_head(conn)
+    if not durable and not head.unsynced:  # this has to be on the disk before the first that need not be
+        mark_unsynced(conn, run_of_system(conn))
+        done.must_flush = True
+    return done
+
+
+def _together(conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, now: int, spent: Spent) -> Committed:
+    """All units at once: first as if every draft were new, which most are, then with a look at the known ids."""
+    with suppress(KeyTaken), savepoint(conn):
+        return _write(conn, units, head, now, spent, place_new)
+    with savepoint(conn):
+        return _write(conn, units, head, now, spent, place)
+
+
+def _one_by_one(conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, now: int, spent: Spent) -> Committed:
+    """One unit of the group has a fault of its own: find it, and let the others through."""
+    total = Committed(head, [], [])
+    for unit in units:
+        try:
+            with savepoint(conn):
+                done = _write(conn, [unit], replace(head, next_position=total.last + 1), now, spent, place)
+        except Exception as error:
+            if not in_transaction(conn):
+                raise
+            total.results.append(translate(error))
+            continue
+        total.results += done.results
+        total.blocks += done.blocks
+        total.must_flush = total.must_flush or done.must_flush
+    return total
+
+
+def _write(
+    conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, now: int, spent: Spent, how: Place
+) -> Committed:
+    names = [unit.cursor for unit in units if unit.cursor is not None]
+    tx = Transaction(conn, head, lock_positions(conn, names) if names else {}, now, spent)
+    results: list[Any] = [None] * len(units)
+    admitted: dict[int, Drafts] = {}
+    for index, unit in enumerate(units):
+        try:
+            admitted[index] = unit.admit(tx)
+        except (EventdError, MessageError) as error:
+            results[index] = error
+    appended, tx.blocks = _place(conn, units, admitted, head, now, how)
+    for index in admitted:
+        results[index] = units[index].finish(tx, appended.get(index, Appended((), ())))
+    done = Committed(head, results, tx.blocks)
+    done.must_flush = tx.must_flush
+    return done
+
+
+def _place(
+    conn: sa.Connection,
+    units: Sequence[Unit[Any]],
+    admitted: dict[int, Drafts],
+    head: Head,
+    now: int,
+    how: Place,
+) -> tuple[dict[int, Appended], list[Block]]:
+    by_topic: dict[int, list[int]] = {}
+    for index, drafts in admitted.items():
+        if drafts:
+            by_topic.setdefault(cast(int, units[index].topic_id), []).append(index)
+    appended: dict[int, Appended] = {}
+    position = head.next_position
+    blocks: list[Block] = []
+    for topic_id, indexes in by_topic.items():
+        alike = [admitted[i] for i in indexes]
+        place_them = place_records if alike[0].of_records else how
+        placed = place_them(conn, topic_id, alike, next_position=position, now=now)
+        appended.update(zip(indexes, placed.fates, strict=True))
+        position = placed.next_position
+        blocks += placed.blocks
+    return appended, blocks

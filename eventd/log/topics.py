@@ -1,0 +1,408 @@
+"""Topics that hold records: what is set for each, its line in the books, making, changing and deleting one.
+
+A topic is a row with an id that is never used twice. Nothing is kept in memory for one that is idle.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Annotated, Any, Literal, NamedTuple
+
+import msgspec
+import sqlalchemy as sa
+
+from eventd.errors import Invalid
+from eventd.log.commit import Transaction
+from eventd.log.head import announce_topics
+from eventd.log.records import new_instance
+from eventd.log.refusals import Incompatible, Throttled, TopicNotEmpty, TopicNotFound
+from eventd.log.retired import retire_topic
+from eventd.log.routing import remove_routers_of
+from eventd.log.shedding import apply_limits, read_standing
+from eventd.log.values import NOTHING, Appended, Drafts
+from eventd.store.database import execute, fetch
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}")
+GROUP = "group:"
+"""How the names of the topics of event groups begin: they are read and routed like others, and written by events."""
+
+Durability = Literal["ephemeral", "memory", "disk", "fsync"]
+Natural = Annotated[int, msgspec.Meta(ge=0)]
+LEASE_MS = (100, 86_400_000)
+JITTER_MS = 5000
+PRIORITY = 1000
+IDLE_MS = 300_000
+HALF_LIFE_MS = 30_000
+
+
+class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What is set for a topic. Durations in milliseconds; a cap or a time to live of 0 is none."""
+
+    type: Literal["log", "queue"] = "log"
+    ttl_ms: Natural = 0
+    cap_records: Natural = 0
+    cap_bytes: Natural = 0
+    discard: Literal["old", "reject"] = "old"
+    durable: bool = False
+    durability: Durability | None = None
+    priority: Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)] | None = None
+    auto_priority: bool = True
+    auto_create: bool = True
+    idempotency_window_ms: Natural = 120_000
+    dedupe_node: bool = True
+    lease_ms: Natural = 30_000
+    claim_jitter_ms: Natural = 0
+    max_deliveries: Natural = 0
+    dead_letter: str | None = None
+    leases_durable: bool = False
+
+    def resolved(self) -> TopicConfig:
+        """With what follows from the rest filled in, and what is bounded brought within its bounds."""
+        durability = self.durability or ("fsync" if self.durable else "disk")
+        return msgspec.structs.replace(
+            self,
+            durability=durability,
+            durable=durability == "fsync",
+            lease_ms=max(LEASE_MS[0], min(LEASE_MS[1], self.lease_ms)),
+            claim_jitter_ms=min(JITTER_MS, self.claim_jitter_ms),
+        )
+
+    @property
+    def limited(self) -> bool:
+        """Whether records may go by themselves, or be refused."""
+        return bool(self.ttl_ms or self.cap_records or self.cap_bytes)
+
+    def effective_priority(self, last_read_ms: int | None, now_ms: int) -> int:
+        """What is set by hand, or how lately somebody read: from 0 to 500."""
+        if self.priority is not None:
+            return max(-PRIORITY, min(PRIORITY, self.priority))
+        idle = None if last_read_ms is None else max(0, now_ms - last_read_ms)
+        if not self.auto_priority or idle is None or idle >= IDLE_MS:
+            return 0
+        warmth: float = 500 * 2.0 ** (-idle / HALF_LIFE_MS)
+        return round(warmth)
+
+
+GROUP_CONFIG = TopicConfig(durability="fsync", auto_create=False).resolved()
+"""How the topic of a group looks to readers: its retention is declared elsewhere."""
+
+_decode_config = lru_cache(maxsize=256)(msgspec.json.Decoder(TopicConfig).decode)
+
+
+class TopicLine(NamedTuple):
+    """A topic's line in the books. Times in microseconds, sizes in bytes of data and meta."""
+
+    id: int
+    name: str
+    form: str
+    next_seq: int
+    bytes: int
+    evicted_seq: int
+    evicted_position: int
+    instance: int
+    config_text: str
+    durability: str
+    deleted: int
+    written_at: int | None
+    due_at: int | None
+    created_at: int
+
+    @property
+    def config(self) -> TopicConfig:
+        """What is set for it."""
+        return _decode_config(self.config_text) if self.config_text else GROUP_CONFIG
+
+    @property
+    def head_seq(self) -> int:
+        """The seq of its newest record; 0 before the first."""
+        return self.next_seq - 1
+
+    @property
+    def earliest_seq(self) -> int:
+        """The seq of its oldest record; one beyond the head where it is empty."""
+        return self.evicted_seq + 1
+
+    @property
+    def live(self) -> int:
+        """How many records it holds, with those that have outlived their time and are still there."""
+        return self.head_seq - self.evicted_seq - self.deleted
+
+    @property
+    def of_group(self) -> bool:
+        """Whether it is the topic of an event group."""
+        return self.form == "event"
+
+
+COLUMNS = (
+    "id, name, form, next_seq, bytes, evicted_seq, evicted_position, instance, config, durability, deleted,"
+    " written_at, due_at, created_at"
+)
+
+
+def read_line(conn: sa.Connection, name: str) -> TopicLine | None:
+    """The line of a topic that is in use, by its name."""
+    rows = fetch(conn, f"SELECT {COLUMNS} FROM topics WHERE name = ?", (name,)) if name >= "0" else []
+    return TopicLine(*rows[0]) if rows else None
+
+
+def read_line_of(conn: sa.Connection, topic_id: int) -> TopicLine | None:
+    """The line of a topic that is in use, by its id."""
+    rows = fetch(conn, f"SELECT {COLUMNS} FROM topics WHERE id = ? AND name >= '0'", (topic_id,))
+    return TopicLine(*rows[0]) if rows else None
+
+
+def list_lines(
+    conn: sa.Connection, *, prefixes: Sequence[str] = (), prefix: str = "", after: str = "", limit: int = 100
+) -> list[TopicLine]:
+    """Topics in the order of their names' bytes, beyond `after`: of any of the `prefixes`, if there are some.
+
+    One more than `limit` is given where there are more.
+    """
+    ranges = _ranges(prefixes, prefix)
+    found: list[TopicLine] = []
+    for first, end in ranges:
+        if (room := limit + 1 - len(found)) <= 0:
+            break
+        rows = fetch(
+            conn,
+            f"SELECT {COLUMNS} FROM topics WHERE name >= ? AND name > ? AND name < ? ORDER BY name LIMIT ?",
+            (first, after, end, room),
+        )
+        found += [TopicLine(*row) for row in rows]
+    return found
+
+
+def _ranges(prefixes: Sequence[str], prefix: str) -> list[tuple[str, str]]:
+    """The ranges `[first, end)` of names that begin with one of the prefixes and with `prefix`, in order."""
+    wanted = [one for one in prefixes if one.startswith(prefix)] if prefixes else [prefix]
+    if any(prefix.startswith(one) for one in prefixes):
+        wanted = [prefix]
+    ranges: list[tuple[str, str]] = []
+    for one in sorted(set(wanted)):
+        if not one.isascii():
+            continue  # no name is like that
+        if ranges and one < ranges[-1][1]:
+            continue  # within the one before
+        ranges.append((one or "0", one + "\x7f" if one else "\x7f"))
+    return ranges
+
+
+def require_name(name: str, what: str = "topic") -> None:
+    """Raise `Invalid` for what cannot be the name of a topic."""
+    if not NAME.fullmatch(name):
+        shown = name[:80] + ("…" if len(name) > 80 else "")
+        raise Invalid(
+            f"{shown!r} is no name of a {what}",
+            hint="a letter or digit, then up to 254 letters, digits and any of . _ : -",
+        )
+
+
+def refuse_group(name: str, doing: str) -> None:
+    """Raise `Incompatible` where something would be done to an event group's topic that only the group may."""
+    if name.startswith(GROUP):
+        raise Incompatible(
+            f"{name!r} is the topic of an event group and cannot be {doing} here",
+            hint="events are emitted to the group, and its retention is declared with it",
+            detail={"topic": name, "reason": "event_group"},
+        )
+
+
+def require_room(conn: sa.Connection, max_topics: int) -> None:
+    """Raise `Throttled` where no further topic may be made. `max_topics` 0 is without bound."""
+    if max_topics and count_topics(conn) >= max_topics:
+        raise Throttled.by("max_topics", max_topics)
+
+
+def count_topics(conn: sa.Connection) -> int:
+    """How many topics hold records."""
+    return int(fetch(conn, "SELECT topics FROM log_heads WHERE id = 1")[0][0])
+
+
+def create_line(conn: sa.Connection, name: str, config: TopicConfig, *, now: int, random: bytes) -> TopicLine:
+    """Make a topic of a name that none has, in the open transaction, which must hold the head."""
+    config = config.resolved()
+    values: dict[str, Any] = {
+        "name": name,
+        "form": "record",
+        "next_seq": 1,
+        "bytes": 0,
+        "ids": 0,
+        "evicted_seq": 0,
+        "evicted_position": 0,
+        "lost_position": 0,
+        "created_at": now,
+        "instance": new_instance(random),
+        "config": msgspec.json.encode(config).decode(),
+        "durability": config.durability,
+    }
+    columns, marks = ", ".join(values), ", ".join("?" * len(values))
+    sql = f"INSERT INTO topics ({columns}) VALUES ({marks}) RETURNING {COLUMNS}"
+    line = TopicLine(*fetch(conn, sql, tuple(values.values()))[0])
+    execute(conn, "UPDATE log_heads SET topics = topics + 1 WHERE id = 1")
+    return line
+
+
+class TopicPut(NamedTuple):
+    """What became of a topic that was to be made or set."""
+
+    line: TopicLine
+    created: bool
+
+
+class PutTopic:
+    """Make a topic, or set all that is set for it anew. Result: `TopicPut`.
+
+    Raises `Incompatible` for another type, `Throttled` at the limit of topics.
+    """
+
+    topic_id = None
+    cursor = None
+    weight = 1
+    durable = True
+    background = False
+
+    def __init__(self, name: str, config: TopicConfig, *, max_topics: int, random: bytes) -> None:
+        self._name = name
+        self._config = config.resolved()
+        self._max_topics = max_topics
+        self._random = random
+        self._put: TopicPut | None = None
+
+    def admit(self, tx: Transaction) -> Drafts:
+        before = read_line(tx.conn, self._name)
+        if before is None:
+            require_room(tx.conn, self._max_topics)
+            self._put = TopicPut(
+                create_line(tx.conn, self._name, self._config, now=tx.now, random=self._random), created=True
+            )
+        else:
+            require_type(before, self._config)
+            self._put = TopicPut(set_config(tx, before, self._config), created=False)
+        return NOTHING
+
+    def finish(self, tx: Transaction, appended: Appended) -> TopicPut:
+        assert self._put is not None
+        return self._put
+
+
+def require_type(line: TopicLine, config: TopicConfig) -> None:
+    """Raise `Incompatible` where a topic of another type is there."""
+    if line.config.type != config.type:
+        detail = {"topic": line.name, "existing_type": line.config.type, "requested_type": config.type}
+        raise Incompatible(
+            f"the topic {line.name!r} is a {line.config.type} and cannot become a {config.type}",
+            hint="delete it first, or take another name",
+            detail=detail,
+        )
+
+
+def set_config(tx: Transaction, line: TopicLine, config: TopicConfig) -> TopicLine:
+    """Set what is set for a topic, and have it act at once."""
+    text = msgspec.json.encode(config).decode()
+    if text != line.config_text:
+        due = tx.now if config.ttl_ms else None
+        execute(
+            tx.conn,
+            "UPDATE topics SET config = ?, durability = ?, due_at = ? WHERE id = ?",
+            (text, config.durability, due, line.id),
+        )
+        announce_topics(tx.conn)
+        apply_limits(tx.conn, line.id, tx.now)
+    return reread(tx.conn, line)
+
+
+def reread(conn: sa.Connection, line: TopicLine) -> TopicLine:
+    """The line as it is by now."""
+    return TopicLine(*fetch(conn, f"SELECT {COLUMNS} FROM topics WHERE id = ?", (line.id,))[0])
+
+
+class PatchTopic:
+    """Change some of what is set for a topic and leave the rest. Result: `TopicPut`.
+
+    `changes` are by field; None takes a field back to its default. Raises `TopicNotFound`, `Invalid` for a value that
+    does not fit, and `Incompatible` for another type.
+    """
+
+    topic_id = None
+    cursor = None
+    weight = 1
+    durable = True
+    background = False
+
+    def __init__(self, name: str, changes: Mapping[str, Any]) -> None:
+        self._name = name
+        self._changes = changes
+        self._put: TopicPut | None = None
+
+    def admit(self, tx: Transaction) -> Drafts:
+        line = read_line(tx.conn, self._name)
+        if line is None:
+            raise TopicNotFound(self._name)
+        config = merged(line.config, self._changes)
+        require_type(line, config)
+        self._put = TopicPut(set_config(tx, line, config), created=False)
+        return NOTHING
+
+    def finish(self, tx: Transaction, appended: Appended) -> TopicPut:
+        assert self._put is not None
+        return self._put
+
+
+def merged(config: TopicConfig, changes: Mapping[str, Any]) -> TopicConfig:
+    """A configuration with some of its fields changed. Raises `Invalid`."""
+    fields: dict[str, Any] = msgspec.to_builtins(config)
+    if unknown := [name for name in changes if name not in fields]:
+        raise Invalid(f"{unknown[0]!r} cannot be set for a topic", hint=f"there are {', '.join(fields)}")
+    if "durable" in changes and "durability" not in changes:
+        del fields["durability"]  # it follows from the other
+    kept = {name: value for name, value in fields.items() if name not in changes}
+    given = {name: value for name, value in changes.items() if value is not None}
+    try:
+        return msgspec.convert(kept | given, TopicConfig).resolved()
+    except msgspec.ValidationError as error:
+        raise Invalid(f"the topic cannot be set so: {error}") from None
+
+
+class TopicDeleted(NamedTuple):
+    """What a deletion did: the topic's id, None where there was none, and the routers that went with it."""
+
+    topic_id: int | None
+    routers_removed: list[str]
+
+
+class DeleteTopic:
+    """Delete a topic with its routers. Result: `TopicDeleted`.
+
+    Raises `TopicNotEmpty` where only an empty one was to go.
+    """
+
+    topic_id = None
+    cursor = None
+    weight = 1
+    durable = True
+    background = False
+
+    def __init__(self, name: str, *, if_empty: bool = False) -> None:
+        self._name = name
+        self._if_empty = if_empty
+        self._deleted = TopicDeleted(None, [])
+
+    def admit(self, tx: Transaction) -> Drafts:
+        line = read_line(tx.conn, self._name)
+        self._deleted = TopicDeleted(None, [])
+        if line is None:
+            return NOTHING
+        count = read_standing(tx.conn, line, tx.now).count
+        if self._if_empty and count:
+            raise TopicNotEmpty(self._name, count)
+        removed = remove_routers_of(tx.conn, line.id)
+        retire_topic(tx.conn, self._name)
+        execute(tx.conn, "UPDATE log_heads SET topics = topics - 1 WHERE id = 1")
+        announce_topics(tx.conn)
+        self._deleted = TopicDeleted(line.id, sorted(removed))
+        return NOTHING
+
+    def finish(self, tx: Transaction, appended: Appended) -> TopicDeleted:
+        return self._deleted

@@ -1,0 +1,235 @@
+"""Writing records to a topic: one unit finds or makes the topic, knows a repeated request, keeps within the limits and
+appends, all of it in one transaction.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from eventd.log.commit import Spent, Transaction
+from eventd.log.flushes import Flushes
+from eventd.log.refusals import RecordTooLarge, Throttled, TopicFull, TopicNotFound
+from eventd.log.shedding import apply_caps, apply_ttl, due_at
+from eventd.log.topics import TopicConfig, TopicLine, create_line, read_line, require_name, require_room, reread
+from eventd.log.values import NOTHING, Appended, Drafts
+from eventd.store.database import execute, fetch
+
+
+class Written(NamedTuple):
+    """Where a batch is. `head_seq` is that of the topic when it was written first. `spent` is of the transaction."""
+
+    topic_id: int
+    first_seq: int
+    last_seq: int
+    created: bool
+    deduped: bool
+    durability: str
+    spent: Spent
+
+    @property
+    def head_seq(self) -> int:
+        """A batch is the newest of its topic at the time it is written."""
+        return self.last_seq
+
+    @property
+    def append_ms(self) -> float:
+        """How long the transaction took to be written."""
+        return self.spent.append * 1000
+
+    @property
+    def flush_ms(self) -> float:
+        """How long it took to get to the disk; 0 where nobody waited for that."""
+        return self.spent.flush * 1000 if self.durability == "fsync" else 0.0
+
+
+class Write:
+    """Append a batch of records to a topic. Result: `Written`.
+
+    `create` None makes a topic that is missing unless `config` says otherwise; a topic that was made stays, also where
+    the batch is refused then. A `key` that is known repeats the first answer. `max_topics` and `max_bytes` (of all
+    topics together) 0 are without bound. Raises `TopicNotFound`, `Invalid` for a name, `RecordTooLarge` for what can
+    never fit, `TopicFull`, `Throttled`.
+    """
+
+    cursor = None
+    background = False
+
+    def __init__(
+        self,
+        topic: str,
+        drafts: Drafts,
+        *,
+        flushes: Flushes,
+        key: str = "",
+        create: bool | None = None,
+        config: TopicConfig | None = None,
+        max_topics: int = 0,
+        max_bytes: int = 0,
+        random: bytes = b"",
+    ) -> None:
+        self._topic = topic
+        self._drafts = drafts
+        self._flushes = flushes
+        self._key = key
+        self._create = create
+        self._config = config
+        self._max_topics = max_topics
+        self._max_bytes = max_bytes
+        self._random = random
+        self._line: TopicLine | None = None
+        self._created = False
+        self._repeated: Written | Write | None = None
+        self._written: Written | None = None
+
+    @property
+    def topic_id(self) -> int | None:
+        return None if self._line is None else self._line.id
+
+    @property
+    def weight(self) -> int:
+        return len(self._drafts)
+
+    @property
+    def durable(self) -> bool:
+        return self._flushes.wanted(self._topic)
+
+    def admit(self, tx: Transaction) -> Drafts:
+        self._repeated = self._written = None
+        self._line = line = self._find(tx)
+        self._flushes.learn(self._topic, line.durability)
+        tx.must_flush = tx.must_flush or line.durability == "fsync" or self._created
+        if self._key:
+            self._repeated = self._look_up(tx, line)
+            if self._repeated is not None:
+                return NOTHING
+        require_fit(tx, line, self._drafts, self._max_bytes)
+        if self._key:
+            _writers(tx, line.id)[self._key] = self
+        return self._drafts
+
+    def _find(self, tx: Transaction) -> TopicLine:
+        line = read_line(tx.conn, self._topic)
+        self._created = line is None
+        if line is not None:
+            return line
+        wanted = self._config or TopicConfig()
+        if self._create is False or (self._create is None and not wanted.auto_create):
+            raise TopicNotFound(self._topic)
+        require_name(self._topic)
+        require_room(tx.conn, self._max_topics)
+        return create_line(tx.conn, self._topic, wanted, now=tx.now, random=self._random)
+
+    def _look_up(self, tx: Transaction, line: TopicLine) -> Written | Write | None:
+        """What was written under the same key, maybe by a unit of this very transaction."""
+        before = _writers(tx, line.id).get(self._key)
+        if before is not None:
+            return before
+        rows = fetch(
+            tx.conn,
+            "SELECT first_seq, last_seq FROM write_keys WHERE topic_id = ? AND key = ? AND keep_until > ?",
+            (line.id, self._key, tx.now),
+        )
+        if not rows:
+            return None
+        first, last = rows[0]
+        return Written(line.id, first, last, False, True, line.durability, tx.spent)
+
+    def finish(self, tx: Transaction, appended: Appended) -> Written:
+        line, before = self._line, self._repeated
+        assert line is not None
+        if isinstance(before, Write):
+            assert before._written is not None
+            before = before._written._replace(created=False, deduped=True)
+        if before is not None:
+            return before
+        first, last = appended.positions[0] + appended.shift, appended.positions[-1] + appended.shift
+        self._written = Written(line.id, first, last, self._created, False, line.durability, tx.spent)
+        if self._key and line.config.idempotency_window_ms:
+            self._remember(tx, line, first, last)
+        apply_limits_once(tx, line)
+        return self._written
+
+    def _remember(self, tx: Transaction, line: TopicLine, first: int, last: int) -> None:
+        keep_until = tx.now + line.config.idempotency_window_ms * 1000
+        execute(
+            tx.conn,
+            "INSERT INTO write_keys (topic_id, key, first_seq, last_seq, keep_until) VALUES (?, ?, ?, ?, ?)"
+            " ON CONFLICT (topic_id, key) DO UPDATE SET first_seq = excluded.first_seq, last_seq = excluded.last_seq,"
+            " keep_until = excluded.keep_until",
+            (line.id, self._key, first, last, min(keep_until, 2**62)),
+        )
+
+
+def _writers(tx: Transaction, topic_id: int) -> dict[str, Write]:
+    """The units of a transaction that write to a topic, by their keys."""
+    found: dict[str, Write] = tx.shared.setdefault(("keys", topic_id), {})
+    return found
+
+
+def require_fit(tx: Transaction, line: TopicLine, drafts: Drafts, max_bytes: int) -> None:
+    """Raise where drafts, after those of the units before, do not fit into a topic, or into the node.
+
+    What a topic that keeps what it has can never take is `RecordTooLarge`; what does not fit now is `TopicFull`.
+    """
+    config = line.config
+    if config.discard == "reject" and (config.cap_records or config.cap_bytes):
+        _require_caps(tx, line, drafts)
+    if max_bytes:
+        taken = tx.shared.get("bytes of all") or total_bytes(tx.conn)
+        if taken + drafts.bytes > max_bytes:
+            raise Throttled.by("max_total_bytes", max_bytes)
+        tx.shared["bytes of all"] = taken + drafts.bytes
+
+
+def _require_caps(tx: Transaction, line: TopicLine, drafts: Drafts) -> None:
+    config, size = line.config, drafts.bytes
+    if 0 < config.cap_records < len(drafts) or 0 < config.cap_bytes < size:
+        raise RecordTooLarge(
+            f"the batch of {len(drafts)} records and {size} bytes is more than the topic {line.name!r} may ever hold",
+            hint="write less at once, or raise cap_records and cap_bytes",
+        )
+    if line.due_at is not None and line.due_at <= tx.now:
+        apply_ttl(tx.conn, line.id, tx.now)
+        line = reread(tx.conn, line)
+    waiting, waiting_bytes = tx.shared.get(("room", line.id), (0, 0))
+    records, held = line.live + waiting + len(drafts), line.bytes + waiting_bytes + size
+    if 0 < config.cap_records < records or 0 < config.cap_bytes < held:
+        raise full(line)
+    tx.shared["room", line.id] = (waiting + len(drafts), waiting_bytes + size)
+
+
+def full(line: TopicLine) -> TopicFull:
+    """Why a topic takes no more."""
+    config = line.config
+    detail = {
+        "topic": line.name,
+        "cap_records": config.cap_records,
+        "cap_bytes": config.cap_bytes,
+        "head_seq": line.head_seq,
+        "earliest_seq": line.earliest_seq,
+    }
+    return TopicFull(
+        f"the topic {line.name!r} is full and keeps what it has",
+        hint="delete records, raise its caps, or let it discard old ones",
+        detail=detail,
+    )
+
+
+def total_bytes(conn: sa.Connection) -> int:
+    """Bytes of data and meta in all topics."""
+    return int(fetch(conn, "SELECT coalesce(sum(bytes), 0) FROM topics WHERE form = 'record'")[0][0])
+
+
+def apply_limits_once(tx: Transaction, line: TopicLine) -> None:
+    """Have a topic's limits act on what this transaction wrote to it: all of it is written by now."""
+    if not line.config.limited or ("limits", line.id) in tx.shared:
+        return
+    tx.shared["limits", line.id] = True
+    if line.config.ttl_ms and line.due_at is None:
+        written_at = fetch(tx.conn, "SELECT written_at FROM topics WHERE id = ?", (line.id,))[0][0]
+        due = min(due_at(written_at, line.config.ttl_ms), 2**62)
+        execute(tx.conn, "UPDATE topics SET due_at = ? WHERE id = ? AND due_at IS NULL", (due, line.id))
+    if line.config.cap_records or line.config.cap_bytes:
+        apply_caps(tx.conn, line.id, tx.now)
