@@ -4,7 +4,23 @@ from __future__ import annotations
 
 import typer
 
-from eventd.cli import copies, declaring, doctor, dynamic, facts, flow, letters, plugins, subscriptions
+from eventd.cli import (
+    copies,
+    declaring,
+    doctor,
+    dynamic,
+    facts,
+    flow,
+    keys,
+    letters,
+    plugins,
+    routers,
+    subscriptions,
+    topic_records,
+    topic_watch,
+    topics,
+    topology,
+)
 from eventd.cli.command_line import CommandLine, program
 from eventd.cli.exits import run
 
@@ -27,6 +43,10 @@ dead_letters = _commands("What peers refused for good.")
 subscription = _commands("What subscriptions do with events.")
 plugin = _commands("Programs and functions that turn events into proposals.")
 dynamic_config = _commands("What plugins have derived, and the effective configuration.")
+topic = _commands("Topics: what is written to them is kept in order, and read from anywhere.")
+router = _commands("What of one topic is copied to another.")
+topology_commands = _commands("How topics and routers hang together.")
+key = _commands("Keys to the API.")
 db = _commands("Copies of the node's database.")
 
 app.callback()(program)
@@ -82,6 +102,31 @@ dynamic_config.command()(dynamic.describe)
 dynamic_config.command()(dynamic.render)
 dynamic_config.command()(dynamic.diff)
 dynamic_config.command()(dynamic.delete)
+
+app.add_typer(topic, name="topic")
+topic.command()(topics.put)
+topic.command("set")(topics.set_fields)
+topic.command()(topics.get)
+topic.command("list")(topics.list_topics)
+topic.command()(topics.describe)
+topic.command()(topics.delete)
+topic.command()(topic_records.write)
+topic.command()(topic_records.read)
+topic.command()(topics.purge)
+app.command()(topic_watch.watch)
+
+app.add_typer(router, name="router")
+router.command()(routers.put)
+router.command()(routers.get)
+router.command("list")(routers.list_routers)
+router.command()(routers.delete)
+app.add_typer(topology_commands, name="topology")
+topology_commands.command()(topology.check)
+
+app.add_typer(key, name="key")
+key.command()(keys.create)
+key.command("list")(keys.list_keys)
+key.command()(keys.revoke)
 
 app.add_typer(db, name="db")
 db.command()(copies.backup)

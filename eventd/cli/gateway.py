@@ -56,6 +56,7 @@ class LocalGateway:
         self._pretend = pretend
         self._clock: Clock = SystemClock()
         self._services: Services | None = None
+        self._socket: Path | None = None
         self._held = AsyncExitStack()
 
     async def call(self, operation: str, **params: Any) -> Any:
@@ -64,6 +65,16 @@ class LocalGateway:
         if self._services is None:
             self._services = await self._open()
         return await found.run(self._services, checked)
+
+    async def socket(self) -> Path:
+        """The Unix socket of an API over the database, served as long as this is open."""
+        if self._socket is None:
+            from eventd.cli.local_api import served
+
+            if self._services is None:
+                self._services = await self._open()
+            self._socket = await self._held.enter_async_context(served(self._services))
+        return self._socket
 
     @property
     def database(self) -> Database | None:

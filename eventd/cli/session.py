@@ -18,6 +18,7 @@ from eventd.errors import Invalid
 
 if TYPE_CHECKING:
     from eventd.cli.gateway import LocalGateway, RemoteGateway
+    from eventd.client import Client
 
 _NODE, _SHOW = "The node", "Output"
 
@@ -165,6 +166,7 @@ class Session:
     pretend: bool = False
     """Take a missing database as an empty one, and make none."""
     _gateway: LocalGateway | RemoteGateway | None = field(default=None)
+    _client: Client | None = field(default=None)
 
     @property
     def is_remote(self) -> bool:
@@ -190,8 +192,22 @@ class Session:
 
         return LocalGateway(load(self.where.flags()), make=self.make, pretend=self.pretend)
 
+    async def client(self, *, again: bool = False) -> Client:
+        """The node's API under /v0. What fails for now is tried `again` only where that was asked for."""
+        from eventd.cli.gateway import LocalGateway
+        from eventd.client import ONCE, USUAL, Client
+
+        retry = USUAL if again else ONCE
+        if self._client is None and isinstance(self.gateway, LocalGateway):
+            self._client = Client("http://localhost", socket=await self.gateway.socket(), retry=retry)
+        elif self._client is None:
+            self._client = Client(self.where.server, self.where.read_key(), retry=retry)
+        return self._client
+
     async def close(self) -> None:
         """Let go of the node."""
+        if self._client is not None:
+            await self._client.close()
         if self._gateway is not None:
             await self._gateway.close()
 

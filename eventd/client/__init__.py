@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eventd.client.address import Address
 from eventd.client.client import Client
-from eventd.client.connection import ONCE, Retry
+from eventd.client.connection import ONCE, USUAL, Retry
 from eventd.client.refusals import Lost, Throttled, detail_of
 from eventd.client.values import (
     Batch,
@@ -35,6 +35,7 @@ from eventd.client.watching import Watch
 
 __all__ = [
     "ONCE",
+    "USUAL",
     "Address",
     "Batch",
     "CaughtUp",

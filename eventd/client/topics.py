@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
@@ -161,15 +161,33 @@ class Topics:
         It goes on after an interruption where it was. With `follow` it also goes on at the end, with what is written
         from then on. To begin again elsewhere, keep the `seq` of the last record that was dealt with.
         """
-        while True:
-            wait_ms = WAIT_MS if follow else 0
-            found = await self.diff(
-                topic, from_seq, limit=page, node=node, tags=tags, meta=meta, wait_ms=wait_ms, epoch=epoch
-            )
+        async for found in self.pages(
+            topic, from_seq, limit=page, node=node, tags=tags, meta=meta, follow=follow, epoch=epoch
+        ):
             if found.gap is not None:
                 yield found.gap
             for record in found.records:
                 yield record
+
+    async def pages(
+        self,
+        topic: str,
+        from_seq: int = 0,
+        *,
+        limit: int = 0,
+        node: Sequence[str] = (),
+        tags: bool = True,
+        meta: bool = True,
+        follow: bool = False,
+        epoch: str | None = None,
+    ) -> AsyncGenerator[Page, None]:
+        """The same, a page at a time: what `read` is made of."""
+        wait_ms = WAIT_MS if follow else 0
+        while True:
+            found = await self.diff(
+                topic, from_seq, limit=limit, node=node, tags=tags, meta=meta, wait_ms=wait_ms, epoch=epoch
+            )
+            yield found
             from_seq, epoch = found.next_from_seq, found.epoch
             if found.caught_up and not follow:
                 return

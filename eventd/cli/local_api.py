@@ -1,0 +1,67 @@
+"""/v0 over a database of this machine, for one command: served in this process, on a socket only its user can reach."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from aiohttp import web
+
+import eventd
+from eventd.api.app import build_app
+from eventd.api.auth import Keys
+from eventd.api.callers import Callers
+from eventd.api.doors import Door
+from eventd.api.operations import Services
+from eventd.api.v0.limits import Limits, Occupancy
+from eventd.api.v0.routes import V0
+from eventd.egress.forwarding import Routing
+from eventd.node import Supervisor
+from eventd.observe import Metrics
+from eventd.resources.effective import effective
+from eventd.store.registry import read_resources
+
+CONNECTIONS = 64
+
+
+@asynccontextmanager
+async def served(services: Services) -> AsyncIterator[Path]:
+    """The socket of the API. Whoever may open the database may do everything."""
+    async with AsyncExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="routerctl-"))
+        supervisor = Supervisor()
+        stack.push_async_callback(supervisor.stop)
+        metrics, keys, limits = Metrics(), Keys(tuple), Limits(max_sse_connections=0, max_body_bytes=1 << 30)
+        door = Door("", CONNECTIONS, metrics)
+        groups = effective(await services.database.read(read_resources))
+        routing = Routing(services.log, lambda: groups, supervisor.spawn)
+        await routing.load()
+        stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        v0 = V0(
+            log=services.log,
+            callers=Callers(keys, door),
+            routing=routing,
+            metrics=metrics,
+            readiness=dict,
+            spawn=supervisor.spawn,
+            random=os.urandom,
+            stopping=stopping,
+            version=eventd.__version__,
+            limits=limits,
+            occupancy=Occupancy(limits),
+            started=services.clock.monotonic(),
+        )
+        app = build_app(
+            services, keys=keys, readiness=dict, metrics=metrics, version=eventd.__version__, door=door, v0=v0
+        )
+        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        stack.callback(stopping.set_result, None)
+        socket = Path(folder) / "api"
+        await web.UnixSite(runner, str(socket)).start()
+        yield socket
