@@ -96,9 +96,13 @@ class Following:
         if self._follower.outlet.full:
             self.look()
             return
-        self._follower.tell(self, portion)
-        if not self.has_left:
-            self.feed.await_more(self)
+        try:
+            self._follower.tell(self, portion)
+        except Exception:
+            self.look()  # and meet the error where it concerns nobody else
+        else:
+            if not self.has_left:
+                self.feed.await_more(self)
 
     def is_told(self, portion: Portion) -> None:
         """The client was told of a page."""

@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import NamedTuple, Protocol
 
 from eventd.api.v0.routes import V0
-from eventd.errors import EventdError
 from eventd.log.records import View
 from eventd.log.refusals import TopicNotFound
 from eventd.log.slices import Ask, Slice, Tombstone, read_slice
@@ -189,7 +188,7 @@ class Feed:
         """The next page for all of them; whether there is more."""
         try:
             portion = await self.read(after)
-        except EventdError:
+        except Exception:
             for client in clients:
                 client.look()  # and meet the error itself
             return False
