@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from eventd.api.v0 import health, topics
+from eventd.api.v0 import health, topics, watch
 from eventd.api.v0.openapi import describing
 from eventd.api.v0.routes import Route
 
-_SERVED: tuple[Route, ...] = (*topics.ROUTES, *health.ROUTES)
+_SERVED: tuple[Route, ...] = (*topics.ROUTES, *watch.ROUTES, *health.ROUTES)
 
 ROUTES: tuple[Route, ...] = (*_SERVED, describing(_SERVED))
