@@ -70,7 +70,7 @@ class Delete:
     topic_id = None
     cursor = None
     weight = 1
-    durable = True
+    durable = False  # a topic may ask for it
     background = False
 
     def __init__(self, order: Order) -> None:

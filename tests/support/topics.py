@@ -1,0 +1,142 @@
+"""Topics of records over an open log: made, written to and read as briefly as a test wants it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import sqlalchemy as sa
+
+from eventd.log.commit import Transaction
+from eventd.log.deleting import Deleted, delete_records
+from eventd.log.eventlog import EventLog
+from eventd.log.predicate import parse
+from eventd.log.records import View, content_size, write_body
+from eventd.log.shedding import Standing, apply_caps, apply_ttl, due_at, read_standing
+from eventd.log.slices import Ask, Slice, read_slice
+from eventd.log.topics import PatchTopic, PutTopic, TopicConfig, read_line
+from eventd.log.values import NOTHING, Appended, Drafts
+from eventd.store.database import execute, fetch
+
+Told = dict[str, Any]
+"""A record: data, and maybe tag, node and meta."""
+
+
+class Add:
+    """Write records to a topic that exists. Result: their seqs."""
+
+    topic_id: int | None = None
+    cursor = None
+    durable = True
+    background = False
+
+    def __init__(self, name: str, told: Sequence[Told]) -> None:
+        self._name = name
+        self._told = told
+
+    @property
+    def weight(self) -> int:
+        return len(self._told)
+
+    def admit(self, tx: Transaction) -> Drafts:
+        line = read_line(tx.conn, self._name)
+        assert line is not None, self._name
+        self.topic_id = line.id
+        apply_ttl(tx.conn, line.id, tx.now)
+        return drafts_of(self._told) if self._told else NOTHING
+
+    def finish(self, tx: Transaction, appended: Appended) -> list[int]:
+        line = read_line(tx.conn, self._name)
+        assert line is not None
+        if line.config.ttl_ms and line.due_at is None:
+            at = due_at(line.written_at or 0, line.config.ttl_ms)
+            execute(tx.conn, "UPDATE topics SET due_at = ? WHERE id = ?", (at, line.id))
+        apply_caps(tx.conn, line.id, tx.now)
+        return [position + appended.shift for position in appended.positions]
+
+
+def drafts_of(told: Sequence[Told], path: str = "") -> Drafts:
+    """Records as they are handed to the log."""
+    bodies = [_body(one) for one in told]
+    tags = frozenset(one.get("tag") or "" for one in told)
+    nodes = frozenset(one.get("node") or "" for one in told)
+    return Drafts((), [path] * len(told), bodies, tags, nodes, None, [*map(content_size, bodies)])
+
+
+def _body(told: Told) -> str:
+    data = json.dumps(told.get("data"), separators=(",", ":"), ensure_ascii=False)
+    meta = json.dumps(told["meta"], separators=(",", ":")) if "meta" in told else None
+    return write_body(told.get("node"), told.get("tag"), data, meta)
+
+
+class Topics:
+    """The topics of one log."""
+
+    def __init__(self, log: EventLog) -> None:
+        self.log = log
+
+    async def make(self, name: str, **config: Any) -> int:
+        """Make a topic, or set it anew; its id."""
+        put = await self.log.submit(PutTopic(name, TopicConfig(**config), max_topics=0, random=name.encode() * 8))
+        return put.line.id
+
+    async def change(self, name: str, **config: Any) -> None:
+        """Set some of what is set for a topic."""
+        await self.log.submit(PatchTopic(name, config))
+
+    async def put(self, name: str, *told: Any, **common: Any) -> list[int]:
+        """Write records, as one batch, told by their data; `common` are other parts of all of them."""
+        return await self.log.submit(Add(name, [{"data": data, **common} for data in told]))
+
+    async def delete(self, name: str, *, before: int | None = None, match: object = None) -> Deleted:
+        """Delete records."""
+        predicate = None if match is None else parse(match)
+        return await delete_records(self.log.submit, name, before_seq=before, predicate=predicate)
+
+    async def slice(self, name: str | int, from_seq: int = 0, **ask: Any) -> Slice:
+        """One page."""
+        asked = replace(Ask(name, self.log.clock.now(), from_seq), **ask)
+        return await self.log.database.read(read_slice, asked)
+
+    async def page(self, name: str | int, from_seq: int = 0, **ask: Any) -> list[Told]:
+        """The records of one page."""
+        return records_of(await self.slice(name, from_seq, **ask))
+
+    async def standing(self, name: str) -> Standing:
+        """How a topic stands."""
+        return await self.log.database.read(_standing, name, self.log.clock.now())
+
+    async def losses(self, name: str) -> list[tuple[int, int, str]]:
+        """All that a topic remembers to have lost."""
+        return await self.log.database.read(
+            fetch,
+            "SELECT first_seq, last_seq, reason FROM topic_losses WHERE topic_id ="
+            " (SELECT id FROM topics WHERE name = ?) ORDER BY first_seq",
+            (name,),
+        )
+
+    async def blocks(self, name: str) -> list[tuple[int, int]]:
+        """The seqs of a topic's blocks: of the first record of each, and how many there are."""
+        return await self.log.database.read(
+            fetch,
+            "SELECT seq, records FROM blocks WHERE topic_id = (SELECT id FROM topics WHERE name = ?) ORDER BY seq",
+            (name,),
+        )
+
+
+def _standing(conn: sa.Connection, name: str, now: int) -> Standing:
+    line = read_line(conn, name)
+    assert line is not None, name
+    return read_standing(conn, line, now)
+
+
+def records_of(found: Slice) -> list[Told]:
+    """The records of a page, decoded."""
+    records = [json.loads(text) for text in found.records]
+    assert [record["$seq"] for record in records] == list(found.seqs)
+    return records
+
+
+ALL = View(tags=True)
