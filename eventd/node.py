@@ -1,4 +1,4 @@
-"""The whole node on one page: it builds, starts and stops everything, and creates every task."""
+"""The whole node on one page: it builds, starts and stops everything."""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ import logging
 import secrets
 from collections.abc import Callable, Coroutine, Mapping
 from random import Random
-from typing import Any, TypeVar
+from typing import Any
 
 from aiohttp import web
 
 import eventd
 from eventd.api.app import KEEPALIVE_SECONDS, build_app
 from eventd.api.auth import Keys
+from eventd.api.callers import Callers
 from eventd.api.doors import Door
 from eventd.api.health import GROUP
 from eventd.api.operations import Services
+from eventd.api.v0.limits import Limits, Occupancy
+from eventd.api.v0.routes import V0
 from eventd.clock import Clock
 from eventd.dynamic.effective import Following
+from eventd.egress.forwarding import Routing
 from eventd.egress.links import follow, forgive, link_name, read_declared, subscription_name
 from eventd.egress.transport import Transport
 from eventd.egress.tries import Outfit
@@ -38,53 +42,13 @@ from eventd.store.keys import read_keys
 from eventd.store.migrations import require_current
 from eventd.store.registry import StoredResource
 from eventd.subscribers import Subscribers, purposes_of
+from eventd.supervisor import Supervisor
 
-T = TypeVar("T")
 logger = logging.getLogger("eventd.node")
 
 MEND_SECONDS = 5.0
 """How often what did not work is tried again: a key file that is missing, an address that is taken."""
 BROKEN_SECONDS = 1.0
-
-
-class Supervisor:
-    """Creates every task of the node. When one that must never end fails, `failed` says so."""
-
-    def __init__(self) -> None:
-        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._tasks: set[asyncio.Task[Any]] = set()
-
-    def spawn(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
-        """A task whose outcome its owner looks at."""
-        task = asyncio.get_running_loop().create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._forget)
-        return task
-
-    def guard(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """A task without which the node must not go on."""
-        task = self.spawn(work, name)
-        task.add_done_callback(self._check)
-        return task
-
-    def _forget(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()  # its owner sees it too; this keeps asyncio from reporting it as unseen
-
-    def _check(self, task: asyncio.Task[None]) -> None:
-        if task.cancelled() or self.failed.done():
-            return
-        self.failed.set_exception(task.exception() or RuntimeError(f"the task {task.get_name()!r} ended"))
-
-    async def stop(self) -> None:
-        """End every task and wait for it."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        if self.failed.done() and not self.failed.cancelled():
-            self.failed.exception()
 
 
 class Watcher(Metrics):
@@ -124,6 +88,7 @@ class Node:
         self._changed: set[str] = set()  # links whose hold-ups are to be forgotten
         self._reloading = asyncio.Lock()
         self._stopped = asyncio.Event()
+        self._routed: Mapping[str, GroupConfig] = {}
         self._database_trouble = ""
         self._started: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
@@ -139,6 +104,7 @@ class Node:
 
     async def _start(self) -> None:
         self.supervisor = Supervisor()
+        self._stopping = asyncio.get_running_loop().create_future()
         self._started.append(self.supervisor.stop)
         database = await asyncio.to_thread(Database, self.settings.database_url)
         self._started.append(lambda: asyncio.to_thread(database.close))
@@ -162,7 +128,10 @@ class Node:
         )
         self._started.append(self._stop_groups)
         self.subscribers = self._make_subscribers()
+        self.routing = Routing(self.log, lambda: self._routed, self.supervisor.spawn)
+        self._started.append(self.routing.stop)
         await self._apply(strict=True)
+        await self.routing.load()
         await self._serve_api()
         self._keep_up()
 
@@ -192,13 +161,15 @@ class Node:
             self.supervisor.guard(books.measure_for_ever(self._configs), "measure"),
             self.supervisor.guard(self._mend_for_ever(), "mend"),
             self.supervisor.guard(self.following.run_for_ever(), "effective configuration"),
+            self.supervisor.guard(self.routing.run_for_ever(), "routers"),
         ]
         if self._claim is not None:
             self._chores.append(self.supervisor.guard(self._claim.keep(self._clock.sleep), "claim"))
         self._started.append(self._end_chores)
 
     async def _serve_api(self) -> None:
-        door = Door("", self.settings.max_connections, self.metrics)
+        settings = self.settings
+        door = Door("", settings.max_connections, self.metrics, proven=settings.max_sse_connections)
         app = build_app(
             Services(self.log, self._take_over_now, self.metrics, self.following),
             keys=self.keys,
@@ -206,7 +177,8 @@ class Node:
             metrics=self.metrics,
             version=eventd.__version__,
             door=door,
-            max_body_bytes=self.settings.max_body_bytes,
+            max_body_bytes=settings.max_body_bytes,
+            v0=self._make_v0(door),
         )
         runner = web.AppRunner(
             app,
@@ -227,6 +199,23 @@ class Node:
             ) from None
         self.api_address = runner.addresses[0][:2]
 
+    def _make_v0(self, door: Door) -> V0:
+        limits = Limits(**{name: getattr(self.settings, name) for name in Limits._fields})
+        return V0(
+            log=self.log,
+            callers=Callers(self.keys, door),
+            routing=self.routing,
+            metrics=self.metrics,
+            readiness=self.readiness,
+            spawn=self.supervisor.spawn,
+            random=secrets.token_bytes,
+            stopping=self._stopping,
+            version=eventd.__version__,
+            limits=limits,
+            occupancy=Occupancy(limits),
+            started=self._clock.monotonic(),
+        )
+
     # --- following what is declared -----------------------------------------------------------------------------
 
     async def _follow_changes(self) -> None:
@@ -241,6 +230,8 @@ class Node:
                     self.following.changed()
                     if head.topics_version != self._topics_version:
                         await self._read_keys()
+                        self.routing.changed()
+                        self.log.wakeups.touch_all()
                     if head.registry_version != self._version:
                         await self._apply()
                     self._database_trouble = ""
@@ -292,11 +283,13 @@ class Node:
             await self._enrol(name, config, topics[topic_of(name)], strict=strict)
             await self.groups[name].adjust(cursors)
         self._declared = declared
+        self._routed = mine
         await self.subscribers.adjust(cursors)
         if self.settings.group is None:  # or each of several processes over one database would run them
             await self.schedules.adjust(schedules(declared))
         self._version = version
         self.following.changed()
+        self.routing.changed()
         return True
 
     async def _retire(self, configs: dict[str, GroupConfig], topics: Mapping[str, int]) -> list[str]:
@@ -385,6 +378,8 @@ class Node:
     async def stop(self) -> None:
         """Take nothing more, settle what is under way, close. Harmless when repeated."""
         self._stopped.set()
+        if not self._stopping.done():
+            self._stopping.set_result(None)
         while self._started:
             await self._started.pop()()
 

@@ -96,6 +96,14 @@ def read_size(value: Any) -> int:
     return size
 
 
+def read_ceiling(value: Any) -> int:
+    """Bytes that may be stored; 0: any number."""
+    match = re.fullmatch(r"(\d{1,18})\s*(\w*)", str(value).strip())
+    if match is None or match[2] not in SIZES:
+        raise ValueError(f"{value!r} is no size: write a number of bytes, or one such as 512MiB or 20GiB; 0 for any")
+    return min(int(match[1]) * SIZES[match[2]], 1 << 62)
+
+
 def read_database(value: Any) -> str:
     """The URL of a database we can use."""
     url = read_text(value)

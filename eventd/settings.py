@@ -30,6 +30,7 @@ from eventd.setting_values import (
     Level,
     Seconds,
     Text,
+    read_ceiling,
     read_database,
     read_endpoint,
     read_group,
@@ -135,10 +136,24 @@ class Settings(BaseModel):
     run_retention: Age = Field(7 * UNITS["d"], description="How long the record of a plugin's run is kept.")
     part_retention: Age = Field(UNITS["d"], description="How long a part is kept after all of it has ended.")
     max_body_bytes: Annotated[int, BeforeValidator(read_size)] = Field(
-        16 << 20, description="The largest request body the API takes."
+        64 << 20, description="The largest request body the API takes."
     )
     max_connections: int = Field(
         256, ge=16, le=65536, description="Open connections of each listener; beyond, strangers go first."
+    )
+    max_topics: int = Field(100_000, ge=0, description="Topics that hold records; 0 is without bound, as in the next.")
+    max_routers: int = Field(10_000, ge=0, description="Routers between topics.")
+    max_total_bytes: Annotated[int, BeforeValidator(read_ceiling)] = Field(
+        0, description="Bytes of data and meta in all topics."
+    )
+    max_watch_sessions: int = Field(10_000, ge=0, description="Sessions of watchers that are remembered.")
+    max_sse_connections: int = Field(
+        10_000, ge=0, description="Open streams of /v0, WebSockets among them; the API has so many more connections."
+    )
+    max_sse_connections_per_key: int = Field(1_000, ge=0, description="Open streams of one key to the API.")
+    max_inflight_per_key: int = Field(1_000, ge=0, description="Requests of one key to the API under way at once.")
+    probe_auth: Annotated[bool, BeforeValidator(read_truth)] = Field(
+        False, description="Ask for a key at /v0/health and /v0/ready, too."
     )
     credentials_directory: AnyPath = Field(None, description="Where `credential:NAME` is looked for; systemd sets it.")
 
@@ -183,7 +198,7 @@ def _show(name: str, value: Any) -> str:
             return str(value).lower()
         case float():
             return _largest(round(value * SECOND), UNITS)
-        case int() if name == "max_connections":
+        case int() if name.startswith("max_") and not name.endswith("_bytes"):
             return str(value)
         case int():
             return _largest(value, SIZES if name.endswith("_bytes") else UNITS)

@@ -20,7 +20,7 @@ from eventd.api.operations import Services
 from eventd.api.v0.limits import Limits, Occupancy
 from eventd.api.v0.routes import V0
 from eventd.egress.forwarding import Routing
-from eventd.node import Supervisor
+from eventd.supervisor import Supervisor
 from eventd.observe import Metrics
 from eventd.resources.effective import effective
 from eventd.store.registry import read_resources

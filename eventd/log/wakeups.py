@@ -130,6 +130,12 @@ class Wakeups:
             watch.look()
         self._tell((topic_id,))
 
+    def touch_all(self) -> None:
+        """Topics were changed by another process: which, nobody here knows."""
+        for watch in self._all:
+            watch.look()
+        self._tell(None)
+
     def foreign(self, last: int) -> None:
         """The head is at `last`, and we do not know in which topics: look everywhere."""
         if last > self.head:

@@ -21,7 +21,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("federation",),
     ("errors",),
     ("clock",),
-    ("backoff",),
+    ("backoff", "supervisor"),
     ("setting_values",),
     ("settings",),
     ("store",),
@@ -151,7 +151,7 @@ def time_through_the_clock(source: Source) -> Found:
 
 
 def tasks_in_the_node(source: Source) -> Found:
-    if source.path in ("eventd/node.py", "eventd/testing.py"):
+    if source.path in ("eventd/supervisor.py", "eventd/testing.py"):
         return
     yield from _touched(source, {"asyncio.TaskGroup"})
     makers = ("create_task", "ensure_future")

@@ -22,7 +22,7 @@ from eventd.api.v0.routes import V0
 from eventd.clock import Clock, SystemClock
 from eventd.egress.topology import Graph
 from eventd.log.eventlog import EventLog
-from eventd.node import Supervisor
+from eventd.supervisor import Supervisor
 from eventd.observe import Metrics
 from eventd.store import migrations
 from eventd.store.database import Database
@@ -173,5 +173,3 @@ async def serving(url: str, *, keys: str = "", clock: Clock | None = None, **lim
         stack.callback(lambda: stopping.done() or stopping.set_result(None))
         session = await stack.enter_async_context(ClientSession())
         yield Server(session, f"http://127.0.0.1:{server.port}", v0, checks)
-
-
