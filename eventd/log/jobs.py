@@ -27,12 +27,13 @@ from eventd.log.leases import (
     read_free,
 )
 from eventd.log.records import content_size, read_body, write_body
-from eventd.log.refusals import NotAQueue, TopicNotFound
+from eventd.log.refusals import NotAQueue, RecordTooLarge, TopicFull, TopicNotFound
 from eventd.log.scan import scan_seqs
-from eventd.log.shedding import apply_caps, apply_ttl
+from eventd.log.shedding import apply_ttl
 from eventd.log.stock import last_of
-from eventd.log.topics import TopicConfig, TopicLine, create_line, read_line, read_line_of
-from eventd.log.values import NOTHING, Appended, Drafts
+from eventd.log.topics import GROUP, TopicConfig, TopicLine, create_line, read_line, read_line_of
+from eventd.log.values import NOTHING, Drafts
+from eventd.log.writing import apply_limits_once, require_fit
 from eventd.store.database import execute, fetch, insert
 from eventd.store.topic_schema import queues
 from federation.lines import split_line
@@ -59,13 +60,13 @@ class Found(NamedTuple):
     body: str
 
 
-def require_queue(tx: Transaction, name: str) -> TopicLine:
-    """The line of a queue. Raises `TopicNotFound` and `NotAQueue`."""
-    line = read_line(tx.conn, name)
+def read_queue(conn: sa.Connection, queue: str | int) -> TopicLine:
+    """The line of a queue, by its name or its id. Raises `TopicNotFound` and `NotAQueue`."""
+    line = read_line(conn, queue) if isinstance(queue, str) else read_line_of(conn, queue)
     if line is None:
-        raise TopicNotFound(name)
+        raise TopicNotFound(str(queue))
     if line.config.type != "queue":
-        raise NotAQueue(name)
+        raise NotAQueue(line.name)
     return line
 
 
@@ -90,8 +91,8 @@ class Books:
         """Those of the transaction. Whoever opens them has to `settle` them."""
         found: Books | None = tx.shared.get(("queue", line.id))
         if found is None:
-            if line.config.ttl_ms:
-                apply_ttl(tx.conn, line.id, now=tx.now)
+            if line.due_at is not None and line.due_at <= tx.now:
+                apply_ttl(tx.conn, line.id, tx.now)
                 line = read_line_of(tx.conn, line.id) or line
             found = tx.shared["queue", line.id] = cls(tx, line)
         elif (found.line.evicted_seq, found.line.deleted) != (line.evicted_seq, line.deleted):
@@ -223,8 +224,13 @@ class DeadLetters:
     """Jobs that were handed out too often, on their way to the topic that the queue names for them."""
 
     def __init__(self) -> None:
-        self.topic_id: int | None = None
+        self._dest: TopicLine | None = None
         self._jobs: list[Found] = []
+
+    @property
+    def topic_id(self) -> int | None:
+        """Where they go; None when there are none."""
+        return None if self._dest is None else self._dest.id
 
     def add(self, job: Found) -> bool:
         """Take a job; False where no more are taken at once."""
@@ -237,10 +243,13 @@ class DeadLetters:
         """Take them out of the queue. Where they have nowhere to go, they stay, and are tried again later."""
         if not self._jobs:
             return NOTHING
-        dest = self._open(tx, books, random)
-        seqs = [job.seq for job in self._jobs]
+        name = books.line.config.dead_letter or ""
+        dest = read_line(tx.conn, name)
+        if dest is None and not name.startswith(GROUP):
+            dest = create_line(tx.conn, name, TopicConfig(), now=tx.now, random=random(8))
         drafts = _letters(books.line.name, self._jobs)
-        if dest is None or not _takes(dest, drafts, books):
+        seqs = [job.seq for job in self._jobs]
+        if dest is None or dest.id == books.topic_id or not _takes(tx, dest, drafts):
             free(tx.conn, books.topic_id, seqs, tx.now + HOLD_SECONDS * 1_000_000)
             books.delayed += len(seqs)
             return NOTHING
@@ -249,28 +258,24 @@ class DeadLetters:
         books.dead_lettered += len(seqs)
         if "fsync" in (dest.durability, books.line.durability):
             tx.must_flush = True
-        self.topic_id = dest.id
+        self._dest = dest
         return drafts
 
-    def _open(self, tx: Transaction, books: Books, random: Callable[[int], bytes]) -> TopicLine | None:
-        name = books.line.config.dead_letter or ""
-        return read_line(tx.conn, name) or create_line(tx.conn, name, TopicConfig(), now=tx.now, random=random(8))
-
-    def finish(self, tx: Transaction, appended: Appended) -> None:
+    def finish(self, tx: Transaction) -> None:
         """They have their places: the topic's own limits apply."""
-        if self.topic_id is not None:
-            apply_caps(tx.conn, self.topic_id, now=tx.now)
+        if self._dest is not None:
+            apply_limits_once(tx, self._dest)
 
 
-def _takes(dest: TopicLine, drafts: Drafts, books: Books) -> bool:
-    """Whether a topic may take these records now."""
-    config = dest.config
-    if dest.of_group or dest.id == books.topic_id:
+def _takes(tx: Transaction, dest: TopicLine, drafts: Drafts) -> bool:
+    """Whether a topic takes these records now."""
+    if dest.of_group:
         return False
-    if config.discard != "reject":
-        return True
-    records = not config.cap_records or dest.count + len(drafts) <= config.cap_records
-    return records and (not config.cap_bytes or dest.bytes + drafts.bytes <= config.cap_bytes)
+    try:
+        require_fit(tx, dest, drafts, 0)
+    except (TopicFull, RecordTooLarge):
+        return False
+    return True
 
 
 def _letters(queue: str, jobs: Sequence[Found]) -> Drafts:

@@ -80,10 +80,10 @@ def count_jobs(conn: sa.Connection, topic_id: int, live: int, now: int) -> Jobs:
     return Jobs(max(0, live - in_flight - waiting), in_flight, dead_lettered)
 
 
-def first_end(conn: sa.Connection, topic_id: int, now: int) -> int | None:
-    """When the next lease or delay ends."""
-    sql = "SELECT min(free_at) FROM leases WHERE topic_id = ? AND free_at > ?"
-    end: int | None = fetch(conn, sql, (topic_id, now))[0][0]
+def first_end(conn: sa.Connection, topic_id: int) -> int | None:
+    """When the next lease or delay ends, or has ended without anybody having looked; None: there is none."""
+    sql = "SELECT min(free_at) FROM leases WHERE topic_id = ? AND free_at > 0"
+    end: int | None = fetch(conn, sql, (topic_id,))[0][0]
     return end
 
 

@@ -7,17 +7,30 @@ no job is ever held by two. How a unit is told what it must not do: see `eventd.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from eventd.errors import Invalid
 from eventd.log.commit import Transaction
-from eventd.log.jobs import Books, DeadLetters, Found, require_queue
-from eventd.log.leases import Jobs, Lease, add_leases, extend_leases, free, mark_done, read_leases, renew_leases
+from eventd.log.flushes import Flushes
+from eventd.log.jobs import Books, DeadLetters, Found, read_queue
+from eventd.log.leases import (
+    Jobs,
+    Lease,
+    add_leases,
+    extend_leases,
+    first_end,
+    free,
+    mark_done,
+    read_leases,
+    renew_leases,
+)
 from eventd.log.topics import TopicLine
 from eventd.log.values import NOTHING, Appended, Drafts
+from federation.event import is_plain
 
 MOST_NODE_BYTES = 128
+MOST_SEQ = 2**63 - 1
 LEASE_MS = (100, 86_400_000)
 """The shortest and the longest lease."""
 
@@ -55,29 +68,19 @@ class Gather(NamedTuple):
     jitter_ms: int
 
 
-class Claim:
-    """Hand out jobs: to several nodes in turn, one to each, as far as there are any.
-
-    Result: `Claimed`, or, where the queue gathers claims and these were not `gathered`, `Gather`. Jobs that were handed
-    out as often as the queue allows go to its dead letters instead. Raises `TopicNotFound`, `NotAQueue`, and `Invalid`
-    for a node without a name.
-    """
+class _Claiming:
+    """Deals jobs to those who wish for some. Raises `TopicNotFound`, `NotAQueue`, and `Invalid` for a nameless node."""
 
     cursor = None
     durable = False  # a queue may ask for it
     background = False
 
-    def __init__(
-        self, name: str, wishes: Sequence[Wish], random: Callable[[int], bytes], *, gathered: bool = True
-    ) -> None:
-        self._name = name
+    def __init__(self, queue: str | int, wishes: Sequence[Wish], random: Callable[[int], bytes]) -> None:
+        self._queue = queue
         self._wishes = wishes
         self._random = random
-        self._gathered = gathered
-        self._books: Books | None = None
         self._dead = DeadLetters()
         self._jobs: list[list[Job]] = []
-        self._jitter_ms = 0
 
     @property
     def topic_id(self) -> int | None:
@@ -87,20 +90,14 @@ class Claim:
     def weight(self) -> int:
         return max(1, sum(wish.most for wish in self._wishes) // 10)
 
-    def admit(self, tx: Transaction) -> Drafts:
-        line = require_queue(tx, self._name)
-        for wish in self._wishes:
-            require_node(wish.node)
-        self._books, self._dead = None, DeadLetters()
-        self._jitter_ms = line.config.claim_jitter_ms
-        if self._jitter_ms and not self._gathered:
-            return NOTHING
-        books = self._books = Books.open(tx, line)
-        if books.line.config.leases_durable:
+    def _deal(self, tx: Transaction, line: TopicLine) -> tuple[Books, Drafts]:
+        """Claim; the books, and what goes to the dead letters instead."""
+        books, self._dead = Books.open(tx, line), DeadLetters()
+        if line.config.leases_durable:
             tx.must_flush = True
         found = books.find(sum(wish.most for wish in self._wishes), self._dead)
         self._jobs = self._hand_out(books, found, tx.now)
-        return self._dead.admit(tx, books, self._random)
+        return books, self._dead.admit(tx, books, self._random)
 
     def _hand_out(self, books: Books, found: Sequence[Found], now: int) -> list[list[Job]]:
         """Deal what was found, and write the leases."""
@@ -119,12 +116,6 @@ class Claim:
         books.held += len(fresh) + len(renewed)
         return hands
 
-    def finish(self, tx: Transaction, appended: Appended) -> Claimed | Gather:
-        if self._books is None:
-            return Gather(self._jitter_ms)
-        self._dead.finish(tx, appended)
-        return Claimed(self._books.topic_id, self._jobs, self._books.settle())
-
 
 def _turns(wishes: Sequence[Wish]) -> Sequence[int]:
     """Whose turn it is, one after the other, until nobody wishes for more."""
@@ -141,8 +132,84 @@ def require_node(node: str) -> None:
     """Raises `Invalid` for what cannot hold a job."""
     if not node:
         raise Invalid("`node` is empty", hint="say who is to hold the jobs")
-    if len(node.encode()) > MOST_NODE_BYTES:
-        raise Invalid(f"`node` is longer than {MOST_NODE_BYTES} bytes")
+    if not is_plain(node) or len(node.encode()) > MOST_NODE_BYTES:
+        raise Invalid(f"`node` is over {MOST_NODE_BYTES} bytes, or holds U+0000")
+
+
+class Claim(_Claiming):
+    """Hand out jobs: to several nodes in turn, one to each, as far as there are any.
+
+    Result: `Claimed`, or, where the queue gathers claims and these were not `gathered`, `Gather`. Jobs that were handed
+    out as often as the queue allows go to its dead letters instead.
+    """
+
+    def __init__(
+        self, queue: str | int, wishes: Sequence[Wish], random: Callable[[int], bytes], *, gathered: bool = True
+    ) -> None:
+        super().__init__(queue, wishes, random)
+        self._gathered = gathered
+        self._finish: Callable[[], Claimed | Gather] = lambda: Gather(0)
+
+    def admit(self, tx: Transaction) -> Drafts:
+        line = read_queue(tx.conn, self._queue)
+        for wish in self._wishes:
+            require_node(wish.node)
+        jitter_ms = line.config.claim_jitter_ms
+        if jitter_ms and not self._gathered:
+            self._finish = lambda: Gather(jitter_ms)
+            return NOTHING
+        books, letters = self._deal(tx, line)
+        self._finish = lambda: Claimed(line.id, self._jobs, books.settle())
+        return letters
+
+    def finish(self, tx: Transaction, appended: Appended) -> Claimed | Gather:
+        self._dead.finish(tx)
+        return self._finish()
+
+
+class Holder(NamedTuple):
+    """A node that takes jobs as they come: what it wishes to hold at a time, and the leases it was given, by seq."""
+
+    wish: Wish
+    held: Mapping[int, str]
+
+
+class Refilled(NamedTuple):
+    """For each holder the seqs it still holds, and its new jobs. `look_at`: when a lease or a delay ends, if any."""
+
+    kept: Sequence[frozenset[int]]
+    jobs: Sequence[Sequence[Job]]
+    look_at: int | None
+
+
+class Refill(_Claiming):
+    """Hand out jobs to holders that have settled some, or lost them. Result: `Refilled`."""
+
+    def __init__(self, queue: str | int, holders: Sequence[Holder], random: Callable[[int], bytes]) -> None:
+        super().__init__(queue, [holder.wish for holder in holders], random)
+        self._holders = holders
+        self._kept: list[frozenset[int]] = []
+        self._books: Books | None = None
+
+    def admit(self, tx: Transaction) -> Drafts:
+        line = read_queue(tx.conn, self._queue)
+        found = read_leases(tx.conn, line.id, sorted({seq for holder in self._holders for seq in holder.held}))
+        wishes: list[Wish] = []
+        self._kept = []
+        for wish, held in self._holders:
+            leases = ((found.get(seq), lease_id) for seq, lease_id in held.items())
+            kept = [lease.seq for lease, lease_id in leases if lease and lease.is_held(wish.node, lease_id, tx.now)]
+            self._kept.append(frozenset(kept))
+            wishes.append(wish._replace(most=max(0, wish.most - len(kept))))
+        self._wishes = wishes
+        self._books, letters = self._deal(tx, line)
+        return letters
+
+    def finish(self, tx: Transaction, appended: Appended) -> Refilled:
+        assert self._books is not None
+        self._dead.finish(tx)
+        self._books.settle()
+        return Refilled(self._kept, self._jobs, first_end(tx.conn, self._books.topic_id))
 
 
 class Handle(NamedTuple):
@@ -171,22 +238,25 @@ class _Settling:
 
     topic_id = None
     cursor = None
-    durable = False
     background = False
 
-    def __init__(self, name: str, node: str, handles: Sequence[Handle]) -> None:
-        self._name = name
+    def __init__(self, queue: str | int, node: str, handles: Sequence[Handle]) -> None:
+        self._queue = queue
         self._node = node
         self._handles = handles
         self._settled: Callable[[], Settled] | None = None
+
+    @property
+    def durable(self) -> bool:
+        return False  # a queue may ask for it
 
     @property
     def weight(self) -> int:
         return max(1, len(self._handles) // 10)
 
     def admit(self, tx: Transaction) -> Drafts:
-        books = Books.open(tx, require_queue(tx, self._name))
-        found = read_leases(books.conn, books.topic_id, sorted({handle.seq for handle in self._handles}))
+        books = Books.open(tx, read_queue(tx.conn, self._queue))
+        found = read_leases(books.conn, books.topic_id, sorted({seq for seq, _ in self._handles if seq <= MOST_SEQ}))
         held: dict[int, Lease] = {}
         skipped: list[int] = []
         for seq, lease_id in self._handles:
@@ -214,7 +284,17 @@ class _Settling:
 class Ack(_Settling):
     """Jobs are done: their records are deleted, for good."""
 
+    def __init__(self, queue: str, node: str, handles: Sequence[Handle], *, flushes: Flushes) -> None:
+        super().__init__(queue, node, handles)
+        self._name = queue
+        self._flushes = flushes
+
+    @property
+    def durable(self) -> bool:
+        return self._flushes.wanted(self._name)
+
     def _apply(self, tx: Transaction, books: Books, held: dict[int, Lease]) -> int:
+        self._flushes.learn(books.line.name, books.line.durability)
         if books.line.durability == "fsync":
             tx.must_flush = True
         mark_done(books.conn, books.topic_id, [*held])
@@ -226,8 +306,8 @@ class Ack(_Settling):
 class Nack(_Settling):
     """Jobs are given back, to be handed out again after `delay_ms` milliseconds."""
 
-    def __init__(self, name: str, node: str, handles: Sequence[Handle], *, delay_ms: int = 0) -> None:
-        super().__init__(name, node, handles)
+    def __init__(self, queue: str | int, node: str, handles: Sequence[Handle], *, delay_ms: int = 0) -> None:
+        super().__init__(queue, node, handles)
         self._delay_ms = delay_ms
 
     def _apply(self, tx: Transaction, books: Books, held: dict[int, Lease]) -> int:
@@ -241,8 +321,8 @@ class Nack(_Settling):
 class Extend(_Settling):
     """Leases end `lease_ms` milliseconds from now."""
 
-    def __init__(self, name: str, node: str, handles: Sequence[Handle], *, lease_ms: int) -> None:
-        super().__init__(name, node, handles)
+    def __init__(self, queue: str | int, node: str, handles: Sequence[Handle], *, lease_ms: int) -> None:
+        super().__init__(queue, node, handles)
         self._lease_ms = lease_ms
 
     def _apply(self, tx: Transaction, books: Books, held: dict[int, Lease]) -> int:

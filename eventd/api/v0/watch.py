@@ -83,17 +83,15 @@ async def begin_session(call: Call[Lenience, NewSession]) -> web.Response:
 async def stream(call: Call[NoQuery, None]) -> web.StreamResponse:
     """GET /v0/watch/{wid}."""
     request, v0 = call.request, call.v0
-    _require_stream(request.headers.get("Accept", ""))
+    require_stream(request)
     sessions, watching = v0.part(Sessions), v0.part(Watching)
     session = sessions.find(request.match_info["wid"], call.key)
     await watching.forget_gone()
-    response = web.StreamResponse(headers=_HEADERS)
     with v0.occupancy.streams.take(call.key):
         present = await find_topics(v0, session.topics, lenient=True)
-        writer = await response.prepare(request)
-        if (transport := request.transport) is None or writer is None:
-            return response  # the client has gone
-        outlet = Outlet(transport, writer)
+        response, outlet = await begin_stream(request)
+        if outlet is None:
+            return response
         follower = SseFollower(watching, outlet, session.heartbeat, chunked=request.version >= HttpVersion11)
         follower.greet()
         for want, after in session.resume(present, request.headers.get("Last-Event-ID", "")):
@@ -103,7 +101,18 @@ async def stream(call: Call[NoQuery, None]) -> web.StreamResponse:
     return response
 
 
-def _require_stream(accept: str) -> None:
+async def begin_stream(request: web.Request) -> tuple[web.StreamResponse, Outlet | None]:
+    """Begin a stream of events; without an outlet where the client has gone."""
+    response = web.StreamResponse(headers=_HEADERS)
+    writer = await response.prepare(request)
+    if (transport := request.transport) is None or writer is None:
+        return response, None
+    return response, Outlet(transport, writer)
+
+
+def require_stream(request: web.Request) -> None:
+    """Raises `NotAcceptable` for a client that does not take a stream of events."""
+    accept = request.headers.get("Accept", "")
     if accept and "text/event-stream" not in accept and "*/*" not in accept:
         raise NotAcceptable("this is a stream of events", hint="accept text/event-stream")
 
