@@ -141,7 +141,7 @@ class Settings(BaseModel):
     max_connections: int = Field(
         256, ge=16, le=65536, description="Open connections of each listener; beyond, strangers go first."
     )
-    max_topics: int = Field(100_000, ge=0, description="Topics that hold records; 0 is without bound, as in the next.")
+    max_topics: int = Field(100_000, ge=0, description="Topics that hold records. 0, here and below: any number.")
     max_routers: int = Field(10_000, ge=0, description="Routers between topics.")
     max_total_bytes: Annotated[int, BeforeValidator(read_ceiling)] = Field(
         0, description="Bytes of data and meta in all topics."
@@ -208,6 +208,8 @@ def _show(name: str, value: Any) -> str:
 
 def _largest(value: int, units: Mapping[str, int]) -> str:
     """In the largest unit that holds it exactly."""
+    if not value:
+        return "0"
     unit, size = next((unit, size) for unit, size in units.items() if value % size == 0 or unit in ("ms", "B"))
     return f"{value / size:g}{unit}" if value % size else f"{value // size}{unit}"
 
