@@ -16,6 +16,7 @@ from eventd.log.eventlog import EventLog
 from eventd.log.head import lock_head, read_topic
 from eventd.log.retention import CHUNK, BookLimits, forget
 from eventd.log.retired import clear, read_bare, remove_bare
+from eventd.log.shedding import is_due, sweep
 from eventd.log.values import Topic
 from eventd.observe import Metrics
 from eventd.resources.effective import GroupConfig, effective, topic_of
@@ -34,6 +35,8 @@ PARTS = 500
 """Parts that are removed at a time."""
 CHECKPOINT_SECONDS = 0.5
 MEASURE_SECONDS = 10.0
+SWEEP_SECONDS = 1.0
+"""Readers are not shown what is too old in any case; so long it may still take up room."""
 
 logger = logging.getLogger("eventd.housekeeping")
 
@@ -108,6 +111,17 @@ class Housekeeping:
             pass  # a little at a time, so that appends come in between
         if bare:
             await database.write(remove_bare, bare)
+
+    async def sweep_for_ever(self) -> None:
+        """Remove from topics what has outlived its time to live, or is over a cap that was lowered."""
+        while True:
+            await self._try("the sweep of topics", self._sweep())
+            await self._log.clock.sleep(SWEEP_SECONDS)
+
+    async def _sweep(self) -> None:
+        database, clock = self._log.database, self._log.clock
+        while await database.read(is_due, clock.now()):
+            await database.write(sweep, clock.now())  # a little at a time, so that appends come in between
 
     async def checkpoint_for_ever(self) -> None:
         """Keep SQLite's write-ahead log short, beside the appends and not among them."""

@@ -1,4 +1,4 @@
-"""Removing the oldest records of a topic, and saying so.
+"""Removing the oldest events of a group's topic, and saying so.
 
 Only a prefix of a topic's seq is removed, in small transactions. What an applied peer still has to get is held, unless
 the group says otherwise; what was removed all the same is remembered as a line that every reader behind it is told of.
@@ -8,15 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 import sqlalchemy as sa
 
 from eventd.log.blocks import Block, unpack
 from eventd.log.head import lock_head, read_head
+from eventd.log.losses import CAP, TTL, Loss, join_oldest, note_losses
 from eventd.log.scan import read_block, scan
 from eventd.store.database import bulk_insert, execute, execute_many, fetch
-from eventd.store.schema import batches, blocks, dead_letters, event_ids, inbound_batches, inbound_gaps, nonces
+from eventd.store.schema import (
+    batches,
+    blocks,
+    dead_letters,
+    event_ids,
+    inbound_batches,
+    inbound_gaps,
+    nonces,
+    write_keys,
+)
 from federation.event import content_digest, is_alive
 
 CHUNK = 2000
@@ -43,14 +54,20 @@ class Evicted:
     more: bool
 
 
-def evict(conn: sa.Connection, topic_id: int, limits: Limits, *, now: int, chunk: int = CHUNK) -> Evicted:
-    """Remove the next few records over the limits, oldest first, in the open transaction."""
+def evict(
+    conn: sa.Connection, topic_id: int, limits: Limits, *, now: int, chunk: int = CHUNK, silent: bool = False
+) -> Evicted:
+    """Remove the next few records over the limits, oldest first, in the open transaction.
+
+    `silent`: no reader is to be told of it.
+    """
     lock_head(conn)
     next_seq, evicted_seq = fetch(conn, "SELECT next_seq, evicted_seq FROM topics WHERE id = ?", (topic_id,))[0]
     # Everybody waits for the head: nothing beyond what this step may take is looked at, but for one record more, which
     # tells whether more is waiting.
     window = (evicted_seq, min(next_seq - 1, evicted_seq + chunk + 1))
-    target = min(window[1], max(_by_count(next_seq, limits), _by_age(conn, topic_id, window, limits, now)))
+    aged = _by_age(conn, topic_id, window, limits, now)
+    target = min(window[1], max(_by_count(next_seq, limits), aged))
     if target <= evicted_seq:
         return Evicted(0, evicted_seq, more=False)
     going = _going(conn, topic_id, min(target, evicted_seq + chunk), limits, now)
@@ -58,7 +75,7 @@ def evict(conn: sa.Connection, topic_id: int, limits: Limits, *, now: int, chunk
         return Evicted(0, evicted_seq, more=False)
     end = going.blocks[-1]
     last = end.seq + end.records - 1
-    _remove(conn, topic_id, going.blocks, now=now, lost=going.lost)
+    _remove(conn, topic_id, going.blocks, now=now, lost=going.lost, aged=None if silent else aged)
     return Evicted(last - evicted_seq, last, more=target > last and not going.held)
 
 
@@ -121,14 +138,16 @@ def _first_undelivered(block: Block, passed: int, now: int) -> int | None:
     return next((record.position for record in unpack(rest) if is_alive(record.expires_at, now)), None)
 
 
-def _remove(conn: sa.Connection, topic_id: int, going: Sequence[Block], *, now: int, lost: bool) -> None:
+def _remove(
+    conn: sa.Connection, topic_id: int, going: Sequence[Block], *, now: int, lost: bool, aged: int | None
+) -> None:
     end = going[-1]
     stored = read_block(conn, end.position)
     rest = stored.within(end.last, stored.last)
     execute(conn, "DELETE FROM blocks WHERE topic_id = ? AND position <= ?", (topic_id, end.last))
     if rest is not None:
         bulk_insert(conn, blocks, Block._fields, [rest])
-    gone = _remember_ids(conn, topic_id, going, now)
+    gone = _remember(conn, topic_id, going, now, aged)
     size, seq = sum(block.bytes for block in going), end.seq + end.records - 1
     execute(
         conn,
@@ -138,17 +157,23 @@ def _remove(conn: sa.Connection, topic_id: int, going: Sequence[Block], *, now: 
     )
 
 
-def _remember_ids(conn: sa.Connection, topic_id: int, going: Sequence[Block], now: int) -> int:
-    """Keep the ids of what goes, each with a digest of what it stood for; how many ids have no record any more."""
+def _remember(conn: sa.Connection, topic_id: int, going: Sequence[Block], now: int, aged: int | None) -> int:
+    """Keep the ids of what goes, each with a digest of what it stood for, and which seqs were still of use.
+
+    `aged`: those up to this seq go for their age; None: nobody is to know. How many ids have no record any more.
+    """
+    ids: list[tuple[object, ...]] = []
+    lost: list[Loss] = []
+    for record in chain.from_iterable(map(unpack, going)):
+        ids.append((now, record.expires_at, content_digest(record.body), topic_id, record.event_id, record.position))
+        if aged is not None and is_alive(record.expires_at, now):
+            lost.append(Loss(record.seq, record.seq, TTL if record.seq <= aged else CAP))
+    note_losses(conn, topic_id, lost)
     return execute_many(
         conn,
         "UPDATE event_ids SET gone_at = ?, expires_at = ?, digest = ?"
         " WHERE topic_id = ? AND event_id = ? AND position = ?",
-        [
-            (now, record.expires_at, content_digest(record.body), topic_id, record.event_id, record.position)
-            for block in going
-            for record in unpack(block)
-        ],
+        ids,
     )
 
 
@@ -163,7 +188,7 @@ class BookLimits:
 
 
 def forget(conn: sa.Connection, limits: BookLimits, *, now: int, chunk: int = CHUNK) -> int:
-    """Trim every book that grows: ids whose record is gone, delivered batches, dead letters, receipts, nonces.
+    """Trim every book that grows: ids whose record is gone, batches, dead letters, receipts, nonces, keys of writes.
 
     Removes at most `chunk` lines of each book in the open transaction; how many went. Repeat until none do.
     """
@@ -175,8 +200,9 @@ def forget(conn: sa.Connection, limits: BookLimits, *, now: int, chunk: int = CH
         (inbound_batches, inbound_batches.c.recorded_at, limits.receipts),
         (inbound_gaps, inbound_gaps.c.recorded_at, limits.batches),
         (nonces, nonces.c.keep_until, 0),
+        (write_keys, write_keys.c.keep_until, 0),
     )
-    return sum(_trim(conn, table, column < now - age, chunk) for table, column, age in ages)
+    return join_oldest(conn) + sum(_trim(conn, table, column < now - age, chunk) for table, column, age in ages)
 
 
 def _trim(conn: sa.Connection, table: sa.Table, old: sa.ColumnElement[bool], chunk: int) -> int:

@@ -1,8 +1,8 @@
-"""Topics of groups that were deleted: out of use at once, removed little by little.
+"""Topics that were deleted, with their groups or by themselves: out of use at once, removed little by little.
 
-What belongs to a group hangs on its topic's id. Deleting a group gives its topic a name that no group can have; a group
-that is declared again under the old name gets a new topic, with another id. So nothing of the old one is found under
-the new, and the delete itself touches no record and no receipt, however many there are.
+What belongs to a topic hangs on its id. Deleting it gives it a name that no topic can have; what is made again under
+the old name is a new topic, with another id. So nothing of the old one is found under the new, and the delete itself
+touches no record and no receipt, however many there are.
 """
 
 from __future__ import annotations
@@ -12,21 +12,35 @@ import sqlalchemy as sa
 from eventd.errors import NotFound
 from eventd.log.head import lock_head
 from eventd.log.retention import CHUNK, Limits, evict
+from eventd.log.stock import read_stock, remove_prefix
 from eventd.log.values import Head
 from eventd.store.database import execute, fetch
-from eventd.store.schema import dead_letters, event_ids, inbound_batches, inbound_gaps, inbound_links
+from eventd.store.schema import (
+    dead_letters,
+    event_ids,
+    inbound_batches,
+    inbound_gaps,
+    inbound_links,
+    leases,
+    queues,
+    topic_losses,
+    write_keys,
+)
 
 RETIRED = "-retired:"
 """What the name of a retired topic begins with. No name of a group or a topic begins with a dash."""
 
 _IS_RETIRED = f"substr(name, 1, {len(RETIRED)}) = '{RETIRED}'"
-_BOOKS = (event_ids, dead_letters, inbound_batches, inbound_gaps, inbound_links)
+_BOOKS = (
+    *(event_ids, dead_letters, inbound_batches, inbound_gaps, inbound_links),
+    *(topic_losses, write_keys, leases, queues),
+)
 _NOTHING_KEPT = Limits(max_records=0, keep_undelivered=False)
 
 
 def retire_topic(conn: sa.Connection, name: str) -> None:
     """Take a topic out of use in the open transaction, which must hold the head; nothing happens if there is none."""
-    execute(conn, "UPDATE topics SET name = ? || CAST(id AS TEXT) WHERE name = ?", (RETIRED, name))
+    execute(conn, "UPDATE topics SET name = ? || CAST(id AS TEXT), due_at = NULL WHERE name = ?", (RETIRED, name))
 
 
 def require_in_use(conn: sa.Connection, head: Head, topic_id: int) -> None:
@@ -66,9 +80,14 @@ def clear(conn: sa.Connection, *, now: int, chunk: int = CHUNK) -> int:
     A topic's own line stays: whoever is about to read by its id must find an empty topic, and not none.
     """
     lock_head(conn)  # before anything else, as everywhere; an append by its old id may just be under way
-    for topic_id, held in fetch(conn, f"SELECT id, next_seq - 1 - evicted_seq FROM topics WHERE {_IS_RETIRED}"):
+    for topic_id, form, held in fetch(
+        conn, f"SELECT id, form, next_seq - 1 - evicted_seq FROM topics WHERE {_IS_RETIRED}"
+    ):
+        if held and form == "event":
+            return evict(conn, topic_id, _NOTHING_KEPT, now=now, chunk=chunk, silent=True).records
         if held:
-            return evict(conn, topic_id, _NOTHING_KEPT, now=now, chunk=chunk).records
+            stock = read_stock(conn, topic_id)
+            return remove_prefix(conn, stock, stock.head_seq, now=now).evicted_seq - stock.evicted_seq
         for book in _BOOKS:
             if went := _trim(conn, book, topic_id, chunk):
                 return went

@@ -230,6 +230,24 @@ def is_due(conn: sa.Connection, now: int) -> bool:
     return bool(fetch(conn, "SELECT 1 FROM topics WHERE due_at <= ? LIMIT 1", (now,)))
 
 
+def forget_ephemeral(conn: sa.Connection, now: int) -> int:
+    """Take a little from the topics whose records do not outlive a run of the node; how many had some.
+
+    For the start of a node, before it serves: repeat until there are none.
+    """
+    lock_head(conn)
+    sql = "SELECT id FROM topics WHERE durability = 'ephemeral' AND evicted_seq < next_seq - 1 LIMIT ?"
+    held = fetch(conn, sql, (AT_ONCE,))
+    went = 0
+    for (topic_id,) in held:
+        stock = read_stock(conn, topic_id)
+        left = remove_prefix(conn, stock, stock.head_seq, now=now, reason=TTL)
+        went += left.evicted_seq - stock.evicted_seq
+        if went >= STEP_RECORDS:
+            break
+    return len(held)
+
+
 def open_hole(conn: sa.Connection, topic_id: int, records: int) -> None:
     """Give the next seqs to copies that will never come, because their source lost what they were to be made of."""
     stock = read_stock(conn, topic_id)

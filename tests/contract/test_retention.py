@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from eventd.clock import SECOND
 from eventd.log import retention
-from eventd.log.commit import commit
+from eventd.log.commit import Spent, commit
 from eventd.log.cursors import Batch, DeadLetter, Step, create_cursor, insert_batch, park
 from eventd.log.eventlog import EventLog
 from eventd.log.head import lock_head, read_topic
@@ -352,7 +352,7 @@ async def test_an_id_that_another_process_brings_back_is_not_forgotten_meanwhile
         lock_head(conn)
         reading.set()
         assert go_on.wait(10)
-        commit(conn, [Publish(topic, [draft("a", expires=NOW + 1)])], NOW)
+        commit(conn, [Publish(topic, [draft("a", expires=NOW + 1)])], NOW, Spent(), durable=True)
 
     with closing(Database(migrated_url)) as other:
         refreshed = other.start_write(refresh)
