@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from eventd.api.v0 import health, topics, watch
+from eventd.api.v0 import health, records, routers, topics, watch
 from eventd.api.v0.openapi import describing
 from eventd.api.v0.routes import Route
 
-_SERVED: tuple[Route, ...] = (*topics.ROUTES, *watch.ROUTES, *health.ROUTES)
+_SERVED: tuple[Route, ...] = (
+    *topics.ROUTES,
+    *records.ROUTES,
+    *routers.ROUTES,
+    *watch.ROUTES,
+    *health.ROUTES,
+)
 
 ROUTES: tuple[Route, ...] = (*_SERVED, describing(_SERVED))

@@ -1,0 +1,188 @@
+"""A write: what a client may bring, how it becomes records, and what is told of them."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType, field
+
+from eventd.api.auth import ApiKey
+from eventd.api.v0.models import Answer, Body, Performance
+from eventd.api.v0.routes import V0
+from eventd.api.v0.topics import require_config
+from eventd.errors import Invalid
+from eventd.log.records import compact, encoded, join_body
+from eventd.log.refusals import BatchTooLarge, RecordTooLarge
+from eventd.log.topic_config import TopicConfig
+from eventd.log.topics import NAME, read_line, refuse_group
+from eventd.log.values import Drafts, size_of
+from eventd.log.writing import Write, Written
+from federation.event import is_plain
+
+MAX_RECORDS = 10_000
+MAX_RECORD_BYTES = 1 << 20
+MAX_META_BYTES = 16 << 10
+MAX_META_KEYS = 64
+MAX_TAG_BYTES = 256
+MAX_NODE_BYTES = 128
+MAX_KEY_BYTES = 256
+
+
+class RecordIn(Struct):
+    """A record to be written. `data` and `meta` may be any JSON value; null is no meta."""
+
+    data: Raw
+    tag: str | None = None
+    node: str | None = None
+    meta: Raw = field(default_factory=Raw)
+
+
+class WriteBody(Body):
+    """A batch that is written as a whole or not at all.
+
+    `node` is that of records without their own; a repeated `idempotency_key` writes nothing; `create`: whether a topic
+    that is missing is made, by `config` then.
+    """
+
+    records: list[RecordIn]
+    node: str | None = None
+    idempotency_key: str | None = None
+    create: bool | None = None
+    config: TopicConfig | None = None
+    disable_backpressure: bool = False
+
+
+class WriteAnswer(Answer):
+    """Where the records are. `deduped`: they were written before, under the same key."""
+
+    topic: str
+    first_seq: int
+    last_seq: int
+    seqs: list[int] | UnsetType = UNSET
+    head_seq: int
+    count: int
+    created: bool
+    deduped: bool
+
+
+async def write(v0: V0, key: ApiKey, topic: str, body: WriteBody, header_key: str = "") -> Written:
+    """Write a batch. Raises `Invalid`, `Forbidden`, and what `Write` does."""
+    refuse_group(topic, "written to")
+    config = await _config_for(v0, key, topic, body.config)
+    drafts = read_batch(body)
+    unit = Write(
+        topic,
+        drafts,
+        flushes=v0.log.flushes,
+        key=_read_key(body.idempotency_key or header_key),
+        create=body.create,
+        config=config,
+        max_topics=v0.limits.max_topics,
+        max_bytes=v0.limits.max_total_bytes,
+        random=v0.random(16),
+    )
+    return await v0.log.submit(unit)
+
+
+async def _config_for(v0: V0, key: ApiKey, topic: str, config: TopicConfig | None) -> TopicConfig | None:
+    """What a topic is made with. To say so takes the scope admin, where there is no such topic yet."""
+    if config is None:
+        return None
+    if "admin" not in key.scopes:
+        if not NAME.fullmatch(topic) or await v0.database.read(read_line, topic) is None:
+            key.require_scope("admin")
+        return None  # the topic is there: nothing is made
+    require_config(config, topic, key)
+    return config
+
+
+def _read_key(key: str) -> str:
+    """An idempotency key; empty for none. Raises `Invalid`."""
+    if len(key) > MAX_KEY_BYTES or size_of(key) > MAX_KEY_BYTES:
+        raise Invalid(f"the idempotency key has more than {MAX_KEY_BYTES} bytes")
+    if not is_plain(key):
+        raise Invalid("the idempotency key holds U+0000, or bytes that are no UTF-8")
+    return key
+
+
+def read_batch(body: WriteBody) -> Drafts:
+    """The records in their stored form. Raises `Invalid`, `BatchTooLarge` and `RecordTooLarge`."""
+    if not body.records:
+        raise Invalid("there are no records in the batch")
+    if len(body.records) > MAX_RECORDS:
+        detail = {"records": len(body.records), "max": MAX_RECORDS}
+        raise BatchTooLarge(f"a batch has at most {MAX_RECORDS} records", hint="send several", detail=detail)
+    reader = _BatchReader(body.node)
+    for index, record in enumerate(body.records):
+        try:
+            reader.take(record)
+        except Invalid as error:
+            error.message = f"record {index}: {error.message}"
+            raise
+    return reader.drafts()
+
+
+class _BatchReader:
+    """Reads the records of one batch: what many of them share is looked at once."""
+
+    def __init__(self, node: str | None) -> None:
+        self._default = node
+        self._nodes: dict[str, str] = {}  # with the JSON text of each
+        self._tags: dict[str, str] = {}
+        self._bodies: list[str] = []
+        self._sizes: list[int] = []
+
+    def take(self, record: RecordIn) -> None:
+        """Raises `Invalid` and `RecordTooLarge`."""
+        node = self._default if record.node is None else record.node
+        meta = bytes(record.meta)
+        meta_text = _read_meta(meta) if meta and meta != b"null" else ""
+        data = compact(bytes(record.data).decode())
+        size = size_of(data) + size_of(meta_text)
+        if size > MAX_RECORD_BYTES:
+            raise RecordTooLarge(f"its data and meta have {size} bytes, more than {MAX_RECORD_BYTES}")
+        node_text = (
+            "" if node is None else self._nodes.get(node) or _read_name(self._nodes, node, "node", MAX_NODE_BYTES)
+        )
+        tag = record.tag
+        tag_text = "" if tag is None else self._tags.get(tag) or _read_name(self._tags, tag, "tag", MAX_TAG_BYTES)
+        self._bodies.append(join_body(node_text, tag_text, data, meta_text))
+        self._sizes.append(size)
+
+    def drafts(self) -> Drafts:
+        """What was taken."""
+        paths = [""] * len(self._bodies)
+        types, sources = frozenset(self._tags), frozenset(self._nodes)
+        return Drafts(paths=paths, bodies=self._bodies, types=types, sources=sources, sizes=self._sizes)
+
+
+def _read_name(known: dict[str, str], text: str, what: str, most: int) -> str:
+    if size_of(text) > most:
+        raise Invalid(f"its {what} has more than {most} bytes")
+    known[text] = encoded(text)
+    return known[text]
+
+
+def _read_meta(meta: bytes) -> str:
+    text = compact(meta.decode())
+    if size_of(text) > MAX_META_BYTES:
+        raise Invalid(f"its meta has more than {MAX_META_BYTES} bytes")
+    if text.startswith("{") and len(msgspec.json.decode(text, type=dict[str, Raw])) > MAX_META_KEYS:
+        raise Invalid(f"its meta has more than {MAX_META_KEYS} keys")
+    return text
+
+
+def shown(topic: str, written: Written, performance: Performance, *, seqs: bool) -> WriteAnswer:
+    """What is told of a write; `seqs`: each of them, too."""
+    performance.wal_append_ms = round(written.append_ms, 3)
+    performance.fsync_ms = round(written.flush_ms, 3)
+    return WriteAnswer(
+        topic=topic,
+        first_seq=written.first_seq,
+        last_seq=written.last_seq,
+        seqs=list(range(written.first_seq, written.last_seq + 1)) if seqs else UNSET,
+        head_seq=written.head_seq,
+        count=written.last_seq - written.first_seq + 1,
+        created=written.created,
+        deduped=written.deduped,
+        performance=performance,
+    )
