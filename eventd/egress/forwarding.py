@@ -161,6 +161,11 @@ class Routing:
         if not self._into[router.line.dest_id]:
             del self._into[router.line.dest_id]
 
+    def seen_seq(self, name: str) -> int:
+        """Up to which seq of its source a router has seen all; 0 where it is not known."""
+        router = self._routers.get(name)
+        return 0 if router is None else router.seen_seq
+
     # --- when to move them ----------------------------------------------------------------------------------------
 
     def _told(self, topics: Collection[int] | None) -> None:

@@ -19,9 +19,10 @@ from eventd.log.routing import (
     read_routers_into,
     remove_routers,
 )
-from eventd.log.topics import GROUP, TopicConfig, TopicLine, count_topics, create_line, read_line
+from eventd.log.topic_config import TopicConfig
+from eventd.log.topics import GROUP, TopicLine, count_topics, create_line, read_line
 from eventd.log.values import NOTHING, Appended, Drafts
-from eventd.store.database import Connection, bulk_insert, execute
+from eventd.store.database import bulk_insert, execute
 from eventd.store.schema import routers
 
 
@@ -165,7 +166,7 @@ def _require_same_ends(before: RouterLine, wanted: Wanted) -> None:
 
 
 class DeleteRouter:
-    """Remove a router; what it has copied stays. Result: whether there was one."""
+    """Remove a router; what it has copied stays. Result: the version of all topics by then; None: there was none."""
 
     topic_id = None
     cursor = None
@@ -175,19 +176,14 @@ class DeleteRouter:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._gone = False
+        self._version: int | None = None
 
     def admit(self, tx: Transaction) -> Drafts:
-        self._gone = remove(tx.conn, self._name)
+        self._version = None
+        if remove_routers(tx.conn, [self._name]):
+            announce_topics(tx.conn)
+            self._version = read_head(tx.conn).topics_version
         return NOTHING
 
-    def finish(self, tx: Transaction, appended: Appended) -> bool:
-        return self._gone
-
-
-def remove(conn: Connection, name: str) -> bool:
-    """Remove a router, in the open transaction, which must hold the head; whether there was one."""
-    if not remove_routers(conn, [name]):
-        return False
-    announce_topics(conn)
-    return True
+    def finish(self, tx: Transaction, appended: Appended) -> int | None:
+        return self._version

@@ -23,8 +23,8 @@ class RouterLine(NamedTuple):
     """A router and where it stands. `position` and `seq` are those of its source up to which all is done.
 
     `state` and `reason` say whether it is held up; `forwarded` counts copies and what its source lost before it came,
-    `refused` what was set aside. `durability` is its destination's, `version` that of its options. Times in
-    microseconds.
+    `refused` what was set aside. `source_head` is the last seq of its source, `durability` its destination's, `version`
+    that of its options. Times in microseconds.
     """
 
     id: int
@@ -38,6 +38,7 @@ class RouterLine(NamedTuple):
     created_at: int
     updated_at: int
     source: str
+    source_head: int
     dest: str
     durability: str
     position: int
@@ -53,7 +54,7 @@ class RouterLine(NamedTuple):
 
 _COLUMNS = (
     "r.id, r.name, r.source_id, r.dest_id, r.options, r.seq, r.forwarded, r.refused, r.created_at, r.updated_at,"
-    " s.name, d.name, d.durability"
+    " s.name, s.next_seq - 1, d.name, d.durability"
 )
 _LINES = f"SELECT {_COLUMNS} FROM routers r JOIN topics s ON s.id = r.source_id JOIN topics d ON d.id = r.dest_id"
 _CURSORS = "SELECT name, position, selector_version, state, reason FROM cursors WHERE name {in}"

@@ -20,12 +20,12 @@ from eventd.api.operations import Services
 from eventd.api.v0.limits import Limits, Occupancy
 from eventd.api.v0.routes import V0
 from eventd.clock import Clock, SystemClock
-from eventd.egress.topology import Graph
+from eventd.egress.forwarding import Routing
 from eventd.log.eventlog import EventLog
-from eventd.supervisor import Supervisor
 from eventd.observe import Metrics
 from eventd.store import migrations
 from eventd.store.database import Database
+from eventd.supervisor import Supervisor
 
 JSON = {"Content-Type": "application/json"}
 
@@ -112,18 +112,6 @@ class Client:
         return await self.ask("DELETE", f"/topics/{topic}{query}")
 
 
-class Still:
-    """Stands for routers where there are none."""
-
-    graph = Graph([])
-
-    def changed(self) -> None:
-        """There is nothing to look at."""
-
-    async def drive(self, topic_id: int) -> None:
-        """There is nothing to drive."""
-
-
 class Server(Client):
     """One log with /v0 in front of it. Make it with `serving`."""
 
@@ -149,7 +137,10 @@ async def serving(url: str, *, keys: str = "", clock: Clock | None = None, **lim
         metrics, checks, bounds = Metrics(), {"database": "ok"}, Limits(**limits)
         known, door = Keys(lambda: parse_keys(keys) if keys else ()), Door("", 256, metrics)
         stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        routing: Any = Still()
+        routing = Routing(log, dict, supervisor.spawn)
+        stack.push_async_callback(routing.stop)
+        await routing.load()
+        supervisor.spawn(routing.run_for_ever(), "routers")
         v0 = V0(
             log,
             Callers(known, door),
