@@ -392,4 +392,5 @@ class Node:
     async def _stop_groups(self) -> None:
         groups = list(self.groups.values())
         self.groups.clear()
-        await asyncio.gather(*(group.stop(self.settings.drain_timeout) for group in groups))
+        stopping = [self.supervisor.spawn(group.stop(self.settings.drain_timeout), "a group") for group in groups]
+        await asyncio.gather(*stopping)

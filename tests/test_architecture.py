@@ -103,7 +103,7 @@ KEPT = [
         "import asyncio\nt = asyncio.timeout\nw = asyncio.wait_for",
     ),
     ("time through the clock", "eventd/egress/peer.py", "def f(loop, clock):\n    loop.call_later(1, clock.sleep)"),
-    ("tasks in the node", "eventd/node.py", "import asyncio\ngroup = asyncio.TaskGroup()"),
+    ("tasks in the node", "eventd/supervisor.py", "import asyncio\ngroup = asyncio.TaskGroup()"),
     ("tasks in the node", "eventd/egress/peer.py", "import asyncio\ndef f(tasks):\n    return asyncio.gather(*tasks)"),
     ("signals in the commands", "eventd/cli/daemon.py", "import signal"),
     ("status codes in one place", "eventd/api/problems.py", "def f(answer):\n    return answer(status=404)"),

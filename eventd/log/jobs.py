@@ -31,7 +31,8 @@ from eventd.log.refusals import NotAQueue, RecordTooLarge, TopicFull, TopicNotFo
 from eventd.log.scan import scan_seqs
 from eventd.log.shedding import apply_ttl
 from eventd.log.stock import last_of
-from eventd.log.topics import GROUP, TopicConfig, TopicLine, create_line, read_line, read_line_of
+from eventd.log.topic_config import TopicConfig
+from eventd.log.topics import GROUP, TopicLine, create_line, read_line, read_line_of
 from eventd.log.values import NOTHING, Drafts
 from eventd.log.writing import apply_limits_once, require_fit
 from eventd.store.database import execute, fetch, insert

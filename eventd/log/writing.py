@@ -12,7 +12,8 @@ from eventd.log.commit import Spent, Transaction
 from eventd.log.flushes import Flushes
 from eventd.log.refusals import RecordTooLarge, Throttled, TopicFull, TopicNotFound
 from eventd.log.shedding import apply_caps, apply_ttl, due_at
-from eventd.log.topics import TopicConfig, TopicLine, create_line, read_line, require_name, require_room, reread
+from eventd.log.topic_config import TopicConfig
+from eventd.log.topics import TopicLine, create_line, read_line, require_name, require_room, reread
 from eventd.log.values import NOTHING, Appended, Drafts
 from eventd.store.database import execute, fetch
 

@@ -16,7 +16,8 @@ from eventd.log.predicate import parse
 from eventd.log.records import View, content_size, write_body
 from eventd.log.shedding import Standing, apply_caps, apply_ttl, due_at, read_standing
 from eventd.log.slices import Ask, Slice, read_slice
-from eventd.log.topics import PatchTopic, PutTopic, TopicConfig, read_line
+from eventd.log.topic_config import TopicConfig
+from eventd.log.topics import PatchTopic, PutTopic, read_line
 from eventd.log.values import NOTHING, Appended, Drafts
 from eventd.store.database import execute, fetch
 

@@ -16,17 +16,9 @@ from eventd.api.v0.routes import V0, Call, Route, require_names
 from eventd.errors import Invalid
 from eventd.log.leases import Jobs
 from eventd.log.refusals import Detailed, TopicNotFound
+from eventd.log.topic_config import TopicConfig
 from eventd.log.topic_states import TopicState, list_states, read_state
-from eventd.log.topics import (
-    NAME,
-    DeleteTopic,
-    PatchTopic,
-    PutTopic,
-    TopicConfig,
-    TopicPut,
-    refuse_group,
-    require_name,
-)
+from eventd.log.topics import NAME, DeleteTopic, PatchTopic, PutTopic, TopicPut, refuse_group, require_name
 
 MAX_PAGE = 1000
 
