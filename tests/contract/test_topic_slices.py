@@ -1,0 +1,230 @@
+"""Pages of topics as readers get them: which records, how many, in which form, and where to go on."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from eventd.clock import SECOND
+from eventd.log.eventlog import EventLog
+from eventd.log.head import renew_epoch
+from eventd.log.records import View, body_of_event
+from eventd.log.refusals import TopicNotFound
+from eventd.log.retention import Limits, evict
+from eventd.log.slices import Tombstone
+from eventd.log.topics import DeleteTopic
+from eventd.store.database import Database
+from eventd.testing import NOW, ManualClock, draft
+from tests.support.topics import ALL, Add, Topics
+
+TS = NOW // 1000
+
+
+@pytest.fixture
+def topics(log: EventLog) -> Topics:
+    return Topics(log)
+
+
+# --- what a record looks like -------------------------------------------------------------------------------------
+
+RICH: list[dict[str, Any]] = [
+    {"data": {"v": 1}, "tag": "t-1", "node": "writer-1", "meta": {"trace": "x"}},
+    {"data": {"$tag": "no tag", "$node": "no node"}, "node": 'q"u\\ote'},
+    {"data": None, "tag": 'a","$tag":"b'},
+    {"data": "ä ß 漢", "meta": {"$tag": "x", "data": [1, {"meta": 2}]}},
+    {"data": [1.5, True, "\t\n\\"], "tag": "\t\"'\\", "node": ""},
+]
+
+
+def told(views: View) -> list[dict[str, Any]]:
+    kept = [name for name, wanted in zip(("tag", "meta", "data"), views, strict=True) if wanted]
+    names = {"tag": "$tag", "node": "$node"}
+    return [
+        {"$seq": seq, "$ts": TS} | {names.get(k, k): v for k, v in one.items() if k == "node" or k in kept}
+        for seq, one in enumerate(RICH, start=1)
+    ]
+
+
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("view", [View(t, m, d) for t in (0, 1) for m in (0, 1) for d in (0, 1)], ids=str)
+async def test_a_record_comes_with_what_is_asked_for_and_as_it_was_written(
+    topics: Topics, view: View, together: bool
+) -> None:
+    await topics.make("t")
+    for some in [RICH] if together else [[one] for one in RICH]:
+        await topics.log.submit(Add("t", some))
+    assert await topics.page("t", 0, view=view) == told(view)
+
+
+async def test_positions_of_different_lengths_in_one_block_are_cut_alike(topics: Topics) -> None:
+    await topics.make("t")
+    await topics.put("t", *range(120))
+    assert [record["data"] for record in await topics.page("t")] == [*range(120)]
+    await topics.put("t", *range(1000), tag="x")
+    page = await topics.page("t", 120, limit=1000)
+    assert [record["data"] for record in page] == [*range(1000)]
+
+
+# --- how much of it -----------------------------------------------------------------------------------------------
+
+
+async def test_a_page_goes_on_from_where_the_last_one_ended(topics: Topics) -> None:
+    await topics.make("t")
+    for some in ([1], [2, 3, 4], [5, 6, 7, 8], [9]):
+        await topics.put("t", *some)
+    found, at = [], 0
+    while True:
+        page = await topics.slice("t", at, limit=2)
+        found.append(list(page.seqs))
+        at = page.next_from_seq
+        assert page.lag == 9 - at
+        if page.caught_up:
+            break
+    assert found == [[1, 2], [3, 4], [5, 6], [7, 8], [9]]
+    page = await topics.slice("t", 9)
+    assert (page.records, page.caught_up, page.next_from_seq, page.tombstone) == ([], True, 9, None)
+
+
+async def test_a_page_ends_before_the_record_that_does_not_fit(topics: Topics) -> None:
+    await topics.make("t")
+    await topics.put("t", "a" * 8, "b" * 8, "c" * 98, "d" * 8)
+    assert [(await topics.slice("t", at, max_bytes=25)).next_from_seq for at in range(4)] == [2, 2, 3, 4]
+    assert (await topics.slice("t", 0, max_bytes=1)).seqs == [1], "one at least"
+    await topics.put("t", "e")
+    assert (await topics.slice("t", 3, max_bytes=13)).seqs == [4, 5], "also over several blocks"
+    assert (await topics.slice("t", 3, max_bytes=12)).seqs == [4]
+
+
+async def test_the_limit_counts_what_is_delivered(topics: Topics) -> None:
+    await topics.make("t")
+    for number in range(12):
+        await topics.put("t", number, node="self" if number % 3 else "other")
+    page = await topics.slice("t", 0, limit=2, nodes=frozenset(["self"]))
+    assert (list(page.seqs), page.next_from_seq) == ([1, 4], 4)
+    page = await topics.slice("t", 7, limit=2, nodes=frozenset(["self"]))
+    assert (list(page.seqs), page.next_from_seq, page.caught_up) == ([10], 12, True)
+
+
+async def test_who_wants_little_of_a_lot_gets_what_was_found_so_far(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eventd.log.slices.LOOKED_AT", 30)
+    await topics.make("t")
+    for _ in range(5):
+        await topics.log.submit(Add("t", [{"data": 1, "node": f"n{n % 2}"} for n in range(20)]))
+    page = await topics.slice("t", 0, nodes=frozenset(["n0", "n1"]))
+    assert (page.records, page.next_from_seq, page.caught_up) == ([], 40, False)
+
+
+# --- whose records ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("together", [True, False])
+async def test_a_reader_does_not_get_back_what_its_nodes_wrote(topics: Topics, together: bool) -> None:
+    records = [{"data": 1, "node": node} for node in ("self", "self", "other", "Self", 'qu"ote')] + [{"data": 1}]
+    await topics.make("t")
+    for some in [records] if together else [[one] for one in records]:
+        await topics.log.submit(Add("t", some))
+    for nodes, left in (
+        (["self"], [3, 4, 5, 6]),
+        (["self", "other"], [4, 5, 6]),
+        (['qu"ote'], [1, 2, 3, 4, 6]),
+        (["sel"], [1, 2, 3, 4, 5, 6]),
+        (["self", "other", "Self", 'qu"ote', ""], [6]),
+    ):
+        page = await topics.slice("t", 0, nodes=frozenset(nodes))
+        assert (list(page.seqs), page.next_from_seq, page.caught_up, page.tombstone) == (left, 6, True, None)
+
+
+async def test_a_topic_may_give_everybody_everything(topics: Topics) -> None:
+    await topics.make("echo", dedupe_node=False)
+    await topics.put("echo", 1, node="self")
+    assert len(await topics.page("echo", 0, nodes=frozenset(["self"]))) == 1
+
+
+# --- another topic of the name ------------------------------------------------------------------------------------
+
+
+async def test_a_cursor_beyond_the_head_is_of_another_topic(topics: Topics) -> None:
+    await topics.make("r")
+    await topics.put("r", 1, 2, 3)
+    await topics.log.submit(DeleteTopic("r"))
+    await topics.make("r")
+    await topics.put("r", "new")
+    page = await topics.slice("r", 3)
+    assert page.tombstone == Tombstone(1, 1, "recreated", 1, 1, 1)
+    assert (list(page.seqs), page.next_from_seq, page.caught_up) == ([1], 1, True)
+    assert (await topics.slice("r", 2**63 - 1)).tombstone == page.tombstone
+
+
+async def test_a_cursor_within_another_topic_is_found_out_where_the_reader_says_whose_it_is(
+    topics: Topics, database: Database
+) -> None:
+    await topics.make("r")
+    await topics.put("r", 1, 2, 3)
+    before = (await topics.slice("r", 0)).epoch
+    assert (await topics.slice("r", 2, epoch=before)).tombstone is None
+    await topics.log.submit(DeleteTopic("r"))
+    await topics.make("r", cap_records=3)
+    await topics.put("r", *range(5))
+    page = await topics.slice("r", 2, epoch=before)
+    assert page.tombstone == Tombstone(1, 5, "recreated", 5, 3, 5)
+    assert (list(page.seqs), page.epoch != before) == ([3, 4, 5], True)
+    await database.write(renew_epoch)
+    assert (await topics.slice("r", 5, epoch=page.epoch)).tombstone is not None, "a restored copy is another history"
+
+
+async def test_a_topic_that_is_gone_is_not_found_by_its_id_either(topics: Topics) -> None:
+    topic_id = await topics.make("r")
+    await topics.log.submit(DeleteTopic("r"))
+    for name in ("r", topic_id, "ghost", f"-retired:{topic_id}"):
+        with pytest.raises(TopicNotFound):
+            await topics.slice(name)
+
+
+# --- the topics of groups -----------------------------------------------------------------------------------------
+
+
+async def test_a_group_can_be_read_as_a_topic(topics: Topics, log: EventLog) -> None:
+    topic = await log.topic("group:g")
+    drafts = [draft(f"e{n}", payload={"n": str(n)}, path="b" if n == 2 else "") for n in range(1, 4)]
+    await log.append(topic, drafts)
+    page = await topics.page("group:g", 0, view=ALL)
+    assert [record["$seq"] for record in page] == [1, 2, 3]
+    for record, one in zip(page, drafts, strict=True):
+        assert record == {"$seq": record["$seq"], "$ts": TS} | json.loads(body_of_event(one.body))
+    assert "$tag" not in (await topics.page("group:g"))[0]
+    assert await topics.page("group:g", 0, nodes=frozenset([drafts[0].node])) == []
+
+
+async def test_of_a_group_what_has_expired_is_passed_over(topics: Topics, log: EventLog, clock: ManualClock) -> None:
+    topic = await log.topic("group:g")
+    await log.append(topic, [draft("e1", expires=NOW + SECOND), draft("e2"), draft("e3", expires=NOW + 9 * SECOND)])
+    clock.advance(2)
+    page = await topics.slice("group:g", 0)
+    assert (list(page.seqs), page.next_from_seq, page.tombstone) == ([2, 3], 3, None)
+
+
+async def test_of_a_group_readers_are_told_what_retention_removed_before_it_expired(
+    topics: Topics, log: EventLog, clock: ManualClock
+) -> None:
+    topic = await log.topic("group:g")
+    await log.append(topic, [draft("e1"), draft("e2", expires=NOW + SECOND), draft("e3")])
+    clock.advance(10)
+    await log.append(topic, [draft("e4"), draft("e5"), draft("e6")])
+    limits = Limits(max_age=5 * SECOND, max_records=2)
+    await log.database.write(evict, topic, limits, now=clock.now())
+    assert await topics.losses("group:g") == [(1, 1, "ttl"), (3, 3, "ttl"), (4, 4, "cap")]
+    page = await topics.slice("group:g", 0)
+    assert (list(page.seqs), page.tombstone) == ([5, 6], Tombstone(1, 4, "mixed", 3, 5, 6))
+
+
+async def test_pages_of_groups_have_the_same_bounds(topics: Topics, log: EventLog) -> None:
+    topic = await log.topic("group:g")
+    await log.append(topic, [draft(f"e{n}", payload={"k": "v" * 100}) for n in range(10)])
+    assert (await topics.slice("group:g", 0, limit=3)).seqs == [1, 2, 3]
+    assert len((await topics.slice("group:g", 2, max_bytes=1)).seqs) == 1
+    size = len(json.dumps({"k": "v" * 100}, separators=(",", ":")))
+    assert len((await topics.slice("group:g", 2, max_bytes=4 * size, view=View(meta=False))).seqs) < 4
