@@ -36,6 +36,8 @@ from federation.lines import split_line
 if TYPE_CHECKING:
     from eventd.log.topics import TopicLine
 
+NEVER = 1 << 62
+"""Later than any time; a time to live may be longer than that."""
 AT_ONCE = 100
 """Topics that one step of the sweep looks at."""
 
@@ -60,14 +62,14 @@ def due_at(recorded_at: int, ttl_ms: int) -> int:
 
     A write sets `topics.due_at` to that of its records where it is not set.
     """
-    return (recorded_at // 1000 + ttl_ms + 1) * 1000
+    return min((recorded_at // 1000 + ttl_ms + 1) * 1000, NEVER)
 
 
 def expired_upto(conn: sa.Connection, stock: Stock, now: int) -> int:
     """The last seq of those at the beginning that have outlived their time to live; that of the floor for none."""
     if stock.due_at is None or stock.due_at > now or not stock.bounds.ttl_ms:
         return stock.evicted_seq
-    first_kept = (now // 1000 - stock.bounds.ttl_ms) * 1000
+    first_kept = max(0, now // 1000 - stock.bounds.ttl_ms) * 1000
     kept = fetch(
         conn,
         "SELECT seq FROM blocks WHERE topic_id = ? AND seq + records - 1 > ? AND recorded_at >= ? ORDER BY seq LIMIT 1",
@@ -155,9 +157,13 @@ def _due(conn: sa.Connection, stock: Stock, at: int | None) -> Stock:
 def apply_caps(conn: sa.Connection, topic_id: int, now: int) -> None:
     """Remove what is over the caps, the oldest first, as far as one step goes. After something was written.
 
-    A topic that refuses what is over its caps never loses a record to them.
+    What is too old goes first: that is not lost to a cap. A topic that refuses what is over its caps never loses a
+    record to them.
     """
-    _cap(conn, read_stock(conn, topic_id), now)
+    stock = read_stock(conn, topic_id)
+    if stock.due_at is not None and stock.due_at <= now:
+        stock = _age(conn, stock, now)
+    _cap(conn, stock, now)
 
 
 def _cap(conn: sa.Connection, stock: Stock, now: int) -> Stock:

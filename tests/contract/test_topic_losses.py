@@ -15,7 +15,7 @@ from eventd.log.shedding import Standing, open_hole, sweep
 from eventd.log.slices import Tombstone
 from eventd.store.database import Database, fetch
 from eventd.testing import NOW, ManualClock
-from tests.support.topics import ALL, Add, Topics
+from tests.support.topics import ALL, Topics
 
 
 @pytest.fixture
@@ -280,7 +280,7 @@ async def test_a_prefix_ends_where_it_ends_and_a_tag_is_compared_as_it_is_writte
     tags = ["chat-42:a", "chat-42:b", "chat-420:c", 'qu"ote', "ünïcode", "back\\slash", "zzz"]
     await topics.make("del")
     if together:
-        await topics.log.submit(Add("del", [{"data": 1, "tag": tag} for tag in tags]))
+        await topics.add("del", [{"data": 1, "tag": tag} for tag in tags])
     else:
         for tag in tags:
             await topics.put("del", 1, tag=tag)
@@ -309,7 +309,7 @@ async def test_deleting_is_about_what_is_there_at_that_time(topics: Topics) -> N
 async def test_deleting_from_the_middle_leaves_the_other_records_of_a_block(topics: Topics) -> None:
     await topics.make("del")
     told = [{"data": {"n": n}, "tag": f"t{n % 3}", "node": f"n{n}", "meta": {"m": n}} for n in range(9)]
-    await topics.log.submit(Add("del", told))
+    await topics.add("del", told)
     done = await topics.delete("del", match="t1")
     assert (done.deleted, done.earliest_seq, done.count) == (3, 1, 6)
     left = await topics.page("del", 0, view=ALL)

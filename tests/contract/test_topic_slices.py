@@ -17,7 +17,7 @@ from eventd.log.slices import Tombstone
 from eventd.log.topics import DeleteTopic
 from eventd.store.database import Database
 from eventd.testing import NOW, ManualClock, draft
-from tests.support.topics import ALL, Add, Topics
+from tests.support.topics import ALL, Topics
 
 TS = NOW // 1000
 
@@ -54,7 +54,7 @@ async def test_a_record_comes_with_what_is_asked_for_and_as_it_was_written(
 ) -> None:
     await topics.make("t")
     for some in [RICH] if together else [[one] for one in RICH]:
-        await topics.log.submit(Add("t", some))
+        await topics.add("t", some)
     assert await topics.page("t", 0, view=view) == told(view)
 
 
@@ -113,7 +113,7 @@ async def test_who_wants_little_of_a_lot_gets_what_was_found_so_far(
     monkeypatch.setattr("eventd.log.slices.LOOKED_AT", 30)
     await topics.make("t")
     for _ in range(5):
-        await topics.log.submit(Add("t", [{"data": 1, "node": f"n{n % 2}"} for n in range(20)]))
+        await topics.add("t", [{"data": 1, "node": f"n{n % 2}"} for n in range(20)])
     page = await topics.slice("t", 0, nodes=frozenset(["n0", "n1"]))
     assert (page.records, page.next_from_seq, page.caught_up) == ([], 40, False)
 
@@ -126,7 +126,7 @@ async def test_a_reader_does_not_get_back_what_its_nodes_wrote(topics: Topics, t
     records = [{"data": 1, "node": node} for node in ("self", "self", "other", "Self", 'qu"ote')] + [{"data": 1}]
     await topics.make("t")
     for some in [records] if together else [[one] for one in records]:
-        await topics.log.submit(Add("t", some))
+        await topics.add("t", some)
     for nodes, left in (
         (["self"], [3, 4, 5, 6]),
         (["self", "other"], [4, 5, 6]),

@@ -9,53 +9,20 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from eventd.log.commit import Transaction
 from eventd.log.deleting import Deleted, delete_records
 from eventd.log.eventlog import EventLog
 from eventd.log.predicate import parse
 from eventd.log.records import View, content_size, write_body
-from eventd.log.shedding import Standing, apply_caps, apply_ttl, due_at, read_standing
+from eventd.log.shedding import Standing, read_standing
 from eventd.log.slices import Ask, Slice, read_slice
 from eventd.log.topic_config import TopicConfig
 from eventd.log.topics import PatchTopic, PutTopic, read_line
-from eventd.log.values import NOTHING, Appended, Drafts
-from eventd.store.database import execute, fetch
+from eventd.log.values import Drafts
+from eventd.log.writing import Write
+from eventd.store.database import fetch
 
 Told = dict[str, Any]
 """A record: data, and maybe tag, node and meta."""
-
-
-class Add:
-    """Write records to a topic that exists. Result: their seqs."""
-
-    topic_id: int | None = None
-    cursor = None
-    durable = True
-    background = False
-
-    def __init__(self, name: str, told: Sequence[Told]) -> None:
-        self._name = name
-        self._told = told
-
-    @property
-    def weight(self) -> int:
-        return len(self._told)
-
-    def admit(self, tx: Transaction) -> Drafts:
-        line = read_line(tx.conn, self._name)
-        assert line is not None, self._name
-        self.topic_id = line.id
-        apply_ttl(tx.conn, line.id, tx.now)
-        return drafts_of(self._told) if self._told else NOTHING
-
-    def finish(self, tx: Transaction, appended: Appended) -> list[int]:
-        line = read_line(tx.conn, self._name)
-        assert line is not None
-        if line.config.ttl_ms and line.due_at is None:
-            at = due_at(line.written_at or 0, line.config.ttl_ms)
-            execute(tx.conn, "UPDATE topics SET due_at = ? WHERE id = ?", (at, line.id))
-        apply_caps(tx.conn, line.id, tx.now)
-        return [position + appended.shift for position in appended.positions]
 
 
 def drafts_of(told: Sequence[Told], path: str = "") -> Drafts:
@@ -89,7 +56,13 @@ class Topics:
 
     async def put(self, name: str, *told: Any, **common: Any) -> list[int]:
         """Write records, as one batch, told by their data; `common` are other parts of all of them."""
-        return await self.log.submit(Add(name, [{"data": data, **common} for data in told]))
+        return await self.add(name, [{"data": data, **common} for data in told])
+
+    async def add(self, name: str, told: Sequence[Told]) -> list[int]:
+        """Write records, as one batch, to a topic that exists; their seqs."""
+        unit = Write(name, drafts_of(told), flushes=self.log.flushes, create=False)
+        written = await self.log.submit(unit)
+        return [*range(written.first_seq, written.last_seq + 1)]
 
     async def delete(self, name: str, *, before: int | None = None, match: object = None) -> Deleted:
         """Delete records."""
