@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, 
 from typing import Any
 
 from eventd.egress.joining import graph_of
+from eventd.egress.router import FAN_IN_HOPS
 from eventd.egress.running import Running, Upstream, moves_of, prepare
 from eventd.egress.topology import Graph
 from eventd.errors import EventdError
@@ -315,7 +316,7 @@ class Routing:
         self._release([router for router in upstream if router.held_at < soon])
         timer: asyncio.Future[None] | None = None
         try:
-            for _ in {router.line.source_id for router in upstream}:  # so many hops a record may have to make
+            for _ in range(FAN_IN_HOPS + len({router.line.source_id for router in upstream})):  # hops there may be
                 behind = [(router, router.source.tip) for router in upstream if router.is_due]
                 if not behind:
                     return
