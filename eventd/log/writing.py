@@ -105,6 +105,9 @@ class Write:
             self._repeated = self._look_up(tx, line)
             if self._repeated is not None:
                 return NOTHING
+        if line.due_at is not None and line.due_at <= tx.now:  # what has outlived its time takes up no room
+            apply_ttl(tx.conn, line.id, tx.now)
+            self._line = line = reread(tx.conn, line)
         require_fit(tx, line, self._drafts, self._max_bytes)
         if self._key:
             _writers(tx, line.id)[self._key] = self
@@ -191,9 +194,6 @@ def _require_caps(tx: Transaction, line: TopicLine, drafts: Drafts) -> None:
             f"the batch of {len(drafts)} records and {size} bytes is more than the topic {line.name!r} may ever hold",
             hint="write less at once, or raise cap_records and cap_bytes",
         )
-    if line.due_at is not None and line.due_at <= tx.now:
-        apply_ttl(tx.conn, line.id, tx.now)
-        line = reread(tx.conn, line)
     waiting, waiting_bytes = tx.shared.get(("room", line.id), (0, 0))
     records, held = line.live + waiting + len(drafts), line.bytes + waiting_bytes + size
     if 0 < config.cap_records < records or 0 < config.cap_bytes < held:
