@@ -20,10 +20,10 @@ from eventd.api.operations import Services
 from eventd.api.v0.limits import Limits, Occupancy
 from eventd.api.v0.routes import V0
 from eventd.egress.forwarding import Routing
-from eventd.supervisor import Supervisor
 from eventd.observe import Metrics
 from eventd.resources.effective import effective
 from eventd.store.registry import read_resources
+from eventd.supervisor import Supervisor
 
 CONNECTIONS = 64
 
@@ -39,6 +39,7 @@ async def served(services: Services) -> AsyncIterator[Path]:
         door = Door("", CONNECTIONS, metrics)
         groups = effective(await services.database.read(read_resources))
         routing = Routing(services.log, lambda: groups, supervisor.spawn)
+        stack.push_async_callback(routing.stop)
         await routing.load()
         stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         v0 = V0(

@@ -20,13 +20,16 @@ ROUTERS = (
     Column("SOURCE", text("source")),
     Column("DEST", text("dest")),
     Column("GUARANTEE", text("guarantee")),
+    Column("FAN_IN", lambda row: "yes" if row["fan_in"] else "no"),
     Column("FORWARDED", lambda row: str(row["forwarded_total"])),
 )
 ONE = (
     *ROUTERS,
+    Column("LAG", lambda row: str(row["lag"])),
+    Column("STATE", lambda row: f"{row['state']} ({row['reason']})" if row["reason"] else row["state"] or "-"),
+    Column("REFUSED", lambda row: str(row["refused_total"])),
     Column("FILTER", lambda row: show_filter(row["filter"])),
-    Column("FAN_IN", lambda row: "yes" if row["fan_in"] else "no"),
-    Column("ALLOW_CYCLE", lambda row: "yes" if row["allow_cycle"] else "no"),
+    Column("ALLOW_CYCLE", lambda row: "yes" if row["allow_cycle"] else "no", wide=True),
     Column("KEEPS", lambda row: _keeps(row), wide=True),
 )
 
@@ -151,7 +154,7 @@ async def list_routers(
     """Show the routers, by name. `router get` shows more of one; `topology check` draws how they hang together."""
     client = await session.client()
     found = [router async for router in client.routers.list(prefix, source=source, dest=dest)]
-    names = ("router", "source", "dest", "guarantee", "forwarded_total")
+    names = ("router", "source", "dest", "guarantee", "fan_in", "forwarded_total")
     session.out.rows(ROUTERS, [{name: getattr(each, name) for name in names} for each in found], name=_name)
 
 

@@ -70,8 +70,8 @@ async def check(
     for name in remove or []:
         if present.pop(name, None) is None:
             raise Invalid(f"there is no router {name} to take out", hint="routerctl router list shows those there are")
-    graph = Graph({**present, **{router.name: router for router in added}}.values())
-    findings = [*_refused(present, added), *_clashes(graph, [router.name for router in added])]
+    findings = list(_join(present, added))
+    graph = Graph(present.values())
     foretold = list(_foretell(graph))
     findings += _loops(foretold)
     _show(session, graph, findings, foretold)
@@ -150,30 +150,29 @@ def _from_flag(word: str) -> Router:
 # --- what is wrong --------------------------------------------------------------------------------------------------
 
 
-def _refused(present: Mapping[str, Router], added: Sequence[Router]) -> Iterator[Finding]:
-    """What the node would refuse of what is to be added, whatever else there is."""
-    seen: dict[str, Router] = dict(present)
+def _join(present: dict[str, Router], added: Sequence[Router]) -> Iterator[Finding]:
+    """Put what is to be added beside what there is, one after the other as a node would; what it would refuse is told."""
+    from eventd.egress.topology import Graph
+
     for router in added:
-        before = seen.get(router.name)
-        if before is not None and (before.source, before.dest) != (router.source, router.dest):
-            meaning = f"the name is that of a router from {before.source} to {before.dest}: it would be refused"
-            yield Finding("re-pointed", router.name, meaning)
-        if router.source == router.dest:
-            yield Finding("circle", router.name, "it leads back to where it begins: it would be refused")
-        seen[router.name] = router
+        refused = list(_clashes(present.get(router.name), Graph({**present, router.name: router}.values()), router))
+        yield from refused
+        if not refused:
+            present[router.name] = router
 
 
-def _clashes(graph: Graph, added: Sequence[str]) -> Iterator[Finding]:
-    """Cycles and meetings that must not be: of what is to be added, or else of all there is."""
-    for name in dict.fromkeys(added) if added else sorted(graph.routers):
-        router = graph.routers[name]
-        if router.source == router.dest:
-            continue
+def _clashes(before: Router | None, graph: Graph, router: Router) -> Iterator[Finding]:
+    if before is not None and (before.source, before.dest) != (router.source, router.dest):
+        meaning = f"that is the name of a router from {before.source} to {before.dest}: it would be refused"
+        yield Finding("re-pointed", router.name, meaning)
+    elif router.source == router.dest:
+        yield Finding("cycle", router.name, "it leads back to where it begins: it would be refused")
+    else:
         if cycle := graph.cycle_closed_by(router):
-            yield Finding("cycle", name, f"{' -> '.join(cycle)}: it would be refused")
+            yield Finding("cycle", router.name, f"{' -> '.join(cycle)}: it would be refused")
         if other := graph.meets(router):
-            meaning = f"{router.dest} is fed from {other.source} by {other.name}, too: it would be refused"
-            yield Finding("fan-in", name, meaning)
+            meaning = f"{other.name} copies from {other.source} to {router.dest}, too: it would be refused"
+            yield Finding("fan-in", router.name, meaning)
 
 
 def _foretell(graph: Graph) -> Iterator[dict[str, Any]]:

@@ -179,7 +179,11 @@ class RouterSpec(Struct, kw_only=True, frozen=True, omit_defaults=True):
 
 
 class RouterState(Struct, kw_only=True, frozen=True):
-    """One router; `created` and `forwarded_total` where the answer has them."""
+    """One router. Making it tells whether it was `created`, asking for it how it does; a list tells less.
+
+    `lag` counts seqs of its source that wait, `refused_total` records that were set aside. `state` is `running` or
+    `backing-off`, for `reason`.
+    """
 
     router: str
     source: str
@@ -193,6 +197,10 @@ class RouterState(Struct, kw_only=True, frozen=True):
     map: dict[str, Any] | None = None
     created: bool = False
     forwarded_total: int = 0
+    refused_total: int = 0
+    lag: int = 0
+    state: str = ""
+    reason: str = ""
 
 
 class RouterDeletion(Struct, kw_only=True, frozen=True):
