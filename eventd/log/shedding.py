@@ -124,6 +124,16 @@ def apply_ttl(conn: sa.Connection, topic_id: int, now: int) -> None:
         _age(conn, stock, now)
 
 
+def age_out(conn: sa.Connection, topic_id: int, now: int) -> None:
+    """Remove all that has outlived its time to live, however much that is.
+
+    Before a topic is set anew: readers have been told that it is gone, and it must not come back.
+    """
+    stock = read_stock(conn, topic_id)
+    while stock.due_at is not None and stock.due_at <= now:
+        stock = _age(conn, stock, now)
+
+
 def _age(conn: sa.Connection, stock: Stock, now: int) -> Stock:
     """Remove what has outlived its time to live, and say when to look again."""
     upto = expired_upto(conn, stock, now)

@@ -19,7 +19,7 @@ from eventd.log.records import new_instance
 from eventd.log.refusals import Incompatible, Throttled, TopicNotEmpty, TopicNotFound
 from eventd.log.retired import retire_topic
 from eventd.log.routing import remove_routers_of
-from eventd.log.shedding import apply_limits, read_standing
+from eventd.log.shedding import age_out, apply_limits, read_standing
 from eventd.log.topic_config import GROUP_CONFIG, TopicConfig, merged, read_config
 from eventd.log.values import NOTHING, Appended, Drafts
 from eventd.store.database import execute, fetch
@@ -240,6 +240,7 @@ def set_config(tx: Transaction, line: TopicLine, config: TopicConfig) -> TopicLi
     """Set what is set for a topic, and have it act at once."""
     text = msgspec.json.encode(config).decode()
     if text != line.config_text:
+        age_out(tx.conn, line.id, tx.now)
         due = tx.now if config.ttl_ms else None
         execute(
             tx.conn,
