@@ -287,7 +287,7 @@ def _letters(queue: str, jobs: Sequence[Found]) -> Drafts:
         stored = read_body(job.body)
         bodies.append(write_body(stored.node, stored.tag, stored.data, _stamped(stored.meta, queue, job)))
         tags.update([stored.tag] if stored.tag is not None else [])
-        nodes.update([stored.node] if stored.node is not None else [])
+        nodes.add(stored.node or "")  # the empty one stands for nobody
     return Drafts(
         paths=[""] * len(bodies),
         bodies=bodies,

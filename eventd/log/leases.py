@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+import msgspec
 import sqlalchemy as sa
 
 from eventd.store.database import bulk_insert, execute, execute_many, fetch, fetch_in
@@ -170,9 +171,14 @@ def forget_queue(conn: sa.Connection, topic_id: int) -> None:
     execute(conn, "DELETE FROM queues WHERE topic_id = ?", (topic_id,))
 
 
-def release_leases(conn: sa.Connection, topic_ids: Sequence[int]) -> None:
-    """Free every job of these queues that is held or delayed. How often each was handed out stays known."""
-    for topic_id in topic_ids:
+def release_leases(conn: sa.Connection) -> None:
+    """Free every job that is held or delayed, but for the queues whose leases are to outlive a restart.
+
+    How often a job was handed out stays known.
+    """
+    for topic_id, config in fetch(conn, "SELECT id, config FROM topics WHERE id IN (SELECT topic_id FROM queues)"):
+        if msgspec.json.decode(config)["leases_durable"]:
+            continue
         where = "topic_id = ? AND free_at > 0"
         execute(conn, f"UPDATE leases SET node = '', lease_id = '', free_at = 0 WHERE {where}", (topic_id,))
         execute(conn, "UPDATE queues SET held = 0, delayed = 0 WHERE topic_id = ?", (topic_id,))

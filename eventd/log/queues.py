@@ -25,14 +25,13 @@ from eventd.log.leases import (
     read_leases,
     renew_leases,
 )
+from eventd.log.topic_config import LEASE_MS
 from eventd.log.topics import TopicLine
 from eventd.log.values import NOTHING, Appended, Drafts
 from federation.event import is_plain
 
 MOST_NODE_BYTES = 128
 MOST_SEQ = 2**63 - 1
-LEASE_MS = (100, 86_400_000)
-"""The shortest and the longest lease."""
 
 
 class Wish(NamedTuple):
@@ -55,17 +54,16 @@ class Job(NamedTuple):
 
 
 class Claimed(NamedTuple):
-    """For each wish its jobs, in order, and how the queue stands afterwards."""
+    """For each wish its jobs, in order, and how the queue stands afterwards.
+
+    Where there is a `gather_ms`, nothing was handed out: the queue wants claims to be gathered for so many
+    milliseconds, and then to be made together.
+    """
 
     topic_id: int
     jobs: Sequence[Sequence[Job]]
     standing: Jobs
-
-
-class Gather(NamedTuple):
-    """The queue wants claims to be gathered for so many milliseconds, and then to be made together."""
-
-    jitter_ms: int
+    gather_ms: int = 0
 
 
 class _Claiming:
@@ -139,8 +137,8 @@ def require_node(node: str) -> None:
 class Claim(_Claiming):
     """Hand out jobs: to several nodes in turn, one to each, as far as there are any.
 
-    Result: `Claimed`, or, where the queue gathers claims and these were not `gathered`, `Gather`. Jobs that were handed
-    out as often as the queue allows go to its dead letters instead.
+    Result: `Claimed`. `gathered`: they are made together already, if the queue wants that. Jobs that were handed out as
+    often as the queue allows go to its dead letters instead.
     """
 
     def __init__(
@@ -148,7 +146,7 @@ class Claim(_Claiming):
     ) -> None:
         super().__init__(queue, wishes, random)
         self._gathered = gathered
-        self._finish: Callable[[], Claimed | Gather] = lambda: Gather(0)
+        self._finish: Callable[[], Claimed] | None = None
 
     def admit(self, tx: Transaction) -> Drafts:
         line = read_queue(tx.conn, self._queue)
@@ -156,13 +154,14 @@ class Claim(_Claiming):
             require_node(wish.node)
         jitter_ms = line.config.claim_jitter_ms
         if jitter_ms and not self._gathered:
-            self._finish = lambda: Gather(jitter_ms)
+            self._finish = lambda: Claimed(line.id, [[] for _ in self._wishes], Jobs(0, 0, 0), jitter_ms)
             return NOTHING
         books, letters = self._deal(tx, line)
         self._finish = lambda: Claimed(line.id, self._jobs, books.settle())
         return letters
 
-    def finish(self, tx: Transaction, appended: Appended) -> Claimed | Gather:
+    def finish(self, tx: Transaction, appended: Appended) -> Claimed:
+        assert self._finish is not None
         self._dead.finish(tx)
         return self._finish()
 

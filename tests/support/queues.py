@@ -1,0 +1,106 @@
+"""Queues over an open log, worked on as briefly as a test wants it, and what must hold of their books at any time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from eventd.log.eventlog import EventLog
+from eventd.log.leases import Jobs, count_jobs
+from eventd.log.queues import Ack, Claim, Claimed, Extend, Handle, Job, Nack, Settled, Wish
+from eventd.log.records import content_size
+from eventd.log.topics import TopicLine, read_line
+from eventd.store.database import fetch
+from federation.lines import split_line
+from tests.support.topics import Topics
+
+
+class Queues(Topics):
+    """The queues of one log."""
+
+    def __init__(self, log: EventLog) -> None:
+        super().__init__(log)
+
+    async def make(self, name: str, **config: Any) -> int:
+        return await super().make(name, **{"type": "queue"} | config)
+
+    async def claim(self, name: str, node: str = "w", most: int = 1, lease_ms: int | None = None) -> list[Job]:
+        """Jobs for one node."""
+        claimed = await self.deal(name, Wish(node, most, lease_ms))
+        return list(claimed.jobs[0])
+
+    async def deal(self, name: str, *wishes: Wish) -> Claimed:
+        """Jobs for several nodes together."""
+        return await self.log.submit(Claim(name, wishes, os.urandom))
+
+    async def ack(self, name: str, node: str, *jobs: int | Job) -> Settled:
+        """Jobs are done."""
+        return await self.log.submit(Ack(name, node, handles(jobs), flushes=self.log.flushes))
+
+    async def nack(self, name: str, node: str, *jobs: int | Job, delay_ms: int = 0) -> Settled:
+        """Jobs are given back."""
+        return await self.log.submit(Nack(name, node, handles(jobs), delay_ms=delay_ms))
+
+    async def extend(self, name: str, node: str, *jobs: int | Job, lease_ms: int) -> Settled:
+        """Jobs are kept for longer."""
+        return await self.log.submit(Extend(name, node, handles(jobs), lease_ms=lease_ms))
+
+    async def jobs(self, name: str) -> Jobs:
+        """How a queue stands."""
+        return await self.log.database.read(_count, name, self.log.clock.now())
+
+    async def check(self, name: str) -> None:
+        """Its books are true."""
+        await self.log.database.read(check_books, name)
+
+
+def handles(jobs: Sequence[int | Job]) -> list[Handle]:
+    """Jobs as their holder names them: by seq under any lease, or under the one it was given."""
+    return [Handle(job) if isinstance(job, int) else Handle(job.seq, job.lease_id) for job in jobs]
+
+
+def seqs(jobs: Sequence[Job]) -> list[int]:
+    """Their seqs."""
+    return [job.seq for job in jobs]
+
+
+def _count(conn: sa.Connection, name: str, now: int) -> Jobs:
+    line = _line(conn, name)
+    return count_jobs(conn, line.id, line.live, now)
+
+
+def _line(conn: sa.Connection, name: str) -> TopicLine:
+    line = read_line(conn, name)
+    assert line is not None, name
+    return line
+
+
+def check_books(conn: sa.Connection, name: str) -> None:
+    """What is stored, what is counted and what is leased fit together."""
+    line = _line(conn, name)
+    stored: dict[int, int] = {}
+    for first, records, size, lines in fetch(
+        conn, "SELECT seq, records, bytes, lines FROM blocks WHERE topic_id = ? ORDER BY seq", (line.id,)
+    ):
+        bodies = [split_line(text)[2] for text in lines.split("\n")[:-1]]
+        assert len(bodies) == records
+        assert sum(map(content_size, bodies)) == size > 0
+        assert first > line.evicted_seq, "nothing is stored below the floor"
+        stored |= {seq: content_size(body) for seq, body in enumerate(bodies, first) if body}
+    leases = fetch(conn, "SELECT seq, node, free_at, size FROM leases WHERE topic_id = ?", (line.id,))
+    assert {seq: size for seq, _, _, size in leases}.items() <= stored.items(), "what is leased is stored"
+    done = {seq for seq, _, free_at, _ in leases if free_at is None}
+    live = stored.keys() - done
+    assert line.live == len(live)
+    assert line.bytes == sum(stored[seq] for seq in live)
+    assert line.earliest_seq == min(live, default=line.next_seq), "the floor is as high as it can be"
+    held = sum(bool(node) for _, node, free_at, _ in leases if free_at)
+    waiting = sum(not node for _, node, free_at, _ in leases if free_at)
+    for claimed, *counted in fetch(
+        conn, "SELECT claimed_seq, held, delayed FROM queues WHERE topic_id = ?", (line.id,)
+    ):
+        assert counted == [held, waiting]
+        assert max((seq for seq, *_ in leases), default=0) <= claimed
