@@ -93,7 +93,7 @@ def require_some(names: Collection[str]) -> None:
 def _find(conn: sa.Connection, names: Iterable[str], now: int) -> dict[str, Found]:
     lines = ((name, read_line(conn, name)) for name in names)
     return {
-        name: Found(line.id, line.head_seq, read_standing(conn, line.id, now).earliest_seq)
+        name: Found(line.id, line.head_seq, read_standing(conn, line, now).earliest_seq)
         for name, line in lines
         if line is not None
     }

@@ -23,7 +23,7 @@ from eventd.errors import EventdError
 
 HELD_BYTES = 64 << 10
 """Bytes a client may leave untaken before it counts as behind. Beside them, at most one page waits for it."""
-BEAT_SECONDS = 0.1
+BEAT_SECONDS = 0.25
 """How soon it is noticed that a client has gone, or has not been told anything for long."""
 logger = logging.getLogger("eventd.api")
 PARTING_SECONDS = 0.25
@@ -154,26 +154,29 @@ class Follower(ABC):
 
     def follow(self, want: Want, after: int) -> None:
         """Tell the client of a topic, beyond a seq; instead of what it was told of it before."""
+        if self.has_ended:
+            return
         self.leave(want.name)
         following = Following(self, self._watching.feeds.use(want), after)
         self.topics[want.name] = following
         self.fall_behind(following)
 
-    def leave(self, name: str) -> bool:
-        """Tell the client no more of a topic; whether it was told of it."""
-        following = self.topics.pop(name, None)
-        if following is None:
-            return False
-        following.has_left = True
-        self._behind.pop(following, None)
-        self._watching.feeds.release(following.feed)
-        return True
+    def leave(self, name: str) -> None:
+        """Tell the client no more of a topic."""
+        if (following := self.topics.pop(name, None)) is not None:
+            self._let_go(following)
+
+    def _let_go(self, following: Following) -> None:
+        if not following.has_left:
+            following.has_left = True
+            self._behind.pop(following, None)
+            self._watching.feeds.release(following.feed)
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Let go of everything. How far the client was told stays known."""
         self.end()
-        for name in list(self.topics):
-            self.leave(name)
+        for following in self.topics.values():
+            self._let_go(following)
 
     # --- telling --------------------------------------------------------------------------------------------------
 

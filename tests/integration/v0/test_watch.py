@@ -1,0 +1,247 @@
+"""Watching topics over server-sent events: what a stream tells, and in which form."""
+
+from __future__ import annotations
+
+import asyncio
+
+from eventd.testing import ManualClock, until
+from tests.integration.v0.conftest import StartServer
+from tests.support.streams import Stream, begin, opened, watching
+from tests.support.v0 import Server
+
+
+async def test_a_session_says_where_it_begins_and_its_stream_tells_the_backlog_and_what_comes(server: Server) -> None:
+    await server.write_records("jobs", {"data": {"v": 1}, "tag": "t-1"}, {"data": {"v": 2}, "tag": "t-2"}, node="w-1")
+    told = await begin(server, "jobs", include_tags=True)
+    assert told.status == 200
+    assert told.body["wid"].startswith("wid_")
+    assert len(told.body["wid"]) == 26
+    assert told.body["stream_url"] == f"/v0/watch/{told.body['wid']}"
+    assert told.body["session_ttl_ms"] == 300_000
+    assert told.body["topics"] == {"jobs": {"from_seq": 0, "head_seq": 2, "earliest_seq": 1}}
+    assert told.body["performance"]["server_total_ms"] >= 0
+    async with opened(server, told.body["wid"], accept="text/event-stream") as stream:
+        assert stream.headers["Content-Type"] == "text/event-stream"
+        assert stream.headers["Cache-Control"] == "no-store"
+        assert stream.headers["X-Accel-Buffering"] == "no"
+        assert await stream.block() == "retry: 2000"
+        record, caught_up = await stream.take("record", "caught-up")
+        assert [*record.data] == ["topic", "from_seq", "head_seq", "records", "to_seq"]
+        assert (record.data["topic"], record.data["from_seq"], record.data["to_seq"]) == ("jobs", 0, 2)
+        assert [(r["$seq"], r["$node"], r["$tag"], r["data"]["v"]) for r in record.data["records"]] == [
+            (1, "w-1", "t-1", 1),
+            (2, "w-1", "t-2", 2),
+        ]
+        assert record.place == caught_up.place == {"jobs": 2}
+        assert caught_up.data == {"topic": "jobs", "head_seq": 2}
+        await server.write("jobs", {"v": 3})
+        record, caught_up = await stream.take("record", "caught-up")
+        assert (record.seqs, record.data["from_seq"], caught_up.data["head_seq"]) == ([3], 2, 3)
+
+
+async def test_a_client_chooses_what_it_gets_of_a_record(server: Server) -> None:
+    await server.write_records("jobs", {"data": 1, "tag": "t", "meta": {"m": 1}})
+    async with watching(server, "jobs") as stream:
+        (told,) = (await stream.take("record"))[0].data["records"]
+        assert told.keys() == {"$seq", "$ts", "data", "meta"}
+    async with watching(server, "jobs", include_data=False, include_meta=False, include_tags=True) as stream:
+        (told,) = (await stream.take("record"))[0].data["records"]
+        assert told.keys() == {"$seq", "$ts", "$tag"}
+
+
+async def test_a_client_at_the_tail_never_sees_the_backlog(server: Server) -> None:
+    await server.write("jobs", 1, 2)
+    told = await begin(server, topics={"jobs": {"tail": True}})
+    assert told.body["topics"]["jobs"]["from_seq"] == 2
+    async with opened(server, told.body["wid"]) as stream:
+        await stream.take("caught-up")
+        await server.write("jobs", 3)
+        assert (await stream.take("record"))[0].seqs == [3]
+
+
+async def test_a_backlog_comes_in_pages_and_its_end_is_told_once(server: Server) -> None:
+    await server.write("jobs", *range(10))
+    async with watching(server, "jobs", limit=4) as stream:
+        pages = await stream.take("record", "record", "record", "caught-up")
+        assert [page.seqs for page in pages[:3]] == [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10]]
+        assert [page.place for page in pages] == [{"jobs": 4}, {"jobs": 8}, {"jobs": 10}, {"jobs": 10}]
+    async with watching(server, "jobs", max_batch_bytes=1) as stream:
+        assert (await stream.take("record"))[0].seqs == [1]
+
+
+async def test_records_of_the_clients_own_nodes_are_passed_over_silently(server: Server) -> None:
+    await server.write_records("nb", *({"data": n, "node": node} for n, node in enumerate(("self", "other", "self"))))
+    async with watching(server, "nb", node="self") as stream:
+        record, caught_up = await stream.take("record", "caught-up")
+        assert (record.seqs, record.data["to_seq"], caught_up.data["head_seq"]) == ([2], 3, 3)
+    async with watching(server, "nb", node=["self", "other"]) as stream:
+        assert (await stream.take("caught-up"))[0].data == {"topic": "nb", "head_seq": 3}
+        await server.write("nb", 4, node="other")
+        await server.write("nb", 5)
+        record, _ = await stream.take("record", "caught-up")
+        assert (record.data["from_seq"], record.seqs, record.place) == (4, [5], {"nb": 5})
+
+
+async def test_a_topic_may_give_nodes_their_own_records_back(server: Server) -> None:
+    await server.put("nb", dedupe_node=False)
+    await server.write("nb", 1, node="self")
+    async with watching(server, "nb", node="self") as stream:
+        assert (await stream.take("record"))[0].seqs == [1]
+
+
+async def test_what_was_lost_before_the_first_read_is_told_as_being_too_old(server: Server) -> None:
+    await server.put("cap", cap_records=3)
+    for n in range(5):
+        await server.write("cap", n)
+    async with watching(server, "cap") as stream:
+        tombstone, record, _ = await stream.take("tombstone", "record", "caught-up")
+        assert tombstone.data == {
+            "topic": "cap",
+            "reason": "from_seq_too_old",
+            "gap_from": 1,
+            "gap_to": 2,
+            "earliest_seq": 3,
+            "head_seq": 5,
+        }
+        assert (tombstone.place, record.seqs, record.data["from_seq"]) == ({"cap": 2}, [3, 4, 5], 2)
+
+
+async def test_what_was_deleted_by_request_is_no_loss(server: Server) -> None:
+    await server.write("del", 1, 2, 3)
+    await server.delete_records("del", before_seq=3)
+    async with watching(server, "del") as stream:
+        assert (await stream.take("record"))[0].seqs == [3]
+
+
+async def test_a_seq_of_a_topic_that_is_no_more_begins_with_the_one_that_took_its_name(server: Server) -> None:
+    await server.write("again", 1, 2, 3)
+    told = await begin(server, "again")
+    async with opened(server, told.body["wid"]) as stream:
+        assert await stream.seqs(3) == [1, 2, 3]
+    await server.delete("again")
+    await server.write("again", *range(4))
+    async with opened(server, told.body["wid"]) as stream:
+        tombstone, record, _ = await stream.take("tombstone", "record", "caught-up")
+        assert (tombstone.data["reason"], tombstone.place) == ("recreated", {"again": 0})
+        assert record.seqs == [1, 2, 3, 4]
+
+
+async def test_a_deleted_topic_is_told_at_once_and_the_others_go_on(server: Server) -> None:
+    await server.write("boxA", 1)
+    await server.write("boxB", 1)
+    async with watching(server, "boxA", "boxB", heartbeat_ms=60_000) as stream:
+        await stream.take("record", "caught-up", "record", "caught-up")
+        await server.delete("boxA")
+        (deleted,) = await stream.take("topic-deleted")
+        assert deleted.data == {"topic": "boxA", "head_seq": 0, "reason": "deleted"}
+        assert deleted.place == {"boxB": 1}
+        await server.write("boxA", "another topic of that name")
+        await server.write("boxB", 2)
+        assert (await stream.take("record"))[0].data["topic"] == "boxB"
+
+
+async def test_a_stream_ends_with_its_last_topic_and_says_so_again_to_who_comes_back(server: Server) -> None:
+    await server.write("box", 1)
+    told = await begin(server, "box")
+    for backlog in (["record", "caught-up"], []):
+        async with opened(server, told.body["wid"]) as stream:
+            await stream.take(*backlog)
+            if backlog:
+                await server.delete("box")
+            await stream.take("topic-deleted")
+            assert await stream.next() is None
+
+
+async def test_every_event_tells_the_places_in_all_topics(server: Server) -> None:
+    await server.write("b", 1)
+    await server.write("a", 1, 2)
+    async with watching(server, "b", "a") as stream:
+        events = await stream.take("record", "caught-up", "record", "caught-up")
+        assert [event.place for event in events] == [{"a": 0, "b": 1}] * 2 + [{"a": 2, "b": 1}] * 2
+        assert [*events[0].place] == ["a", "b"]
+        await server.write("a", 3)
+        record, _ = await stream.take("record", "caught-up")
+        assert record.place == {"a": 3, "b": 1}
+
+
+async def test_a_silent_stream_is_heard_of(start_server: StartServer) -> None:
+    clock = ManualClock()
+    server = await start_server(clock=clock)
+    await server.put("box")
+
+    async def pass_time(stream: Stream, seconds: float) -> None:
+        for _ in range(round(seconds * 10)):
+            await until(lambda: clock.waits, "the streams to be looked after")
+            clock.advance(0.1)
+            await asyncio.sleep(0)
+
+    async with watching(server, "box", heartbeat_ms=1) as stream:  # a second is the least
+        await stream.take("caught-up")
+        await pass_time(stream, 1.2)
+        assert await stream.block() == ": hb"
+        await server.write("box", 1)
+        await stream.take("record", "caught-up")
+
+
+async def test_no_sign_is_lost_between_a_read_and_the_wait_after_it(server: Server) -> None:
+    """Each write waits for the one before to be told: whichever sign were lost, the test would take a heartbeat."""
+    await server.put("box")
+    async with watching(server, "box", heartbeat_ms=60_000) as stream, asyncio.timeout(20):
+        await stream.take("caught-up")
+        for n in range(200):
+            await server.write("box", n)
+            await stream.take("record", "caught-up")
+
+
+async def test_a_write_and_a_deletion_under_the_first_read_are_told(server: Server) -> None:
+    for n in range(20):
+        await server.write("box", n)
+        told = await begin(server, "box")
+        async with opened(server, told.body["wid"]) as stream:
+            await asyncio.gather(server.write("box", "late"), stream.take("record"))
+            await asyncio.gather(server.delete("box"), _until_deleted(stream))
+
+
+async def _until_deleted(stream: Stream) -> None:
+    while (event := await stream.next()) is not None:
+        if event.kind == "topic-deleted":
+            return
+    raise AssertionError("the stream ended without a word")
+
+
+async def test_many_clients_of_many_kinds_all_get_everything(server: Server) -> None:
+    await server.put("hot")
+
+    async def watch(n: int) -> list[int]:
+        async with watching(server, "hot", limit=1 + n % 7, include_tags=bool(n % 2)) as stream:
+            return await stream.seqs(60)
+
+    watchers = [asyncio.ensure_future(watch(n)) for n in range(30)]
+    for n in range(20):
+        await server.write("hot", n, n, n)
+    assert await asyncio.gather(*watchers) == [[*range(1, 61)]] * 30
+
+
+async def test_one_read_and_one_text_serve_all_clients_at_the_same_place(server: Server) -> None:
+    await server.put("hot")
+    reads = 0
+    read = server.v0.database.read
+
+    async def counted(fn, *args, **kwargs):  # type: ignore[no-untyped-def]
+        nonlocal reads
+        reads += fn.__name__ == "read_slice"
+        return await read(fn, *args, **kwargs)
+
+    told = await begin(server, "hot")
+    async with asyncio.timeout(20):
+        streams = [opened(server, told.body["wid"]) for _ in range(50)]
+        opens = [await stream.__aenter__() for stream in streams]
+        for stream in opens:
+            await stream.take("caught-up")
+        object.__setattr__(server.v0.database, "read", counted)
+        await server.write("hot", 1)
+        for stream in opens:
+            assert (await stream.take("record", "caught-up"))[0].seqs == [1]
+        for stream in streams:
+            await stream.__aexit__(None, None, None)
+    assert reads == 1
