@@ -18,14 +18,11 @@ import msgspec
 from eventd.egress.router import EventMap, Origin, Router, Shape
 from eventd.errors import Invalid
 from eventd.log.copies import Cut, Original, Parked, Source
-from eventd.log.records import Stored, read_body
+from eventd.log.records import UNTAGGED, Stored, read_body
 from eventd.log.values import Draft
 from eventd.resources.effective import GroupConfig
 from federation.errors import MessageError
 from federation.event import DECODER, Event, encode, expiry_micros, from_micros, new_event_id, normalise
-
-USUAL_TYPE = "topic.record"
-"""The type of an event that is made of a record without a tag."""
 
 BAD_EVENT = "bad_event"
 """Why a record is set aside: what it would become is no event, or too large for the group."""
@@ -91,7 +88,7 @@ class Said:
 def say(facts: Facts, templates: EventMap | None) -> Said:
     """What the event of a record says. Its `id` is empty where no template gives one."""
     templates = templates or EventMap()
-    usual = facts.stored.tag or USUAL_TYPE
+    usual = facts.stored.tag or UNTAGGED
     payload = {"data": facts.stored.data} | ({"meta": facts.stored.meta} if facts.stored.meta is not None else {})
     if templates.payload is not None:
         payload = {name: fill(template, facts) for name, template in templates.payload.items()}
@@ -165,7 +162,7 @@ def _again(original: Original, event_id: str, router: Router, group: GroupConfig
         id=event_id,
         group=group.name,
         source_node=said.source_node if router.options.preserve_node else group.node_name,
-        type=said.type if router.options.preserve_tag else USUAL_TYPE,
+        type=said.type if router.options.preserve_tag else UNTAGGED,
         dedupe_key="" if said.dedupe_key == said.id else said.dedupe_key,
     )
 

@@ -209,6 +209,9 @@ class _Outline(msgspec.Struct, rename="camel"):
     payload: dict[str, str] = msgspec.field(default_factory=dict)
 
 
+UNTAGGED = "topic.record"
+"""The type of an event that is made of a record without a tag."""
+
 _EVENTS = msgspec.json.Decoder(_Outline)
 _NEVER = "0001-01-01T00:00:00Z"
 
@@ -216,13 +219,13 @@ _NEVER = "0001-01-01T00:00:00Z"
 def body_of_event(event: str) -> str:
     """An event of a group, in its canonical form, as a record.
 
-    A payload that a router made of a record's data and meta is opened again.
+    A payload that a router made of a record's data and meta is opened again, and the type of one without a tag is none.
     """
     found = _EVENTS.decode(event)
     node, tag = encoded(found.source_node) if found.source_node else "", encoded(found.type)
     opened = _open(found.payload)
     if opened is not None:
-        return join_body(node, tag, *opened)
+        return join_body(node, "" if found.type == UNTAGGED else tag, *opened)
     facts = {"id": found.id, "subject": found.subject, "dedupeKey": found.dedupe_key, "observedAt": found.observed_at}
     if found.expires_at != _NEVER:
         facts["expiresAt"] = found.expires_at

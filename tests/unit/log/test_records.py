@@ -132,6 +132,11 @@ def test_a_record_that_went_through_a_group_is_opened_again() -> None:
     assert read_body(body_of_event(event({"data": "3"}))).meta is None
 
 
+def test_a_record_without_a_tag_has_none_after_it_went_through_a_group() -> None:
+    assert read_body(body_of_event(event({"data": "3"}, type="topic.record"))).tag is None
+    assert read_body(body_of_event(event({"a": "3"}, type="topic.record"))).tag == "topic.record", "it was no record"
+
+
 @pytest.mark.parametrize("payload", [{"data": "no json"}, {"data": "1", "more": "2"}, {"meta": "1"}, {}])
 def test_any_other_payload_is_left_as_it_is(payload: dict[str, str]) -> None:
     assert json.loads(read_body(body_of_event(event(payload))).data) == payload
