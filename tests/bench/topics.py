@@ -1,0 +1,72 @@
+"""Measure topics: `python -m tests.bench.topics write|read|watch|routers|scale|recovery|kills [options]`.
+
+A node and its rival run as processes of their own; clients are of this process. Every run verifies that what was
+counted arrived. A ratio is to the rival, or to a bare insert, of the same round; what is printed last are medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sqlite3
+import statistics
+import tempfile
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from tests.bench.__main__ import _fsync_ms
+from tests.bench.topics_reads import measure_reads
+from tests.bench.topics_site import Figures
+from tests.bench.topics_writes import measure_writes
+from tests.bench.wire import run_alone
+
+MEASURES: dict[str, Callable[[Path, argparse.Namespace], Coroutine[Any, Any, Figures]]] = {
+    "write": measure_writes,
+    "read": measure_reads,
+}
+CLIENT = (
+    "one process, raw connections on uvloop, requests made beforehand; *_client_busy is its share of a core: near 1, or"
+    " where all cores together are taken, the client is the limit and the node could do more"
+)
+
+
+def main() -> None:
+    options = _options()
+    print(json.dumps({"settings": _settings(options)}, indent=2))
+    rounds: list[Figures] = []
+    for number in range(options.rounds):
+        with tempfile.TemporaryDirectory(prefix="eventd-bench-") as directory:
+            rounds.append(run_alone(MEASURES[options.what](Path(directory), options)))
+        print(json.dumps({"round": number + 1, **rounds[-1]}), flush=True)
+    medians = {name: round(statistics.median(one[name] for one in rounds), 3) for name in rounds[0]}
+    print(json.dumps({"medians": medians, "verified": True}, indent=2))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.topics", description=__doc__)
+    parser.add_argument("what", choices=[*MEASURES])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--size", type=int, default=100, help="bytes of the data of a record, about")
+    parser.add_argument("--writes", type=int, default=4000, help="write: single writes of one client")
+    parser.add_argument("--batches", type=int, default=100, help="write: batches of each of 16 writers")
+    parser.add_argument("--records", type=int, default=100_000, help="read: of the topic; routers, recovery: see there")
+    parser.add_argument("--calls", type=int, default=4000, help="read: pages of all clients, at most")
+    return parser.parse_args()
+
+
+def _settings(options: argparse.Namespace) -> dict[str, object]:
+    return vars(options) | {
+        "python": platform.python_version(),
+        "sqlite": sqlite3.sqlite_version,
+        "cores": os.cpu_count(),
+        "load": os.getloadavg()[0],
+        "fsync_ms": round(_fsync_ms(), 3),
+        "client": CLIENT,
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""What is measured, and its rival: processes of their own. And what every measurement of topics does with them."""
+
+from __future__ import annotations
+
+import io
+import sqlite3
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+from tests.bench import rival
+from tests.bench.wire import load, request, tell
+from tests.support.processes import Process, Processes
+
+Figures = dict[str, float]
+
+_MANY = {"EVENTD_MAX_CONNECTIONS": "8192", "EVENTD_MAX_TOPICS": "0", "EVENTD_LOG_LEVEL": "warning"}
+
+
+class Site:
+    """One node over a new SQLite file, and the rival."""
+
+    def __init__(self, processes: Processes, directory: Path) -> None:
+        self.node = processes.serve("node", env=_MANY)
+        self.rival = processes.start("rival", [sys.executable, rival.__file__]).wait_ready()
+        self.database = directory / "node" / "eventd.db"
+
+    @property
+    def port(self) -> int:
+        return self.node.port
+
+    def restart(self) -> float:
+        """Start the node again; seconds until it says that it is ready."""
+        begun = time.perf_counter()
+        self.node.start()
+        while not _is_ready(self.node):
+            assert self.node.running, self.node.log_tail()
+            time.sleep(0.002)
+        return time.perf_counter() - begun
+
+    def ask_file(self, sql: str, *values: object) -> list[Any]:
+        """Look into the node's database without troubling the node."""
+        with closing(sqlite3.connect(f"file:{self.database}?mode=ro", uri=True)) as file:
+            return file.execute(sql, values).fetchall()
+
+
+@contextmanager
+def site(directory: Path) -> Iterator[Site]:
+    """A site that ends with its processes killed; their logs are shown only when something failed."""
+    processes = Processes(directory)
+    try:
+        yield Site(processes, directory)
+    except BaseException:
+        processes.close()
+        raise
+    with redirect_stdout(io.StringIO()):
+        processes.close()
+
+
+def _is_ready(process: Process) -> bool:
+    try:
+        return process.get("/v0/ready", seconds=2.0)[0] == 200
+    except (AssertionError, ValueError, OSError):
+        return False
+
+
+def resident_mib(process: Process) -> float:
+    """Of its memory what is in RAM."""
+    for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    raise AssertionError("the kernel does not tell")
+
+
+def cpu_seconds(process: Process) -> float:
+    """What it used of all cores since its start."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / 100
+
+
+# --- records ------------------------------------------------------------------------------------------------------
+
+
+def make_record(number: int, size: int) -> dict[str, Any]:
+    """A record that can be told from all others; its data have about `size` bytes."""
+    return {"data": {"n": number, "pad": "x" * max(0, size - 24)}, "tag": "bench:tag"}
+
+
+def write_of(topic: str, numbers: Sequence[int], size: int) -> bytes:
+    """The request that writes one batch."""
+    return request("POST", f"/v0/topics/{topic}", {"records": [make_record(number, size) for number in numbers]})
+
+
+def parts(count: int, size: int, *, first: int = 1) -> list[range]:
+    """The numbers from `first` on, `count` of them, in batches."""
+    end = first + count
+    return [range(start, min(end, start + size)) for start in range(first, end, size)]
+
+
+async def fill(port: int, topic: str, count: int, size: int) -> None:
+    """Write records 1 to `count`, in order, as fast as one client can."""
+    done = await load(port, [[write_of(topic, numbers, size) for numbers in parts(count, 1000)]])
+    assert sum(one["count"] for one in done.jsons()[0]) == count
+
+
+async def read_numbers(port: int, topic: str, at: int = 0) -> list[int]:
+    """The numbers of all records of a topic beyond a seq, as readers get them; no seq may be missing."""
+    numbers: list[int] = []
+    while True:
+        page = await tell(port, "POST", f"/v0/topics/{topic}/diff", {"from_seq": at, "limit": 1000})
+        assert page["tombstone"] is None, page["tombstone"]
+        seqs = [one["$seq"] for one in page["records"]]
+        assert seqs == [*range(at + 1, page["next_from_seq"] + 1)], f"{topic}: a seq is missing after {at}"
+        numbers += [one["data"]["n"] for one in page["records"]]
+        at = page["next_from_seq"]
+        if page["caught_up"]:
+            return numbers
+
+
+async def verify(port: int, topic: str, told: Sequence[Sequence[Any]], written: Sequence[Sequence[range]]) -> None:
+    """Each batch that was `written` by a client is in the topic once, where its answer told; nothing else is."""
+    found = await read_numbers(port, topic)
+    assert len(found) == sum(len(batch) for row in written for batch in row), "as many records as were written"
+    for answers, batches in zip(told, written, strict=True):
+        for answer, batch in zip(answers, batches, strict=True):
+            assert found[answer["first_seq"] - 1 : answer["last_seq"]] == [*batch], "a batch is where its answer told"
