@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from io import BytesIO
 from typing import Any, NamedTuple
 
 import msgspec
@@ -77,7 +78,7 @@ class Client:
     ) -> Told:
         """`path` below /v0; a `body` that is not None goes out as JSON."""
         sent = self.headers | (JSON if body is not None else {}) | (headers or {})
-        data = None if body is None else msgspec.json.encode(body)
+        data = None if body is None else BytesIO(msgspec.json.encode(body))
         options.setdefault("data", data)
         async with self.session.request(method, f"{self.url}/v0{path}", headers=sent, **options) as answer:
             is_json = answer.content_type == "application/json"

@@ -31,7 +31,7 @@ from eventd.log.deleting import delete_records
 from eventd.log.predicate import parse
 from eventd.log.records import View
 from eventd.log.slices import Ask, Slice, read_slice
-from eventd.log.topics import refuse_group
+from eventd.log.topics import read_line, refuse_group
 
 PAGE_RECORDS, MAX_PAGE_RECORDS = 256, 1000
 PAGE_BYTES, MAX_PAGE_BYTES = 1 << 20, 8 << 20
@@ -216,6 +216,9 @@ async def delete(call: Call[NoQuery, DeleteBody]) -> web.Response:
     refuse_group(call.name, "deleted from")
     require_known(call.name)
     done = await delete_records(call.v0.log.submit, call.name, before_seq=before_seq, predicate=predicate)
+    line = await call.v0.database.read(read_line, call.name) if done.deleted else None
+    if line is not None:
+        call.v0.log.wakeups.touch(line.id)  # there may be room now for whoever waits to write to it
     answer = DeleteAnswer(
         topic=call.name,
         deleted=done.deleted,

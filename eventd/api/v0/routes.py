@@ -83,6 +83,11 @@ class V0:
         """Milliseconds for which it has served."""
         return round((self.clock.monotonic() - self.started) * 1000)
 
+    def moved(self, topic_id: int) -> None:
+        """A topic was set anew, or is no more: whoever follows it looks again, and so do the routers."""
+        self.log.wakeups.touch(topic_id)
+        self.routing.changed()
+
     async def catch_up(self, topic: str) -> None:
         """Before a topic is read: have in it what its routers' sources hold now."""
         if self.routing.graph.into(topic):

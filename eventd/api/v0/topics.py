@@ -137,7 +137,7 @@ async def patch(call: Call[NoQuery, Any]) -> web.Response:
 
 
 def _show_set(call: Call[Any, Any], put: TopicPut) -> web.Response:
-    call.v0.routing.changed()
+    call.v0.moved(put.line.id)
     answer = TopicSet(topic=call.name, created=put.created, config=put.line.config, performance=call.performance())
     return call.answer(answer, created=put.created)
 
@@ -208,15 +208,16 @@ def _queue(jobs: Jobs) -> QueueState:
 async def list_all(call: Call[TopicPage, None]) -> web.Response:
     """List topics."""
     v0, query, now = call.v0, call.query, call.v0.clock.now()
-    after = read_cursor(query.cursor)
-    states, more = await v0.database.read(
-        list_states,
-        prefixes=call.key.prefixes,
-        prefix=query.prefix,
-        after=after,
-        limit=page_size(query.page_size),
-        now=now,
-    )
+    after, states, more = read_cursor(query.cursor), list[TopicState](), False
+    if not query.prefix or NAME.fullmatch(query.prefix):
+        states, more = await v0.database.read(
+            list_states,
+            prefixes=call.key.prefixes,
+            prefix=query.prefix,
+            after=after,
+            limit=page_size(query.page_size),
+            now=now,
+        )
     if query.touch:
         for state in states:
             v0.recency.touch(state.line.id, now)
@@ -264,13 +265,12 @@ def read_cursor(cursor: str) -> str:
 async def delete(call: Call[IfEmpty, None]) -> web.Response:
     """Delete a topic with its records and its routers."""
     refuse_group(call.name, "deleted")
-    deleted, routers = False, []
+    topic_id, routers = None, list[str]()
     if NAME.fullmatch(call.name):
-        done = await call.v0.log.submit(DeleteTopic(call.name, if_empty=call.query.if_empty))
-        deleted, routers = done.topic_id is not None, done.routers_removed
-    if deleted:
-        call.v0.routing.changed()
-    performance = call.performance()
+        topic_id, routers = await call.v0.log.submit(DeleteTopic(call.name, if_empty=call.query.if_empty))
+    if topic_id is not None:
+        call.v0.moved(topic_id)
+    deleted, performance = topic_id is not None, call.performance()
     return call.answer(TopicDeleted(topic=call.name, deleted=deleted, routers_removed=routers, performance=performance))
 
 

@@ -57,11 +57,11 @@ class WriteAnswer(Answer):
     topic: str
     first_seq: int
     last_seq: int
-    seqs: list[int] | UnsetType = UNSET
     head_seq: int
     count: int
     created: bool
     deduped: bool
+    seqs: list[int] | UnsetType = UNSET
 
 
 async def write(v0: V0, key: ApiKey, topic: str, body: WriteBody, header_key: str = "") -> Written:
@@ -128,34 +128,32 @@ class _BatchReader:
         self._default = node
         self._nodes: dict[str, str] = {}  # with the JSON text of each
         self._tags: dict[str, str] = {}
+        self._sources: set[str] = set()  # the empty one stands for nobody
         self._bodies: list[str] = []
         self._sizes: list[int] = []
 
     def take(self, record: RecordIn) -> None:
         """Raises `Invalid` and `RecordTooLarge`."""
-        node = self._default if record.node is None else record.node
-        meta = bytes(record.meta)
+        node, tag, meta = self._default if record.node is None else record.node, record.tag, bytes(record.meta)
+        node_text = "" if node is None else self._nodes.get(node) or _read(self._nodes, node, "node", MAX_NODE_BYTES)
+        tag_text = "" if tag is None else self._tags.get(tag) or _read(self._tags, tag, "tag", MAX_TAG_BYTES)
         meta_text = _read_meta(meta) if meta and meta != b"null" else ""
         data = compact(bytes(record.data).decode())
         size = size_of(data) + size_of(meta_text)
         if size > MAX_RECORD_BYTES:
             raise RecordTooLarge(f"its data and meta have {size} bytes, more than {MAX_RECORD_BYTES}")
-        node_text = (
-            "" if node is None else self._nodes.get(node) or _read_name(self._nodes, node, "node", MAX_NODE_BYTES)
-        )
-        tag = record.tag
-        tag_text = "" if tag is None else self._tags.get(tag) or _read_name(self._tags, tag, "tag", MAX_TAG_BYTES)
+        self._sources.add(node or "")
         self._bodies.append(join_body(node_text, tag_text, data, meta_text))
         self._sizes.append(size)
 
     def drafts(self) -> Drafts:
         """What was taken."""
         paths = [""] * len(self._bodies)
-        types, sources = frozenset(self._tags), frozenset(self._nodes)
+        types, sources = frozenset(self._tags), frozenset(self._sources)
         return Drafts(paths=paths, bodies=self._bodies, types=types, sources=sources, sizes=self._sizes)
 
 
-def _read_name(known: dict[str, str], text: str, what: str, most: int) -> str:
+def _read(known: dict[str, str], text: str, what: str, most: int) -> str:
     if size_of(text) > most:
         raise Invalid(f"its {what} has more than {most} bytes")
     known[text] = encoded(text)

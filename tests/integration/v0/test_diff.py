@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eventd.testing import ManualClock
+from eventd.testing import ManualClock, until
 from tests.support.v0 import Server
 
 
@@ -187,9 +187,7 @@ async def test_a_reader_that_waits_gets_what_is_written_meanwhile(stored: Server
 
 
 async def _until_watched(server: Server) -> None:
-    async with asyncio.timeout(10):
-        while not server.log.wakeups._by_topic:
-            await asyncio.sleep(0.005)
+    await until(lambda: server.log.wakeups._by_topic, "the reader to wait")
 
 
 async def test_a_reader_that_waits_in_vain_gets_an_empty_page(server: Server) -> None:

@@ -65,7 +65,7 @@ async def test_a_batch_has_one_time_and_the_order_it_was_sent_in(stored: Server)
         0,
         -1.5e300,
         "",
-        'ü\u0000 \ud83d\ude00 " \\ \n',
+        'ü\u0000 😀 " \\ \n',
         [],
         {},
         [[[[1]]]],
