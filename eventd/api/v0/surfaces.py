@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eventd.api.v0 import health, records, routers, topics, watch
+from eventd.api.v0 import health, records, routers, topics, watch, websocket
 from eventd.api.v0.openapi import describing
 from eventd.api.v0.routes import Route
 
@@ -11,6 +11,7 @@ _SERVED: tuple[Route, ...] = (
     *records.ROUTES,
     *routers.ROUTES,
     *watch.ROUTES,
+    *websocket.ROUTES,
     *health.ROUTES,
 )
 
