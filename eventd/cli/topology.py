@@ -54,7 +54,7 @@ async def check(
         typer.Option(
             "--add",
             metavar="ROUTER",
-            help="A router to add: 'a->b', and after commas fan_in, allow_cycle or exactly_once; repeatable.",
+            help="One to add: 'a->b' or 'NAME=a->b', after commas fan_in, allow_cycle or exactly_once; repeatable.",
         ),
     ] = None,
     remove: Annotated[
@@ -136,11 +136,12 @@ def _from_entry(entry: Any, filename: str) -> Router:
 
 
 def _from_flag(word: str) -> Router:
-    """`NAME`, then flags behind commas, as in `a->b,fan_in`."""
-    name, *flags = (part.strip() for part in word.split(","))
+    """`a->b` or `NAME=a->b`, then flags behind commas, as in `a->b,fan_in`."""
+    told, *flags = (part.strip() for part in word.split(","))
+    name, equals, ends = told.partition("=")
     if unknown := [flag for flag in flags if flag not in _FLAGS]:
         raise Invalid(f"--add: {unknown[0][:60]!r} is none of {', '.join(_FLAGS)}")
-    source, dest = ends_of(name)
+    source, dest = ends_of(ends if equals else name)
     given: dict[str, Any] = {flag: True for flag in flags if flag != "exactly_once"}
     if "exactly_once" in flags:
         given["guarantee"] = "exactly_once"
@@ -151,7 +152,7 @@ def _from_flag(word: str) -> Router:
 
 
 def _join(present: dict[str, Router], added: Sequence[Router]) -> Iterator[Finding]:
-    """Put what is to be added beside what there is, one after the other as a node would; what it would refuse is told."""
+    """Put what is to be added beside what there is, one after the other as a node would; tell what it would refuse."""
     from eventd.egress.topology import Graph
 
     for router in added:

@@ -1,0 +1,177 @@
+"""Watching through whatever breaks: nothing is missed, nothing comes twice, what is gone is said."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+
+import pytest
+
+from eventd.client import Batch, CaughtUp, Client, Config, Gap, NewRecord, Sight, TopicDeleted, Watch
+from eventd.errors import NotFound, Unavailable
+from tests.integration.client.conftest import Pauses
+from tests.support.flaky_proxy import CUT, Fault, FlakyProxy
+
+
+async def write(client: Client, topic: str, *data: object) -> None:
+    await client.topics.write(topic, [NewRecord(one) for one in data])
+
+
+async def see(watch: Watch, *, until: int) -> list[Sight]:
+    """What a watch sees until it has seen so many records, and is in step."""
+    seen: list[Sight] = []
+    async with asyncio.timeout(30), aclosing(aiter(watch)) as sights:
+        async for sight in sights:
+            seen.append(sight)
+            if len(records(seen)) >= until and isinstance(sight, CaughtUp):
+                break
+    return seen
+
+
+def records(seen: list[Sight]) -> list[tuple[str, object]]:
+    return [(sight.topic, record.data) for sight in seen if isinstance(sight, Batch) for record in sight.records]
+
+
+async def test_what_there_is_comes_first_and_then_what_is_written(client: Client) -> None:
+    await write(client, "a", 1, 2)
+    await write(client, "b", "x")
+    watch = client.watch({"a": 1, "b": 0})
+    seen: list[Sight] = []
+    async with asyncio.timeout(30), aclosing(aiter(watch)) as sights:
+        async for sight in sights:
+            seen.append(sight)
+            if isinstance(sight, CaughtUp) and len(records(seen)) == 2 and watch.cursors == {"a": 2, "b": 1}:
+                await write(client, "a", 3)
+            if len(records(seen)) == 3:
+                break
+    assert sorted(records(seen), key=str) == [("a", 2), ("a", 3), ("b", "x")]
+    assert watch.cursors == {"a": 3, "b": 1}
+
+
+async def test_from_now_on_means_from_when_it_began(client: Client) -> None:
+    await write(client, "a", 1, 2)
+    watch = client.watch({"a": None})
+    seen: list[Sight] = []
+    async with asyncio.timeout(30), aclosing(aiter(watch)) as sights:
+        async for sight in sights:
+            seen.append(sight)
+            if isinstance(sight, CaughtUp) and not records(seen):
+                await write(client, "a", 3)
+            if records(seen):
+                break
+    assert records(seen) == [("a", 3)]
+
+
+async def test_tags_meta_and_data_are_shown_as_asked(client: Client) -> None:
+    await client.topics.write("a", [NewRecord(1, tag="t", node="me", meta=2), NewRecord(3, node="you")])
+    (batch,) = [one for one in await see(client.watch({"a": 0}), until=2) if isinstance(one, Batch)]
+    assert [(one.tag, one.node, one.meta, one.data) for one in batch.records] == [
+        ("t", "me", 2, 1),
+        (None, "you", None, 3),
+    ]
+    watch = client.watch({"a": 0}, node=["you"], tags=False, meta=False, data=False)
+    (batch,) = [one for one in await see(watch, until=1) if isinstance(one, Batch)]
+    assert [(one.seq, one.tag, one.meta, one.data) for one in batch.records] == [(1, None, None, None)]
+
+
+async def test_a_stream_that_is_cut_again_and_again_gives_each_record_once(
+    far: Client, client: Client, network: FlakyProxy
+) -> None:
+    await write(client, "a", *range(20))
+    words = [b"retry", b"event: record", b'"to_seq":6', b"event: caught-up", b"retry"]
+    network.faults = [Fault("/watch/", CUT, words=one) for one in words]
+    watch = far.watch({"a": 0}, limit=3)
+    seen: list[Sight] = []
+    async with asyncio.timeout(30), aclosing(aiter(watch)) as sights:
+        async for sight in sights:
+            seen.append(sight)
+            if len(records(seen)) == 20 and network.faults == []:
+                break
+    assert records(seen) == [("a", n) for n in range(20)]
+    assert network.asked.count("POST /v0/watch") == 1
+
+
+async def test_a_node_that_has_forgotten_the_session_is_told_it_again(
+    far: Client, client: Client, network: FlakyProxy
+) -> None:
+    await write(client, "a", *range(5))
+    await write(client, "b", *range(5))
+    network.faults = [Fault("/watch/", CUT, words=b"caught-up"), Fault("/watch/", 404)]
+    watch = far.watch({"a": 0, "b": 2}, limit=2)
+    seen: list[Sight] = []
+    async with asyncio.timeout(30), aclosing(aiter(watch)) as sights:
+        async for sight in sights:
+            seen.append(sight)
+            if network.asked.count("POST /v0/watch") == 2 and len(records(seen)) >= 8:
+                break
+    assert sorted(records(seen), key=str) == [*(("a", n) for n in range(5)), *(("b", n) for n in range(2, 5))]
+
+
+async def test_what_is_missing_is_a_value_and_comes_once(client: Client) -> None:
+    await client.topics.put("a", Config(cap_records=2))
+    for n in range(5):
+        await write(client, "a", n)
+    seen = await see(client.watch({"a": 1}), until=2)
+    (gap,) = [sight for sight in seen if isinstance(sight, Gap)]
+    assert (gap.topic, gap.first, gap.last) == ("a", 2, 3)
+    assert records(seen) == [("a", 3), ("a", 4)]
+
+
+async def test_a_deleted_topic_is_said_and_the_others_go_on(client: Client) -> None:
+    await write(client, "a", 1)
+    await write(client, "b", 1)
+    watch = client.watch({"a": 1, "b": 1})
+    seen: list[Sight] = []
+    async with asyncio.timeout(30):
+        async for sight in watch:
+            seen.append(sight)
+            if len([one for one in seen if isinstance(one, CaughtUp)]) == 2 and len(seen) == 2:
+                await client.topics.delete("a")
+                await write(client, "b", 2)
+            if records(seen) and TopicDeleted(topic="b") not in seen:
+                await client.topics.delete("b")
+    assert {TopicDeleted(topic="a"), TopicDeleted(topic="b")} <= set(map(_hashable, seen))
+    assert records(seen) == [("b", 2)]
+    assert watch.cursors == {}
+
+
+def _hashable(sight: Sight) -> object:
+    return sight if isinstance(sight, TopicDeleted) else None
+
+
+async def test_a_topic_that_was_deleted_while_the_network_was_down_is_said(
+    far: Client, client: Client, network: FlakyProxy, pauses: Pauses
+) -> None:
+    await write(client, "a", 1)
+    await write(client, "b", 1)
+    watch = far.watch({"a": 0, "b": 0})
+    seen: list[Sight] = []
+    async with asyncio.timeout(30), aclosing(aiter(watch)) as sights:
+        async for sight in sights:
+            if isinstance(sight, CaughtUp) and not seen:
+                network.faults = [Fault("/watch/", 404)]
+            seen.append(sight)
+            if len([one for one in seen if isinstance(one, CaughtUp)]) == 2:
+                break
+    await client.topics.delete("a")
+    await write(client, "b", 2)
+    async with asyncio.timeout(30), aclosing(aiter(watch)) as sights:
+        async for sight in sights:
+            seen.append(sight)
+            if len(records(seen)) == 3:
+                break
+    assert TopicDeleted(topic="a") in seen
+    assert sorted(records(seen), key=str) == [("a", 1), ("b", 1), ("b", 2)]
+
+
+async def test_a_topic_that_was_never_there_is_an_error(client: Client) -> None:
+    await write(client, "a", 1)
+    with pytest.raises(NotFound, match="ghost"):
+        await see(client.watch({"a": 0, "ghost": 0}), until=1)
+
+
+async def test_it_gives_up_when_the_node_does_not_come_back(far: Client, network: FlakyProxy, client: Client) -> None:
+    await write(client, "a", 1)
+    network.faults = [Fault("/watch", 503)] * 100
+    with pytest.raises(Unavailable, match="come back later"):
+        await see(far.watch({"a": 0}), until=1)
