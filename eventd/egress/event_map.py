@@ -133,7 +133,7 @@ def cut_events(page: Source, router: Router, group: GroupConfig) -> Cut:
         except (MessageError, ValueError) as error:
             words = error.message if isinstance(error, MessageError) else str(error)
             parked.append(Parked(original.position, event_id, BAD_EVENT, words))
-    return Cut.of_events(made, parked)
+    return Cut.of_events(made, parked, keeps=router.options.fan_in)
 
 
 def _event_id(original: Original, router: Router, origin: Origin) -> str:

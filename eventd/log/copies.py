@@ -74,13 +74,15 @@ class Parked(NamedTuple):
 class Cut:
     """The copies of a page that all routers of one kind make: `drafts`, and the place of each one's original.
 
-    `made_here` tells, by the instance of a topic, which copies are of records that may have been written to it.
+    `keeps`: they have the identities of their originals. `made_here` tells, by the instance of a topic, which of them
+    are copies of records that may have been written to it.
     """
 
     positions: Sequence[int] = ()
     seqs: Sequence[int] = ()
     drafts: Drafts = field(default_factory=Drafts)
     parked: Sequence[Parked] = ()
+    keeps: bool = False
     made_here: dict[int, dict[int, RecordId]] = field(default_factory=dict)
 
     @classmethod
@@ -93,13 +95,13 @@ class Cut:
         keeps = bool(ids[0])
         sizes = [*map(content_size, bodies)]
         drafts = Drafts(ids if keeps else (), paths, bodies, tags, nodes, None, sizes)
-        return cls(positions, seqs, drafts, (), _made_here(ids) if keeps else {})
+        return cls(positions, seqs, drafts, (), keeps, _made_here(ids) if keeps else {})
 
     @classmethod
-    def of_events(cls, made: Sequence[tuple[Original, Draft]], parked: Sequence[Parked]) -> Self:
+    def of_events(cls, made: Sequence[tuple[Original, Draft]], parked: Sequence[Parked], *, keeps: bool) -> Self:
         """Copies for the topic of a group."""
         drafts = Drafts.of([draft for _, draft in made])
-        return cls([o.position for o, _ in made], [o.seq for o, _ in made], drafts, parked)
+        return cls([o.position for o, _ in made], [o.seq for o, _ in made], drafts, parked, keeps)
 
     def __len__(self) -> int:
         return len(self.positions)

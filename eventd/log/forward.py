@@ -207,7 +207,7 @@ class _Writing:
 
     def _into_topic(self, move: Move, dest: _Dest) -> Moved:
         cut, sizes = move.cut, move.cut.sizes
-        has = _has(self._tx.conn, cut, dest) if cut.drafts.event_ids else frozenset()
+        has = _has(self._tx.conn, cut, dest) if cut.keeps else frozenset()
         wanted = [index for index in range(len(cut)) if index not in has] if has else [*range(len(cut))]
         most = dest.most_bytes
         large = [] if most is None else [index for index in wanted if sizes[index] > most]
@@ -238,12 +238,14 @@ class _Writing:
 
     def _into_group(self, move: Move, gate: Gate, dest: _Dest) -> Moved:
         tx, cut = self._tx, move.cut
-        barred = gate.screen(tx.conn, cut.drafts, tx.now)
-        wanted = [index for index in range(len(cut)) if index not in barred]
+        has = _has(tx.conn, cut, dest) if cut.keeps else frozenset()
+        screened = gate.screen(tx.conn, cut.drafts, tx.now)
+        barred = {index: why for index, why in screened.items() if index not in has}
+        wanted = [index for index in range(len(cut)) if index not in barred and index not in has]
         left = None if gate.ceiling is None else gate.ceiling - dest.line.bytes - dest.bytes
         room = _fitting([cut.sizes[index] for index in wanted], left)
         end = wanted[room] if room < len(wanted) else None
-        parked = [one for one in cut.parked if end is None or one.position < cut.positions[end]]
+        parked = [one for one in _unfit(tx.conn, cut, dest) if end is None or one.position < cut.positions[end]]
         ids = cut.drafts.event_ids
         parked += [
             Parked(cut.positions[index], ids[index], SELF_CAPTURE, why)
@@ -305,11 +307,22 @@ def _some(drafts: Drafts, indexes: Sequence[int]) -> Drafts:
     )
 
 
+def _unfit(conn: sa.Connection, cut: Cut, dest: _Dest) -> Sequence[Parked]:
+    """What is no event of the group, unless the group has what it was made of."""
+    known = _known(conn, dest, [one.id for one in cut.parked]) if cut.keeps and cut.parked else frozenset()
+    return [one for one in cut.parked if one.id not in known]
+
+
+def _known(conn: sa.Connection, dest: _Dest, ids: Sequence[str]) -> frozenset[str]:
+    """Those of the ids that the destination has a line of."""
+    sql = "SELECT event_id FROM event_ids WHERE topic_id = ? AND event_id {in}"
+    return frozenset(event_id for (event_id,) in fetch_in(conn, sql, (dest.line.id,), ids))
+
+
 def _has(conn: sa.Connection, cut: Cut, dest: _Dest) -> frozenset[int]:
     """Which of the copies the destination has already: as a copy, or because it was written there."""
     ids = cut.drafts.event_ids
-    sql = "SELECT event_id FROM event_ids WHERE topic_id = ? AND event_id {in}"
-    known = {event_id for (event_id,) in fetch_in(conn, sql, (dest.line.id,), ids)} | dest.ids
+    known = _known(conn, dest, ids) | dest.ids
     first = {event_id: index for index, event_id in reversed([*enumerate(ids)])}
     repeats = {index for index, event_id in enumerate(ids) if event_id in known or first[event_id] != index}
     return frozenset(repeats | _written_here(conn, cut, dest.line))
