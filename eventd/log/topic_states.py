@@ -59,7 +59,7 @@ def read_figures(conn: sa.Connection) -> Figures:
         "SELECT durability, count(*), coalesce(sum(next_seq - 1 - evicted_seq - deleted), 0), coalesce(sum(bytes), 0)"
         " FROM topics WHERE form = 'record' AND name >= '0' GROUP BY durability",
     )
-    queues = fetch(conn, """SELECT count(*) FROM topics WHERE name >= '0' AND config LIKE '{"type":"queue"%'""")
+    queues = fetch(conn, "SELECT count(*) FROM topics WHERE name >= '0' AND config LIKE ?", ('{"type":"queue"%',))
     return Figures(
         {str(durability): int(count) for durability, count, _, _ in rows},
         sum(int(records) for _, _, records, _ in rows),
