@@ -170,7 +170,7 @@ class Follower(ABC):
         if not following.has_left:
             following.has_left = True
             self._behind.pop(following, None)
-            self._watching.feeds.release(following.feed)
+            self._watching.feeds.release(following.feed, following)
 
     def close(self) -> None:
         """Let go of everything. How far the client was told stays known."""

@@ -7,6 +7,7 @@ them. Who is behind asks for the pages beyond its own place, and whoever asks fo
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
@@ -122,13 +123,18 @@ class Feed:
         self._v0 = v0
         self._watch = v0.log.wakeups.watch((want.topic_id,))
         self._reads: dict[int, tuple[int, asyncio.Task[Portion]]] = {}
-        self._waiting: dict[int, list[Waiting]] = {}
+        self._waiting: dict[int, dict[Waiting, None]] = {}
         self._serving = v0.spawn(self._serve_for_ever(), f"feed of {want.name}")
 
     @property
     def turn(self) -> int:
         """Moves with every sign that the topic has."""
         return self._watch.turn
+
+    @property
+    def waiting(self) -> int:
+        """How many clients wait for what comes."""
+        return sum(map(len, self._waiting.values()))
 
     def wait(self, client: Waiting, turn: int) -> bool:
         """Serve the client what is new from now on; False when there was a sign since `turn`, and it must look."""
@@ -139,7 +145,14 @@ class Feed:
 
     def await_more(self, client: Waiting) -> None:
         """For a client that was just served: the next page as well."""
-        self._waiting.setdefault(client.after, []).append(client)
+        self._waiting.setdefault(client.after, {})[client] = None
+
+    def forget(self, client: Waiting) -> None:
+        """It waits no more."""
+        there = self._waiting.get(client.after, {})
+        there.pop(client, None)
+        if not there:
+            self._waiting.pop(client.after, None)
 
     async def read(self, after: int) -> Portion:
         """The page beyond a seq, as new as this call. Shared with all who ask for it before the topic moves on."""
@@ -184,7 +197,7 @@ class Feed:
             for after, clients in waiting.items():
                 more |= await self._serve(after, clients)
 
-    async def _serve(self, after: int, clients: list[Waiting]) -> bool:
+    async def _serve(self, after: int, clients: Collection[Waiting]) -> bool:
         """The next page for all of them; whether there is more."""
         try:
             portion = await self.read(after)
@@ -211,6 +224,11 @@ class Feeds:
         self._v0 = v0
         self._feeds: dict[Want, Feed] = {}
 
+    @property
+    def in_use(self) -> list[Feed]:
+        """Those that somebody uses."""
+        return [*self._feeds.values()]
+
     def use(self, want: Want) -> Feed:
         """The feed of what is wanted. End the use with `release`."""
         feed = self._feeds.get(want)
@@ -219,8 +237,9 @@ class Feeds:
         feed.users += 1
         return feed
 
-    def release(self, feed: Feed) -> None:
+    def release(self, feed: Feed, client: Waiting) -> None:
         """End one use."""
+        feed.forget(client)
         feed.users -= 1
         if not feed.users:
             del self._feeds[feed.want]

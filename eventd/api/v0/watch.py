@@ -123,8 +123,12 @@ def event(kind: str, place: bytes, data: bytes) -> bytes:
 
 
 def _record_data(portion: Portion) -> bytes:
-    begin, end, head = portion.bounds
-    return f'{{"topic":"{portion.name}",{begin},{head},"records":{portion.records},{end}}}'.encode()
+    """The same for all clients, whatever else they follow."""
+    if (data := portion.texts.get(_record_data)) is None:
+        begin, end, head = portion.bounds
+        data = f'{{"topic":"{portion.name}",{begin},{head},"records":{portion.records},{end}}}'.encode()
+        portion.texts[_record_data] = data
+    return data
 
 
 class SseFollower(Follower):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from eventd.testing import ManualClock, until
+from eventd.api.v0.following import Watching
+from eventd.testing import ManualClock, draft, until
 from tests.integration.v0.conftest import StartServer
 from tests.support.streams import Stream, begin, opened, watching
 from tests.support.v0 import Server
@@ -79,7 +80,7 @@ async def test_records_of_the_clients_own_nodes_are_passed_over_silently(server:
         await server.write("nb", 4, node="other")
         await server.write("nb", 5)
         record, _ = await stream.take("record", "caught-up")
-        assert (record.data["from_seq"], record.seqs, record.place) == (4, [5], {"nb": 5})
+        assert (record.seqs, record.data["to_seq"], record.place) == ([5], 5, {"nb": 5})
 
 
 async def test_a_topic_may_give_nodes_their_own_records_back(server: Server) -> None:
@@ -245,3 +246,56 @@ async def test_one_read_and_one_text_serve_all_clients_at_the_same_place(server:
         for stream in streams:
             await stream.__aexit__(None, None, None)
     assert reads == 1
+
+
+async def test_watching_is_the_same_on_both_databases(stored: Server) -> None:
+    await stored.put("cap", cap_records=2)
+    for n in range(3):
+        await stored.write("cap", n)
+    async with watching(stored, "cap") as stream:
+        tombstone, record, _ = await stream.take("tombstone", "record", "caught-up")
+        assert (tombstone.data["gap_to"], record.seqs) == (1, [2, 3])
+        await stored.write("cap", 3)
+        assert (await stream.take("record", "caught-up"))[0].seqs == [4]
+        await stored.delete("cap")
+        await stream.take("topic-deleted")
+
+
+async def test_the_events_of_a_group_are_watched_as_records(server: Server) -> None:
+    topic_id = await server.log.topic("group:edge")
+    await server.log.append(topic_id, [draft("e-1", group="edge", node="a", type="up", payload={"k": "v"})])
+    async with watching(server, "group:edge", include_tags=True) as stream:
+        record, _ = await stream.take("record", "caught-up")
+        (told,) = record.data["records"]
+        assert (told["$node"], told["$tag"], told["data"], told["meta"]["id"]) == ("a", "up", {"k": "v"}, "e-1")
+        await server.log.append(topic_id, [draft("e-2", group="edge")])
+        assert (await stream.take("record"))[0].seqs == [2]
+
+
+async def test_nothing_is_kept_of_clients_that_have_gone(server: Server) -> None:
+    await server.put("idle")
+    async with watching(server, "idle") as stays:
+        await stays.take("caught-up")
+        for _ in range(5):
+            async with watching(server, "idle") as goes:
+                await goes.take("caught-up")
+        await until(lambda: server.v0.occupancy.streams.taken == 1, "the others to be gone")
+        (feed,) = server.v0.part(Watching).feeds.in_use
+        assert (feed.users, feed.waiting) == (1, 1)
+    await until(lambda: not server.v0.occupancy.streams.taken)
+    assert not server.v0.part(Watching).feeds.in_use
+
+
+async def test_a_client_of_an_older_http_gets_the_stream_as_it_is(server: Server) -> None:
+    await server.write("box", 1)
+    wid = (await begin(server, "box")).body["wid"]
+    host, _, port = server.url.removeprefix("http://").partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    async with asyncio.timeout(10):
+        writer.write(f"GET /v0/watch/{wid} HTTP/1.0\r\nHost: {host}\r\n\r\n".encode())
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert b"chunked" not in head.lower()
+        assert await reader.readuntil(b"\n\n") == b"retry: 2000\n\n"
+        assert (await reader.readuntil(b"\n\n")).startswith(b"id: ")
+    writer.close()
+    await writer.wait_closed()
