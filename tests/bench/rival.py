@@ -37,8 +37,11 @@ class Rival:
         told, self._told = self._told, asyncio.get_running_loop().create_future()
         told.set_result(body)
         event = b"event: record\ndata: " + body + b"\n\n"
-        for stream in self._streams:
-            await stream.write(event)
+        for stream in [*self._streams]:
+            try:
+                await stream.write(event)
+            except ConnectionError:  # it has gone
+                self._streams.discard(stream)
         return web.Response(body=b"{}", content_type=JSON)
 
     async def wait(self, request: web.Request) -> web.Response:
@@ -50,10 +53,7 @@ class Rival:
         await response.prepare(request)
         await response.write(b"retry: 2000\n\n")
         self._streams.add(response)
-        try:
-            await asyncio.get_running_loop().create_future()
-        finally:
-            self._streams.discard(response)
+        await asyncio.get_running_loop().create_future()
         return response
 
     async def ready(self, request: web.Request) -> web.Response:

@@ -20,12 +20,14 @@ from typing import Any
 from tests.bench.__main__ import _fsync_ms
 from tests.bench.topics_reads import measure_reads
 from tests.bench.topics_site import Figures
+from tests.bench.topics_watch import measure_watch
 from tests.bench.topics_writes import measure_writes
 from tests.bench.wire import run_alone
 
 MEASURES: dict[str, Callable[[Path, argparse.Namespace], Coroutine[Any, Any, Figures]]] = {
     "write": measure_writes,
     "read": measure_reads,
+    "watch": measure_watch,
 }
 CLIENT = (
     "one process, raw connections on uvloop, requests made beforehand; *_client_busy is its share of a core: near 1, or"
@@ -54,6 +56,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--batches", type=int, default=100, help="write: batches of each of 16 writers")
     parser.add_argument("--records", type=int, default=100_000, help="read: of the topic; routers, recovery: see there")
     parser.add_argument("--calls", type=int, default=4000, help="read: pages of all clients, at most")
+    parser.add_argument("--watchers", type=int, nargs="+", default=[1, 100, 1000], help="watch: how many at once")
+    parser.add_argument("--told", type=int, default=100, help="watch: writes that all of them hear of")
+    parser.add_argument("--beside", type=int, default=100, help="watch: watchers beside one that does not read")
+    parser.add_argument("--turns", type=int, default=3, help="watch: how often with that one, and without it")
     return parser.parse_args()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import sqlite3
 import sys
@@ -32,13 +33,13 @@ class Site:
     def port(self) -> int:
         return self.node.port
 
-    def restart(self) -> float:
+    async def restart(self) -> float:
         """Start the node again; seconds until it says that it is ready."""
         begun = time.perf_counter()
         self.node.start()
         while not _is_ready(self.node):
             assert self.node.running, self.node.log_tail()
-            time.sleep(0.002)
+            await asyncio.sleep(0.002)
         return time.perf_counter() - begun
 
     def ask_file(self, sql: str, *values: object) -> list[Any]:

@@ -15,7 +15,7 @@ from contextlib import closing
 from pathlib import Path
 
 from tests.bench.topics_site import Figures, Site, cpu_seconds, make_record, parts, site, verify, write_of
-from tests.bench.wire import Load, load, request, tell
+from tests.bench.wire import Load, compact, load, request, tell
 
 CLIENTS = 16
 BATCH = 100
@@ -79,7 +79,7 @@ async def _write(
     cpu = cpu_seconds(at.node) - cpu
     told = done.jsons()
     await verify(at.port, topic, told, batches)
-    answer = len(json.dumps(told[0][-1], separators=(",", ":")))
+    answer = len(compact(told[0][-1]))
     path = f"/answer/{answer}"
     bodies = [[write_of(topic, batch, size).partition(b"\r\n\r\n")[2] for batch in row] for row in batches]
     rival = await load(at.rival.port, [[request("POST", path, body) for body in row] for row in bodies])
@@ -94,11 +94,11 @@ async def _warm_up(at: Site, durability: str, clients: int, size: int) -> None:
     await load(at.rival.port, [[request("POST", "/answer/200", b"{}")] * WARM_UP] * clients)
 
 
-def bare_insert_rate(file: Path, records: Sequence[object], times: int) -> float:
-    """Records a second that SQLite takes in transactions of all the `records`, each flushed to the disk."""
+def bare_insert_rate(file: Path, records: Sequence[object], times: int, *, synchronous: str = "FULL") -> float:
+    """Records a second that SQLite takes in transactions of all the `records`; FULL flushes each to the disk."""
     with closing(sqlite3.connect(file, isolation_level=None)) as bare:
         bare.execute("PRAGMA journal_mode = WAL")
-        bare.execute("PRAGMA synchronous = FULL")
+        bare.execute(f"PRAGMA synchronous = {synchronous}")
         bare.execute("CREATE TABLE records (seq INTEGER PRIMARY KEY, ts INTEGER, body TEXT)")
         begun = time.perf_counter()
         for _ in range(times):

@@ -1,0 +1,307 @@
+"""From a write to those who wait for it: streams of server-sent events, and long polls; 1, 100 and 1,000 of them.
+
+A write is sent when all have heard of the one before and wait again; milliseconds from its first byte to the first byte
+that each got of it. The rival keeps nothing: it gives as many bytes to as many connections. `stalled`: the same while
+one more watcher does not read what it is sent, in turns with the same without it. Verified: each watcher got each
+record once, in order; the stalled one too, when it reads again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import socket
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+from tests.bench.topics_site import Figures, Site, site, write_of
+from tests.bench.wire import Line, compact, load, open_line, percentile, read_answer, request
+
+SOME_SECONDS = 0.02
+SECONDS_PER_WATCHER = 0.0005
+"""After which those who have heard of a write wait again, long polls too."""
+LONGEST = 60.0
+STALL_BYTES = 16 << 20
+"""What is written while nobody but the stalled watcher is there: far more than sockets hold."""
+STALL_SIZE = 16 << 10
+MARK_BYTES = 32
+
+
+async def measure_watch(directory: Path, options: argparse.Namespace) -> Figures:
+    figures: Figures = {}
+    with site(directory) as at:
+        for count in options.watchers:
+            figures |= await _streams(at, count, options)
+            figures |= await _polls(at, count, options)
+        figures |= await _stalled(at, options)
+    return figures
+
+
+class Turn:
+    """One write on its way: who has heard of it, and when."""
+
+    def __init__(self) -> None:
+        self.mark = b"\0"
+        self.times: list[float] = []
+        self._expected = 0
+        self._all: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def begin(self, number: int, expected: int) -> asyncio.Future[None]:
+        """Wait until so many have heard of the record of this number."""
+        self.mark = mark_of(number)
+        self.times = []
+        self._expected = expected
+        self._all = asyncio.get_running_loop().create_future()
+        return self._all
+
+    def heard(self) -> None:
+        self.times.append(time.perf_counter())
+        if len(self.times) == self._expected:
+            self._all.set_result(None)
+
+
+def mark_of(number: int) -> bytes:
+    """What only the record of this number holds."""
+    return b'"n":%d,' % number
+
+
+class Stream(asyncio.Protocol):
+    """A watcher of server-sent events. `begun` is done when it has got what `since` says."""
+
+    def __init__(self, turn: Turn, asked: bytes, since: bytes) -> None:
+        self.received: list[bytes] = []
+        self.begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._turn = turn
+        self._asked = asked
+        self._since = since
+        self._tail = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.write(self._asked)
+
+    def data_received(self, data: bytes) -> None:
+        window = self._tail + data
+        at = window.find(self._turn.mark)
+        if at >= 0:
+            self._turn.heard()
+            window = window[at + len(self._turn.mark) :]
+        if not self.begun.done() and self._since in window:
+            self.begun.set_result(None)
+        self._tail = window[-MARK_BYTES:]
+        self.received.append(data)
+
+    def numbers(self) -> list[int]:
+        """Of the records that it got; its chunks are put together again."""
+        _, _, rest = b"".join(self.received).partition(b"\r\n\r\n")
+        text = bytearray()
+        while rest:
+            size, _, after = rest.partition(b"\r\n")
+            text += after[: int(size, 16)]
+            rest = after[int(size, 16) + 2 :]
+        found: list[int] = []
+        for block in bytes(text).split(b"\n\n"):
+            if b"event: record\n" in block:
+                told = json.loads(block.partition(b"data: ")[2])
+                found += [one["data"]["n"] for one in told["records"]]
+        return found
+
+
+class Poll(Line):
+    """A watcher that asks again as soon as it is answered. `asked(n)` is its question after n answers."""
+
+    def __init__(self, turn: Turn, asked: Callable[[int], bytes]) -> None:
+        super().__init__()
+        self.received: list[bytes] = []
+        self._turn = turn
+        self._asked = asked
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.transport.write(self._asked(0))
+
+    def answered(self, raw: bytes) -> None:
+        if self._turn.mark in raw:
+            self._turn.heard()
+        self.received.append(raw)
+        self.transport.write(self._asked(len(self.received)))
+
+
+# --- writing to them ----------------------------------------------------------------------------------------------
+
+
+async def _write_all(
+    port: int, turn: Turn, asked: Callable[[int], bytes], numbers: range, watchers: int
+) -> tuple[list[float], list[float], float]:
+    """Write one after the other: seconds to each watcher, to the last one of each write, and of a core a second."""
+    line = await open_line(port)
+    seconds: list[float] = []
+    longest: list[float] = []
+    busy = taken = 0.0
+    try:
+        for number in numbers:
+            await asyncio.sleep(SOME_SECONDS + watchers * SECONDS_PER_WATCHER)
+            everybody = turn.begin(number, watchers)
+            cpu, begun = time.process_time(), time.perf_counter()
+            answered = line.ask(asked(number))
+            async with asyncio.timeout(LONGEST):
+                await everybody
+            taken += time.perf_counter() - begun
+            busy += time.process_time() - cpu
+            seconds += [at - begun for at in turn.times]
+            longest.append(max(turn.times) - begun)
+            assert read_answer(await answered).status == 200
+    finally:
+        line.close()
+    return seconds, longest, busy / taken
+
+
+def _told(
+    name: str, mine: tuple[list[float], list[float], float], rival: tuple[list[float], list[float], float]
+) -> Figures:
+    (seconds, longest, busy), (others, _, _) = mine, rival
+    return {
+        f"{name}_p50_ms": percentile(seconds, 50),
+        f"{name}_p99_ms": percentile(seconds, 99),
+        f"{name}_last_p50_ms": percentile(longest, 50),
+        f"{name}_rival_p50_ms": percentile(others, 50),
+        f"{name}_rival_p99_ms": percentile(others, 99),
+        f"{name}_p50_to_rival": round(percentile(seconds, 50) / percentile(others, 50), 2),
+        f"{name}_client_busy": round(busy, 2),
+    }
+
+
+async def _make_topic(port: int, topic: str, size: int) -> None:
+    """With one record, of number 0."""
+    await load(port, [[write_of(topic, [0], size)]])
+
+
+async def _streams(at: Site, count: int, options: argparse.Namespace) -> Figures:
+    topic = f"streams-{count}"
+    numbers, turn = range(1, options.told + 1), Turn()
+    await _make_topic(at.port, topic, options.size)
+    streams = await open_streams(at.port, topic, count, turn, from_seq=0)
+    mine = await _write_all(at.port, turn, lambda n: write_of(topic, [n], options.size), numbers, count)
+    for stream in streams:
+        stream.transport.abort()
+        assert stream.numbers() == [0, *numbers], "each record once, in order"
+    size = sum(map(len, streams[0].received)) // (len(numbers) + 1)
+    asked = request("GET", "/stream")
+    others = [await _open(at.rival.port, lambda: Stream(turn, asked, b"retry:")) for _ in range(count)]
+    await asyncio.gather(*(stream.begun for stream in others))
+    rival = await _write_all(at.rival.port, turn, lambda n: _tell(n, size), numbers, count)
+    for stream in others:
+        stream.transport.abort()
+    return _told(f"sse_{count}", mine, rival)
+
+
+def _tell(number: int, size: int) -> bytes:
+    return request("POST", "/tell", {"n": number, "pad": "x" * max(0, size - 60)})
+
+
+async def open_streams(port: int, topic: str, count: int, turn: Turn, *, from_seq: int) -> list[Stream]:
+    """So many watchers, each with a session of its own, all at the head."""
+    wids = await load(port, [[_session(topic, from_seq)] * count])
+    streams = []
+    for session in wids.jsons()[0]:
+        asked = request("GET", session["stream_url"])
+        streams.append(await _open(port, lambda asked=asked: Stream(turn, asked, b"caught-up")))  # type: ignore[misc]
+    async with asyncio.timeout(LONGEST):
+        await asyncio.gather(*(stream.begun for stream in streams))
+    return streams
+
+
+def _session(topic: str, from_seq: int) -> bytes:
+    return request("POST", "/v0/watch", {"topics": {topic: {"from_seq": from_seq}}, "heartbeat_ms": 60_000})
+
+
+async def _open(port: int, make: Callable[[], Any], **options: Any) -> Any:
+    where = options or {"host": "127.0.0.1", "port": port}
+    return (await asyncio.get_running_loop().create_connection(make, **where))[1]
+
+
+async def _polls(at: Site, count: int, options: argparse.Namespace) -> Figures:
+    topic = f"polls-{count}"
+    numbers, turn = range(1, options.told + 1), Turn()
+    await _make_topic(at.port, topic, options.size)
+    path = f"/v0/topics/{topic}/diff"
+    asked = [request("POST", path, {"from_seq": 1 + seq, "wait_ms": 30_000}) for seq in range(len(numbers) + 1)]
+    polls = [await _open(at.port, lambda: Poll(turn, asked.__getitem__)) for _ in range(count)]
+    mine = await _write_all(at.port, turn, lambda n: write_of(topic, [n], options.size), numbers, count)
+    for poll in polls:
+        poll.close()
+        pages = [read_answer(raw).json()["records"] for raw in poll.received]
+        assert [one["data"]["n"] for page in pages for one in page] == [*numbers], "each record once, in order"
+    size = len(polls[0].received[0])
+    body = request("POST", "/wait", compact({"from_seq": 1, "wait_ms": 30_000}))
+    others = [await _open(at.rival.port, lambda: Poll(turn, lambda _: body)) for _ in range(count)]
+    rival = await _write_all(at.rival.port, turn, lambda n: _tell(n, size), numbers, count)
+    for poll in others:
+        poll.close()
+    return _told(f"poll_{count}", mine, rival)
+
+
+# --- one that does not read -----------------------------------------------------------------------------------------
+
+
+async def _stalled(at: Site, options: argparse.Namespace) -> Figures:
+    medians: dict[bool, list[float]] = {False: [], True: []}
+    for turn in range(2 * options.turns):
+        is_stalled = turn % 2 == 1
+        medians[is_stalled].append(await _beside(at, f"stalled-{turn}", options, is_stalled=is_stalled))
+    without, beside = statistics.median(medians[False]), statistics.median(medians[True])
+    return {
+        "without_stalled_p50_ms": round(without, 3),
+        "beside_stalled_p50_ms": round(beside, 3),
+        "beside_to_without": round(beside / without, 3),
+    }
+
+
+async def _beside(at: Site, topic: str, options: argparse.Namespace, *, is_stalled: bool) -> float:
+    """Milliseconds to the watchers of a topic, with one among them that does not read, or without it."""
+    turn, count = Turn(), options.beside
+    await _make_topic(at.port, topic, STALL_SIZE)
+    stalled = await _open_stalled(at.port, topic) if is_stalled else None
+    before = STALL_BYTES // STALL_SIZE
+    batches = [range(first, min(before, first + 64)) for first in range(1, before, 64)]
+    await load(at.port, [[write_of(topic, batch, STALL_SIZE) for batch in batches]])
+    streams = await open_streams(at.port, topic, count, turn, from_seq=before - 1)
+    numbers = range(before, before + options.told)
+    seconds, _, _ = await _write_all(at.port, turn, lambda n: write_of(topic, [n], STALL_SIZE), numbers, count)
+    for stream in streams:
+        stream.transport.abort()
+        assert stream.numbers() == [before - 1, *numbers], "each record once, in order"
+    if stalled is not None:
+        await _read_on(stalled, numbers[-1])
+    return percentile(seconds, 50)
+
+
+async def _open_stalled(port: int, topic: str) -> Stream:
+    """A watcher that reads its first record and nothing more, with little room in its socket."""
+    room = socket.socket()
+    room.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    room.connect(("127.0.0.1", port))
+    room.setblocking(False)
+    session = (await load(port, [[_session(topic, 0)]])).jsons()[0][0]
+    asked = request("GET", session["stream_url"])
+    stream: Stream = await _open(port, lambda: Stream(Turn(), asked, b"caught-up"), sock=room)
+    await stream.begun
+    stream.transport.pause_reading()
+    return stream
+
+
+async def _read_on(stalled: Stream, last: int) -> None:
+    """It has been sent less than there is; when it reads on it gets all of it."""
+    got = len(stalled.received)
+    stalled.transport.resume_reading()
+    mark = mark_of(last)
+    async with asyncio.timeout(LONGEST):
+        while not any(mark in each for each in stalled.received[got:]) or stalled.numbers()[-1] != last:
+            got = max(got, len(stalled.received) - 2)
+            await asyncio.sleep(0.05)
+    stalled.transport.abort()
+    assert stalled.numbers() == [*range(last + 1)], "each record once, in order"
