@@ -18,7 +18,7 @@ from eventd.log.head import read_head
 from eventd.log.leases import acked_seqs
 from eventd.log.losses import TTL, Loss, read_losses, reason_of
 from eventd.log.reading import LOOKED_AT, PASSED_OVER
-from eventd.log.records import View, content_size, encoded, node_text
+from eventd.log.records import View, content_size, encoded, node_text, render
 from eventd.log.refusals import TopicNotFound
 from eventd.log.scan import scan_seqs
 from eventd.log.shedding import read_aged
@@ -113,7 +113,7 @@ def read_slice(conn: sa.Connection, ask: Ask) -> Slice:
     missing = _read_missing(conn, line, start, floor)
     way = _way(missing, start, floor, line.head_seq, apart=ask.apart or recreated)
     after = max(start, floor.seq)
-    sheet = _Sheet(ask, after, way.stop)
+    sheet = _Sheet(ask, ask.nodes if line.config.dedupe_node else frozenset(), after, way.stop)
     if sheet.upto < sheet.stop:
         _fill(conn, line, sheet)
     tombstone = way.tombstone(line.head_seq, sheet.upto)
@@ -210,12 +210,12 @@ def _way(missing: list[_Missing], start: int, floor: _Floor, head_seq: int, *, a
 def _fill(conn: sa.Connection, line: TopicLine, sheet: _Sheet) -> None:
     """Put on the page what is wanted of the blocks ahead, until it is full or at its end."""
     done, known_upto = frozenset[int](), 0
-    is_queue, of_group = line.config.type == "queue", line.of_group
+    is_queue, of_group, may_be_empty = line.config.type == "queue", line.of_group, line.deleted > 0 or line.of_group
     for block in scan_seqs(conn, line.id, sheet.upto, sheet.stop):
         if is_queue and last_of(block) > known_upto:
             known_upto = last_of(block) + _ACKED_AT_ONCE
             done = acked_seqs(conn, line.id, block.seq, known_upto)
-        sheet.take(records_of_events(block, sheet.ask.now) if of_group else block, done, dedupe=line.config.dedupe_node)
+        sheet.take(records_of_events(block, sheet.ask.now) if of_group else block, done, may_be_empty=may_be_empty)
         if sheet.is_full:
             return
     sheet.upto = sheet.stop
@@ -223,9 +223,10 @@ def _fill(conn: sa.Connection, line: TopicLine, sheet: _Sheet) -> None:
 
 @dataclass(slots=True)
 class _Sheet:
-    """A page that is being filled, from beyond the seq `upto` to `stop`."""
+    """A page that is being filled, from beyond the seq `upto` to `stop`. `nodes`: whose records are left out."""
 
     ask: Ask
+    nodes: frozenset[str]
     upto: int
     stop: int
     texts: list[str] = field(default_factory=list)
@@ -233,33 +234,50 @@ class _Sheet:
     size: int = 0
     looked: int = 0
     is_full: bool = False
+    hidden: frozenset[str] = frozenset()
 
-    def take(self, block: Block, done: Collection[int], *, dedupe: bool) -> None:
-        """Add what is wanted of the block, until the page is full."""
-        last = min(last_of(block), self.stop)
-        nodes = self.ask.nodes if dedupe else frozenset[str]()
-        told = names(block.sources)
-        self.looked += PASSED_OVER
-        if told is None or not told <= nodes or "" in told:
-            hidden = nodes if told is None else nodes & told
-            self._take_some(block, last, done, frozenset(map(encoded, hidden)))
+    def __post_init__(self) -> None:
+        self.hidden = frozenset(map(encoded, self.nodes))
+
+    def take(self, block: Block, done: Collection[int], *, may_be_empty: bool) -> None:
+        """Add what is wanted of the block, until the page is full.
+
+        `done`: seqs that are left out; `may_be_empty`: also empty lines have to be looked for.
+        """
+        if block.records == 1:
+            self._take_one(block, done)
+        else:
+            self._take_some(block, done, may_be_empty)
         if not self.is_full:
-            self.upto = last
+            self.upto = min(last_of(block), self.stop)
             self.is_full = len(self.seqs) == self.ask.limit or self.looked >= LOOKED_AT
 
-    def _take_some(self, block: Block, last: int, done: Collection[int], hidden: Collection[str]) -> None:
-        first, room = max(block.seq, self.upto + 1), self.ask.limit - len(self.seqs)
-        whole = not (hidden or done or EMPTY in block.lines)
+    def _take_one(self, block: Block, done: Collection[int]) -> None:
+        body = split_line(block.lines[:-1])[2]
+        if not body or block.seq in done or (self.hidden and node_text(body) in self.hidden):
+            self.looked += 1
+        elif self.seqs and self.size + block.bytes > self.ask.max_bytes:
+            self.is_full = True
+        else:
+            self.texts.append(render(block.seq, block.recorded_at // 1000, body, self.ask.view))
+            self.seqs.append(block.seq)
+            self.size += block.bytes
+
+    def _take_some(self, block: Block, done: Collection[int], may_be_empty: bool) -> None:
+        told = names(block.sources)
+        if self.nodes and told is not None and told <= self.nodes and "" not in told:
+            self.looked += PASSED_OVER
+            return
+        hides = bool(self.nodes) and (told is None or not told.isdisjoint(self.nodes))
+        first, last = max(block.seq, self.upto + 1), min(last_of(block), self.stop)
+        room = self.ask.limit - len(self.seqs)
+        whole = not (hides or done or (may_be_empty and EMPTY in block.lines))
         until = min(last, first + room - 1) if whole else last
         lines = block.lines.split("\n", until + 1 - block.seq)[first - block.seq : until + 1 - block.seq]
         seqs: Sequence[int] = range(first, until + 1)
-        self.looked += len(lines)
         if not whole:
-            pairs = [
-                (seq, line)
-                for seq, line in zip(seqs, lines, strict=True)
-                if not line.endswith("\t") and seq not in done and not (hidden and _node_of(line) in hidden)
-            ]
+            self.looked += len(lines)
+            pairs = [pair for pair in zip(seqs, lines, strict=True) if self._wants(*pair, done)]
             seqs, lines = [seq for seq, _ in pairs], [line for _, line in pairs]
         fitting = min(room, self._fitting(block, lines))
         self.is_full = fitting < len(lines) or until < last
@@ -267,6 +285,12 @@ class _Sheet:
         self.seqs += seqs[:fitting]
         if self.is_full and self.seqs:
             self.upto = self.seqs[-1]
+
+    def _wants(self, seq: int, line: str, done: Collection[int]) -> bool:
+        """Whether a line holds a record, and one that is wanted."""
+        if line.endswith("\t") or seq in done:
+            return False
+        return not self.hidden or node_text(split_line(line)[2]) not in self.hidden
 
     def _fitting(self, block: Block, lines: Sequence[str]) -> int:
         """How many of the lines there is room for; one at least, if it is the page's first."""
@@ -279,8 +303,3 @@ class _Sheet:
                 return count
             self.size += size
         return len(lines)
-
-
-def _node_of(line: str) -> str:
-    """Whose record a line holds, as JSON."""
-    return node_text(split_line(line)[2])

@@ -208,10 +208,12 @@ def _outlines(conn: sa.Connection, topic_id: int, upto: int) -> Iterator[Block]:
     """The blocks that hold something up to a seq, without their lines."""
     names = ", ".join([*Block._fields[:-1], "''"])
     sql = f"SELECT {names} FROM blocks WHERE topic_id = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT {_PORTION}"
-    at = 0
-    while rows := fetch(conn, sql, (topic_id, at, upto)):
+    at, more = 0, True
+    while more:
+        rows = fetch(conn, sql, (topic_id, at, upto))
         yield from map(Block._make, rows)
-        at = rows[-1][2]
+        more = len(rows) == _PORTION
+        at = rows[-1][2] if more else at
 
 
 def _step_end(conn: sa.Connection, stock: Stock, upto: int) -> int:

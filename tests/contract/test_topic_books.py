@@ -1,0 +1,198 @@
+"""The books beside the records of topics: each is bounded, and each goes with its topic."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from eventd.clock import SECOND
+from eventd.housekeeping import SWEEP_SECONDS, Housekeeping
+from eventd.log import stock
+from eventd.log.eventlog import EventLog
+from eventd.log.leases import Lease, add_leases
+from eventd.log.losses import CAP, MIXED, TTL, Loss, join_oldest, note_losses, read_losses
+from eventd.log.retention import BookLimits, forget
+from eventd.log.retired import clear, read_bare, remove_bare
+from eventd.log.shedding import Standing, forget_ephemeral
+from eventd.log.slices import Tombstone
+from eventd.log.topics import DeleteTopic
+from eventd.log.writing import Write
+from eventd.observe import Metrics
+from eventd.settings import load
+from eventd.store.database import Database, fetch
+from eventd.store.schema import blocks, leases, queues, topic_losses, write_keys
+from eventd.testing import NOW, ManualClock, until
+from tests.support.topics import Topics, drafts_of
+
+BOOKS = BookLimits(ids=SECOND, batches=SECOND, dead_letters=SECOND, receipts=SECOND)
+
+
+@pytest.fixture
+def topics(log: EventLog) -> Topics:
+    return Topics(log)
+
+
+async def rows(database: Database, table: sa.Table) -> list[Any]:
+    return await database.read(lambda conn: [tuple(row) for row in conn.execute(sa.select(table))])
+
+
+# --- losses -------------------------------------------------------------------------------------------------------
+
+
+async def test_losses_that_touch_are_one_if_they_have_one_reason(topics: Topics, database: Database) -> None:
+    topic = await topics.make("t")
+    await database.write(note_losses, topic, [Loss(1, 2, CAP), Loss(3, 3, CAP), Loss(4, 4, TTL), Loss(6, 7, TTL)])
+    await database.write(note_losses, topic, [Loss(8, 8, TTL), Loss(9, 9, CAP)])
+    await database.write(note_losses, topic, [])
+    assert await topics.losses("t") == [(1, 3, CAP), (4, 4, TTL), (6, 8, TTL), (9, 9, CAP)]
+    assert await database.read(read_losses, topic, 1, 7) == [Loss(2, 3, CAP), Loss(4, 4, TTL), Loss(6, 7, TTL)]
+    assert await database.read(read_losses, topic, 4, 5) == []
+    assert await database.read(read_losses, topic, 9, 100) == []
+
+
+async def test_of_very_many_losses_the_oldest_are_joined(topics: Topics, database: Database) -> None:
+    topic, other = await topics.make("t"), await topics.make("other")
+    await database.write(note_losses, topic, [Loss(n, n, CAP if n < 8 else TTL) for n in range(2, 22, 2)])
+    await database.write(note_losses, other, [Loss(1, 1, CAP)])
+    assert await database.write(join_oldest, most=9) == 1
+    assert (await topics.losses("t"))[:2] == [(2, 4, CAP), (6, 6, CAP)]
+    assert await database.write(join_oldest, most=4) == 5
+    assert await topics.losses("t") == [(2, 14, MIXED), (16, 16, TTL), (18, 18, TTL), (20, 20, TTL)]
+    assert await database.write(join_oldest, most=4) == 0
+    assert await topics.losses("other") == [(1, 1, CAP)]
+
+
+# --- keys of writes -----------------------------------------------------------------------------------------------
+
+
+async def test_the_key_of_a_write_is_forgotten_when_its_time_is_over(
+    topics: Topics, log: EventLog, database: Database, clock: ManualClock
+) -> None:
+    await topics.make("t", idempotency_window_ms=1000)
+    for key in ("a", "b"):
+        await log.submit(Write("t", drafts_of([{"data": 1}]), flushes=log.flushes, key=key))
+        clock.advance(0.5)
+    clock.advance(0.4)
+    assert await database.write(forget, BOOKS, now=clock.now()) == 1
+    assert [row[1] for row in await rows(database, write_keys)] == ["b"]
+
+
+# --- topics that do not outlive a run -----------------------------------------------------------------------------
+
+
+async def test_what_is_ephemeral_is_gone_at_the_start_and_readers_are_told(
+    topics: Topics, database: Database, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stock, "STEP_RECORDS", 100)
+    for name, durability in (("gone", "ephemeral"), ("empty", "ephemeral"), ("kept", "memory")):
+        await topics.make(name, durability=durability)
+    for _ in range(3):
+        await topics.put("gone", *range(100))
+    await topics.put("kept", 1)
+    steps = 0
+    while await database.write(forget_ephemeral, clock.now()):
+        steps += 1
+    assert steps == 3
+    assert await topics.standing("gone") == Standing(0, 0, 301)
+    assert (await topics.slice("gone", 250)).tombstone == Tombstone(251, 300, TTL, 50, 301, 300)
+    assert (await topics.standing("kept")).count == 1
+    assert await topics.put("gone", "next") == [301], "its seqs run on"
+
+
+# --- topics that were deleted -------------------------------------------------------------------------------------
+
+TABLES = [blocks, topic_losses, write_keys, leases, queues]
+
+
+async def test_of_a_deleted_topic_everything_goes_little_by_little(
+    topics: Topics, log: EventLog, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stock, "STEP_RECORDS", 40)
+    await fill_books(topics, log, database, "kept")
+    kept = {table.name: await rows(database, table) for table in TABLES}
+    topic = await fill_books(topics, log, database, "gone")
+    for table in TABLES:
+        assert len(await rows(database, table)) > len(kept[table.name]), table.name
+    await log.submit(DeleteTopic("gone"))
+    went = []
+    while not went or went[-1]:
+        went.append(await database.write(clear, now=NOW, chunk=10))
+    assert max(went) <= 60, "whole blocks, until they reach the size of a step"
+    assert sum(went) == 100 + 1 + 1 + 1 + 1, "records, and what lies beside them"
+    assert {table.name: await rows(database, table) for table in TABLES} == kept
+    assert await database.read(read_bare) == [topic]
+    await database.write(remove_bare, [topic])
+    assert await database.read(fetch, "SELECT count(*) FROM topics WHERE id = ?", (topic,)) == [(0,)]
+
+
+async def fill_books(topics: Topics, log: EventLog, database: Database, name: str) -> int:
+    """A queue of which every book tells something; its id."""
+    topic = await topics.make(name, type="queue", cap_records=100)
+    for _ in range(5):
+        await topics.put(name, *range(30))
+    await log.submit(Write(name, drafts_of([{"data": 1}]), flushes=log.flushes, key="k"))
+    await topics.make(name, type="queue", cap_records=100, ttl_ms=10**6)
+
+    def hand_out(conn: sa.Connection) -> None:
+        conn.execute(queues.insert().values(topic_id=topic, claimed_seq=151, held=1, delayed=0, dead_lettered=0))
+        add_leases(conn, topic, [Lease(151, "w", "lease_1", NOW + SECOND, 1, 1)])
+
+    await database.write(hand_out)
+    return topic
+
+
+async def test_a_deleted_topic_is_never_due(topics: Topics, log: EventLog, database: Database) -> None:
+    await topics.make("t", ttl_ms=1)
+    await topics.put("t", 1)
+    await log.submit(DeleteTopic("t"))
+    assert await database.read(fetch, "SELECT due_at FROM topics") == [(None,)]
+
+
+# --- the sweep ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def sweeping(log: EventLog, clock: ManualClock, migrated_url: str) -> AsyncIterator[asyncio.Task[None]]:
+    """A node's sweep, from when it was done once."""
+    chores = Housekeeping(log, load({"database_url": migrated_url}, {}), Metrics())
+    task = asyncio.create_task(chores.sweep_for_ever())
+    await until(lambda: clock.waits or task.done())
+    yield task
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_the_sweep_goes_on_in_the_background(
+    topics: Topics, clock: ManualClock, sweeping: asyncio.Task[None], caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(3):
+        await topics.make(f"t{number}", ttl_ms=1500)
+        await topics.put(f"t{number}", 1)
+    clock.advance(SWEEP_SECONDS)
+    await until(lambda: clock.waits)
+    assert await topics.blocks("t0") == [(1, 1)], "it lives"
+    clock.advance(SWEEP_SECONDS)
+    await until(lambda: clock.waits)
+    for number in range(3):
+        assert await topics.blocks(f"t{number}") == []
+        assert await topics.losses(f"t{number}") == [(1, 1, TTL)]
+    assert not sweeping.done()
+    assert caplog.messages == []
+
+
+async def test_a_topic_that_is_idle_costs_the_sweep_nothing(topics: Topics, database: Database) -> None:
+    """What is due is found by an index of those topics that ever will be."""
+    await topics.make("t")
+    plan = "EXPLAIN QUERY PLAN" if database.kind == "sqlite" else "EXPLAIN"
+
+    def explain(conn: sa.Connection) -> str:
+        if database.kind == "postgresql":
+            conn.exec_driver_sql("SET LOCAL enable_seqscan = off")
+        found = conn.exec_driver_sql(f"{plan} SELECT id FROM topics WHERE due_at <= 5 ORDER BY due_at LIMIT 10")
+        return "\n".join(str(row) for row in found)
+
+    assert "topics_due" in await database.read(explain)
