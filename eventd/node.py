@@ -301,6 +301,7 @@ class Node:
         for name, group in list(self.groups.items()):
             if name not in configs or group.topic_id != topics.get(topic_of(name)):
                 del self.groups[name]
+                self.log.wakeups.touch(group.topic_id)  # whoever watches it learns that it is no more
                 await group.leave()
                 logger.info("left the group", extra={"group": name})
             else:
