@@ -109,7 +109,7 @@ class Books:
         limit = self.line.config.max_deliveries if self.line.config.dead_letter else 0
         found: list[Found] = []
         size = 0
-        for job in self._candidates(max(most, _PORTION)):
+        for job in self._candidates(max(most, _PORTION)) if most else ():
             if limit and job.deliveries >= limit:
                 if not dead.add(job):
                     continue  # there are many: the next claim gives them up

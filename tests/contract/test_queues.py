@@ -437,6 +437,14 @@ async def test_a_holder_is_refilled_as_far_as_it_settled_or_lost_jobs(queues: Qu
         await queues.log.submit(Refill(topic_id + 99, [Holder(wish, {})], os.urandom))
 
 
+async def test_a_holder_that_wishes_for_nothing_takes_nothing_from_others(queues: Queues) -> None:
+    topic_id = await queues.make("q")
+    await queues.put("q", *range(3))
+    await queues.log.submit(Refill(topic_id, [Holder(Wish("w", 0), {})], os.urandom))
+    assert await queues.jobs("q") == Jobs(3, 0, 0)
+    assert seqs(await queues.claim("q", "v", 9)) == [1, 2, 3]
+
+
 async def test_data_and_meta_of_a_job_are_what_was_written(queues: Queues) -> None:
     await queues.make("q")
     await queues.put("q", {"ä": [1, None, "\t"]}, meta={"m": 1}, tag="t")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from eventd.api.v0 import health, records, routers, topics, watch, websocket
+from eventd.api.v0 import health, queues, records, routers, topics, watch, websocket
 from eventd.api.v0.openapi import describing
 from eventd.api.v0.routes import Route
 
 _SERVED: tuple[Route, ...] = (
     *topics.ROUTES,
     *records.ROUTES,
+    *queues.ROUTES,
     *routers.ROUTES,
     *watch.ROUTES,
     *websocket.ROUTES,
