@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-import sqlalchemy as sa
 from msgspec import Struct
 
 from eventd.api.v0.models import U64, filter_ids, require_u64
@@ -16,6 +15,7 @@ from eventd.log.records import View
 from eventd.log.refusals import TopicNotFound
 from eventd.log.shedding import read_standing
 from eventd.log.topics import NAME, read_line
+from eventd.store.database import Connection
 
 MOST_TOPICS = 256
 MOST_RECORDS = 1000
@@ -90,7 +90,7 @@ def require_some(names: Collection[str]) -> None:
         raise Invalid(f"`topics` must name 1 to {MOST_TOPICS} topics, and names {len(names)}")
 
 
-def _find(conn: sa.Connection, names: Iterable[str], now: int) -> dict[str, Found]:
+def _find(conn: Connection, names: Iterable[str], now: int) -> dict[str, Found]:
     lines = ((name, read_line(conn, name)) for name in names)
     return {
         name: Found(line.id, line.head_seq, read_standing(conn, line, now).earliest_seq)
