@@ -67,7 +67,10 @@ class Running:
 
     def ask(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
         """One request to the API. Raises Refused; OSError or HTTPException when nobody answers."""
-        url = f"/api/v1{path}" + (f"?{urlencode(query, doseq=True)}" if query else "")
+        return self.request(method, f"/api/v1{path}" + (f"?{urlencode(query, doseq=True)}" if query else ""), body)
+
+    def request(self, method: str, url: str, body: Any = None) -> Any:
+        """The same for a whole path."""
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.process.port, timeout=20)) as connection:
             headers = {"Content-Type": "application/json"}
             connection.request(method, url, None if body is None else json.dumps(body), headers)
