@@ -15,7 +15,7 @@ from typing import Any
 
 from eventd.egress.joining import graph_of
 from eventd.egress.router import FAN_IN_HOPS
-from eventd.egress.running import Running, Upstream, moves_of, prepare
+from eventd.egress.running import Batch, Declared, Running, Upstream, moves_of, prepare
 from eventd.egress.topology import Graph
 from eventd.errors import EventdError
 from eventd.log.eventlog import EventLog
@@ -33,9 +33,13 @@ PAGE_BYTES = 256 << 10
 """Bytes of a page, about."""
 KINDS = 32
 """Different copies that are made of one page."""
-SLICE_COPIES = 256
+SLICE_WEIGHT = 300
 SLICE_BYTES = 1 << 20
 """Copies, and bytes of them, that one transaction makes: nobody waits long behind it."""
+ROUTER_WEIGHT = 2
+"""As how many copies a router counts in it, besides its own."""
+ADOPTED_AT_ONCE = 200
+"""Routers after which the loop has its turn while they are taken over."""
 PAGES = 8
 """Pages of one source after which another has its turn."""
 RETRY_SECONDS = 1.0
@@ -88,11 +92,13 @@ class Routing:
             if self._told not in self._log.wakeups.listeners:
                 self._log.wakeups.listeners.append(self._told)
             self._stale = False
-            version, lines = await self._log.database.read(_read)
-            for name in self._routers.keys() - {line.name for line in lines}:
+            version, found = await self._log.database.read(_read)
+            for name in self._routers.keys() - {declared.line.name for declared in found}:
                 self.drop(name)
-            for line in lines:
-                self._adopt(line)
+            for index, declared in enumerate(found):
+                self._adopt(declared)
+                if index % ADOPTED_AT_ONCE == 0:
+                    await self._log.clock.sleep(0)
             self._version = version
         self._told(None)
 
@@ -117,7 +123,7 @@ class Routing:
 
     def put(self, line: RouterLine, version: int) -> None:
         """A router was declared through this process, by which the version of topics became this."""
-        self._adopt(line)
+        self._queue(self._adopt(Declared.of(line)))
         self._follow(version)
 
     def removed(self, name: str, version: int) -> None:
@@ -131,7 +137,8 @@ class Routing:
         elif version != self._version:
             self.changed()
 
-    def _adopt(self, line: RouterLine) -> None:
+    def _adopt(self, declared: Declared) -> Upstream:
+        line = declared.line
         router = self._routers.get(line.name)
         if router is not None and router.line.id != line.id:
             self.drop(line.name)
@@ -140,13 +147,13 @@ class Routing:
             source = self._sources.get(line.source_id)
             if source is None:
                 source = self._sources[line.source_id] = Upstream(line.source_id, line.source)
-            router = self._routers[line.name] = source.routers[line.name] = Running(line, source)
+            router = self._routers[line.name] = source.routers[line.name] = Running(declared, source)
             self._into[line.dest_id][line.name] = router
             source.tip = self._log.wakeups.head
             self._graph = None
-        elif router.declare(line):
+        elif router.declare(declared):
             self._graph = None
-        self._queue(router.source)
+        return router.source
 
     def drop(self, name: str) -> None:
         """Move a router no more."""
@@ -237,7 +244,7 @@ class Routing:
         try:
             for _ in range(PAGES):
                 batch = source.next_batch(KINDS)
-                if self._closed or not batch:
+                if self._closed or not batch.routers:
                     break
                 await self._step(source, batch)
                 source.moved()
@@ -256,21 +263,22 @@ class Routing:
         source.trouble = True
         self._waits.set()
 
-    async def _step(self, source: Upstream, batch: Sequence[Running]) -> None:
+    async def _step(self, source: Upstream, batch: Batch) -> None:
         """Move routers that stand at one place over the next page."""
         groups = self._groups()
-        batch = [router for router in batch if not self._is_barred(router, groups)]
-        if not batch:
+        routers = [router for router in batch.routers if not self._is_barred(router, groups)]
+        if not routers:
             return
+        batch = Batch(routers, batch.until)
         ask = source.ask(batch, groups, now=self._log.clock.now(), records=PAGE_RECORDS, size=PAGE_BYTES)
         ready = await self._log.database.read(prepare, ask)
         if ready is None:
-            for router in batch:
+            for router in routers:
                 self.drop(router.line.name)
             return
-        cyclic = [router for router in batch if ready.page.trimmed and self.graph.is_cyclic(router.router)]
-        moves = moves_of(batch, ready, groups, cyclic)
-        if len(moves) < len(batch):
+        cyclic = [router for router in routers if ready.page.trimmed and self.graph.is_cyclic(router.router)]
+        moves = moves_of(routers, ready, groups, cyclic)
+        if len(moves) < len(routers):
             self._waits.set()
         await self._submit(moves)
 
@@ -284,10 +292,9 @@ class Routing:
     async def _submit(self, moves: Sequence[tuple[Running, Move]]) -> None:
         """Make moves, a slice in each transaction."""
         slices = [*_slices(moves)]
-        futures = [self._log.submit(Forward([move for _, move in part])) for part in slices]
-        await asyncio.wait(futures) if futures else None
+        futures = [self._log.submit(Forward([move for _, move in part], SLICE_WEIGHT)) for part in slices]
         for part, future in zip(slices, futures, strict=True):
-            for (router, move), moved in zip(part, future.result(), strict=True):
+            for (router, move), moved in zip(part, await future, strict=True):
                 self._settle(router, move, moved)
 
     def _settle(self, router: Running, move: Move, moved: Moved | None) -> None:
@@ -348,21 +355,22 @@ class Routing:
         return [*found.values()][::-1]
 
 
-def _read(conn: Connection) -> tuple[int, list[RouterLine]]:
+def _read(conn: Connection) -> tuple[int, list[Declared]]:
     """The version of topics, and the routers of it."""
-    return read_head(conn).topics_version, read_routers(conn)
+    return read_head(conn).topics_version, [*map(Declared.of, read_routers(conn))]
 
 
 def _slices(moves: Sequence[tuple[Running, Move]]) -> Iterable[list[tuple[Running, Move]]]:
     """The moves of each transaction."""
     part: list[tuple[Running, Move]] = []
-    copies = size = 0
-    for router, move in moves:
-        weight, bulk = max(1, len(move.cut)), move.cut.bytes
-        if part and (copies + weight > SLICE_COPIES or size + bulk > SLICE_BYTES):
+    weight = size = 0
+    for each in moves:
+        cut = each[1].cut
+        more, bulk = ROUTER_WEIGHT + len(cut), cut.bytes
+        if part and (weight + more > SLICE_WEIGHT or size + bulk > SLICE_BYTES):
             yield part
-            part, copies, size = [], 0, 0
-        part.append((router, move))
-        copies, size = copies + weight, size + bulk
+            part, weight, size = [], 0, 0
+        part.append(each)
+        weight, size = weight + more, size + bulk
     if part:
         yield part

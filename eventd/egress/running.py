@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 from eventd.dynamic.guard import OBSERVED, SelfCapture, refuse_captured
 from eventd.egress.event_map import cut_events
 from eventd.egress.joining import router_of
-from eventd.egress.router import Shape, cut_records
+from eventd.egress.router import Router, Shape, cut_records
 from eventd.log.copies import Cut, Source, read_source
 from eventd.log.forward import Gate, Move, Moved
 from eventd.log.routing import RouterLine
@@ -28,36 +29,56 @@ Kind = Shape | str
 """What tells copies apart: their shape; for the topic of a group, the router's name."""
 
 
+class Declared(NamedTuple):
+    """A router as it was read: its line, what it does, and the kind of its copies."""
+
+    line: RouterLine
+    router: Router
+    kind: Kind
+
+    @classmethod
+    def of(cls, line: RouterLine) -> Self:
+        """What a line says."""
+        router = router_of(line)
+        return cls(line, router, line.name if line.dest.startswith(GROUP) else Shape.of(router))
+
+
 class Running:
     """A router at work.
 
-    `line` says where it stood when it was last written down; it has `seen` all up to a position and a seq. `held` says
-    why it waits for its destination, since `held_at` (monotonic seconds); empty: it does not. `lost`: another has moved
-    it, so where it stands has to be read. `gone`: it was removed.
+    `position`, `seq` and `state` are written down; it has `seen` all up to a position and a seq. `held` says why it
+    waits for its destination, since `held_at` (monotonic seconds); empty: it does not. `lost`: another has moved it, so
+    where it stands has to be read. `gone`: it was removed.
     """
 
-    def __init__(self, line: RouterLine, source: Upstream) -> None:
+    __slots__ = (
+        *("source", "line", "router", "group", "kind", "cursor", "durable"),
+        *("position", "seq", "state", "seen", "seen_seq", "held", "held_at", "lost", "gone"),
+    )
+
+    def __init__(self, declared: Declared, source: Upstream) -> None:
         self.source = source
-        self.held = ""
         self.held_at = 0.0
         self.gone = False
-        self._begin(line)
+        self._begin(declared)
 
-    def _begin(self, line: RouterLine) -> None:
-        self.line = line
-        self.router = router_of(line)
+    def _begin(self, declared: Declared) -> None:
+        self.line, self.router, self.kind = line, _, _ = declared
         self.group = line.dest.removeprefix(GROUP) if line.dest.startswith(GROUP) else ""
-        self.kind: Kind = line.name if self.group else Shape.of(self.router)
+        self.cursor = line.cursor
+        self.durable = line.durability == "fsync"
+        self.position, self.seq, self.state = line.position, line.seq, line.state
         self.seen, self.seen_seq = line.position, line.seq
+        self.held = ""
         self.lost = False
 
-    def declare(self, line: RouterLine) -> bool:
+    def declare(self, declared: Declared) -> bool:
         """Take over what is declared; whether that is anything new."""
-        if self.lost or line.version != self.line.version:
-            self._begin(line)
-            self.held = ""
+        if self.lost or declared.line.version != self.line.version:
+            self._begin(declared)
             return True
-        self.line = line._replace(position=self.line.position, seq=self.line.seq, state=self.line.state)
+        self.line = declared.line
+        self.durable = declared.line.durability == "fsync"
         return False
 
     @property
@@ -68,51 +89,34 @@ class Running:
     @property
     def is_ahead(self) -> bool:
         """Whether it has passed over more than is written down."""
-        return self.seen > self.line.position and not (self.lost or self.gone)
+        return self.seen > self.position and not (self.lost or self.gone)
 
     def move(self, page: Source, cut: Cut, lost: int, gate: Gate | None) -> Move:
         """Its step over a page."""
-        line, held = self.line, self.line.state != "running"
-        return Move(
-            line.id,
-            line.cursor,
-            line.position,
-            line.version,
-            line.source_id,
-            line.dest_id,
-            page.upto,
-            page.upto_seq,
-            cut,
-            lost,
-            gate,
-            held,
-            line.durability == "fsync",
-        )
+        upto, seq = page.upto, page.upto_seq
+        return self._step(upto, seq, cut, lost, gate, self.state != "running", self.durable)
 
     def note(self) -> tuple[Running, Move]:
         """The step by which what it has passed over is written down."""
+        return self, self._step(self.seen, self.seen_seq, NO_COPIES, 0, None, False, False)
+
+    def _step(self, *what: Any) -> Move:
         line = self.line
-        move = Move(
-            line.id,
-            line.cursor,
-            line.position,
-            line.version,
-            line.source_id,
-            line.dest_id,
-            self.seen,
-            self.seen_seq,
-            NO_COPIES,
-            durable=False,
-        )
-        return self, move
+        return Move(line.id, self.cursor, self.position, line.version, line.source_id, line.dest_id, *what)
 
     def settle(self, moved: Moved, at: float) -> None:
         """What became of its step, at a monotonic time."""
-        state = "backing-off" if moved.held else "running"
-        self.line = self.line._replace(position=moved.position, seq=moved.seq, state=state, reason=moved.held)
-        self.seen, self.seen_seq = moved.position, moved.seq
+        self.position, self.seq = self.seen, self.seen_seq = moved.position, moved.seq
+        self.state = "backing-off" if moved.held else "running"
         if moved.held:
             self.held, self.held_at = moved.held, at
+
+
+class Batch(NamedTuple):
+    """Routers that stand at one place, and where the next one stands: there they fall in with it."""
+
+    routers: list[Running]
+    until: int | None
 
 
 class Upstream:
@@ -149,24 +153,26 @@ class Upstream:
             if not future.done():
                 future.set_result(None)
 
-    def next_batch(self, kinds: int) -> list[Running]:
+    def next_batch(self, kinds: int) -> Batch:
         """The routers that are the farthest behind and stand at one place, up to so many kinds of them."""
-        due = [router for router in self.routers.values() if router.is_due]
-        place = min(((router.seen, router.seen_seq) for router in due), default=None)
-        batch = [router for router in due if (router.seen, router.seen_seq) == place]
-        some = {*[*dict.fromkeys(router.kind for router in batch)][:kinds]}
-        return [router for router in batch if router.kind in some]
+        places: defaultdict[tuple[int, int], list[Running]] = defaultdict(list)
+        tip = self.tip
+        for router in self.routers.values():
+            if router.seen < tip and not (router.held or router.lost):
+                places[router.seen, router.seen_seq].append(router)
+        if not places:
+            return Batch([], None)
+        first, *others = sorted(places)
+        some = {*[*dict.fromkeys(router.kind for router in places[first])][:kinds]}
+        until = next((position for position, _ in others if position > first[0]), None)
+        return Batch([router for router in places[first] if router.kind in some], until)
 
-    def ask(
-        self, batch: Sequence[Running], groups: Mapping[str, GroupConfig], *, now: int, records: int, size: int
-    ) -> Ask:
-        """What is to be read and made for a batch: no further than the next router stands, so that it falls in."""
-        first = batch[0]
-        ahead = [router.seen for router in self.routers.values() if router.is_due and router.seen > first.seen]
-        wanted = {router.kind: (router, groups.get(router.group)) for router in batch}
+    def ask(self, batch: Batch, groups: Mapping[str, GroupConfig], *, now: int, records: int, size: int) -> Ask:
+        """What is to be read and made for a batch."""
+        first = batch.routers[0]
+        wanted = {router.kind: (router, groups.get(router.group)) for router in batch.routers}
         limit = max(FEWEST_RECORDS, records // len(wanted))
-        until = min(ahead, default=None)
-        return Ask(self.topic_id, first.seen, first.seen_seq, until, limit, size, now, wanted)
+        return Ask(self.topic_id, first.seen, first.seen_seq, batch.until, limit, size, now, wanted)
 
 
 class Ask(NamedTuple):
@@ -220,19 +226,19 @@ def moves_of(
     What a source never got is told on, but not by routers of a cycle: there it would go round.
     """
     moves: list[tuple[Running, Move]] = []
-    page = ready.page
+    page, gates = ready.page, {name: _gate(group) for name, group in groups.items()}
     for router in batch:
         cut = ready.cuts[router.kind]
         lost = page.lost + (0 if router in cyclic else page.trimmed)
         if cut or cut.parked or lost:
-            moves.append((router, router.move(page, cut, lost, _gate(groups.get(router.group)))))
+            moves.append((router, router.move(page, cut, lost, gates.get(router.group))))
         else:
             router.seen, router.seen_seq = page.upto, page.upto_seq
     return moves
 
 
-def _gate(group: GroupConfig | None) -> Gate | None:
-    return None if group is None else Gate(group.retention.max_bytes, _screen)
+def _gate(group: GroupConfig) -> Gate:
+    return Gate(group.retention.max_bytes, _screen)
 
 
 def _screen(conn: Connection, drafts: Drafts, now: int) -> Mapping[int, str]:

@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 
 import sqlalchemy as sa
 
-from eventd.log.blocks import Block, unpack
+from eventd.log.blocks import Block, pack, unpack
 from eventd.log.head import read_head
 from eventd.log.losses import SOURCE_TRIM, read_losses
 from eventd.log.records import (
@@ -24,7 +24,7 @@ from eventd.log.scan import scan
 from eventd.log.shedding import due_at
 from eventd.log.stock import last_of, read_done, read_stock
 from eventd.log.topics import TopicLine, read_line_of
-from eventd.log.values import Draft, Drafts, Head, size_of
+from eventd.log.values import NOTHING, Draft, Drafts, Head, size_of
 from federation.event import is_alive
 from federation.lines import split_line
 
@@ -70,20 +70,42 @@ class Parked(NamedTuple):
     detail: str
 
 
+class Mould(NamedTuple):
+    """A block that only lacks its place, for it is to be in very many. `ends`: its lines from behind their position."""
+
+    block: Block
+    ends: Sequence[str]
+
+    @classmethod
+    def of(cls, drafts: Drafts) -> Self | None:
+        """The block of some drafts; None where they are more than one."""
+        made = [*pack(drafts, topic_id=0, position=0, seq=0, now=0)]
+        if len(made) > 1:
+            return None
+        return cls(made[0], [f"\t{path}\t{body}\n" for path, body in zip(drafts.paths, drafts.bodies, strict=True)])
+
+    def at(self, position: int, topic_id: int, seq: int, now: int) -> Block:
+        """The block at its place."""
+        _, _, _, records, size, _, own, expires, types, sources, paths, _ = self.block
+        lines = "".join([f"{at}{end}" for at, end in enumerate(self.ends, position)])
+        return Block(position, topic_id, seq, records, size, now, own, expires, types, sources, paths, lines)
+
+
 @dataclass(frozen=True, slots=True)
 class Cut:
     """The copies of a page that all routers of one kind make: `drafts`, and the place of each one's original.
 
     `keeps`: they have the identities of their originals. `made_here` tells, by the instance of a topic, which of them
-    are copies of records that may have been written to it.
+    are copies of records that may have been written to it. With a `mould`, all of them together are one block.
     """
 
     positions: Sequence[int] = ()
     seqs: Sequence[int] = ()
-    drafts: Drafts = field(default_factory=Drafts)
+    drafts: Drafts = NOTHING
     parked: Sequence[Parked] = ()
     keeps: bool = False
     made_here: dict[int, dict[int, RecordId]] = field(default_factory=dict)
+    mould: Mould | None = None
 
     @classmethod
     def of_records(cls, copies: Sequence[Copy]) -> Self:
@@ -95,7 +117,7 @@ class Cut:
         keeps = bool(ids[0])
         sizes = [*map(content_size, bodies)]
         drafts = Drafts(ids if keeps else (), paths, bodies, tags, nodes, None, sizes)
-        return cls(positions, seqs, drafts, (), keeps, _made_here(ids) if keeps else {})
+        return cls(positions, seqs, drafts, (), keeps, _made_here(ids) if keeps else {}, Mould.of(drafts))
 
     @classmethod
     def of_events(cls, made: Sequence[tuple[Original, Draft]], parked: Sequence[Parked], *, keeps: bool) -> Self:

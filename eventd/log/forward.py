@@ -20,6 +20,7 @@ from eventd.log.commit import Transaction
 from eventd.log.copies import Cut, Parked
 from eventd.log.cursors import DeadLetter, LinkState, park
 from eventd.log.shedding import apply_caps, apply_ttl, due_at, open_hole
+from eventd.log.topic_config import TopicConfig
 from eventd.log.topics import COLUMNS, TopicLine
 from eventd.log.values import NOTHING, Appended, Drafts, Outcome
 from eventd.store.database import Connection, bulk_insert, execute, execute_many, fetch, fetch_in, for_update
@@ -32,6 +33,8 @@ TOO_LARGE = "too_large"
 ID_CONFLICT = "id_conflict"
 TRIMMED = "source_trim"
 
+_NEVER = 2**62
+
 Screen = Callable[[Connection, Drafts, int], Mapping[int, str]]
 """Which of some events must not enter a group, by their index, and why: by what is stored, and the time."""
 
@@ -43,8 +46,7 @@ class Gate(NamedTuple):
     screen: Screen
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(NamedTuple):
     """What one router does with a page: from `position`, under `version` of its options, to `upto` at most.
 
     `lost` records are to become a hole. `gate` is that of a group's topic. `held`: it was, when it was last moved.
@@ -83,10 +85,10 @@ class Forward:
     cursor = None
     background = True
 
-    def __init__(self, moves: Sequence[Move]) -> None:
+    def __init__(self, moves: Sequence[Move], weight: int) -> None:
         self._moves = moves
         self.durable = any(move.durable for move in moves)
-        self.weight = sum(max(1, len(move.cut)) for move in moves)
+        self.weight = weight
 
     def admit(self, tx: Transaction) -> Drafts:
         return NOTHING
@@ -140,34 +142,33 @@ class _Dest:
     """A destination, and what this transaction has added to it so far."""
 
     line: TopicLine
+    config: TopicConfig
     records: int = 0
     bytes: int = 0
     ids: set[str] = field(default_factory=set)
 
     @property
-    def next_seq(self) -> int:
-        return self.line.next_seq + self.records
+    def takes_all(self) -> bool:
+        """Whether it never refuses."""
+        return self.config.discard != "reject"
 
     def room(self, sizes: Sequence[int]) -> int:
         """How many of the next records, by their sizes, it takes."""
-        config = self.line.config
-        if config.discard != "reject":
+        if self.takes_all:
             return len(sizes)
-        count = len(sizes) if not config.cap_records else max(0, config.cap_records - self.line.live - self.records)
-        return min(
-            count, _fitting(sizes, config.cap_bytes - self.line.bytes - self.bytes if config.cap_bytes else None)
-        )
+        config, held, size = self.config, self.line.live + self.records, self.line.bytes + self.bytes
+        count = max(0, config.cap_records - held) if config.cap_records else len(sizes)
+        return min(count, _fitting(sizes, config.cap_bytes - size if config.cap_bytes else None))
 
     @property
     def most_bytes(self) -> int | None:
         """Bytes of a record that will never fit; None: any may."""
-        config = self.line.config
-        return config.cap_bytes or None if config.discard == "reject" else None
+        return None if self.takes_all else self.config.cap_bytes or None
 
     @property
     def is_over(self) -> bool:
         """Whether it holds more than it keeps."""
-        config, held, size = self.line.config, self.line.live + self.records, self.line.bytes + self.bytes
+        config, held, size = self.config, self.line.live + self.records, self.line.bytes + self.bytes
         return 0 < config.cap_records < held or 0 < config.cap_bytes < size
 
 
@@ -188,7 +189,7 @@ def _read_dests(tx: Transaction, moves: Sequence[Move]) -> dict[int, _Dest]:
         apply_ttl(tx.conn, topic_id, tx.now)
     lines = [line for line in lines if line.id not in aged]
     lines += [TopicLine(*row) for row in fetch_in(tx.conn, sql, (), aged)] if aged else []
-    return {line.id: _Dest(line) for line in lines}
+    return {line.id: _Dest(line, line.config) for line in lines}
 
 
 class _Writing:
@@ -207,6 +208,10 @@ class _Writing:
 
     def _into_topic(self, move: Move, dest: _Dest) -> Moved:
         cut, sizes = move.cut, move.cut.sizes
+        if cut.mould is not None and dest.takes_all and not cut.keeps:
+            place = (self._tx.next_position, dest.line.id, dest.line.next_seq + dest.records, self._now(dest))
+            self._put([cut.mould.at(*place)], dest)
+            return Moved(move.upto, move.upto_seq, len(cut))
         has = _has(self._tx.conn, cut, dest) if cut.keeps else frozenset()
         wanted = [index for index in range(len(cut)) if index not in has] if has else [*range(len(cut))]
         most = dest.most_bytes
@@ -226,15 +231,21 @@ class _Writing:
     def _add(self, drafts: Drafts, dest: _Dest) -> None:
         if not drafts:
             return
-        tx, line = self._tx, dest.line
-        now, position = max(tx.now, line.written_at or 0), tx.next_position
-        made = [*pack(drafts, topic_id=line.id, position=position, seq=dest.next_seq, now=now)]
-        tx.blocks += made
-        self._blocks += made
-        self._ids += [(line.id, event_id, at) for at, event_id in enumerate(drafts.event_ids, position)]
+        topic_id, position = dest.line.id, self._tx.next_position
+        seq = dest.line.next_seq + dest.records
+        self._put([*pack(drafts, topic_id=topic_id, position=position, seq=seq, now=self._now(dest))], dest)
+        self._ids += [(topic_id, event_id, at) for at, event_id in enumerate(drafts.event_ids, position)]
         dest.ids.update(drafts.event_ids)
-        dest.records += len(drafts)
-        dest.bytes += sum(block.bytes for block in made)
+
+    def _put(self, made: Sequence[Block], dest: _Dest) -> None:
+        self._tx.blocks += made
+        self._blocks += made
+        dest.records += sum([block.records for block in made])
+        dest.bytes += sum([block.bytes for block in made])
+
+    def _now(self, dest: _Dest) -> int:
+        """The time of what is written to a topic: no earlier than that of what it has."""
+        return max(self._tx.now, dest.line.written_at or 0)
 
     def _into_group(self, move: Move, gate: Gate, dest: _Dest) -> Moved:
         tx, cut = self._tx, move.cut
@@ -281,17 +292,17 @@ class _Writing:
             conn,
             "UPDATE topics SET next_seq = next_seq + ?, bytes = bytes + ?, ids = ids + ?, written_at = ?,"
             " due_at = coalesce(due_at, ?) WHERE id = ?",
-            [(dest.records, dest.bytes, len(dest.ids), *_times(dest.line, now), dest.line.id) for dest in grown],
+            [(dest.records, dest.bytes, len(dest.ids), *_times(dest, now), dest.line.id) for dest in grown],
         )
         for dest in grown:
             if dest.is_over:
                 apply_caps(conn, dest.line.id, now)
 
 
-def _times(line: TopicLine, now: int) -> tuple[int, int | None]:
+def _times(dest: _Dest, now: int) -> tuple[int, int | None]:
     """When a topic was written to, and when the first of that has outlived its time to live."""
-    written = max(now, line.written_at or 0)
-    return written, due_at(written, line.config.ttl_ms) if line.config.ttl_ms else None
+    written, ttl_ms = max(now, dest.line.written_at or 0), dest.config.ttl_ms
+    return written, min(due_at(written, ttl_ms), _NEVER) if ttl_ms else None
 
 
 def _some(drafts: Drafts, indexes: Sequence[int]) -> Drafts:

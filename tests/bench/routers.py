@@ -1,0 +1,259 @@
+"""Routers over one source: `python -m tests.bench.routers [in-step|alone] [options]`.
+
+`in-step`: as a node moves them, all that stand at one place together. `alone`: each as a consumer of its own, with a
+cursor, pages and settles like any other; nothing else differs. Records are written one by one, each once all copies of
+the one before are there (`--every 0`), or in a steady stream. Printed are the CPU time per copy, the time until all
+copies of a record are there, and the longest stretch for which the loop and the writer did nothing else. Every run
+verifies that each destination has each record once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+from eventd.backoff import Backoff
+from eventd.clock import SystemClock
+from eventd.egress.consumer import Consumer
+from eventd.egress.forwarding import Routing
+from eventd.egress.joining import Joining
+from eventd.egress.router import Options, Router, Shape, copy_of
+from eventd.egress.router import Origin as Source
+from eventd.egress.sink import Ack, Opened, Parcel
+from eventd.log.commit import Transaction
+from eventd.log.copies import Cut, Original
+from eventd.log.cursors import Cursor, read_cursor
+from eventd.log.eventlog import EventLog
+from eventd.log.lines import Lines
+from eventd.log.records import content_size, write_body
+from eventd.log.routers import Most, PutRouter, Wanted
+from eventd.log.routing import RouterLine, read_routers
+from eventd.log.topics import read_line
+from eventd.log.values import Appended, Drafts
+from eventd.log.writing import Write
+from eventd.store.database import Database, execute, fetch
+from eventd.store.migrations import upgrade
+from eventd.supervisor import Supervisor
+from federation.lines import split_line
+from tests.support.postgres import PostgresServer, find_programs
+
+TICK = 0.0002
+"""Seconds that the gauge of the loop sleeps."""
+
+
+def main() -> None:
+    options = _options()
+    server = None
+    if options.database == "postgres":
+        server = PostgresServer(find_programs())
+        server.start()
+    try:
+        print(json.dumps({"settings": vars(options) | {"cores": os.cpu_count(), "load": os.getloadavg()[0]}}))
+        rounds = []
+        for number in range(options.rounds):
+            with tempfile.TemporaryDirectory(prefix="eventd-bench-") as directory:
+                url = server.create_database() if server else f"sqlite:///{Path(directory) / 'eventd.db'}"
+                rounds.append(asyncio.run(_measure(url, options)))
+            print(json.dumps({"round": number + 1, **rounds[-1]}))
+        medians = {name: round(statistics.median(one[name] for one in rounds), 3) for name in rounds[0]}
+        print(json.dumps({"medians": medians, "verified": True}))
+    finally:
+        if server is not None:
+            server.stop()
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.routers")
+    parser.add_argument("how", choices=["in-step", "alone"], nargs="?", default="in-step")
+    parser.add_argument("--routers", type=int, default=1000)
+    parser.add_argument("--records", type=int, default=20)
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--database", choices=["sqlite", "postgres"], default="sqlite")
+    return parser.parse_args()
+
+
+async def _measure(url: str, options: argparse.Namespace) -> dict[str, float]:
+    sys.setswitchinterval(0.0005)  # as `serve` does
+    async with AsyncExitStack() as stack:
+        database = Database(url)
+        stack.callback(database.close)
+        database.write_now(upgrade, now=SystemClock().now())
+        writer = _Writer()
+        log = await EventLog.open(database, SystemClock(), timed=writer.timed)
+        stack.push_async_callback(log.close)
+        supervisor = Supervisor()
+        stack.push_async_callback(supervisor.stop)
+        for number in range(options.routers):
+            router = Router(f"r{number}", "source", f"dest{number}")
+            wanted = Wanted(router.name, router.source, router.dest, router.options.encode())
+            unit = PutRouter(wanted, Joining(router), Most(), create_dest=True, random=os.urandom(16))
+            await log.submit(unit)
+        await _start(options.how, log, supervisor, stack)
+        return await _run(log, supervisor, options, writer)
+
+
+async def _start(how: str, log: EventLog, supervisor: Supervisor, stack: AsyncExitStack) -> None:
+    if how == "in-step":
+        routing = Routing(log, dict, supervisor.spawn)
+        await routing.load()
+        stack.push_async_callback(routing.stop)
+        return
+    for line in await log.database.read(read_routers):
+        consumer = Consumer(
+            log,
+            line.cursor,
+            _Alone(line),
+            version=1,
+            spawn=supervisor.spawn,
+            backoff=Backoff(0.2, 2.0),
+            chance=lambda: 0.5,
+        )
+        supervisor.spawn(consumer.run(), line.name)
+
+
+async def _run(log: EventLog, supervisor: Supervisor, options: argparse.Namespace, writer: _Writer) -> dict[str, float]:
+    body = write_body("n", "tag", json.dumps({"text": "x" * 100}), None)
+    drafts = Drafts(
+        (), [""] * options.batch, [body] * options.batch, frozenset(["tag"]), frozenset(["n"]), None,
+        [content_size(body)] * options.batch,
+    )  # fmt: skip
+    await _write(log, drafts, options.routers)  # a warm-up
+    longest: list[float] = []
+    gauge = supervisor.spawn(_gauge(longest), "gauge")
+    writer.longest, times = 0.0, []
+    begun, cpu = time.perf_counter(), time.process_time()
+    for _ in range(options.records):
+        at = time.perf_counter()
+        await _write(log, drafts, options.routers)
+        times.append(time.perf_counter() - at)
+    spent, passed = time.process_time() - cpu, time.perf_counter() - begun
+    gauge.cancel()
+    await _verify(log, options, (options.records + 1) * options.batch)
+    copies = options.records * options.batch * options.routers
+    return {
+        "cpu_us_per_copy": round(spent / copies * 1e6, 2),
+        "copies_per_s": round(copies / passed),
+        "all_there_ms": round(statistics.median(times) * 1000, 2),
+        "loop_longest_ms": round(max(longest) * 1000, 2),
+        "loop_p99_ms": round(statistics.quantiles(longest, n=100)[98] * 1000, 2),
+        "writer_longest_ms": round(writer.longest * 1000, 2),
+    }
+
+
+async def _write(log: EventLog, drafts: Drafts, routers: int) -> None:
+    """Write to the source, and wait until all routers have passed it."""
+    head = log.wakeups.head + (routers + 1) * len(drafts)
+    with log.watch(None) as watch:
+        await log.submit(Write("source", drafts, flushes=log.flushes, create=False))
+        await watch.beyond(head - 1)
+
+
+async def _gauge(longest: list[float]) -> None:
+    """How late the loop comes to what it has to do."""
+    while True:
+        at = time.perf_counter()
+        await asyncio.sleep(TICK)
+        longest.append(time.perf_counter() - at - TICK)
+
+
+async def _verify(log: EventLog, options: argparse.Namespace, records: int) -> None:
+    counts = await log.database.read(
+        lambda conn: fetch(conn, "SELECT name, next_seq - 1 FROM topics WHERE name LIKE 'dest%'")
+    )
+    assert len(counts) == options.routers, len(counts)
+    assert {count for _, count in counts} == {records}, {count for _, count in counts}
+
+
+class _Writer:
+    """How long the transactions of the writer take."""
+
+    longest = 0.0
+
+    def timed(self, seconds: float, _records: int) -> None:
+        self.longest = max(self.longest, seconds)
+
+
+class _Alone:
+    """A router as a sink of the loop that every consumer has: it does no I/O, and gives back what is to be written."""
+
+    window = 1
+    own = False
+
+    def __init__(self, line: RouterLine) -> None:
+        self._line = line
+        self._shape = Shape.of(Router(line.name, line.source, line.dest, Options()))
+
+    async def read(self, log: EventLog, cursor: Cursor, after: int) -> Lines:
+        return await log.lines(
+            self._line.source_id, after, _All(), limit=256, max_bytes=1 << 18, at_tail=True  # type: ignore[arg-type]
+        )  # fmt: skip
+
+    async def open(self, cursor: Cursor, page: Lines) -> Opened:
+        return Opened(True)
+
+    def select(self, page: Lines, after: int, attempts: int) -> Parcel | None:
+        if not page.count:
+            return None
+        originals = []
+        for line in page.text.split("\n")[:-1]:
+            position, _, body = split_line(line)
+            originals.append(Original(int(position), int(position), page.oldest, 0, "", body))
+        origin = Source(self._line.source, self._line.source_id, 1, page.head.epoch)
+        cut = Cut.of_records([copy_of(each, self._shape, origin) for each in originals])
+        return _Copies(after, page.upto, page.head.epoch, page.head.incarnation, (), cut=cut)
+
+    async def deliver(self, parcel: Any) -> Ack:
+        return Ack(parcel.upto, effect=_Copying(self._line, parcel.cut))
+
+    def settled(self, ack: Ack) -> None: ...
+
+    async def given_up(self) -> None: ...
+
+    def wind_down(self) -> None: ...
+
+
+class _All:
+    """Every record is wanted."""
+
+    own = False
+    settles: Callable[..., bool] = staticmethod(lambda _block, _now: True)
+
+
+class _Copies(Parcel):
+    def __init__(self, *fields: Any, cut: Cut) -> None:
+        super().__init__(*fields)
+        object.__setattr__(self, "cut", cut)
+
+
+class _Copying:
+    """What the step of one router writes beside its cursor."""
+
+    def __init__(self, line: RouterLine, cut: Cut) -> None:
+        self._line = line
+        self._cut = cut
+        self.topic_id = line.dest_id
+        self.weight = len(cut)
+
+    def admit(self, tx: Transaction) -> Drafts:
+        assert read_line(tx.conn, self._line.dest) is not None
+        return self._cut.drafts
+
+    def write(self, tx: Transaction, appended: Appended) -> None:
+        sql = "UPDATE routers SET seq = ?, forwarded = forwarded + ? WHERE id = ?"
+        execute(tx.conn, sql, (self._cut.seqs[-1], len(self._cut), self._line.id))
+
+
+if __name__ == "__main__":
+    assert read_cursor
+    main()
