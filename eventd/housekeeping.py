@@ -14,9 +14,10 @@ from eventd.clock import SECOND
 from eventd.errors import EventdError, NotFound
 from eventd.log.eventlog import EventLog
 from eventd.log.head import lock_head, read_topic
+from eventd.log.leases import release_leases
 from eventd.log.retention import CHUNK, BookLimits, forget
 from eventd.log.retired import clear, read_bare, remove_bare
-from eventd.log.shedding import is_due, sweep
+from eventd.log.shedding import forget_ephemeral, is_due, sweep
 from eventd.log.values import Topic
 from eventd.observe import Metrics
 from eventd.resources.effective import GroupConfig, effective, topic_of
@@ -58,6 +59,17 @@ class Housekeeping:
         self._settings = settings
         self._metrics = metrics
         self._measured = _Measured()
+
+    async def begin(self) -> None:
+        """What has to be done before the node serves: with its last run ephemeral records ended, and leases of jobs.
+
+        A node for one group leaves them alone: others may be at work in the same database.
+        """
+        if self._settings.group is not None:
+            return
+        await self._log.database.write(_release_leases)
+        while await self._log.database.write(forget_ephemeral, self._log.clock.now()) > 0:
+            pass
 
     async def prune_for_ever(self, groups: Callable[[], Iterable[GroupConfig]]) -> None:
         """Apply every group's retention, at the start and then at its interval."""
@@ -188,6 +200,11 @@ async def prune(log: EventLog, group: GroupConfig) -> int:
         total += done.records
         if not done.more:
             return total
+
+
+def _release_leases(conn: Connection) -> None:
+    lock_head(conn)
+    release_leases(conn)
 
 
 def _read_declared(conn: Connection) -> list[GroupConfig]:

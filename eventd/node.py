@@ -111,6 +111,8 @@ class Node:
         await asyncio.to_thread(require_current, database)
         self.log = await EventLog.open(database, self._clock, timed=self.metrics.committed)
         self._started.append(self.log.close)
+        self._books = Housekeeping(self.log, self.settings, self.metrics)
+        await self._books.begin()
         await self._read_keys()
         self.keys.require_any()
         self.following = Following(database, self._clock)
@@ -153,10 +155,11 @@ class Node:
         return subscribers
 
     def _keep_up(self) -> None:
-        books = Housekeeping(self.log, self.settings, self.metrics)
+        books = self._books
         self._chores = [
             self.supervisor.guard(self._follow_changes(), "changes"),
             self.supervisor.guard(books.prune_for_ever(self._configs), "retention"),
+            self.supervisor.guard(books.sweep_for_ever(), "sweep"),
             self.supervisor.guard(books.checkpoint_for_ever(), "checkpoint"),
             self.supervisor.guard(books.measure_for_ever(self._configs), "measure"),
             self.supervisor.guard(self._mend_for_ever(), "mend"),
