@@ -26,6 +26,7 @@ from eventd.store.registry import read_resources
 from eventd.supervisor import Supervisor
 
 CONNECTIONS = 64
+STOP_SECONDS = 1.0
 
 
 @asynccontextmanager
@@ -33,36 +34,43 @@ async def served(services: Services) -> AsyncIterator[Path]:
     """The socket of the API. Whoever may open the database may do everything."""
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="routerctl-"))
+        metrics, keys = Metrics(), Keys(tuple)
+        door = Door("", CONNECTIONS, metrics)
+        v0 = await stack.enter_async_context(topics_of(services, Callers(keys, door), metrics))
+        app = build_app(
+            services, keys=keys, readiness=dict, metrics=metrics, version=eventd.__version__, door=door, v0=v0
+        )
+        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=STOP_SECONDS)
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        stack.callback(v0.stopping.set_result, None)
+        socket = Path(folder) / "api"
+        await web.UnixSite(runner, str(socket)).start()
+        yield socket
+
+
+@asynccontextmanager
+async def topics_of(services: Services, callers: Callers, metrics: Metrics) -> AsyncIterator[V0]:
+    """What /v0 works with, beside a node or without one. Routers move here, too: a topic is read with what is due."""
+    limits = Limits(max_sse_connections=0, max_body_bytes=1 << 30)
+    async with AsyncExitStack() as stack:
         supervisor = Supervisor()
         stack.push_async_callback(supervisor.stop)
-        metrics, keys, limits = Metrics(), Keys(tuple), Limits(max_sse_connections=0, max_body_bytes=1 << 30)
-        door = Door("", CONNECTIONS, metrics)
         groups = effective(await services.database.read(read_resources))
         routing = Routing(services.log, lambda: groups, supervisor.spawn)
         stack.push_async_callback(routing.stop)
         await routing.load()
-        stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        v0 = V0(
+        yield V0(
             log=services.log,
-            callers=Callers(keys, door),
+            callers=callers,
             routing=routing,
             metrics=metrics,
             readiness=dict,
             spawn=supervisor.spawn,
             random=os.urandom,
-            stopping=stopping,
+            stopping=asyncio.get_running_loop().create_future(),
             version=eventd.__version__,
             limits=limits,
             occupancy=Occupancy(limits),
             started=services.clock.monotonic(),
         )
-        app = build_app(
-            services, keys=keys, readiness=dict, metrics=metrics, version=eventd.__version__, door=door, v0=v0
-        )
-        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
-        await runner.setup()
-        stack.push_async_callback(runner.cleanup)
-        stack.callback(stopping.set_result, None)
-        socket = Path(folder) / "api"
-        await web.UnixSite(runner, str(socket)).start()
-        yield socket

@@ -18,9 +18,11 @@ from aiohttp import web
 
 from eventd.api.app import build_app
 from eventd.api.auth import Keys, parse_keys
+from eventd.api.callers import Callers
 from eventd.api.doors import Door
 from eventd.api.operations import Services
 from eventd.cli.control import main
+from eventd.cli.local_api import topics_of
 from eventd.clock import SystemClock
 from eventd.log.eventlog import EventLog
 from eventd.observe import Metrics
@@ -115,15 +117,17 @@ class Api(threading.Thread):
             log = await EventLog.open(database, SystemClock())
             keys = Keys(lambda: parse_keys(self._keys) if self._keys else ())
             metrics = Metrics()
-            door = Door("", 256, metrics)
-            app = build_app(Services(log), keys=keys, readiness=dict, metrics=metrics, version="test", door=door)
-            runner = web.AppRunner(app, access_log=None)
-            await runner.setup()
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
-            self.port = runner.addresses[0][1]
-            self._ready.set()
-            await self._end.wait()
-            await runner.cleanup()
+            door, services = Door("", 256, metrics), Services(log)
+            async with topics_of(services, Callers(keys, door), metrics) as v0:
+                app = build_app(services, keys=keys, readiness=dict, metrics=metrics, version="test", door=door, v0=v0)
+                runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+                await runner.setup()
+                await web.TCPSite(runner, "127.0.0.1", 0).start()
+                self.port = runner.addresses[0][1]
+                self._ready.set()
+                await self._end.wait()
+                v0.stopping.set_result(None)
+                await runner.cleanup()
             await log.close()
         finally:
             database.close()
