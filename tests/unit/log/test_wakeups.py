@@ -1,0 +1,59 @@
+"""Signs: whoever notes the turn before it reads misses none of them, whatever comes between the read and the wait."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from eventd.log.wakeups import Wakeups
+
+
+async def test_a_sign_between_the_read_and_the_wait_is_not_missed() -> None:
+    wakeups = Wakeups()
+    watch = wakeups.watch((1,))
+    turn = watch.turn
+    wakeups.touch(1)
+    assert watch.after(turn).done()
+    assert not watch.after(watch.turn).done()
+
+
+async def test_what_moves_no_head_is_a_sign_for_those_whom_it_concerns() -> None:
+    wakeups = Wakeups()
+    mine, other, every = wakeups.watch((1,)), wakeups.watch((2,)), wakeups.watch(None)
+    waits = [watch.after(watch.turn) for watch in (mine, other, every)]
+    beyond = mine.beyond(7)
+    wakeups.touch(1)
+    assert [wait.done() for wait in waits] == [True, False, True]
+    assert beyond.done()
+    wakeups.touch_all()
+    assert waits[1].done()
+
+
+async def test_an_append_is_a_sign_as_well() -> None:
+    wakeups = Wakeups()
+    mine, other = wakeups.watch((1,)), wakeups.watch((2,))
+    waits = [watch.after(watch.turn) for watch in (mine, other)]
+    wakeups.appended(1, 1, {1: True})
+    assert [wait.done() for wait in waits] == [True, False]
+    wakeups.foreign(2)
+    assert waits[1].done()
+    assert (mine.turn, other.turn) == (2, 1)
+
+
+async def test_who_has_given_up_waiting_is_left_alone() -> None:
+    wakeups = Wakeups()
+    watch = wakeups.watch((1,))
+    gone, waits = watch.after(watch.turn), watch.after(watch.turn)
+    gone.cancel()
+    wakeups.touch(1)
+    assert waits.done()
+    assert gone.cancelled()
+
+
+async def test_listeners_are_told_which_topics_and_none_where_nobody_knows() -> None:
+    wakeups, told = Wakeups(), list[Collection[int] | None]()
+    wakeups.listeners.append(lambda topics: told.append(None if topics is None else sorted(topics)))
+    wakeups.appended(1, 2, {1: True, 2: False})
+    wakeups.touch(3)
+    wakeups.foreign(9)
+    wakeups.touch_all()
+    assert told == [[1, 2], [3], None, None]
