@@ -13,6 +13,7 @@ from msgspec import inspect
 from eventd.api.problems import SlowBody, WrongMediaType
 from eventd.api.v0.models import Query
 from eventd.errors import Invalid, TooLarge
+from federation.event import is_plain
 
 BODY_SECONDS = 30.0
 """A body has to arrive within this time, so that slow senders cannot pile up."""
@@ -155,17 +156,26 @@ def _defaults(model: Any) -> Any:
 
 
 def read_query(request: web.Request, model: type[Q]) -> Q:
-    """The query. What cannot be read as its type is the default; of several values the first counts."""
+    """The query. What cannot be read as its type is the default; of several values the first counts.
+
+    Raises `Invalid` for a text that no name can hold, and no database takes.
+    """
     if not request.query_string or not model.__struct_fields__:
         defaults: Q = _defaults(model)
         return defaults
     said = request.query
     values: dict[str, Any] = {}
     for field in msgspec.structs.fields(model):
-        read = _truth if field.type is bool else _number if field.type is int else str
+        read = _truth if field.type is bool else _number if field.type is int else _text
         if field.name in said and (value := read(said[field.name])) is not None:
             values[field.name] = value
     return model(**values)
+
+
+def _text(text: str) -> str:
+    if not is_plain(text):
+        raise Invalid("the query holds U+0000, or bytes that are no UTF-8")
+    return text
 
 
 def _truth(text: str) -> bool | None:

@@ -264,7 +264,8 @@ async def test_a_cursor_that_is_none_is_refused(server: Server, cursor: str) -> 
         ("?page_size=1.5", 3),
         ("?page_size=", 3),
         ("?prefix=", 3),
-        ("?prefix=%00", 0),
+        ("?prefix=_", 0),
+        ("?prefix=%C3%28", 0),
         ("?prefix=%C3%BC", 0),
         ("?prefix=b", 1),
         ("?nonsense=1", 3),
@@ -275,6 +276,11 @@ async def test_a_query_that_cannot_be_read_is_the_default(stored: Server, query:
         await stored.put(name)
     listed = await stored.ask("GET", f"/topics{query}")
     assert (listed.status, len(listed.body["topics"])) == (200, count)
+
+
+async def test_a_query_that_no_name_can_hold_is_refused(stored: Server) -> None:
+    refused = await stored.ask("GET", "/topics?prefix=a%00")
+    assert (refused.status, refused.code) == (400, "invalid_request")
 
 
 async def test_a_topic_is_deleted_once_and_only_when_it_may_be(stored: Server) -> None:
