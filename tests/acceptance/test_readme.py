@@ -20,13 +20,12 @@ from tests.support.source import ROOT
 README = (ROOT / "README.md").read_text()
 FIVE_MINUTES = README.partition("\n## Federate two nodes in five minutes\n")[2].partition("\n## ")[0]
 BLOCKS = re.findall(r"```sh\n(.*?)```", FIVE_MINUTES, re.DOTALL)
-DERIVED = re.findall(
-    r"```sh\n(.*?)```",
-    README.partition("\n## Turn facts into configuration\n")[2].partition("\n## ")[0],
-    re.DOTALL,
+DERIVED, TOPICS = (
+    re.findall(r"```sh\n(.*?)```", README.partition(f"\n## {title}\n")[2].partition("\n## ")[0], re.DOTALL)
+    for title in ("Turn facts into configuration", "Open the log to programs")
 )
 PAGES = sorted(page.relative_to(ROOT) for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
-PORTS = ("8781", "8782", "8783", "8787", "8788")
+PORTS = ("8781", "8782", "8783", "8784", "8787", "8788")
 
 INSTALL = 'make venv\nexport PATH="$PWD/.venv/bin:$PATH"\n'
 """The one block that is not run: the tests have their own way to the commands."""
@@ -101,6 +100,20 @@ def test_a_fact_becomes_configuration_as_it_is_written(processes: Processes, com
     )
     assert re.search(rf"^{told}$", look, re.MULTILINE)
     assert re.search(r"^edge +clients +routes +Applied +running +0 ", look, re.MULTILINE)
+
+
+def test_programs_write_and_read_as_it_is_written(processes: Processes, commands: Path) -> None:
+    path = f"{commands}:/usr/local/bin:/usr/bin:/bin"
+    done = processes.run(["bash", "-e"], env={"PATH": path}, stdin=script(TOPICS), seconds=100)
+    assert done.returncode == 0, done.stdout + done.stderr
+    begin, route, foretold, stop = re.split(r"^=== \d+\n", done.stdout, flags=re.MULTILINE)[1:]
+    assert begin == "topic/orders: 2 records written at 1 to 2\n"
+    assert route.startswith("router/orders->audit created\n")
+    assert re.search(r'^1 +\S+Z +shop-2 +us:new +{"item":"washer"}$', route, re.MULTILINE)
+    assert re.findall(r'"item":"(\w+)"', foretold) == ["bolt", "nut"]
+    assert "cycle    audit->orders  audit -> orders -> audit" in foretold
+    assert foretold.endswith("this one had better not be\n")
+    assert stop == ""
 
 
 def test_the_readme_shows_what_the_commands_print() -> None:
