@@ -19,6 +19,8 @@ from typing import Any
 
 from tests.bench.__main__ import _fsync_ms
 from tests.bench.topics_reads import measure_reads
+from tests.bench.topics_routers import measure_routers
+from tests.bench.topics_scale import measure_scale
 from tests.bench.topics_site import Figures
 from tests.bench.topics_watch import measure_watch
 from tests.bench.topics_writes import measure_writes
@@ -28,6 +30,8 @@ MEASURES: dict[str, Callable[[Path, argparse.Namespace], Coroutine[Any, Any, Fig
     "write": measure_writes,
     "read": measure_reads,
     "watch": measure_watch,
+    "routers": measure_routers,
+    "scale": measure_scale,
 }
 CLIENT = (
     "one process, raw connections on uvloop, requests made beforehand; *_client_busy is its share of a core: near 1, or"
@@ -60,6 +64,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--told", type=int, default=100, help="watch: writes that all of them hear of")
     parser.add_argument("--beside", type=int, default=100, help="watch: watchers beside one that does not read")
     parser.add_argument("--turns", type=int, default=3, help="watch: how often with that one, and without it")
+    parser.add_argument("--routers", type=int, nargs="+", default=[0, 1, 10, 100, 1000], help="routers: how many")
+    parser.add_argument(
+        "--copies", type=int, default=200_000, help="routers: about so many copies, 200 writes at least"
+    )
+    parser.add_argument("--durability", choices=["disk", "fsync"], default="disk", help="routers: of all topics")
+    parser.add_argument("--guarantee", choices=["at_least_once", "exactly_once"], default="at_least_once")
+    parser.add_argument("--topics", type=int, nargs="+", default=[100, 100_000], help="scale: how many")
     return parser.parse_args()
 
 

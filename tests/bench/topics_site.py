@@ -18,7 +18,12 @@ from tests.support.processes import Process, Processes
 
 Figures = dict[str, float]
 
-_MANY = {"EVENTD_MAX_CONNECTIONS": "8192", "EVENTD_MAX_TOPICS": "0", "EVENTD_LOG_LEVEL": "warning"}
+_MANY = {
+    "EVENTD_MAX_CONNECTIONS": "8192",
+    "EVENTD_MAX_TOPICS": "0",
+    "EVENTD_MAX_INFLIGHT_PER_KEY": "0",
+    "EVENTD_LOG_LEVEL": "warning",
+}
 
 
 class Site:

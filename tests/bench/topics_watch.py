@@ -58,6 +58,11 @@ class Turn:
         self._all = asyncio.get_running_loop().create_future()
         return self._all
 
+    def fail(self, why: str) -> None:
+        """A watcher cannot go on."""
+        if not self._all.done():
+            self._all.set_exception(AssertionError(why))
+
     def heard(self) -> None:
         self.times.append(time.perf_counter())
         if len(self.times) == self._expected:
@@ -125,6 +130,9 @@ class Poll(Line):
         self.transport.write(self._asked(0))
 
     def answered(self, raw: bytes) -> None:
+        if read_answer(raw).status != 200:
+            self._turn.fail(f"a poll was answered {raw!r}")
+            return
         if self._turn.mark in raw:
             self._turn.heard()
         self.received.append(raw)
