@@ -10,8 +10,9 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from eventd.errors import NotFound
-from eventd.log.head import lock_head
+from eventd.log.head import announce_topics, lock_head
 from eventd.log.retention import CHUNK, Limits, evict
+from eventd.log.routing import remove_routers_of
 from eventd.log.stock import read_stock, remove_prefix
 from eventd.log.values import Head
 from eventd.store.database import execute, fetch
@@ -39,7 +40,13 @@ _NOTHING_KEPT = Limits(max_records=0, keep_undelivered=False)
 
 
 def retire_topic(conn: sa.Connection, name: str) -> None:
-    """Take a topic out of use in the open transaction, which must hold the head; nothing happens if there is none."""
+    """Take a topic out of use in the open transaction, which must hold the head; nothing happens if there is none.
+
+    Its routers go with it: one that leads from nowhere or to nowhere cannot be.
+    """
+    for (topic_id,) in fetch(conn, "SELECT id FROM topics WHERE name = ?", (name,)):
+        if remove_routers_of(conn, topic_id):
+            announce_topics(conn)
     execute(conn, "UPDATE topics SET name = ? || CAST(id AS TEXT), due_at = NULL WHERE name = ?", (RETIRED, name))
 
 
