@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from eventd.testing import ManualClock, give_turns, until
+from eventd.testing import ManualClock, until
 from tests.integration.v0.conftest import StartServer
 from tests.support.streams import Stream
 from tests.support.v0 import Client, Server
@@ -28,7 +28,7 @@ class Jobs(Stream):
         assert fields["id"] == str(told["$seq"])
         return told
 
-    async def seqs(self, number: int) -> list[int]:  # type: ignore[override]
+    async def seqs(self, number: int) -> list[int]:
         """Of the next few jobs."""
         return [(await self.job())["$seq"] for _ in range(number)]
 
@@ -195,6 +195,10 @@ async def test_a_queue_nobody_works_on_costs_nothing(start_server: StartServer) 
     server = await start_server(clock=clock)
     await server.put("q", type="queue")
     async with working(server, "q"):
-        await until(lambda: len(clock.waits) == 2, "the desk waits, and the beat of streams")
-    await until(lambda: clock.advance(0.1) or not clock.waits, "nothing waits any more")
-    await give_turns()
+        await until(lambda: len(clock.waits) == 2, "the desk to wait, and the beat of streams")
+
+    def nothing_waits() -> bool:
+        clock.advance(0.1)
+        return not clock.waits
+
+    await until(nothing_waits, "both to end")
