@@ -19,6 +19,7 @@ from typing import Any
 
 from tests.bench.__main__ import _fsync_ms
 from tests.bench.topics_reads import measure_reads
+from tests.bench.topics_recovery import measure_kills, measure_recovery
 from tests.bench.topics_routers import measure_routers
 from tests.bench.topics_scale import measure_scale
 from tests.bench.topics_site import Figures
@@ -32,6 +33,8 @@ MEASURES: dict[str, Callable[[Path, argparse.Namespace], Coroutine[Any, Any, Fig
     "watch": measure_watch,
     "routers": measure_routers,
     "scale": measure_scale,
+    "recovery": measure_recovery,
+    "kills": measure_kills,
 }
 CLIENT = (
     "one process, raw connections on uvloop, requests made beforehand; *_client_busy is its share of a core: near 1, or"
@@ -58,7 +61,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--size", type=int, default=100, help="bytes of the data of a record, about")
     parser.add_argument("--writes", type=int, default=4000, help="write: single writes of one client")
     parser.add_argument("--batches", type=int, default=100, help="write: batches of each of 16 writers")
-    parser.add_argument("--records", type=int, default=100_000, help="read: of the topic; routers, recovery: see there")
+    parser.add_argument("--records", type=int, default=100_000, help="read, recovery: of the topic")
     parser.add_argument("--calls", type=int, default=4000, help="read: pages of all clients, at most")
     parser.add_argument("--watchers", type=int, nargs="+", default=[1, 100, 1000], help="watch: how many at once")
     parser.add_argument("--told", type=int, default=100, help="watch: writes that all of them hear of")
@@ -71,6 +74,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--durability", choices=["disk", "fsync"], default="disk", help="routers: of all topics")
     parser.add_argument("--guarantee", choices=["at_least_once", "exactly_once"], default="at_least_once")
     parser.add_argument("--topics", type=int, nargs="+", default=[100, 100_000], help="scale: how many")
+    parser.add_argument("--kills", type=int, default=20, help="kills: how often the node is killed")
+    parser.add_argument("--writers", type=int, default=4, help="kills: clients that write meanwhile")
+    parser.add_argument("--seed", type=int, default=1, help="kills: of the lots that are drawn")
     return parser.parse_args()
 
 

@@ -106,9 +106,9 @@ def parts(count: int, size: int, *, first: int = 1) -> list[range]:
     return [range(start, min(end, start + size)) for start in range(first, end, size)]
 
 
-async def fill(port: int, topic: str, count: int, size: int) -> None:
-    """Write records 1 to `count`, in order, as fast as one client can."""
-    done = await load(port, [[write_of(topic, numbers, size) for numbers in parts(count, 1000)]])
+async def fill(port: int, topic: str, count: int, size: int, *, first: int = 1) -> None:
+    """Write `count` records from number `first` on, in order, as fast as one client can."""
+    done = await load(port, [[write_of(topic, numbers, size) for numbers in parts(count, 1000, first=first)]])
     assert sum(one["count"] for one in done.jsons()[0]) == count
 
 
