@@ -75,7 +75,8 @@ class Slice:
     """`records` are JSON texts, `seqs` their seqs. All up to `next_from_seq` was looked at, `scanned` seqs in all.
 
     `tombstone` tells of what is missing between `from_seq` and `next_from_seq`. `epoch` names the history these seqs
-    belong to. `position`: the last one that this page has seen, to wait for what comes beyond.
+    belong to. `dedupe_node`: whether the topic keeps from readers what their own nodes wrote. `position`: the last one
+    that this page has seen, to wait for what comes beyond.
     """
 
     topic_id: int
@@ -88,6 +89,7 @@ class Slice:
     earliest_seq: int
     tombstone: Tombstone | None
     scanned: int
+    dedupe_node: bool
     head: Head
 
     @property
@@ -130,6 +132,7 @@ def read_slice(conn: sa.Connection, ask: Ask) -> Slice:
         earliest_seq=floor.earliest_seq,
         tombstone=tombstone,
         scanned=sheet.upto - after,
+        dedupe_node=line.config.dedupe_node,
         head=head,
     )
 

@@ -20,6 +20,7 @@ from eventd.api.v0.routes import V0, Spawn
 from eventd.api.v0.shared import Feed, Feeds, Portion, Want
 from eventd.clock import Clock
 from eventd.errors import EventdError
+from eventd.log.records import encoded
 
 HELD_BYTES = 64 << 10
 """Bytes a client may leave untaken before it counts as behind. Beside them, at most one page waits for it."""
@@ -72,16 +73,18 @@ class Outlet:
 
 
 class Following:
-    """One topic that one client follows. `after` is the seq up to which the client was told."""
+    """One topic that one client follows, without the records of `nodes`. It was told of all up to the seq `after`."""
 
-    def __init__(self, follower: Follower, feed: Feed, after: int) -> None:
+    def __init__(self, follower: Follower, feed: Feed, nodes: frozenset[str], after: int) -> None:
         self.feed = feed
+        self.nodes = nodes
         self.after = after
         self.is_first = True
         """Whether nothing has been read for the client yet."""
         self.owes_end = True
         """Whether the client is to be told when it has caught up."""
         self.has_left = False
+        self._hidden = frozenset(map(encoded, nodes))
         self._follower = follower
 
     @property
@@ -97,7 +100,7 @@ class Following:
             self.look()
             return
         try:
-            self._follower.tell(self, portion)
+            self._follower.tell(self, portion.without(self._hidden))
         except Exception:
             self.look()  # and meet the error where it concerns nobody else
         else:
@@ -157,7 +160,7 @@ class Follower(ABC):
         if self.has_ended:
             return
         self.leave(want.name)
-        following = Following(self, self._watching.feeds.use(want), after)
+        following = Following(self, self._watching.feeds.use(want), want.pages.nodes, after)
         self.topics[want.name] = following
         self.fall_behind(following)
 
@@ -210,7 +213,7 @@ class Follower(ABC):
         if following.is_first:
             await self._watching.catch_up(following.name)
         turn = following.feed.turn
-        portion = await following.feed.read(following.after)
+        portion = await following.feed.read(following.after, following.nodes)
         if following.has_left or self.has_ended:
             return
         self.tell(following, portion)

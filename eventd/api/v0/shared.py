@@ -7,7 +7,9 @@ them. Who is behind asks for the pages beyond its own place, and whoever asks fo
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Collection
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
@@ -20,6 +22,10 @@ LINGER_SECONDS = 0.2
 """How long a page is given to others who ask for it, as long as nothing was written to its topic meanwhile."""
 AT_ONCE = 50
 """Clients that are served before others have their turn of the loop."""
+
+
+_NODE = re.compile(r'{"\$seq":\d+,"\$ts":\d+,"\$node":("(?:[^"\\]|\\.)*")')
+"""The beginning of a record that tells its node."""
 
 
 class Pages(NamedTuple):
@@ -38,6 +44,11 @@ class Want(NamedTuple):
     name: str
     pages: Pages
 
+    @property
+    def of_any_node(self) -> Want:
+        """The same, with the records of all nodes."""
+        return self._replace(pages=self.pages._replace(nodes=frozenset()))
+
 
 class Portion:
     """A page of a topic beyond the seq `after`; without a slice the topic is no more.
@@ -50,6 +61,24 @@ class Portion:
         self.after = after
         self.found = found
         self.texts: dict[object, bytes] = {}
+        self._without: dict[frozenset[str], Portion] = {}
+
+    def without(self, nodes: frozenset[str]) -> Portion:
+        """The page as a client gets it that does not want the records of these nodes, which are given as JSON texts."""
+        if not nodes or self.found is None or not self.found.dedupe_node or nodes.isdisjoint(self._nodes):
+            return self
+        hidden = nodes.intersection(self._nodes)
+        if hidden not in self._without:
+            texts = zip(self.found.records, self._nodes, strict=True)
+            kept = replace(self.found, records=[text for text, node in texts if node not in hidden])
+            self._without[hidden] = Portion(self.name, self.after, kept)
+        return self._without[hidden]
+
+    @cached_property
+    def _nodes(self) -> list[str]:
+        """Who wrote each of its records, as JSON; empty where nobody said."""
+        found = map(_NODE.match, () if self.found is None else self.found.records)
+        return [match[1] if match else "" for match in found]
 
     @property
     def gone(self) -> bool:
@@ -115,14 +144,18 @@ class Waiting(Protocol):
 
 
 class Feed:
-    """One topic as some clients want it. Its interest in the topic is registered before any of them reads."""
+    """One topic as some clients want it. Its interest in the topic is registered before any of them reads.
+
+    Which nodes' records a client does not want makes no feed of its own: of a page at the end of a topic they are left
+    out for each client, so that nodes which only do not want to hear themselves share one read.
+    """
 
     def __init__(self, want: Want, v0: V0) -> None:
         self.want = want
         self.users = 0
         self._v0 = v0
         self._watch = v0.log.wakeups.watch((want.topic_id,))
-        self._reads: dict[int, tuple[int, asyncio.Task[Portion]]] = {}
+        self._reads: dict[tuple[int, frozenset[str]], tuple[int, asyncio.Task[Portion]]] = {}
         self._waiting: dict[int, dict[Waiting, None]] = {}
         self._serving = v0.spawn(self._serve_for_ever(), f"feed of {want.name}")
 
@@ -154,16 +187,20 @@ class Feed:
         if not there:
             self._waiting.pop(client.after, None)
 
-    async def read(self, after: int) -> Portion:
-        """The page beyond a seq, as new as this call. Shared with all who ask for it before the topic moves on."""
-        turn = self.turn
-        known, reading = self._reads.get(after, (-1, None))
+    async def read(self, after: int, nodes: frozenset[str] = frozenset()) -> Portion:
+        """The page beyond a seq without the records of some nodes, as new as this call.
+
+        It is shared with all who ask for it before the topic moves on.
+        """
+        turn, place = self.turn, (after, nodes)
+        known, reading = self._reads.get(place, (-1, None))
         if reading is None or known != turn:
-            reading = self._v0.spawn(self._load(after), f"read of {self.want.name}")
-            self._reads[after] = turn, reading
+            reading = self._v0.spawn(self._load(after, nodes), f"read of {self.want.name}")
+            self._reads[place] = turn, reading
+            reading.add_done_callback(lambda done: self._linger(place, done))
         return await asyncio.shield(reading)
 
-    async def _load(self, after: int) -> Portion:
+    async def _load(self, after: int, nodes: frozenset[str]) -> Portion:
         (topic_id, name, pages), now = self.want, self._v0.clock.now()
         ask = Ask(
             topic=topic_id,
@@ -171,7 +208,7 @@ class Feed:
             from_seq=after,
             limit=pages.limit,
             max_bytes=pages.max_bytes,
-            nodes=pages.nodes,
+            nodes=nodes,
             view=pages.view,
             apart=True,
         )
@@ -180,12 +217,13 @@ class Feed:
             return Portion(name, after, await self._v0.database.read(read_slice, ask))
         except TopicNotFound:
             return Portion(name, after, None)
-        finally:
-            asyncio.get_running_loop().call_later(LINGER_SECONDS, self._forget, after, asyncio.current_task())
 
-    def _forget(self, after: int, reading: object) -> None:
-        if self._reads.get(after, (0, None))[1] is reading:
-            del self._reads[after]
+    def _linger(self, place: tuple[int, frozenset[str]], done: asyncio.Task[Portion]) -> None:
+        def forget() -> None:
+            if self._reads.get(place, (0, None))[1] is done:
+                del self._reads[place]
+
+        asyncio.get_running_loop().call_later(LINGER_SECONDS, forget)
 
     async def _serve_for_ever(self) -> None:
         turn, more = self.turn, False
@@ -230,7 +268,8 @@ class Feeds:
         return [*self._feeds.values()]
 
     def use(self, want: Want) -> Feed:
-        """The feed of what is wanted. End the use with `release`."""
+        """The feed of what is wanted, with the records of all nodes. End the use with `release`."""
+        want = want.of_any_node
         feed = self._feeds.get(want)
         if feed is None:
             feed = self._feeds[want] = Feed(want, self._v0)

@@ -228,12 +228,20 @@ class Conversation:
             await perform(message.data, request_id)
         except EventdError as error:
             self._refuse(request_id, error)
+        except Exception:
+            self._fail(request_id)
         await self._follower.outlet.drain()  # who does not take answers gets no more of them
 
     def _refuse(self, request_id: Raw, error: EventdError) -> None:
         detail = getattr(error, "detail", None) or UNSET
         told = Refusal(code=problems.code_of(error), message=str(error), detail=detail)
         self._say("error", request_id, **msgspec.to_builtins(told))
+
+    def _fail(self, request_id: Raw) -> None:
+        incident = secrets.token_hex(4)
+        logger.exception("a command failed", extra={"incident": incident})
+        message = f"a fault in the node: its log has it as incident {incident}"
+        self._say("error", request_id, code="internal", message=message)
 
     def _say(self, op: str, request_id: Raw, **members: Any) -> None:
         self._follower.outlet.write(say(op, request_id=request_id, **members))
@@ -287,9 +295,7 @@ class Conversation:
             self._refuse(request_id, error)
             return
         except Exception:
-            incident = secrets.token_hex(4)
-            logger.exception("a publish failed", extra={"incident": incident})
-            self._say("error", request_id, code="internal", message=f"a fault in the node: incident {incident}")
+            self._fail(request_id)
             return
         elapsed = round((self._v0.clock.monotonic() - begun) * 1000, 3)
         performance = Performance(server_total_ms=elapsed)

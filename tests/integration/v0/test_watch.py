@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 from eventd.api.v0.following import Watching
 from eventd.testing import ManualClock, draft, until
@@ -223,29 +226,57 @@ async def test_many_clients_of_many_kinds_all_get_everything(server: Server) -> 
     assert await asyncio.gather(*watchers) == [[*range(1, 61)]] * 30
 
 
-async def test_one_read_and_one_text_serve_all_clients_at_the_same_place(server: Server) -> None:
-    await server.put("hot")
-    reads = 0
+@asynccontextmanager
+async def counted_reads(server: Server) -> AsyncIterator[list[str]]:
+    """The names of the functions that read the database while the block runs."""
+    names: list[str] = []
     read = server.v0.database.read
 
-    async def counted(fn, *args, **kwargs):  # type: ignore[no-untyped-def]
-        nonlocal reads
-        reads += fn.__name__ == "read_slice"
+    async def counted(fn: Any, *args: Any, **kwargs: Any) -> Any:
+        names.append(fn.__name__)
         return await read(fn, *args, **kwargs)
 
-    told = await begin(server, "hot")
-    async with asyncio.timeout(20):
-        streams = [opened(server, told.body["wid"]) for _ in range(50)]
-        opens = [await stream.__aenter__() for stream in streams]
-        for stream in opens:
-            await stream.take("caught-up")
-        object.__setattr__(server.v0.database, "read", counted)
-        await server.write("hot", 1)
-        for stream in opens:
-            assert (await stream.take("record", "caught-up"))[0].seqs == [1]
+    server.v0.database.read = counted  # type: ignore[method-assign]
+    yield names
+    del server.v0.database.read
+
+
+async def test_one_read_serves_all_clients_at_the_same_place(server: Server) -> None:
+    await server.put("hot")
+    async with AsyncExitStack() as stack:
+        streams = [await stack.enter_async_context(watching(server, "hot")) for _ in range(50)]
         for stream in streams:
-            await stream.__aexit__(None, None, None)
-    assert reads == 1
+            await stream.take("caught-up")
+        async with counted_reads(server) as reads:
+            await server.write("hot", 1)
+            for stream in streams:
+                assert (await stream.take("record", "caught-up"))[0].seqs == [1]
+        assert reads.count("read_slice") == 1
+
+
+async def test_nodes_that_do_not_want_to_hear_themselves_share_a_read(server: Server) -> None:
+    names = ['a"b', "ü\\n", "", "c", "d"]
+    await server.put("room")
+    async with AsyncExitStack() as stack:
+        streams = [await stack.enter_async_context(watching(server, "room", node=name)) for name in names]
+        for stream in streams:
+            await stream.take("caught-up")
+        async with counted_reads(server) as reads:
+            batch = [{"data": n, "node": name} for n, name in enumerate(names[:4])]
+            await server.write_records("room", *batch, {"data": "of nobody"})
+            for own, stream in enumerate(streams, 1):
+                record, _ = await stream.take("record", "caught-up")
+                assert record.seqs == [seq for seq in range(1, 6) if seq != own or own == 5]
+                assert record.data["to_seq"] == 5
+        assert reads.count("read_slice") == 1
+
+
+async def test_nodes_hear_themselves_where_the_topic_says_so(server: Server) -> None:
+    await server.put("echo", dedupe_node=False)
+    async with watching(server, "echo", node="self") as stream:
+        await stream.take("caught-up")
+        await server.write("echo", 1, node="self")
+        assert (await stream.take("record"))[0].seqs == [1]
 
 
 async def test_watching_is_the_same_on_both_databases(stored: Server) -> None:
