@@ -235,6 +235,7 @@ class Node:
                         await self._read_keys()
                         self.routing.changed()
                         self.log.wakeups.touch_all()
+                        self._topics_version = head.topics_version
                     if head.registry_version != self._version:
                         await self._apply()
                     self._database_trouble = ""
@@ -262,7 +263,6 @@ class Node:
 
     async def _read_keys(self) -> None:
         """Take over the keys that were made, and let go of those that were revoked."""
-        self._topics_version = (await self.log.look_around()).topics_version
         self.keys.reload_from(await self.log.database.read(read_keys))
 
     async def _take_over(self, *, strict: bool) -> bool:

@@ -12,14 +12,15 @@ from pathlib import Path
 from aiohttp import web
 
 import eventd
-from eventd.api.app import build_app
 from eventd.api.auth import Keys
 from eventd.api.callers import Callers
 from eventd.api.doors import Door
 from eventd.api.operations import Services
+from eventd.api.v0.app import add_v0
 from eventd.api.v0.limits import Limits, Occupancy
 from eventd.api.v0.routes import V0
 from eventd.egress.forwarding import Routing
+from eventd.errors import EventdError
 from eventd.observe import Metrics
 from eventd.resources.effective import effective
 from eventd.store.registry import read_resources
@@ -27,6 +28,7 @@ from eventd.supervisor import Supervisor
 
 CONNECTIONS = 64
 STOP_SECONDS = 1.0
+BROKEN_SECONDS = 1.0
 
 
 @asynccontextmanager
@@ -34,12 +36,11 @@ async def served(services: Services) -> AsyncIterator[Path]:
     """The socket of the API. Whoever may open the database may do everything."""
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="routerctl-"))
-        metrics, keys = Metrics(), Keys(tuple)
-        door = Door("", CONNECTIONS, metrics)
-        v0 = await stack.enter_async_context(topics_of(services, Callers(keys, door), metrics))
-        app = build_app(
-            services, keys=keys, readiness=dict, metrics=metrics, version=eventd.__version__, door=door, v0=v0
-        )
+        metrics = Metrics()
+        callers = Callers(Keys(tuple), Door("", CONNECTIONS, metrics))
+        v0 = await stack.enter_async_context(topics_of(services, callers, metrics))
+        app = web.Application()
+        add_v0(app, v0)
         runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=STOP_SECONDS)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
@@ -60,6 +61,7 @@ async def topics_of(services: Services, callers: Callers, metrics: Metrics) -> A
         routing = Routing(services.log, lambda: groups, supervisor.spawn)
         stack.push_async_callback(routing.stop)
         await routing.load()
+        supervisor.spawn(_follow_changes(services, routing), "changes")
         yield V0(
             log=services.log,
             callers=callers,
@@ -74,3 +76,22 @@ async def topics_of(services: Services, callers: Callers, metrics: Metrics) -> A
             occupancy=Occupancy(limits),
             started=services.clock.monotonic(),
         )
+
+
+async def _follow_changes(services: Services, routing: Routing) -> None:
+    """Notice what the node and other commands write, so that whoever waits for it here gets it at once."""
+    source, seen = services.database.change_source(services.clock.sleep), 0
+    try:
+        while True:
+            await source.wait()
+            try:
+                head = await services.log.look_around()
+            except EventdError:  # whoever asks for something is told
+                await services.clock.sleep(BROKEN_SECONDS)
+                continue
+            if head.topics_version != seen:
+                routing.changed()
+                services.log.wakeups.touch_all()
+            seen = head.topics_version
+    finally:
+        await source.close()

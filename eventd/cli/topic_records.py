@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,7 +17,7 @@ from eventd.cli.topics import TopicArgument
 from eventd.errors import EventdError
 
 if TYPE_CHECKING:
-    from eventd.client import Client, NewRecord
+    from eventd.client import Client, NewRecord, Page
 
 WRITTEN = (
     Column("TOPIC", text("topic")),
@@ -135,18 +135,26 @@ async def read(
     client = await session.client(again=follow)
     if last is not None:
         after = max((await client.topics.get(topic)).head_seq - last, 0)
-    show, shown = session.out.stream_rows(RECORDS), 0
     page = 0 if limit is None else min(limit, 256)
-    async with aclosing(
-        client.topics.pages(topic, after, node=exclude_node or (), tags=True, follow=follow, limit=page)
-    ) as pages:
-        async for found in pages:
-            if found.gap is not None:
-                tell_gap(found.gap, topic)
-            rows = [show_record(record) for record in islice(found.records, None if limit is None else limit - shown)]
-            _show(session, show, rows)
-            shown += len(rows)
-            if limit is not None and shown >= limit:
+    pages = client.topics.pages(topic, after, node=exclude_node or (), tags=True, follow=follow, limit=page)
+    try:
+        async with aclosing(pages):
+            await _show_pages(session, topic, pages, limit)
+    except asyncio.CancelledError:
+        if not follow:
+            raise  # Ctrl-C is how following ends
+
+
+async def _show_pages(session: Session, topic: str, pages: AsyncIterator[Page], limit: int | None) -> None:
+    show, left = session.out.stream_rows(RECORDS), limit
+    async for found in pages:
+        if found.gap is not None:
+            tell_gap(found.gap, topic)
+        rows = [show_record(record) for record in found.records[:left]]
+        _show(session, show, rows)
+        if left is not None:
+            left -= len(rows)
+            if not left:
                 return
 
 

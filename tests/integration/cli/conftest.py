@@ -97,14 +97,14 @@ class Control:
 class Api(threading.Thread):
     """The API of a database, on a loop of its own in a thread."""
 
-    def __init__(self, url: str, keys: str = "") -> None:
+    def __init__(self, url: str, keys: str = "", *, port: int = 0) -> None:
         super().__init__(name="api under test")
         self._url = url
         self._keys = keys
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop
         self._end: asyncio.Event
-        self.port = 0
+        self.port = port
 
     def run(self) -> None:
         asyncio.run(self._serve())
@@ -122,7 +122,7 @@ class Api(threading.Thread):
                 app = build_app(services, keys=keys, readiness=dict, metrics=metrics, version="test", door=door, v0=v0)
                 runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
                 await runner.setup()
-                await web.TCPSite(runner, "127.0.0.1", 0).start()
+                await web.TCPSite(runner, "127.0.0.1", self.port).start()
                 self.port = runner.addresses[0][1]
                 self._ready.set()
                 await self._end.wait()
