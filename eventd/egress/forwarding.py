@@ -269,7 +269,7 @@ class Routing:
         routers = [router for router in batch.routers if not self._is_barred(router, groups)]
         if not routers:
             return
-        batch = Batch(routers, batch.until)
+        batch, holes = Batch(routers, batch.until), source.holes
         ask = source.ask(batch, groups, now=self._log.clock.now(), records=PAGE_RECORDS, size=PAGE_BYTES)
         ready = await self._log.database.read(prepare, ask)
         if ready is None:
@@ -281,6 +281,9 @@ class Routing:
         if len(moves) < len(routers):
             self._waits.set()
         await self._submit(moves)
+        if not ready.page.full:
+            for router in routers:
+                router.holes = router.holes if router.held else holes
 
     def _is_barred(self, router: Running, groups: Mapping[str, GroupConfig]) -> bool:
         """Whether a router leads into a group that this node does not take part in; then it is held."""
@@ -303,11 +306,19 @@ class Routing:
             self.changed()
             return
         router.settle(moved, self._log.clock.monotonic())
+        if move.lost:
+            self._tell_of_hole(move.dest_id)
         if moved.held:
             self._waits.set()
         if moved.refused:
             about = {"cursor": move.cursor}
             logger.warning("%d set aside as dead letters", moved.refused, extra=about)
+
+    def _tell_of_hole(self, topic_id: int) -> None:
+        """A topic got a hole, by which no head moves: tell those who follow it."""
+        if topic_id in self._sources:
+            self._sources[topic_id].holes += 1
+        self._log.wakeups.touch(topic_id)
 
     # --- having what is on its way --------------------------------------------------------------------------------
 
@@ -324,6 +335,8 @@ class Routing:
         timer: asyncio.Future[None] | None = None
         try:
             for _ in range(FAN_IN_HOPS + len({router.line.source_id for router in upstream})):  # hops there may be
+                if any(router.lost for router in upstream) and self._reloading is not None:
+                    await asyncio.wait({self._reloading})
                 behind = [(router, router.source.tip) for router in upstream if router.is_due]
                 if not behind:
                     return
@@ -336,7 +349,7 @@ class Routing:
 
     async def _reach(self, router: Running, tip: int, timer: asyncio.Future[None]) -> None:
         source = router.source
-        while router.is_due and router.seen < tip and not (source.trouble or timer.done() or self._closed):
+        while router.is_due and router.seen <= tip and not (source.trouble or timer.done() or self._closed):
             self._queue(source)
             await asyncio.wait({source.next_move(), timer}, return_when=asyncio.FIRST_COMPLETED)
 

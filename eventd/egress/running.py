@@ -48,18 +48,19 @@ class Running:
 
     `position`, `seq` and `state` are written down; it has `seen` all up to a position and a seq. `held` says why it
     waits for its destination, since `held_at` (monotonic seconds); empty: it does not. `lost`: another has moved it, so
-    where it stands has to be read. `gone`: it was removed.
+    where it stands has to be read. `gone`: it was removed. `holes`: how many of its source it has heard of.
     """
 
     __slots__ = (
         *("source", "line", "router", "group", "kind", "cursor", "durable"),
-        *("position", "seq", "state", "seen", "seen_seq", "held", "held_at", "lost", "gone"),
+        *("position", "seq", "state", "seen", "seen_seq", "held", "held_at", "lost", "gone", "holes"),
     )
 
     def __init__(self, declared: Declared, source: Upstream) -> None:
         self.source = source
         self.held_at = 0.0
         self.gone = False
+        self.holes = 0
         self._begin(declared)
 
     def _begin(self, declared: Declared) -> None:
@@ -84,7 +85,8 @@ class Running:
     @property
     def is_due(self) -> bool:
         """Whether it has something to do, and may."""
-        return self.seen < self.source.tip and not (self.held or self.lost or self.gone)
+        source = self.source
+        return (self.seen < source.tip or self.holes < source.holes) and not (self.held or self.lost or self.gone)
 
     @property
     def is_ahead(self) -> bool:
@@ -123,14 +125,14 @@ class Upstream:
     """A topic that routers read. `tip`: the last position at which it may have grown.
 
     `queued` and `moving`: its routers wait for their turn, or have it. `trouble`: they could not be moved, and wait.
-    `writes`: what they have passed over is to be written down.
+    `writes`: what they have passed over is to be written down. `holes`: how often it got a hole for what never came.
     """
 
     def __init__(self, topic_id: int, name: str) -> None:
         self.topic_id = topic_id
         self.name = name
         self.routers: dict[str, Running] = {}
-        self.tip = 0
+        self.tip = self.holes = 0
         self.queued = self.moving = self.trouble = self.writes = False
         self._moves: list[asyncio.Future[None]] = []
 
@@ -156,9 +158,8 @@ class Upstream:
     def next_batch(self, kinds: int) -> Batch:
         """The routers that are the farthest behind and stand at one place, up to so many kinds of them."""
         places: defaultdict[tuple[int, int], list[Running]] = defaultdict(list)
-        tip = self.tip
         for router in self.routers.values():
-            if router.seen < tip and not (router.held or router.lost):
+            if router.is_due:
                 places[router.seen, router.seen_seq].append(router)
         if not places:
             return Batch([], None)

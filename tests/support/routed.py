@@ -1,0 +1,125 @@
+"""Topics with routers between them over an open log: declared, moved, killed and asked as briefly as a test wants."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from eventd.egress.forwarding import Routing
+from eventd.egress.joining import Joining
+from eventd.egress.router import Options, Router
+from eventd.errors import Unavailable
+from eventd.log.eventlog import EventLog
+from eventd.log.forward import Forward
+from eventd.log.routers import DeleteRouter, Most, PutRouter, Wanted
+from eventd.log.routing import RouterLine, read_router
+from eventd.log.topics import read_line
+from eventd.resources.effective import GroupConfig
+from tests.support.topics import ALL, Told, Topics
+
+
+class Failing:
+    """The log as a pump sees it that dies: from some step on, what it hands over is not written.
+
+    With `heard` False the step at which it dies is written, and it does not live to hear of it.
+    """
+
+    def __init__(self, log: EventLog, *, steps: int | None = None, heard: bool = True) -> None:
+        self._log = log
+        self._steps = steps
+        self._heard = heard
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    def submit(self, unit: Any) -> asyncio.Future[Any]:
+        if self._steps is None or not isinstance(unit, Forward):
+            return self._log.submit(unit)
+        self._steps -= 1
+        if self._steps >= 0:
+            return self._log.submit(unit)
+        dead: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if self._steps == -1 and not self._heard:
+            self._log.submit(unit).add_done_callback(lambda _: dead.set_exception(Unavailable("killed")))
+        else:
+            dead.set_exception(Unavailable("killed"))
+        return dead
+
+
+class Routed(Topics):
+    """The topics of one log, and what moves records between them."""
+
+    def __init__(self, log: EventLog, groups: Mapping[str, GroupConfig] | None = None) -> None:
+        super().__init__(log)
+        self.groups = groups or {}
+        self.routing: Routing | None = None
+
+    async def route(self, *names: str, **options: Any) -> None:
+        """Declare routers `source->dest`, as a node does it."""
+        for name in names:
+            source, _, dest = name.partition("->")
+            await self.declare(Router(name, source, dest, Options(**options)))
+
+    async def declare(self, router: Router) -> RouterLine:
+        """Declare one router."""
+        wanted = Wanted(router.name, router.source, router.dest, router.options.encode())
+        unit = PutRouter(wanted, Joining(router), Most(), create_dest=True, random=os.urandom(16))
+        done = await self.log.submit(unit)
+        if self.routing is not None:
+            self.routing.put(done.line, done.version)
+        return done.line
+
+    async def remove(self, name: str) -> bool:
+        """Remove a router."""
+        version = await self.log.submit(DeleteRouter(name))
+        if self.routing is not None and version is not None:
+            self.routing.removed(name, version)
+        return version is not None
+
+    async def start(self, *, steps: int | None = None, heard: bool = True) -> Routing:
+        """Begin to move records; `steps` and `heard` say when it dies: see `Failing`."""
+        log: Any = Failing(self.log, steps=steps, heard=heard)
+        loop = asyncio.get_running_loop()
+        self.routing = Routing(log, lambda: self.groups, lambda work, name: loop.create_task(work, name=name))
+        await self.routing.load()
+        return self.routing
+
+    async def stop(self) -> None:
+        """Move nothing more."""
+        if self.routing is not None:
+            await self.routing.stop()
+            self.routing = None
+
+    async def settled(self, *names: str) -> None:
+        """Wait until topics have what is on its way to them."""
+        assert self.routing is not None
+        for name in names:
+            line = await self.log.database.read(read_line, name)
+            if line is not None:
+                await self.routing.drive(line.id)
+
+    async def records(self, name: str) -> list[Told]:
+        """All records of a topic, once what is on its way is there."""
+        if self.routing is not None:
+            await self.settled(name)
+        found: list[Told] = []
+        at = 0
+        while True:
+            page = await self.slice(name, at, view=ALL, limit=1000)
+            found += map(json.loads, page.records)
+            at = page.next_from_seq
+            if page.caught_up:
+                return found
+
+    async def data(self, name: str) -> list[Any]:
+        """The data of all records of a topic."""
+        return [record["data"] for record in await self.records(name)]
+
+    async def line(self, name: str) -> RouterLine:
+        """A router as it is written down."""
+        line = await self.log.database.read(read_router, name)
+        assert line is not None, name
+        return line
