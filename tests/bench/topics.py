@@ -1,4 +1,4 @@
-"""Measure topics: `python -m tests.bench.topics write|read|watch|routers|scale|recovery|kills [options]`.
+"""Measure topics: `python -m tests.bench.topics write|read|watch|routers|queues|scale|recovery|kills [options]`.
 
 A node and its rival run as processes of their own; clients are of this process. Every run verifies that what was
 counted arrived. A ratio is to the rival, or to a bare insert, of the same round; what is printed last are medians.
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.__main__ import _fsync_ms
+from tests.bench.topics_queues import measure_queues
 from tests.bench.topics_reads import measure_reads
 from tests.bench.topics_recovery import measure_kills, measure_recovery
 from tests.bench.topics_routers import measure_routers
@@ -32,6 +33,7 @@ MEASURES: dict[str, Callable[[Path, argparse.Namespace], Coroutine[Any, Any, Fig
     "read": measure_reads,
     "watch": measure_watch,
     "routers": measure_routers,
+    "queues": measure_queues,
     "scale": measure_scale,
     "recovery": measure_recovery,
     "kills": measure_kills,
@@ -73,6 +75,9 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--durability", choices=["disk", "fsync"], default="disk", help="routers: of all topics")
     parser.add_argument("--guarantee", choices=["at_least_once", "exactly_once"], default="at_least_once")
+    parser.add_argument("--jobs", type=int, default=20_000, help="queues: how many")
+    parser.add_argument("--workers", type=int, default=100, help="queues: how many at once")
+    parser.add_argument("--claims", type=int, nargs="+", default=[1, 10, 100], help="queues: jobs in one claim")
     parser.add_argument("--topics", type=int, nargs="+", default=[100, 100_000], help="scale: how many")
     parser.add_argument("--kills", type=int, default=20, help="kills: how often the node is killed")
     parser.add_argument("--writers", type=int, default=4, help="kills: clients that write meanwhile")
