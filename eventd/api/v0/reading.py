@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 import msgspec
 from aiohttp import web
-from msgspec import inspect
 
 from eventd.api.problems import SlowBody, WrongMediaType
 from eventd.api.v0.models import Query
+from eventd.api.v0.once import require_once
 from eventd.errors import Invalid, TooLarge
 from federation.event import is_plain
 
@@ -76,78 +76,22 @@ def _too_large(most: int) -> TooLarge:
 
 def decode(text: str, model: type[T]) -> T:
     """The body as its model says. Raises `Invalid`, also for a member of the model that occurs twice."""
+    known: Any = model
     try:
-        value: T = _decoder(model).decode(text)
+        value: T = _decoder(known).decode(text)
     except msgspec.ValidationError as error:
         raise Invalid(f"the body does not fit: {error}") from None
     except msgspec.DecodeError as error:
         raise Invalid(f"the body is not valid JSON: {str(error).removeprefix('JSON is malformed: ')}") from None
     except RecursionError:
         raise Invalid("the body is not valid JSON: it is nested too deep") from None
-    if "\\u00" in text or any(text.count(name) > 1 for name in _names(model)):
-        _require_once(text, inspect.type_info(model), "")
+    require_once(text, value)
     return value
 
 
 @cache
 def _decoder(model: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(model)
-
-
-class _Name:
-    """A member's name as it stands in one place: no two of them are the same key of a dict."""
-
-    __slots__ = ("text",)
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-
-_MEMBERS = msgspec.json.Decoder(dict[_Name, msgspec.Raw], dec_hook=lambda _, text: _Name(text))
-_ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
-
-
-@cache
-def _names(model: Any) -> frozenset[str]:
-    """The names of all members, in quotes: where none of them stands twice in a text, none was given twice."""
-    return frozenset(f'"{name}"' for name in _all_names(inspect.type_info(model)))
-
-
-def _all_names(kind: inspect.Type) -> set[str]:
-    match kind:
-        case inspect.StructType(fields=fields):
-            return {name for field in fields for name in (field.encode_name, *_all_names(field.type))}
-        case inspect.ListType(item_type=inner) | inspect.DictType(value_type=inner):
-            return _all_names(inner)
-        case inspect.UnionType(types=types):
-            return {name for each in types for name in _all_names(each)}
-        case _:
-            return set()
-
-
-def _require_once(text: str | bytes, kind: inspect.Type, place: str) -> None:
-    """Raises `Invalid` where a member of a model occurs twice in what has been decoded as that model."""
-    match kind:
-        case inspect.StructType(fields=fields):
-            given = [(name.text, value) for name, value in _MEMBERS.decode(text).items()]
-            for field in fields:
-                values = [value for name, value in given if name == field.encode_name]
-                if len(values) > 1:
-                    raise Invalid(f"the body does not fit: `{place}{field.encode_name}` is given twice")
-                if values:
-                    _require_once(bytes(values[0]), field.type, f"{place}{field.encode_name}.")
-        case inspect.ListType(item_type=inner) if _all_names(inner):
-            for index, element in enumerate(_ELEMENTS.decode(text)):
-                _require_once(bytes(element), inner, f"{place}{index}.")
-        case inspect.DictType(value_type=inner) if _all_names(inner):
-            for name, value in _MEMBERS.decode(text).items():
-                _require_once(bytes(value), inner, f"{place}{name.text}.")
-        case inspect.UnionType(types=types) if text[:1] == b"{":
-            for each in types:
-                if isinstance(each, inspect.StructType):
-                    _require_once(text, each, place)
-        case _:
-            pass
 
 
 @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType, field
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from eventd.api.auth import ApiKey
 from eventd.api.v0.models import Answer, Body, Performance
@@ -25,6 +25,7 @@ MAX_META_KEYS = 64
 MAX_TAG_BYTES = 256
 MAX_NODE_BYTES = 128
 MAX_KEY_BYTES = 256
+NO_META = Raw()
 
 
 class RecordIn(Struct):
@@ -33,7 +34,7 @@ class RecordIn(Struct):
     data: Raw
     tag: str | None = None
     node: str | None = None
-    meta: Raw = field(default_factory=Raw)
+    meta: Raw = NO_META
 
 
 class WriteBody(Body):

@@ -1,0 +1,134 @@
+"""Members that are given twice in a body: the decoder takes the last one, and what was meant nobody knows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from itertools import chain
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import inspect
+
+from eventd.errors import Invalid
+
+
+def require_once(text: str, value: Any) -> None:
+    """Raises `Invalid` where a member of a model occurs twice in the text that was decoded as `value`."""
+    model: Any = type(value)
+    shape = _shape(model)
+    if not _is_plainly_once(text, value, shape):
+        _look(text, shape, "")
+
+
+class _Name:
+    """A member's name as it stands in one place: no two of them are the same key of a dict."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+_MEMBERS = msgspec.json.Decoder(dict[_Name, msgspec.Raw], dec_hook=lambda _, text: _Name(text))
+_ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+@cache
+def _shape(model: Any) -> inspect.Type:
+    return inspect.type_info(model)
+
+
+class _Member(NamedTuple):
+    """A member of a model: how to get it, its default if it has one, and its shape if there are members in that."""
+
+    name: str
+    get: attrgetter[Any]
+    default: Any
+    inner: inspect.Type | None
+
+
+@cache
+def _members(model: Any) -> tuple[_Member, ...]:
+    shape = _shape(model)
+    assert isinstance(shape, inspect.StructType)
+    return tuple(_member(each) for each in shape.fields)
+
+
+def _member(field: inspect.Field) -> _Member:
+    made = field.default_factory is not msgspec.NODEFAULT
+    default = field.default_factory() if made else field.default
+    return _Member(field.encode_name, attrgetter(field.name), default, field.type if _has_members(field.type) else None)
+
+
+def _is_plainly_once(text: str, value: object, shape: inspect.Type) -> bool:
+    """Whether it takes no look at the structure to see that no member of a model was given twice.
+
+    A member that is not at its default was given: where its name stands in the text no more often than that, in
+    members or anywhere else, none of them was given again. A name may be written with escapes of its letters.
+    """
+    if "\\u00" in text and any(escape in text for escape in ("\\u005", "\\u006", "\\u007")):
+        return False
+    given: Counter[str] = Counter()
+    _count_given([value], shape, given)
+    return all(text.count(f'"{name}"') <= count for name, count in given.items())
+
+
+def _count_given(values: list[Any], kind: inspect.Type, given: Counter[str]) -> None:
+    """Count the members that are not at their defaults, by name, in many values at once."""
+    match kind:
+        case inspect.StructType(cls=model) if values:
+            for name, get, default, inner in _members(model):
+                found = [*map(get, values)]
+                given[name] += len(found) - found.count(default)
+                if inner is not None:
+                    _count_given(found, inner, given)
+        case inspect.ListType(item_type=inner):
+            _count_given([*chain.from_iterable(values)], inner, given)
+        case inspect.DictType(value_type=inner):
+            _count_given([*chain.from_iterable(each.values() for each in values)], inner, given)
+        case inspect.UnionType(types=types):
+            for each in types:
+                if isinstance(each, inspect.StructType):
+                    _count_given([value for value in values if isinstance(value, each.cls)], each, given)
+        case _:
+            pass
+
+
+def _has_members(kind: inspect.Type) -> bool:
+    """Whether there are members of a model in it."""
+    match kind:
+        case inspect.StructType():
+            return True
+        case inspect.ListType(item_type=inner) | inspect.DictType(value_type=inner):
+            return _has_members(inner)
+        case inspect.UnionType(types=types):
+            return any(map(_has_members, types))
+        case _:
+            return False
+
+
+def _look(text: str | bytes, kind: inspect.Type, place: str) -> None:
+    """Raises `Invalid` where a member of a model occurs twice in what has been decoded as that model."""
+    match kind:
+        case inspect.StructType(fields=fields):
+            given = [(name.text, value) for name, value in _MEMBERS.decode(text).items()]
+            for field in fields:
+                values = [value for name, value in given if name == field.encode_name]
+                if len(values) > 1:
+                    raise Invalid(f"the body does not fit: `{place}{field.encode_name}` is given twice")
+                if values:
+                    _look(bytes(values[0]), field.type, f"{place}{field.encode_name}.")
+        case inspect.ListType(item_type=inner) if _has_members(inner):
+            for index, element in enumerate(_ELEMENTS.decode(text)):
+                _look(bytes(element), inner, f"{place}{index}.")
+        case inspect.DictType(value_type=inner) if _has_members(inner):
+            for name, value in _MEMBERS.decode(text).items():
+                _look(bytes(value), inner, f"{place}{name.text}.")
+        case inspect.UnionType(types=types) if text[:1] == b"{":
+            for each in types:
+                if isinstance(each, inspect.StructType):
+                    _look(text, each, place)
+        case _:
+            pass
