@@ -26,10 +26,13 @@ from eventd.api.v0.routes import V0, Call, Route, require_names
 from eventd.api.v0.shared import Portion, Want
 from eventd.api.v0.writing import WriteBody, shown, write
 from eventd.errors import EventdError, Invalid
+from eventd.log.refusals import Throttled
 
 RECORDS = 1000
 BYTES = 1 << 20
 """Of a page, if nothing else is asked for."""
+MOST_FOLLOWED = 4096
+"""Topics that one connection may follow."""
 UNDER_WAY = 64
 """Publishes of one client that wait for the disk together."""
 SILENT_SECONDS = 15.0
@@ -258,6 +261,8 @@ class Conversation:
         require_some(beginnings)
         require_names(self._key, tuple(beginnings))
         found = await find_topics(self._v0, beginnings, lenient=asked.lenient)
+        if len(self._follower.topics.keys() | found.keys()) > MOST_FOLLOWED:
+            raise Throttled.by("max_topics_per_connection", MOST_FOLLOWED)
         begun = {name: topic.begin(beginnings[name]) for name, topic in found.items()}
         self._say("subscribed", request_id, topics=begun)
         pages = asked.pages(asked.limit or RECORDS, asked.max_batch_bytes or BYTES)

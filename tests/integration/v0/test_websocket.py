@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
 from aiohttp import WSMsgType, WSServerHandshakeError
 
+from eventd.api.v0 import websocket
+from eventd.api.v0.following import Watching
 from eventd.testing import until
 from tests.integration.v0.conftest import StartServer
 from tests.support.streams import connected
@@ -232,3 +235,55 @@ async def test_many_clients_get_everything_in_order(server: Server) -> None:
     for n in range(50):
         await server.write("room", n)
     assert await asyncio.gather(*listeners) == [[*range(1, 51)]] * 20
+
+
+async def test_a_connection_follows_so_many_topics_and_no_more(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(websocket, "MOST_FOLLOWED", 2)
+    for name in ("a", "b", "c"):
+        await server.put(name)
+    async with connected(server) as socket:
+        await socket.ask("subscribe", topics={"a": {}, "b": {}})
+        await socket.take("caught_up", "caught_up")
+        told = await socket.ask("subscribe", topic="c")
+        assert (told["code"], told["detail"]) == ("throttled", {"limit": "max_topics_per_connection", "max": 2})
+        assert (await socket.ask("subscribe", topic="b"))["op"] == "subscribed"
+
+
+async def test_a_fault_under_a_command_is_told_by_its_number_alone(
+    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(*_: object, **__: object) -> None:
+        raise ValueError("geheim")
+
+    monkeypatch.setattr(websocket, "write", fail)
+    monkeypatch.setattr(websocket, "find_topics", fail)
+    async with connected(server) as socket:
+        for command in ({"op": "publish", "records": [{"data": 1}]}, {"op": "subscribe"}):
+            told = await socket.ask(**command, topic="a", request_id=1)
+            assert (told["op"], told["request_id"], told["code"]) == ("error", 1, "internal")
+            assert "geheim" not in told["message"]
+    assert caplog.text.count("a command failed") == 2
+
+
+async def test_a_client_that_takes_no_answers_is_heard_no_further(server: Server) -> None:
+    """What it is told must not pile up: a command that is not read waits in the network."""
+    async with connected(server) as socket:
+        ping = json.dumps({"op": "ping", "request_id": "x" * 100_000})
+        socket.socket._reader._protocol.pause_reading()  # type: ignore[union-attr]
+        sending = asyncio.ensure_future(_send_many(socket, ping, 300))
+        await until(lambda: any(size > 1 << 16 for size in _untaken(server)), "answers not to be taken")
+        await asyncio.sleep(0.2)
+        assert max(_untaken(server)) < 1 << 20
+        assert not sending.done()
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+
+
+async def _send_many(socket: Any, text: str, count: int) -> None:
+    for _ in range(count):
+        await socket.socket.send_str(text)
+
+
+def _untaken(server: Server) -> list[int]:
+    followers = server.v0.part(Watching)._followers
+    return [follower.outlet._transport.get_write_buffer_size() for follower in followers]
