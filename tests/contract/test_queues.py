@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -390,6 +391,22 @@ async def test_acks_in_order_raise_the_floor_without_rewriting_what_is_large(que
         assert (await queues.slice("q")).earliest_seq == seq + 1
     assert (await queues.blocks("q"))[1:] == pieces[2:], "the others are as they were"
     await queues.check("q")
+
+
+async def test_the_identity_of_a_copy_that_is_acked_is_remembered_for_a_while_only(queues: Queues) -> None:
+    """Copies are told from repetitions by it, also when they are jobs."""
+    await queues.make("q")
+    copies = drafts_of([{"data": number} for number in range(6)], path="1 o")
+    ids = [f"o{number}" for number in range(6)]
+    paths = [f"1 {one}" for one in ids]
+    await queues.log.submit(Write("q", replace(copies, event_ids=ids, paths=paths), flushes=queues.log.flushes))
+    await queues.claim("q", "w", 6)
+    for acked, gone in (([1], ["o0"]), ([3, 4, 5], ["o0", "o2", "o3", "o4"]), ([2, 6], ids)):
+        await queues.ack("q", "w", *acked)
+        found = await queues.log.database.read(fetch, "SELECT event_id, gone_at FROM event_ids ORDER BY event_id")
+        assert [event_id for event_id, gone_at in found if gone_at is not None] == gone
+        assert await queues.log.database.read(fetch, "SELECT ids FROM topics WHERE name = 'q'") == [(6 - len(gone),)]
+        await queues.check("q")
 
 
 # --- over a restart -----------------------------------------------------------------------------------------------

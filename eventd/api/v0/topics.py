@@ -18,7 +18,7 @@ from eventd.log.leases import Jobs
 from eventd.log.refusals import Detailed, TopicNotFound
 from eventd.log.topic_config import TopicConfig
 from eventd.log.topic_states import TopicState, list_states, read_state
-from eventd.log.topics import NAME, DeleteTopic, PatchTopic, PutTopic, TopicPut, refuse_group, require_name
+from eventd.log.topics import GROUP, NAME, DeleteTopic, PatchTopic, PutTopic, TopicPut, refuse_group, require_name
 
 MAX_PAGE = 1000
 
@@ -159,6 +159,8 @@ def require_config(config: TopicConfig, topic: str, key: ApiKey) -> None:
         raise InvalidSetting("`dead_letter` is no name of a topic", detail={"dead_letter": told})
     if config.type == "queue" and letters == topic:
         raise InvalidSetting("a queue cannot be its own `dead_letter`", detail={"dead_letter": letters})
+    if letters.startswith(GROUP):
+        raise InvalidSetting("`dead_letter` is the topic of an event group", detail={"dead_letter": letters})
     require_names(key, (letters,))
 
 

@@ -123,6 +123,12 @@ async def test_dead_letters_are_records_of_the_topic_that_takes_them(start_serve
     )
 
 
+@pytest.mark.parametrize("dead_letter", ["q", "no name", "group:g"])
+async def test_dead_letters_must_go_to_a_topic_that_can_take_them(server: Server, dead_letter: str) -> None:
+    told = await server.put("q", type="queue", dead_letter=dead_letter)
+    assert (told.status, told.code, told.detail) == (400, "invalid_request", {"dead_letter": dead_letter})
+
+
 async def test_claims_that_come_together_are_dealt_evenly_where_the_queue_wants_that(start_server: StartServer) -> None:
     clock = ManualClock()
     server = await start_server(clock=clock)
