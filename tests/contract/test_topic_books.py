@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ import sqlalchemy as sa
 from eventd.clock import SECOND
 from eventd.housekeeping import SWEEP_SECONDS, Housekeeping
 from eventd.log import stock
+from eventd.log.commit import Transaction
 from eventd.log.eventlog import EventLog
 from eventd.log.leases import Lease, add_leases
 from eventd.log.losses import CAP, MIXED, TTL, Loss, join_oldest, note_losses, read_losses
@@ -20,6 +23,7 @@ from eventd.log.retired import clear, read_bare, remove_bare
 from eventd.log.shedding import Standing, forget_ephemeral
 from eventd.log.slices import Tombstone
 from eventd.log.topics import DeleteTopic
+from eventd.log.values import Appended, Drafts, Outcome
 from eventd.log.writing import Write
 from eventd.observe import Metrics
 from eventd.settings import load
@@ -196,3 +200,65 @@ async def test_a_topic_that_is_idle_costs_the_sweep_nothing(topics: Topics, data
         return "\n".join(str(row) for row in found)
 
     assert "topics_due" in await database.read(explain)
+
+
+# --- copies that keep the identity of what they were made of --------------------------------------------------------
+
+
+class Copy:
+    """Write a copy that keeps an identity, beside what is written directly."""
+
+    cursor = None
+    weight = 1
+    durable = True
+    background = False
+
+    def __init__(self, topic_id: int, identity: str) -> None:
+        self.topic_id = topic_id
+        self._drafts = replace(drafts_of([{"data": identity, "tag": "copy"}], f"1 {identity}"), event_ids=[identity])
+
+    def admit(self, tx: Transaction) -> Drafts:
+        return self._drafts
+
+    def finish(self, tx: Transaction, appended: Appended) -> Outcome:
+        return appended.outcomes[0]
+
+
+@pytest.mark.parametrize("how", ["cap", "before", "match"])
+async def test_the_identity_of_a_copy_that_went_is_kept_for_a_while(
+    topics: Topics, log: EventLog, database: Database, how: str
+) -> None:
+    topic = await topics.make("dest")
+    await topics.put("dest", "direct")
+    for identity in ("a", "b"):
+        assert await log.submit(Copy(topic, identity)) is Outcome.NEW
+    if how == "cap":
+        await topics.make("dest", cap_records=1)
+    else:
+        await topics.delete("dest", **{"before": 3} if how == "before" else {"match": "copy"})
+    gone = "SELECT event_id FROM event_ids WHERE gone_at IS NOT NULL ORDER BY event_id"
+    expected = ["a", "b"] if how == "match" else ["a"]
+    assert await database.read(fetch, gone) == [(one,) for one in expected]
+    assert await database.read(fetch, "SELECT ids FROM topics") == [(2 - len(expected),)]
+    for identity in ("a", "b"):
+        assert await log.submit(Copy(topic, identity)) is Outcome.DUPLICATE, "it must not come again meanwhile"
+    assert await database.write(forget, BOOKS, now=NOW + 2 * SECOND) == len(expected)
+    assert await log.submit(Copy(topic, "a")) is Outcome.NEW
+
+
+async def test_after_a_restart_a_topic_of_copies_and_direct_records_is_what_it_was(
+    topics: Topics, log: EventLog, clock: ManualClock, migrated_url: str
+) -> None:
+    topic = await topics.make("dest", cap_records=5)
+    for number in range(4):
+        await log.submit(Copy(topic, f"copy-{number}"))
+        await topics.put("dest", f"direct {number}", tag=f"direct-{number}")
+    await topics.delete("dest", match="direct-2")
+    before = await topics.slice("dest", 0)
+    await log.close()
+    with closing(Database(migrated_url)) as again:
+        reopened = Topics(await EventLog.open(again, clock))
+        found = await reopened.slice("dest", 0)
+        assert (found.records, found.tombstone) == (before.records, before.tombstone)
+        assert await reopened.put("dest", "next") == [9]
+        await reopened.log.close()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from eventd.log import stock
 from eventd.log.eventlog import EventLog
+from eventd.log.queues import Ack, Claim, Claimed, Handle, Nack, Wish
 from eventd.log.shedding import Standing, open_hole, sweep
 from eventd.log.slices import Slice
 from eventd.store.database import Database
@@ -106,6 +107,7 @@ steps = st.one_of(
     st.tuples(st.just("delete"), st.tuples(st.integers(0, 40), st.none())),
     st.tuples(st.just("lose"), st.integers(1, 3)),
     st.tuples(st.just("sweep"), st.none()),
+    st.tuples(st.just("ack"), st.tuples(st.integers(1, 9), st.integers(1, 3))),
 )
 
 
@@ -131,8 +133,9 @@ class Played:
         elif what == "wait":
             self.clock.advance(how * MS)
         elif what == "set":
-            await self.topics.make(self.name, **how)
-            self.model.set(how, self.now_ms)
+            config = {"type": self.model.config["type"], **how}
+            await self.topics.make(self.name, **config)
+            self.model.set(config, self.now_ms)
         elif what == "delete":
             before, tag = how
             done = await self.topics.delete(self.name, before=before, match=tag)
@@ -141,8 +144,32 @@ class Played:
         elif what == "lose":
             await database.write(open_hole, self.topic_id, how)
             self.model.lose(how)
+        elif what == "ack":
+            await self.ack(*how)
         else:
             await database.write(sweep, self.clock.now())
+
+    async def ack(self, most: int, every: int) -> None:
+        """Of a queue's next jobs some are done; the others are given back."""
+        if self.model.config["type"] != "queue":
+            return
+        submit = self.topics.log.submit
+        self.model.age(self.now_ms)
+        claimed = await submit(Claim(self.name, [Wish("w", most)], lambda size: b"r" * size))
+        assert isinstance(claimed, Claimed)
+        jobs = [job.seq for job in claimed.jobs[0]]
+        assert jobs == self.model.live[:most], "the oldest first"
+        done = jobs[::every]
+        assert (
+            list(
+                (await submit(Ack(self.name, "w", [Handle(seq) for seq in done], flushes=self.topics.log.flushes))).done
+            )
+            == done
+        )
+        self.model.fates |= dict.fromkeys(done, "")
+        left = [Handle(seq) for seq in jobs if seq not in done]
+        settled = await submit(Nack(self.name, "w", left))
+        assert (settled.standing.ready, settled.standing.in_flight) == (len(self.model.live), 0)
 
     async def write(self, told: list[dict[str, Any]]) -> None:
         """A topic that refuses what is over its caps is written to only where there is room."""
@@ -208,13 +235,14 @@ class Played:
         return told.missed
 
 
-@pytest.mark.parametrize("piece", [2, 32])
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(config=configs, history=st.lists(steps, max_size=14))
+@pytest.mark.parametrize("kind", ["log", "queue"])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(piece=st.sampled_from([2, 32]), config=configs, history=st.lists(steps, max_size=14))
 async def test_any_history_reads_as_the_model_says(
     log: EventLog,
     database: Database,
     clock: ManualClock,
+    kind: str,
     piece: int,
     config: dict[str, Any],
     history: list[tuple[str, Any]],
@@ -222,8 +250,8 @@ async def test_any_history_reads_as_the_model_says(
     topics, name = Topics(log), next(names)
     before, stock.PIECE = stock.PIECE, piece
     try:
-        played = Played(topics, clock, name, await topics.make(name, **config))
-        played.model.config = config
+        played = Played(topics, clock, name, await topics.make(name, type=kind, **config))
+        played.model.config = {"type": kind, **config}
         for what, how in history:
             await played.step(what, how)
             await played.check()
