@@ -47,7 +47,8 @@ def render(error: EventdError) -> str:
 
 
 def report(error: EventdError) -> ExitCode:
-    """Say the error on stderr; the code to end with."""
+    """Say the error on stderr, after what was shown before it, also where both are one; the code to end with."""
+    _flushed()
     print(render(error), file=sys.stderr)
     return exit_code(error)
 

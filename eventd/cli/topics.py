@@ -161,7 +161,11 @@ def _block(state: Mapping[str, Any], routers: Mapping[str, Sequence[Mapping[str,
     yield "Name", state["topic"]
     yield "Type", state["type"]
     yield "Records", f"{state['count']}, {count(state['bytes'], 'byte')}"
-    yield "Seqs", f"{state['earliest_seq']} to {state['head_seq']}"
+    some = state["earliest_seq"] <= state["head_seq"]
+    yield (
+        "Seqs",
+        f"{state['earliest_seq']} to {state['head_seq']}" if some else f"none; the next is {state['next_seq']}",
+    )
     yield "Last Write", show_millis(state["last_write_ts"])
     yield "Last Read", show_millis(state["last_read_ts"])
     yield "Priority", str(state["effective_priority"])

@@ -150,7 +150,9 @@ def _command_lines() -> Iterator[tuple[str, list[str]]]:
     pages = [*REFERENCE.parent.rglob("*.md"), REFERENCE.parents[1] / "README.md"]
     for page in pages:
         text = page.read_text(encoding="utf-8").replace("\\\n", " ")
-        for found in re.finditer(r"^ *(?:\$ )?routerctl ([^\n|>]+)|`routerctl ([^`\n]+)`", text, re.MULTILINE):
+        # What is quoted belongs to the command, whatever it means to a shell.
+        line = r"""^ *(?:\$ )?routerctl ((?:'[^'\n]*'|"[^"\n]*"|[^\n|>'"])+)|`routerctl ([^`\n]+)`"""
+        for found in re.finditer(line, text, re.MULTILINE):
             yield page.name, shlex.split((found[1] or found[2]).split(" #")[0])
 
 
