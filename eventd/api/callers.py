@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from functools import partial
+from functools import lru_cache, partial
+from typing import Any
 
 from aiohttp import web
 
@@ -27,8 +28,8 @@ class Callers:
         """The caller's key, also from a `token` of the query. Raises `Unauthorized` and `Forbidden`."""
         if not self.keys:
             require_own_page(request.headers.get("Origin", ""), request.headers.get("Host", ""))
-            if _is_local(request):
-                require_local_name(request.headers.get("Host", ""))
+            if _is_local(request.transport.get_extra_info("sockname") if request.transport else None):
+                _require_local_name(request.headers.get("Host", ""))
         authorization = request.headers.get("Authorization", "") or (f"Bearer {token}" if token else "")
         key = self.keys.identify(authorization)
         self._door.trust(request.transport)
@@ -45,7 +46,10 @@ def _cut(request: web.Request) -> None:
         request.transport.abort()
 
 
-def _is_local(request: web.Request) -> bool:
-    """Whether the request came in on a loopback address of ours."""
-    name = request.transport.get_extra_info("sockname") if request.transport else None
-    return isinstance(name, tuple) and Endpoint(name[0], name[1]).is_loopback
+_require_local_name = lru_cache(maxsize=64)(require_local_name)
+
+
+@lru_cache(maxsize=64)
+def _is_local(address: Any) -> bool:
+    """Whether a request came in on a loopback address of ours; `address` is that of the connection's own end."""
+    return isinstance(address, tuple) and Endpoint(address[0], address[1]).is_loopback

@@ -51,6 +51,6 @@ async def show_metrics(call: Call[NoQuery, None]) -> web.Response:
 
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/v0/health", show_health, "Whether the process answers.", answer=Health),
-    Route("GET", "/v0/ready", show_ready, "Whether the node is ready.", answer=Ready),
+    Route("GET", "/v0/ready", show_ready, "Whether the node is ready.", answer=Ready, unready=Ready),
     Route("GET", "/v0/metrics", show_metrics, "Figures of topics, for Prometheus.", ("read",), media="text/plain"),
 )

@@ -66,13 +66,14 @@ def _is_plainly_once(text: str, value: object, shape: inspect.Type) -> bool:
     """Whether it takes no look at the structure to see that no member of a model was given twice.
 
     A member that is not at its default was given: where its name stands in the text no more often than that, in
-    members or anywhere else, none of them was given again. A name may be written with escapes of its letters.
+    members or anywhere else, or once at all, none of them was given again. A name may be written with escapes of its
+    letters.
     """
     if "\\u00" in text and any(escape in text for escape in ("\\u005", "\\u006", "\\u007")):
         return False
     given: Counter[str] = Counter()
     _count_given([value], shape, given)
-    return all(text.count(f'"{name}"') <= count for name, count in given.items())
+    return all(text.count(f'"{name}"') <= max(count, 1) for name, count in given.items())
 
 
 def _count_given(values: list[Any], kind: inspect.Type, given: Counter[str]) -> None:

@@ -64,7 +64,8 @@ def describing(routes: tuple[Route, ...]) -> Route:
 def describe(routes: Iterable[Route], version: str) -> dict[str, Any]:
     """The whole document."""
     routes = tuple(routes)
-    models = [Refusal, *(model for route in routes for model in (route.body, route.answer) if model is not None)]
+    used = [model for route in routes for model in (route.body, route.answer, route.unready)]
+    models = [Refusal, *(model for model in used if model is not None)]
     schemas, components = msgspec.json.schema_components(dict.fromkeys(models), ref_template=_REF)
     shape = dict(zip(dict.fromkeys(models), schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
@@ -84,18 +85,25 @@ def _operation(route: Route, shape: dict[Any, Any]) -> dict[str, Any]:
     if route.body is not None:
         content = {"application/json": {"schema": shape[route.body]}}
         told["requestBody"] = {"required": not route.may_be_empty, "content": content}
-    done = {"schema": shape[route.answer]} if route.answer is not None else {}
-    answers = {"200": {"description": "Done.", "content": {route.media: done}}}
-    if route.creates:
-        answers["201"] = {"description": "Done, and something was made.", "content": {route.media: done}}
-    refusal = {"application/json": {"schema": shape[Refusal]}}
-    for status in sorted(_statuses(route)):
-        answers[str(status)] = {"description": _REFUSALS[status], "content": refusal}
-    told["responses"] = answers
+    told["responses"] = _answers(route, shape)
     if route.scopes:
         told["security"] = [{"key": []}]
         told["description"] = f"Needs the scope {' and '.join(route.scopes)}."
     return told
+
+
+def _answers(route: Route, shape: dict[Any, Any]) -> dict[str, Any]:
+    done = {route.media: {"schema": shape[route.answer]} if route.answer is not None else {}}
+    answers: dict[str, Any] = {"200": {"description": "Done.", "content": done}}
+    if route.upgrade:
+        answers = {"101": {"description": "The connection is a WebSocket now."}}
+    if route.creates:
+        answers["201"] = {"description": "Done, and something was made.", "content": done}
+    for status in sorted(_statuses(route)):
+        carried = route.unready if status == 503 and route.unready is not None else Refusal
+        content = {"application/json": {"schema": shape[carried]}}
+        answers[str(status)] = {"description": _REFUSALS[status], "content": content}
+    return answers
 
 
 def _id(route: Route) -> str:

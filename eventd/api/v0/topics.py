@@ -52,7 +52,7 @@ class QueueState(Struct, kw_only=True):
 
 
 class TopicShown(Answer):
-    """How a topic stands. Times in milliseconds. `epoch` names the history its seqs belong to."""
+    """How a topic stands. Times in milliseconds."""
 
     topic: str
     type: str

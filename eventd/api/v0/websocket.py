@@ -323,8 +323,8 @@ ROUTES = (
         "/v0/ws",
         serve,
         "Follow topics and publish to them over a WebSocket; needs a key where the node has some.",
-        media="application/json",
         stream=True,
+        upgrade=True,
         refusals=(400, 401, 403, 429),
     ),
 )
