@@ -31,7 +31,7 @@ from eventd.store.schema import (
 RETIRED = "-retired:"
 """What the name of a retired topic begins with. No name of a group or a topic begins with a dash."""
 
-_IS_RETIRED = f"substr(name, 1, {len(RETIRED)}) = '{RETIRED}'"
+_IS_RETIRED = f"(name >= '{RETIRED}' AND name < '{RETIRED[:-1]};')"  # as a range: an index finds them among many others
 _BOOKS = (
     *(event_ids, dead_letters, inbound_batches, inbound_gaps, inbound_links),
     *(topic_losses, write_keys, leases, queues),
