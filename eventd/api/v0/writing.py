@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from eventd.api.auth import ApiKey
 from eventd.api.v0.models import Answer, Body, Performance
@@ -34,7 +34,7 @@ class RecordIn(Struct):
     data: Raw
     tag: str | None = None
     node: str | None = None
-    meta: Raw = NO_META
+    meta: Raw = field(default_factory=lambda: NO_META)
 
 
 class WriteBody(Body):
