@@ -13,6 +13,15 @@ _RANGE_FILE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _held: list[socket.socket] = []
 
 
+def free_ports(*last: int, host: str = "127.0.0.1") -> int:
+    """A number that makes, with each of these last digits behind it, a port as `free_port` gives one."""
+    for _ in range(1000):
+        number = free_port(host) // 10
+        if all(_listenable(host, port) and _claim(port) for port in (number * 10 + digit for digit in last)):
+            return number
+    raise RuntimeError(f"no ports in a row on {host} in a thousand tries")
+
+
 def free_port(host: str = "127.0.0.1") -> int:
     """A TCP port nobody listens on and no other test of this machine is given while this process lives.
 

@@ -1,0 +1,87 @@
+"""The page about several masters, typed as it is written; what it shows is what is shown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.support.ports import free_port, free_ports
+from tests.support.source import ROOT
+from tests.support.terminals import Terminal, make_commands
+
+PAGE = (ROOT / "docs" / "how-to" / "multi-master.md").read_text()
+BLOCK = re.compile(r"```(sh|text)\n(.*?)```", re.DOTALL)
+TERMINALS = re.compile(r"# terminals? ([\d ]+)\n")
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+
+
+class Step(NamedTuple):
+    """A block to type, into which terminals, and what the page says that the first of them shows; None: nothing."""
+
+    terminals: str
+    block: str
+    shown: str | None
+
+
+def steps(page: str) -> Iterator[Step]:
+    """The page as it is followed."""
+    blocks = BLOCK.findall(page)
+    for (kind, text), (after, shown) in zip(blocks, [*blocks[1:], ("", "")], strict=True):
+        if kind == "sh":
+            where = TERMINALS.match(text)
+            yield Step(where[1].replace(" ", "") if where else "0", text, shown if after == "text" else None)
+
+
+def with_free_ports(page: str) -> str:
+    """The same page with ports that nobody else has here."""
+    page = page.replace("8790", str(free_port()))
+    for several in ("880", "879"):  # and the number of the node
+        page = re.sub(rf"\b{several}(?=\$)", str(free_ports(1, 2, 3)), page)
+    return page
+
+
+def masked(text: str) -> str:
+    """Without the times, which are others each time."""
+    return TIME.sub("TIME", text)
+
+
+def as_pattern(shown: str) -> str:
+    """What the page shows, with anything in the place of each `…`."""
+    return ".*".join(re.escape(part) for part in masked(shown).split("…"))
+
+
+def judge(step: Step, told: str) -> None:
+    """Whether a terminal shows what the page says; where it says nothing, only what has gone well."""
+    assert "failed:" not in told, f"{step.block}\n{told}"
+    if step.shown is None:
+        assert "error:" not in told, f"{step.block}\n{told}"
+        return
+    assert re.fullmatch(as_pattern(step.shown), masked(told)), f"{step.block}\nthe page: {step.shown}\nis: {told}"
+
+
+@pytest.fixture
+def terminals(tmp_path: Path) -> Iterator[dict[str, Terminal]]:
+    path = make_commands(tmp_path / "bin")
+    opened = {name: Terminal(name, tmp_path, {"PATH": path}) for name in "0123"}
+    try:
+        yield opened
+    finally:
+        for terminal in opened.values():
+            terminal.close()
+
+
+@pytest.mark.timeout(240)
+def test_the_page_works_as_it_is_written(terminals: dict[str, Terminal]) -> None:
+    followed = [*steps(with_free_ports(PAGE))]
+    assert len(followed) == PAGE.count("```sh")
+    for step in followed:
+        told = [terminals[name].run(step.block) for name in step.terminals]
+        judge(step, told[0])
+        for beside in told[1:]:
+            assert "failed:" not in beside, f"{step.block}\n{beside}"
+    for terminal in terminals.values():
+        assert terminal.run("jobs -r") == "", "nothing is left running"

@@ -1,0 +1,78 @@
+"""A shell that is typed into, as a page tells its reader to: one block after the other, and what each one shows."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.support.source import ROOT
+from tests.support.tether import tethered
+from tests.support.waiting import wait_for
+
+_SHELL_ONLY = re.compile(r"^\S*bash: line \d+:.*\n", re.MULTILINE)
+"""What a shell says of the jobs in its background; another one words it otherwise."""
+
+
+def make_commands(folder: Path) -> str:
+    """Put both commands into a folder; the PATH that has them."""
+    folder.mkdir()
+    for name, module in (("routerd-eventd", "daemon"), ("routerctl", "control")):
+        file = folder / name
+        file.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m eventd.cli.{module} "$@"\n')
+        file.chmod(0o755)
+    return f"{folder}:/usr/local/bin:/usr/bin:/bin"
+
+
+class Terminal:
+    """One shell, in a folder. `close` ends it and all it has started."""
+
+    def __init__(self, name: str, folder: Path, env: Mapping[str, str]) -> None:
+        self.name = name
+        self._shown = folder / f"terminal-{name}.log"
+        self._read = 0
+        self._blocks = 0
+        with self._shown.open("wb") as shown:
+            self._shell = subprocess.Popen(
+                tethered(["bash"], farewell=signal.SIGKILL),
+                stdin=subprocess.PIPE,
+                stdout=shown,
+                stderr=subprocess.STDOUT,
+                text=True,
+                cwd=folder,
+                env={"HOME": str(folder), **env},
+                start_new_session=True,
+            )
+        self._type("trap 'echo \"failed: $BASH_COMMAND\"' ERR\n")
+
+    def run(self, block: str, *, seconds: float = 60.0) -> str:
+        """Type a block, and wait until the shell is done with it; what was shown meanwhile."""
+        self._blocks += 1
+        mark = f"=== {self._blocks}\n"
+        self._type(f"{block}\necho '{mark[:-1]}'\n")
+        try:
+            wait_for(lambda: self._new().endswith(mark), f"the end of\n{block}", seconds=seconds, every=0.05)
+        except AssertionError as error:
+            raise AssertionError(f"terminal {self.name}: {error}\nit showed:\n{self._new()}") from None
+        shown = self._new()
+        self._read += len(shown.encode())
+        return _SHELL_ONLY.sub("", shown.removesuffix(mark))
+
+    def _type(self, text: str) -> None:
+        assert self._shell.stdin is not None
+        self._shell.stdin.write(text)
+        self._shell.stdin.flush()
+
+    def _new(self) -> str:
+        return self._shown.read_bytes()[self._read :].decode(errors="replace")
+
+    def close(self) -> None:
+        """End it, and all it has started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._shell.pid, signal.SIGKILL)
+        self._shell.communicate()
