@@ -11,7 +11,7 @@ import msgspec
 from eventd.errors import Invalid
 
 Durability = Literal["ephemeral", "memory", "disk", "fsync"]
-Natural = Annotated[int, msgspec.Meta(ge=0)]
+Natural = Annotated[int, msgspec.Meta(ge=0, extra_json_schema={"maximum": 2**64 - 1})]
 LEASE_MS = (100, 86_400_000)
 JITTER_MS = 5000
 PRIORITY = 1000

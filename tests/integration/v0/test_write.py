@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from eventd.testing import ManualClock
 from tests.support.v0 import Server
 
 
@@ -83,6 +84,32 @@ async def test_any_json_comes_back_as_it_was(stored: Server, data: Any) -> None:
     assert record.pop("$ts") > 0
     meta = {} if data is None else {"meta": data}
     assert record == {"$seq": 1, "$node": "n", "$tag": "t", "data": data} | meta
+
+
+async def test_times_do_not_go_back_when_the_clock_does(start_server: Any) -> None:
+    clock = ManualClock()
+    server: Server = await start_server(clock=clock)
+    await server.write("jobs", 1)
+    clock.advance(-60)
+    await server.write("jobs", 2)
+    clock.advance(61)
+    await server.write("jobs", 3)
+    first, second, third = [record["$ts"] for record in (await server.diff("jobs")).body["records"]]
+    assert (second, third) == (first, first + 1000)
+
+
+async def test_a_key_is_forgotten_after_its_window(start_server: Any) -> None:
+    clock = ManualClock()
+    server: Server = await start_server(clock=clock)
+    await server.put("q", idempotency_window_ms=1000)
+    await server.write("q", 1, idempotency_key="k")
+    clock.advance(0.999)
+    assert (await server.write("q", 1, idempotency_key="k")).body["deduped"] is True
+    clock.advance(0.002)
+    assert (await server.write("q", 1, idempotency_key="k")).body["seqs"] == [2]
+    await server.put("q", idempotency_window_ms=0)
+    assert (await server.write("q", 1, idempotency_key="new")).body["seqs"] == [3]
+    assert (await server.write("q", 1, idempotency_key="new")).body["seqs"] == [4], "a window of 0 keeps nothing"
 
 
 async def test_what_is_not_set_is_absent(server: Server) -> None:
