@@ -270,14 +270,24 @@ def _drop_blocks(conn: sa.Connection, stock: Stock, held: Sequence[Block], end: 
     if not held:
         return 0, stock.evicted_position
     size, last = sum(block.bytes for block in held), held[-1]
-    rest: list[Block] = []
-    if last_of(last) > end:
-        block = read_block(conn, last.position)
-        rest = rebuilt(block, block.lines.split("\n")[end + 1 - block.seq : -1], skipped=end + 1 - block.seq)
-        size -= sum(piece.bytes for piece in rest)
+    rest = _rest(read_block(conn, last.position), end) if last_of(last) > end else []
+    size -= sum(piece.bytes for piece in rest)
     execute(conn, "DELETE FROM blocks WHERE topic_id = ? AND seq <= ?", (stock.id, end))
     bulk_insert(conn, blocks, Block._fields, rest)
     return size, min(last.last, last.position + end - last.seq)
+
+
+def _rest(block: Block, end: int) -> list[Block]:
+    """What a block holds beyond a seq."""
+    cut = end + 1 - block.seq
+    *gone, text = block.lines.split("\n", cut)
+    if block.records - cut > PIECE:
+        return rebuilt(block, text.split("\n")[:-1], skipped=cut)
+    size = block.bytes - sum(content_size(split_line(line)[2]) for line in gone)
+    rest = block._replace(
+        position=block.position + cut, seq=block.seq + cut, records=block.records - cut, bytes=size, lines=text
+    )
+    return [rest] if size else []
 
 
 def rebuilt(block: Block, lines: Sequence[str], *, skipped: int = 0, most: int = PIECE) -> list[Block]:
