@@ -180,8 +180,8 @@ def _cap(conn: sa.Connection, stock: Stock, now: int) -> Stock:
     surplus = _surplus(stock)
     if not surplus:
         return stock
-    stock = remove_prefix(conn, stock, _reach(conn, stock, *surplus), now=now, reason=CAP)
-    return _due(conn, stock, now) if _surplus(stock) else stock
+    left = remove_prefix(conn, stock, _reach(conn, stock, *surplus), now=now, reason=CAP)
+    return _due(conn, left, now) if _surplus(left) and left.evicted_seq > stock.evicted_seq else left
 
 
 def _surplus(stock: Stock) -> tuple[int, int] | None:

@@ -1,0 +1,91 @@
+"""Records cut out of a block are those that decoding it would give, whatever their parts look like."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventd.log.blocks import Block, pack
+from eventd.log.cutting import records_of_events, texts_of
+from eventd.log.records import View, body_of_event, content_size, read_body, render, write_body
+from eventd.log.stock import empty_seqs, live_ranges
+from eventd.log.values import Drafts
+from eventd.testing import NOW, draft
+from federation.lines import encode_line, split_line
+
+TRICKY = ['","', '"$tag":"', '\\"', "\\", '{"$node":"', "\t", "\n", "é", "\u2028", "a"]
+texts = st.lists(st.sampled_from(TRICKY), max_size=4).map("".join)
+data = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | texts,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["$tag", "data", "meta"]), inner),
+    max_leaves=4,
+)
+told = st.tuples(st.none() | texts, st.none() | texts, data, st.none() | data)
+
+
+def compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def block_of(told: list[tuple[str | None, str | None, Any, Any]], path: str, position: int) -> Block:
+    bodies = [write_body(node, tag, compact(d), None if m is None else compact(m)) for node, tag, d, m in told]
+    tags, nodes = (frozenset(one[i] or "" for one in told) for i in (1, 0))
+    drafts = Drafts((), [path] * len(bodies), bodies, tags, nodes, None, [*map(content_size, bodies)])
+    (block,) = pack(drafts, topic_id=1, position=position, seq=7, now=NOW)
+    return block
+
+
+@given(
+    told=st.lists(told, min_size=1, max_size=5),
+    path=st.sampled_from(["", "3", '1 id{"$tag":"x",']),
+    position=st.sampled_from([1, 8, 98]),
+    view=st.builds(View, st.booleans(), st.booleans(), st.booleans()),
+)
+def test_what_is_cut_is_what_decoding_gives(
+    told: list[tuple[str | None, str | None, Any, Any]], path: str, position: int, view: View
+) -> None:
+    block = block_of(told, path, position)
+    lines = block.lines.split("\n")[:-1]
+    cut = texts_of(block, range(7, 7 + len(lines)), lines, view)
+    bodies = [split_line(line)[2] for line in lines]
+    assert cut == [render(seq, NOW // 1000, body, view) for seq, body in enumerate(bodies, 7)]
+    for text, seq, (node, tag, value, meta) in zip(cut, range(7, 12), told, strict=False):
+        expected = {"$seq": seq, "$ts": NOW // 1000}
+        expected |= {} if node is None else {"$node": node}
+        expected |= {} if tag is None or not view.tags else {"$tag": tag}
+        expected |= {} if meta is None or not view.meta else {"meta": meta}
+        expected |= {"data": value} if view.data else {}
+        assert json.loads(text) == expected
+
+
+def test_nothing_is_cut_out_of_nothing() -> None:
+    assert texts_of(block_of([(None, None, 1, None)], "", 1), range(0), [], View()) == []
+
+
+def test_events_are_shown_as_records_and_what_has_expired_as_nothing() -> None:
+    drafts = [draft("a"), draft("b", expires=NOW), draft("c", expires=NOW + 1, path="b/c")]
+    (block,) = pack(Drafts.of(drafts), topic_id=1, position=4, seq=2, now=NOW)
+    shown = records_of_events(block, NOW + 1)
+    assert empty_seqs(shown) == [3]
+    bodies = [split_line(line)[2] for line in shown.lines.split("\n")[:-1]]
+    assert bodies == [body_of_event(drafts[0].body), "", body_of_event(drafts[2].body)]
+    assert shown.bytes == sum(map(content_size, bodies))
+    assert read_body(bodies[0]).tag == drafts[0].tag
+    assert empty_seqs(records_of_events(block, NOW)) == [], "alive to its last microsecond"
+
+
+def test_what_lives_is_told_in_ranges() -> None:
+    first = block_of([(None, None, n, None) for n in range(5)], "", 1)
+    lines = first.lines.split("\n")
+    lines[1] = encode_line(2, "", "")[:-1]
+    first = first._replace(lines="\n".join(lines))  # 7, 9, 10, 11
+    second = block_of([(None, None, n, None) for n in range(3)], "", 6)._replace(seq=12)  # 12, 13, 14
+    third = second._replace(position=9, seq=17)  # 17, 18, 19
+    held = [first, second, third]
+    assert live_ranges(held, (), 0, 100) == [(7, 7), (9, 14), (17, 19)]
+    assert live_ranges(held, {10, 17, 19}, 7, 18) == [(9, 9), (11, 14), (18, 18)]
+    assert live_ranges(held, (), 8, 13) == [(9, 13)]
+    assert live_ranges(held, (), 14, 16) == []
