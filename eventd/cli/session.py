@@ -202,6 +202,8 @@ class Session:
             self._client = Client("http://localhost", socket=await self.gateway.socket(), retry=retry)
         elif self._client is None:
             self._client = Client(self.where.server, self.where.read_key(), retry=retry)
+            if again:
+                await self._client.reach()  # who is not there from the first is not waited for
         return self._client
 
     async def close(self) -> None:

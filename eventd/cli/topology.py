@@ -80,7 +80,7 @@ async def check(
 
 
 async def _present(client: Client) -> list[Router]:
-    return [_router(await client.routers.get(row.router)) async for row in client.routers.list()]
+    return [_router(row) async for row in client.routers.list()]
 
 
 def _router(state: RouterState) -> Router:

@@ -50,6 +50,10 @@ class Client:
         )
         return Watch(self._connection, topics, options)
 
+    async def reach(self) -> None:
+        """Ask once whether the node is there. Raises `Unavailable`, without trying again."""
+        await self._connection.reach()
+
     async def close(self) -> None:
         """Let go of every connection."""
         await self._connection.close()

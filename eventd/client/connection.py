@@ -117,6 +117,10 @@ class Connection:
             await self.pause(delay)
         raise AssertionError("unreachable")
 
+    async def reach(self) -> None:
+        """Ask once whether anybody is there. Raises `Unavailable`."""
+        await self._once("GET", "/v0/health", None, REQUEST_SECONDS)
+
     async def _once(self, method: str, path: str, content: bytes | None, seconds: float) -> bytes:
         from aiohttp import ClientError, ClientTimeout
 

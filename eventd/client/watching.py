@@ -87,8 +87,8 @@ class Watch:
                 else:
                     raise
             except Unavailable:
-                if self._failures + 1 >= self._connection.retry.tries:
-                    raise
+                if not self._session or self._failures + 1 >= self._connection.retry.tries:
+                    raise  # making a session was tried often enough by itself
             if self._starts:
                 self._failures += 1
                 await self._connection.pause(self._connection.retry.delay(self._failures))

@@ -82,12 +82,14 @@ class RouterShown(RouterAnswer, kw_only=True):
 
 
 class RouterListed(msgspec.Struct, kw_only=True):
-    """A router, in short."""
+    """A router, in short: enough to see what it makes of the graph."""
 
     router: str
     source: str
     dest: str
     guarantee: GuaranteeName
+    filter: list[str] | None
+    allow_cycle: bool
     fan_in: bool
     forwarded_total: int
 
@@ -238,6 +240,8 @@ def _listed(line: RouterLine) -> RouterListed:
         source=line.source,
         dest=line.dest,
         guarantee=options.guarantee.value,
+        filter=None if options.filter is None else [*options.filter],
+        allow_cycle=options.allow_cycle,
         fan_in=options.fan_in,
         forwarded_total=line.forwarded,
     )

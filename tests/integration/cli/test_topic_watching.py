@@ -13,6 +13,7 @@ import pytest
 
 from tests.integration.cli.conftest import Api, Control
 from tests.integration.cli.test_watching import Watch
+from tests.support.ports import free_port
 from tests.support.processes import CONTROL
 from tests.support.waiting import wait_for
 
@@ -95,6 +96,13 @@ def test_reading_follows_what_is_written_until_it_is_told_to_stop(there: Control
         there("topic", "write", "jobs", '"later"')
         assert json.loads(reader.line())["data"] == "later"
         assert reader.interrupt() == (0, "")
+
+
+def test_a_node_that_is_not_there_from_the_first_is_not_waited_for(control: Control) -> None:
+    at = f"127.0.0.1:{free_port()}"
+    for command in (("watch", "jobs"), ("topic", "write", "jobs", "1"), ("topic", "read", "jobs", "--follow")):
+        told = control(*command, "--server", at, code=1)
+        assert told.err.startswith(f"error: cannot reach http://{at}: ")
 
 
 def test_over_the_api_a_watch_goes_on_when_the_node_is_back(control: Control, sqlite_url: str) -> None:

@@ -175,3 +175,14 @@ async def test_it_gives_up_when_the_node_does_not_come_back(far: Client, network
     network.faults = [Fault("/watch", 503)] * 100
     with pytest.raises(Unavailable, match="come back later"):
         await see(far.watch({"a": 0}), until=1)
+    assert network.asked == ["POST /v0/watch"] * 5
+
+
+async def test_it_gives_up_when_the_stream_does_not_come_back(
+    far: Client, network: FlakyProxy, client: Client, pauses: Pauses
+) -> None:
+    await write(client, "a", 1)
+    network.faults = [Fault("/watch/", 503)] * 100
+    with pytest.raises(Unavailable, match="come back later"):
+        await see(far.watch({"a": 0}), until=1)
+    assert (len(network.asked), len(pauses)) == (6, 4)
