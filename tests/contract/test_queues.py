@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from eventd.errors import Invalid
+from eventd.housekeeping import Housekeeping
 from eventd.log import jobs as jobs_module
 from eventd.log.commit import Transaction
 from eventd.log.eventlog import EventLog
@@ -17,6 +18,8 @@ from eventd.log.queues import Claim, Handle, Holder, Nack, Refill, Wish
 from eventd.log.refusals import NotAQueue, TopicNotFound
 from eventd.log.values import Drafts
 from eventd.log.writing import Write
+from eventd.observe import Metrics
+from eventd.settings import load
 from eventd.store.database import fetch
 from eventd.testing import NOW, ManualClock
 from tests.support.queues import Queues, seqs
@@ -427,6 +430,19 @@ async def test_leases_are_released_at_a_start_and_deliveries_stay_counted(queues
     assert seqs(await queues.claim("kept", "w", 9)) == [3]
     for name in ("kept", "q"):
         await queues.check(name)
+
+
+async def test_a_node_that_starts_releases_leases_and_one_for_a_group_alone_does_not(
+    queues: Queues, migrated_url: str
+) -> None:
+    await queues.make("q")
+    await queues.put("q", 1, 2, 3)
+    await queues.claim("q", "w", 2)
+    for group, standing in (("edge", Jobs(1, 2, 0)), ("", Jobs(3, 0, 0))):
+        settings = load({"database_url": migrated_url} | ({"group": group} if group else {}), {})
+        await Housekeeping(queues.log, settings, Metrics()).begin()
+        assert await queues.jobs("q") == standing
+    await queues.check("q")
 
 
 # --- nodes that stay ----------------------------------------------------------------------------------------------
