@@ -16,7 +16,8 @@ from eventd.log.eventlog import EventLog
 from eventd.log.forward import Forward
 from eventd.log.routers import DeleteRouter, Most, PutRouter, Wanted
 from eventd.log.routing import RouterLine, read_router
-from eventd.log.topics import read_line
+from eventd.log.topic_config import TopicConfig
+from eventd.log.topics import PutTopic, read_line
 from eventd.resources.effective import GroupConfig
 from tests.support.topics import ALL, Told, Topics
 
@@ -56,6 +57,11 @@ class Routed(Topics):
         super().__init__(log)
         self.groups = groups or {}
         self.routing: Routing | None = None
+
+    async def make(self, name: str, **config: Any) -> int:
+        """Make a topic, as a node does it: no two of them are told apart by their names alone."""
+        unit = PutTopic(name, TopicConfig(**config), max_topics=0, random=os.urandom(16))
+        return (await self.log.submit(unit)).line.id
 
     async def route(self, *names: str, **options: Any) -> None:
         """Declare routers `source->dest`, as a node does it."""
