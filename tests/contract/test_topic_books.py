@@ -107,6 +107,20 @@ async def test_what_is_ephemeral_is_gone_at_the_start_and_readers_are_told(
     assert await topics.put("gone", "next") == [301], "its seqs run on"
 
 
+@pytest.mark.parametrize("group", [None, "g"])
+async def test_a_node_begins_without_what_ended_with_its_last_run(
+    topics: Topics, log: EventLog, database: Database, migrated_url: str, group: str | None
+) -> None:
+    """But not one that shares the database with others: they may be at work."""
+    await topics.make("memo", durability="ephemeral")
+    await topics.put("memo", 1, 2)
+    await fill_books(topics, log, database, "jobs")
+    await Housekeeping(log, load({"database_url": migrated_url, "group": group}, {}), Metrics()).begin()
+    assert (await topics.standing("memo")).count == (2 if group else 0)
+    held = "SELECT held FROM queues"
+    assert await database.read(fetch, held) == [(1 if group else 0,)]
+
+
 # --- topics that were deleted -------------------------------------------------------------------------------------
 
 TABLES = [blocks, topic_losses, write_keys, leases, queues]

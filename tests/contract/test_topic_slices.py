@@ -118,6 +118,20 @@ async def test_who_wants_little_of_a_lot_gets_what_was_found_so_far(
     assert (page.records, page.next_from_seq, page.caught_up) == ([], 40, False)
 
 
+async def test_a_page_is_full_also_where_every_record_was_written_by_itself(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eventd.log.slices.LOOKED_AT", 30)
+    await topics.make("t")
+    for number in range(50):
+        await topics.put("t", number, node="self" if number == 7 else "other")
+    assert len(await topics.page("t", 0, limit=40)) == 40
+    page = await topics.slice("t", 0, limit=40, nodes=frozenset(["self"]))
+    assert (len(page.records), page.next_from_seq) == (40, 41)
+    page = await topics.slice("t", 0, limit=40, nodes=frozenset(["other"]))
+    assert (list(page.seqs), page.next_from_seq) == ([8], 31), "what was found so far"
+
+
 # --- whose records ------------------------------------------------------------------------------------------------
 
 
