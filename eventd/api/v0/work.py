@@ -60,9 +60,9 @@ class Worker(SseFollower):
             text = show_job(job, self._queue).encode()
             self.say(b"id: %d\nevent: job\ndata: %b\n\n" % (job.seq, text))
 
-    def dismiss(self, why: EventdError) -> None:
+    def dismiss(self) -> None:
         """The queue is no more."""
-        told = {"code": 409, "error": why.message, "topic": self._queue}
+        told = {"code": 409, "error": f"the queue {self._queue!r} is no more", "topic": self._queue}
         self.say(b"event: error\ndata: %b\n\n" % msgspec.json.encode(told))
         self.end()
 
@@ -118,9 +118,9 @@ class Desk:
         unit = Refill(self.topic_id, [worker.holder for worker in workers], self._v0.random)
         try:
             refilled = await self._v0.log.submit(unit)
-        except (TopicNotFound, NotAQueue) as error:
+        except (TopicNotFound, NotAQueue):
             for worker in workers:
-                worker.dismiss(error)
+                worker.dismiss()
             return HEARTBEAT_SECONDS
         except EventdError as error:
             if not self._is_broken:

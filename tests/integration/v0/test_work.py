@@ -179,8 +179,7 @@ async def test_a_worker_is_told_when_its_queue_is_no_more(server: Server) -> Non
     async with working(server, "q") as jobs:
         assert await jobs.seqs(1) == [1]
         await server.delete("q")
-        told = await jobs.error()
-        assert (told["code"], told["topic"]) == (409, "q")
+        assert await jobs.error() == {"code": 409, "error": "the queue 'q' is no more", "topic": "q"}
 
 
 async def test_a_worker_is_told_when_the_node_stops(server: Server) -> None:
