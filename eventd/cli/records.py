@@ -76,7 +76,9 @@ def read_value(text: str | bytes, where: str) -> Any:
 
     try:
         msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UnicodeError:
+        raise Invalid(f"{where} is no text: it holds bytes that are no UTF-8") from None
+    except (msgspec.DecodeError, RecursionError) as error:
         why = str(error).removeprefix("JSON is malformed: ")
         raise Invalid(f"{where} is not valid JSON: {why}", hint="a text needs double quotes: '\"hello\"'") from None
     return msgspec.Raw(text.encode() if isinstance(text, str) else text)

@@ -102,7 +102,10 @@ def _make(name: str, source: str, dest: str, given: Mapping[str, Any]) -> Router
 
     from eventd.egress.router import Options, Router
     from eventd.log.predicate import parse
+    from eventd.log.topics import require_name
 
+    for topic in (source, dest):
+        require_name(topic)
     options = {key: value for key, value in given.items() if value is not None}
     try:
         if "filter" in options:

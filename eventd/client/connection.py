@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
@@ -15,7 +15,7 @@ import msgspec
 
 from eventd.client.address import Address
 from eventd.client.refusals import Lost, restore
-from eventd.errors import EventdError, Unavailable
+from eventd.errors import EventdError, Invalid, Unavailable
 
 if TYPE_CHECKING:
     from aiohttp import BaseConnector, ClientResponse, ClientSession, StreamReader
@@ -70,9 +70,19 @@ async def pause(seconds: float) -> None:
         timer.cancel()
 
 
+@contextmanager
+def only_text() -> Iterator[None]:
+    """Raises `Invalid` for what comes from bytes that are no UTF-8, as names on a command line may."""
+    try:
+        yield
+    except UnicodeEncodeError as error:
+        raise Invalid(f"{error.object[:60]!r} is no text: it holds bytes that are no UTF-8") from None
+
+
 def path_of(family: str, *parts: str) -> str:
-    """The path of a thing by its name, which may hold anything."""
-    return "/".join(("/v0", family, *(quote(part, safe="") for part in parts)))
+    """The path of a thing by its name, which may hold any text. Raises `Invalid`."""
+    with only_text():
+        return "/".join(("/v0", family, *(quote(part, safe="") for part in parts)))
 
 
 class Connection:
@@ -103,11 +113,13 @@ class Connection:
         It is sent again while the node is not to be had or asks for time; so it must be one that may come twice.
         Raises `EventdError` of the kind that fits the answer, and `Unavailable`.
         """
-        content = None if body is None else msgspec.json.encode(body)
+        with only_text():
+            content = None if body is None else msgspec.json.encode(body)
+            target = path + _tail(query)
         begun = asyncio.get_running_loop().time()
         for failures in itertools.count(1):
             try:
-                told = await self._once(method, path + _tail(query), content, REQUEST_SECONDS + wait)
+                told = await self._once(method, target, content, REQUEST_SECONDS + wait)
                 return self.decode(told, answer)
             except Unavailable as error:
                 delay = self.retry.delay(failures, getattr(error, "retry_after", 0.0))
@@ -152,9 +164,11 @@ class Connection:
 
         headers = {"Accept": "text/event-stream", **({"Last-Event-ID": last_id} if last_id else {})}
         timeout = ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=silence)
+        with only_text():
+            target = path + _tail(query)
         try:
             async with self._open().get(
-                self._url(path + _tail(query)), headers=headers, timeout=timeout, allow_redirects=False
+                self._url(target), headers=headers, timeout=timeout, allow_redirects=False
             ) as response:
                 if response.status >= _ERRORS:
                     _require_success(response, await response.read())

@@ -149,6 +149,8 @@ def test_routers_come_from_files(routerctl: Control) -> None:
     ("arguments", "text", "told"),
     [
         (("--add", "a"), "", "error: router a: from where to where?"),
+        (("--add", "a->_b"), "", "error: "),
+        (("--add", "a->\udcff"), "", "error: "),
         (("--add", "a->b,fanin"), "", "error: --add: 'fanin' is none of allow_cycle, fan_in, exactly_once"),
         (("--remove", "x"), "", "error: there is no router x to take out"),
         (("-f", "-"), "a: [", "error: <stdin>: line 2: is not valid YAML"),

@@ -175,6 +175,12 @@ def test_describe_tells_all_of_it(routerctl: Control) -> None:
         (("write", "x", "1", "-"), 2, "error: - stands alone"),
         (("write", "x", "-", "--idempotency-key", "k"), 2, "error: - stands alone"),
         (("read", "x", "--after", "-1"), 2, "error: "),
+        (("get", "\udcff"), 1, "error: '\\udcff' is no text: it holds bytes that are no UTF-8"),
+        (("list", "--prefix", "\udcff"), 1, "error: '\\udcff' is no text"),
+        (("write", "x", "1", "--tag", "\udcff"), 1, "error: '\\udcff' is no text"),
+        (("write", "x", '"\udcff"'), 1, "error: value 1 is no text: it holds bytes that are no UTF-8"),
+        (("set", "there", "dead_letter=\udcff"), 1, "error: '\\udcff' is no text"),
+        (("read", "there", "--exclude-node", "\udcff"), 1, "error: '\\udcff' is no text"),
     ],
 )
 def test_a_mistake_is_one_line(
