@@ -130,7 +130,9 @@ class Node:
         )
         self._started.append(self._stop_groups)
         self.subscribers = self._make_subscribers()
-        self.routing = Routing(self.log, lambda: self._routed, self.supervisor.spawn)
+        self.routing = Routing(
+            self.log, lambda: self._routed, self.supervisor.spawn, max_bytes=self.settings.max_total_bytes
+        )
         self._started.append(self.routing.stop)
         await self._apply(strict=True)
         await self.routing.load()

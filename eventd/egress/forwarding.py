@@ -57,11 +57,15 @@ Spawn = Callable[[Coroutine[Any, Any, Any], str], Any]
 class Routing:
     """Moves every router of a database. `load`, then `run_for_ever` under the node's supervisor; `stop` at its end.
 
-    `groups` tells the groups of this node by name; `spawn` starts a task under the node's supervisor.
+    `groups` tells the groups of this node by name; `spawn` starts a task under the node's supervisor. `max_bytes`: what
+    all topics of records together hold at most; 0: any amount.
     """
 
-    def __init__(self, log: EventLog, groups: Callable[[], Mapping[str, GroupConfig]], spawn: Spawn) -> None:
+    def __init__(
+        self, log: EventLog, groups: Callable[[], Mapping[str, GroupConfig]], spawn: Spawn, *, max_bytes: int = 0
+    ) -> None:
         self._log = log
+        self._max_bytes = max_bytes
         self._groups = groups
         self._spawn = spawn
         self._sources: dict[int, Upstream] = {}
@@ -295,7 +299,10 @@ class Routing:
     async def _submit(self, moves: Sequence[tuple[Running, Move]]) -> None:
         """Make moves, a slice in each transaction."""
         slices = [*_slices(moves)]
-        futures = [self._log.submit(Forward([move for _, move in part], SLICE_WEIGHT)) for part in slices]
+        futures = [
+            self._log.submit(Forward([move for _, move in part], SLICE_WEIGHT, max_bytes=self._max_bytes))
+            for part in slices
+        ]
         for part, future in zip(slices, futures, strict=True):
             for (router, move), moved in zip(part, await future, strict=True):
                 self._settle(router, move, moved)

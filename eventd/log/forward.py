@@ -23,6 +23,7 @@ from eventd.log.shedding import apply_caps, apply_ttl, due_at, open_hole
 from eventd.log.topic_config import TopicConfig
 from eventd.log.topics import COLUMNS, TopicLine
 from eventd.log.values import NOTHING, Appended, Drafts, Outcome
+from eventd.log.writing import total_bytes
 from eventd.store.database import Connection, bulk_insert, execute, execute_many, fetch, fetch_in, for_update
 from eventd.store.schema import blocks, event_ids
 
@@ -79,14 +80,18 @@ class Moved(NamedTuple):
 
 
 class Forward:
-    """Move routers. Result: for each, `Moved`, or None when it was moved, changed or removed by another."""
+    """Move routers. Result: for each, `Moved`, or None when it was moved, changed or removed by another.
+
+    `max_bytes`: what all topics of records together hold at most; 0: any amount.
+    """
 
     topic_id = None
     cursor = None
     background = True
 
-    def __init__(self, moves: Sequence[Move], weight: int) -> None:
+    def __init__(self, moves: Sequence[Move], weight: int, *, max_bytes: int = 0) -> None:
         self._moves = moves
+        self._max_bytes = max_bytes
         self.durable = any(move.durable for move in moves)
         self.weight = weight
 
@@ -98,7 +103,7 @@ class Forward:
         found = _lock(tx.conn, [move.cursor for move in self._moves])
         here = [found.get(move.cursor) == (move.position, move.version) for move in self._moves]
         going = [move for move, is_here in zip(self._moves, here, strict=True) if is_here]
-        done = iter(_move(tx, going))
+        done = iter(_move(tx, going, self._max_bytes))
         return [next(done) if is_here else None for is_here in here]
 
 
@@ -109,14 +114,14 @@ def _lock(conn: sa.Connection, names: Sequence[str]) -> dict[str, tuple[int, int
     return {name: (at, version) for name, at, version in fetch(conn, sql + for_update(conn), sorted(names))}
 
 
-def _move(tx: Transaction, moves: Sequence[Move]) -> list[Moved]:
+def _move(tx: Transaction, moves: Sequence[Move], max_bytes: int) -> list[Moved]:
     if not moves:
         return []
     for move in moves:
         if move.lost:
             _lose(tx, move)
     dests = _read_dests(tx, moves)
-    writing = _Writing(tx)
+    writing = _Writing(tx, max_bytes - total_bytes(tx.conn) if max_bytes else None)
     done = [writing.take(move, dests[move.dest_id]) for move in moves]
     writing.write(dests.values())
     _settle(tx, moves, done)
@@ -193,10 +198,11 @@ def _read_dests(tx: Transaction, moves: Sequence[Move]) -> dict[int, _Dest]:
 
 
 class _Writing:
-    """What one transaction of moves writes."""
+    """What one transaction of moves writes. `left`: bytes that the topics of records may grow; None: without bound."""
 
-    def __init__(self, tx: Transaction) -> None:
+    def __init__(self, tx: Transaction, left: int | None) -> None:
         self._tx = tx
+        self._left = left
         self._blocks: list[Block] = []
         self._ids: list[tuple[int, str, int]] = []
 
@@ -208,7 +214,7 @@ class _Writing:
 
     def _into_topic(self, move: Move, dest: _Dest) -> Moved:
         cut, sizes = move.cut, move.cut.sizes
-        if cut.mould is not None and dest.takes_all and not cut.keeps:
+        if cut.mould is not None and dest.takes_all and self._left is None and not cut.keeps:
             place = (self._tx.next_position, dest.line.id, dest.line.next_seq + dest.records, self._now(dest))
             self._put([cut.mould.at(*place)], dest)
             return Moved(move.upto, move.upto_seq, len(cut))
@@ -217,7 +223,8 @@ class _Writing:
         most = dest.most_bytes
         large = [] if most is None else [index for index in wanted if sizes[index] > most]
         wanted = [index for index in wanted if index not in large] if large else wanted
-        room = dest.room([sizes[index] for index in wanted])
+        wanted_sizes = [sizes[index] for index in wanted]
+        room = min(dest.room(wanted_sizes), _fitting(wanted_sizes, self._left))
         end = wanted[room] if room < len(wanted) else None
         self._add(_some(cut.drafts, wanted[:room]), dest)
         detail = f"larger than the {most} bytes that the destination holds at most"
@@ -241,7 +248,9 @@ class _Writing:
         self._tx.blocks += made
         self._blocks += made
         dest.records += sum([block.records for block in made])
-        dest.bytes += sum([block.bytes for block in made])
+        size = sum([block.bytes for block in made])
+        dest.bytes += size
+        self._left = None if self._left is None else self._left - size
 
     def _now(self, dest: _Dest) -> int:
         """The time of what is written to a topic: no earlier than that of what it has."""

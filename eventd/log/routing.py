@@ -93,6 +93,21 @@ def read_routers_beyond(conn: sa.Connection, topic_id: int) -> list[RouterLine]:
     return found
 
 
+class Refused(NamedTuple):
+    """A record that a router set aside: its identity, if it has one by itself, why, and when, in microseconds."""
+
+    id: str
+    reason: str
+    detail: str
+    at: int
+
+
+def read_refused(conn: sa.Connection, name: str, limit: int) -> list[Refused]:
+    """What a router set aside last, the newest first, as far as that is remembered."""
+    sql = "SELECT event_id, reason, detail, parked_at FROM dead_letters WHERE cursor = ? ORDER BY id DESC LIMIT ?"
+    return [Refused(*row) for row in fetch(conn, sql, (cursor_of(name), limit))]
+
+
 def count_routers(conn: sa.Connection) -> int:
     """How many there are."""
     return int(fetch(conn, "SELECT count(*) FROM routers")[0][0])

@@ -138,7 +138,7 @@ async def serving(url: str, *, keys: str = "", clock: Clock | None = None, **lim
         stack.push_async_callback(supervisor.stop)
         known, door = Keys(lambda: parse_keys(keys) if keys else ()), Door("", 256, metrics)
         stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        routing = Routing(log, dict, supervisor.spawn)
+        routing = Routing(log, dict, supervisor.spawn, max_bytes=bounds.max_total_bytes)
         stack.push_async_callback(routing.stop)
         await routing.load()
         supervisor.spawn(routing.run_for_ever(), "routers")

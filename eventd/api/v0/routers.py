@@ -19,8 +19,11 @@ from eventd.errors import Invalid
 from eventd.log.predicate import parse
 from eventd.log.refusals import RouterNotFound
 from eventd.log.routers import DeleteRouter, Most, PutRouter, Wanted
-from eventd.log.routing import Choice, RouterLine, list_routers, read_router
+from eventd.log.routing import Choice, RouterLine, list_routers, read_refused, read_router
 from eventd.log.topics import GROUP, require_name
+
+TOLD_REFUSED = 10
+"""Records that were set aside last, which are told of a router."""
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}")
 
@@ -67,15 +70,26 @@ class RouterSet(RouterAnswer, kw_only=True):
     created: bool
 
 
+class RefusedRecord(msgspec.Struct, kw_only=True):
+    """A record that was set aside at `ts` (milliseconds): its identity, where it has one by itself, and why."""
+
+    ts: int
+    id: str
+    reason: str
+    detail: str
+
+
 class RouterShown(RouterAnswer, kw_only=True):
     """How a router stands.
 
     `forwarded_total` counts copies, and what its source had lost before they were made; `refused_total`, records that
-    were set aside as dead letters. `lag`: seqs of its source that wait. `state`: running, or backing-off, for `reason`.
+    were set aside, and `refused` are the last of them. `lag`: seqs of its source that wait. `state`: running, or
+    backing-off, for `reason`.
     """
 
     forwarded_total: int
     refused_total: int
+    refused: list[RefusedRecord]
     lag: int
     state: str
     reason: str
@@ -201,6 +215,10 @@ async def show(call: Call[NoQuery, None]) -> web.Response:
         **_told(line),
         forwarded_total=line.forwarded,
         refused_total=line.refused,
+        refused=[
+            RefusedRecord(ts=each.at // 1000, id=each.id, reason=each.reason, detail=each.detail)
+            for each in await v0.database.read(read_refused, call.name, TOLD_REFUSED)
+        ],
         lag=max(0, line.source_head - max(line.seq, v0.routing.seen_seq(line.name))),
         state=line.state,
         reason=line.reason,

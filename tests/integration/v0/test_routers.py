@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+from eventd.testing import until
 from tests.support.v0 import Server, Told
 
 DEFAULTS = {
@@ -262,3 +263,33 @@ async def test_a_key_is_for_routers_between_its_own_topics(start_server: Any) ->
     assert (await shown(key, "tenant42:x")).status == 403
     assert (await key.ask("DELETE", "/routers/tenant42:x")).status == 403
     assert (await key.ask("DELETE", "/routers/tenant42:r")).body["deleted"] is True
+
+
+async def test_the_limit_of_bytes_holds_a_router_until_there_is_room(start_server: Any) -> None:
+    server = await start_server(max_total_bytes=250)
+    await route(server, "a->b", "a", "b")
+    await server.write("a", "x" * 98)
+    await server.write("a", "y" * 28)
+    assert [text[0] for text in (await server.diff("b")).data] == ["x"]
+    held = (await shown(server, "a->b")).body
+    assert held.items() >= {"state": "backing-off", "reason": "full", "lag": 1}.items()
+    await server.delete_records("a", before_seq=2)
+
+    async def there() -> bool:
+        return [text[0] for text in (await server.diff("b")).data] == ["x", "y"]
+
+    await until(there, "the copy that had no room")
+
+
+async def test_what_can_never_be_copied_is_told_with_its_reason(server: Server) -> None:
+    await server.put("small", cap_bytes=10, discard="reject")
+    await route(server, "a->small", "a", "small")
+    await server.write("a", "x" * 20, 1)
+    assert (await server.diff("small")).data == [1]
+    told = (await shown(server, "a->small")).body
+    assert (told["forwarded_total"], told["refused_total"], told["state"]) == (1, 1, "running")
+    (refused,) = told["refused"]
+    assert refused["reason"] == "too_large"
+    assert (
+        refused["detail"] == "22 bytes of data and meta are larger than the 10 bytes that the destination holds at most"
+    )
