@@ -7,18 +7,33 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from tests.contract.conftest import (
+    _shared_postgres_url,
+    _sqlite_template,
+    migrated_postgres_url,
+    migrated_sqlite_url,
+    migrated_url,
+)
 from tests.support.v0 import Server, serving
+
+__all__ = [
+    "_shared_postgres_url",
+    "_sqlite_template",
+    "migrated_postgres_url",
+    "migrated_sqlite_url",
+    "migrated_url",
+]
 
 StartServer = Callable[..., Awaitable[Server]]
 
 
 @pytest.fixture
-async def start_server(sqlite_url: str) -> AsyncIterator[StartServer]:
+async def start_server(migrated_sqlite_url: str) -> AsyncIterator[StartServer]:
     """Starts a server over the test's SQLite file; `keys`, `clock` and limits as `serving` takes them."""
     async with AsyncExitStack() as stack:
 
         async def start(**flags: object) -> Server:
-            return await stack.enter_async_context(serving(sqlite_url, **flags))  # type: ignore[arg-type]
+            return await stack.enter_async_context(serving(migrated_sqlite_url, **flags))  # type: ignore[arg-type]
 
         yield start
 
@@ -30,7 +45,7 @@ async def server(start_server: StartServer) -> Server:
 
 
 @pytest.fixture
-async def stored(database_url: str) -> AsyncIterator[Server]:
+async def stored(migrated_url: str) -> AsyncIterator[Server]:
     """A server over each of the databases: for what they might do differently."""
-    async with serving(database_url) as opened:
+    async with serving(migrated_url) as opened:
         yield opened
