@@ -74,7 +74,7 @@ def terminals(tmp_path: Path) -> Iterator[dict[str, Terminal]]:
             terminal.close()
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(300)
 def test_the_page_works_as_it_is_written(terminals: dict[str, Terminal]) -> None:
     followed = [*steps(with_free_ports(PAGE))]
     assert len(followed) == PAGE.count("```sh")

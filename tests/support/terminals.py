@@ -50,7 +50,7 @@ class Terminal:
             )
         self._type("trap 'echo \"failed: $BASH_COMMAND\"' ERR\n")
 
-    def run(self, block: str, *, seconds: float = 60.0) -> str:
+    def run(self, block: str, *, seconds: float = 100.0) -> str:
         """Type a block, and wait until the shell is done with it; what was shown meanwhile."""
         self._blocks += 1
         mark = f"=== {self._blocks}\n"
