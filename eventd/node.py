@@ -130,9 +130,7 @@ class Node:
         )
         self._started.append(self._stop_groups)
         self.subscribers = self._make_subscribers()
-        self.routing = Routing(
-            self.log, lambda: self._routed, self.supervisor.spawn, max_bytes=self.settings.max_total_bytes
-        )
+        self.routing = Routing(self.log, lambda: self._routed, self.supervisor.spawn, self.settings.max_total_bytes)
         self._started.append(self.routing.stop)
         await self._apply(strict=True)
         await self.routing.load()
@@ -157,19 +155,16 @@ class Node:
         return subscribers
 
     def _keep_up(self) -> None:
-        books = self._books
-        self._chores = [
-            self.supervisor.guard(self._follow_changes(), "changes"),
-            self.supervisor.guard(books.prune_for_ever(self._configs), "retention"),
-            self.supervisor.guard(books.sweep_for_ever(), "sweep"),
-            self.supervisor.guard(books.checkpoint_for_ever(), "checkpoint"),
-            self.supervisor.guard(books.measure_for_ever(self._configs), "measure"),
-            self.supervisor.guard(self._mend_for_ever(), "mend"),
-            self.supervisor.guard(self.following.run_for_ever(), "effective configuration"),
-            self.supervisor.guard(self.routing.run_for_ever(), "routers"),
-        ]
+        chores = {
+            "changes": self._follow_changes(),
+            **self._books.chores(self._configs),
+            "mend": self._mend_for_ever(),
+            "effective configuration": self.following.run_for_ever(),
+            "routers": self.routing.run_for_ever(),
+        }
         if self._claim is not None:
-            self._chores.append(self.supervisor.guard(self._claim.keep(self._clock.sleep), "claim"))
+            chores["claim"] = self._claim.keep(self._clock.sleep)
+        self._chores = [self.supervisor.guard(chore, name) for name, chore in chores.items()]
         self._started.append(self._end_chores)
 
     async def _serve_api(self) -> None:
@@ -384,7 +379,7 @@ class Node:
     async def stop(self) -> None:
         """Take nothing more, settle what is under way, close. Harmless when repeated."""
         self._stopped.set()
-        if not self._stopping.done():
+        if self._started and not self._stopping.done():
             self._stopping.set_result(None)
         while self._started:
             await self._started.pop()()

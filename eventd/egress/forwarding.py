@@ -62,7 +62,7 @@ class Routing:
     """
 
     def __init__(
-        self, log: EventLog, groups: Callable[[], Mapping[str, GroupConfig]], spawn: Spawn, *, max_bytes: int = 0
+        self, log: EventLog, groups: Callable[[], Mapping[str, GroupConfig]], spawn: Spawn, max_bytes: int = 0
     ) -> None:
         self._log = log
         self._max_bytes = max_bytes
