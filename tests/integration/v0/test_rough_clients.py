@@ -1,0 +1,109 @@
+"""Clients that break off, dawdle, lie about lengths or talk another protocol: they harm nobody but themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from eventd.api.v0 import reading
+from eventd.testing import until
+from tests.support.v0 import Server
+
+
+async def talk(server: Server, *pieces: bytes) -> bytes:
+    """The first line of what comes back, without the version, and what follows at once."""
+    host, port = server.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+        async with asyncio.timeout(10):
+            return (await reader.read(1 << 16)).removeprefix(b"HTTP/1.0 ").removeprefix(b"HTTP/1.1 ")
+    finally:
+        writer.close()
+
+
+def head(path: str, *fields: str, method: str = "POST") -> bytes:
+    lines = [f"{method} /v0{path} HTTP/1.1", "Host: 127.0.0.1", "Connection: close", *fields]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+JSON = "Content-Type: application/json"
+RECORDS = b'{"records":[{"data":1}]}'
+
+
+@pytest.mark.parametrize(
+    ("pieces", "status"),
+    [
+        ([head("/topics/jobs", JSON, "Content-Length: 24"), RECORDS], b"201"),
+        ([head("/topics/jobs", JSON, "Content-Length: 24", "Expect: 100-continue"), RECORDS], b"100"),
+        ([head("/topics/jobs", JSON, "Transfer-Encoding: chunked"), b"18\r\n" + RECORDS + b"\r\n0\r\n\r\n"], b"201"),
+        ([head("/topics/jobs", JSON, "Transfer-Encoding: chunked"), b"zz\r\n"], b"400"),
+        ([head("/topics/jobs", JSON, "Content-Length: 24", "Transfer-Encoding: chunked"), RECORDS], b"400"),
+        ([head("/topics/jobs", JSON, "Content-Length: -1"), RECORDS], b"400"),
+        ([head("/topics/jobs", JSON, "Content-Length: 99999999999999999999999")], b"400"),
+        ([head("/topics/jobs", JSON, "Content-Length: 999999999999999999")], b"413"),
+        ([head("/topics/jobs", JSON, "Content-Length: 10"), RECORDS], b"400"),
+        ([b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"], b"400"),
+        ([b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"], b"400"),
+        ([b"GET /v0/topics HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"y" * 70_000 + b"\r\n\r\n"], b"400"),
+        ([head("/topics/%ff%fe", method="GET")], b"404"),
+        ([head("/topics/%2e%2e", method="GET")], b"404"),
+        ([head("/topics/a%2Fdiff", method="GET")], b"404"),
+    ],
+    ids=range(15),
+)
+async def test_a_rough_request_gets_its_status(server: Server, pieces: list[bytes], status: bytes) -> None:
+    assert (await talk(server, *pieces)).startswith(status)
+    assert (await server.write("other", 1)).status == 201
+
+
+async def test_a_client_that_breaks_off_writes_nothing_and_is_no_fault(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        for cut in (0, 1, 12, 23):
+            begun = head("/topics/jobs", JSON, "Content-Length: 24") + RECORDS[:cut]
+            host, port = server.url.removeprefix("http://").split(":")
+            _, writer = await asyncio.open_connection(host, int(port))
+            writer.write(begun)
+            await writer.drain()
+            await until(lambda: server.v0.occupancy.requests.taken == 1, "the request to be under way")
+            writer.transport.abort()
+            await until(lambda: server.v0.occupancy.requests.taken == 0, "its place to be free again")
+    assert (await server.get("jobs")).status == 404
+    assert not caplog.records, caplog.text
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "BODY_SECONDS", 0.1)
+    told = await talk(server, head("/topics/jobs", JSON, "Content-Length: 24"), RECORDS[:5])
+    assert told.startswith(b"408 ")
+    assert b'"code":"slow_body"' in told
+    assert server.v0.occupancy.requests.taken == 0
+
+
+async def test_requests_in_a_row_are_answered_in_their_order(server: Server) -> None:
+    host, port = server.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    one = head("/topics/jobs", JSON, "Content-Length: 24").replace(b"Connection: close\r\n", b"") + RECORDS
+    writer.write(one * 20)
+    heard = b""
+    async with asyncio.timeout(10):
+        while heard.count(b'"first_seq":') < 20:
+            heard += await reader.read(1 << 16)
+    writer.close()
+    firsts = [part.split(b",")[0] for part in heard.split(b'"first_seq":')[1:]]
+    assert firsts == [str(n).encode() for n in range(1, 21)]
+
+
+async def test_a_reader_that_goes_away_while_it_waits_is_forgotten(server: Server) -> None:
+    await server.put("jobs")
+    waiting = asyncio.ensure_future(server.diff("jobs", wait_ms=500))
+    await until(lambda: server.log.wakeups._by_topic, "the reader to wait")
+    waiting.cancel()
+    await until(lambda: not server.log.wakeups._by_topic, "it to be forgotten")
+    assert server.v0.occupancy.requests.taken == 0
