@@ -71,6 +71,15 @@ class Housekeeping:
         while await self._log.database.write(forget_ephemeral, self._log.clock.now()) > 0:
             pass
 
+    def chores(self, groups: Callable[[], Iterable[GroupConfig]]) -> dict[str, Coroutine[Any, Any, None]]:
+        """What goes on as long as the node does, by its name."""
+        return {
+            "retention": self.prune_for_ever(groups),
+            "sweep": self.sweep_for_ever(),
+            "checkpoint": self.checkpoint_for_ever(),
+            "measure": self.measure_for_ever(groups),
+        }
+
     async def prune_for_ever(self, groups: Callable[[], Iterable[GroupConfig]]) -> None:
         """Apply every group's retention, at the start and then at its interval."""
         while True:
