@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from eventd.api.auth import ApiKey
 from eventd.api.v0.routes import V0
+from eventd.api.v0.sessions import Sessions
 from eventd.log.topic_states import Figures, TopicState, list_states, read_figures
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
@@ -23,6 +24,7 @@ class Gathered(NamedTuple):
     topics: list[TopicState]
     truncated: bool
     streams: int
+    sessions: int
     ready: bool
     uptime_ms: int
     batches: int
@@ -43,6 +45,7 @@ async def gather(v0: V0, key: ApiKey) -> Gathered:
         topics,
         truncated,
         0 if key.prefixes else v0.occupancy.streams.taken,
+        0 if key.prefixes else len(v0.part(Sessions)),
         all(told == "ok" for told in v0.readiness().values()),
         v0.uptime_ms,
         int(sample("routerd_eventd_commit_duration_seconds_count") or 0),
@@ -75,6 +78,7 @@ def as_json(told: Gathered) -> dict[str, Any]:
         "queue_topics": figures.queues,
         "queue_leases_in_flight": figures.leases,
         "sse_connections": told.streams,
+        "watch_sessions": told.sessions,
         "ready": told.ready,
         "replay_progress": 1.0,
         "uptime_ms": told.uptime_ms,
@@ -99,6 +103,7 @@ def _totals(told: Gathered) -> Iterator[str]:
         ("queue_topics", "gauge", "Topics that are queues.", figures.queues),
         ("queue_leases_in_flight", "gauge", "Jobs that are claimed.", figures.leases),
         ("sse_connections", "gauge", "Streams that are open.", told.streams),
+        ("watch_sessions", "gauge", "Sessions of watchers.", told.sessions),
         ("ready", "gauge", "1 when the node is ready.", int(told.ready)),
         ("recovery_progress", "gauge", "1: a node listens only when its log is open.", 1),
         ("uptime_ms", "gauge", "Milliseconds since the node began to serve.", told.uptime_ms),

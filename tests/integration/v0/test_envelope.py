@@ -210,6 +210,7 @@ async def test_figures_are_told_as_text_and_as_json(stored: Server) -> None:
     await stored.write("jobs", 1, 2, 3)
     await stored.write("log", "x")
     await stored.delete_records("jobs", before_seq=2)
+    await stored.ask("POST", "/watch", {"topics": {"log": {}}})
     text = await stored.ask("GET", "/metrics")
     assert text.headers["Content-Type"].startswith("text/plain; version=0.0.4")
     figures = dict(line.rsplit(" ", 1) for line in text.body.splitlines() if not line.startswith("#"))
@@ -221,6 +222,8 @@ async def test_figures_are_told_as_text_and_as_json(stored: Server) -> None:
         "topics_records_live": "3",
         "topics_queue_topics": "1",
         "topics_ready": "1",
+        "topics_sse_connections": "0",
+        "topics_watch_sessions": "1",
         'topics_topic_head_seq{topic="jobs"}': "3",
         'topics_topic_earliest_seq{topic="jobs"}': "2",
         'topics_topic_records_live{topic="jobs"}': "2",
