@@ -39,8 +39,8 @@ async def measure_recovery(directory: Path, options: argparse.Namespace) -> Figu
     with site(directory) as at:
         at.node.kill9()
         empty = await at.restart()
-        for first in range(0, options.records, SLICE):
-            await fill(at.port, TOPIC, min(SLICE, options.records - first), options.size, first=first + 1)
+        for first in range(0, options.held, SLICE):
+            await fill(at.port, TOPIC, min(SLICE, options.held - first), options.size, first=first + 1)
         acknowledged = await _write_until_killed(at, options)
         full = await at.restart()
         resident = resident_mib(at.node)
@@ -60,7 +60,7 @@ async def measure_recovery(directory: Path, options: argparse.Namespace) -> Figu
 
 async def _write_until_killed(at: Site, options: argparse.Namespace) -> int:
     """Write on, and kill the node amid that; up to which number all was acknowledged."""
-    line, acknowledged = await open_line(at.port), options.records
+    line, acknowledged = await open_line(at.port), options.held
     killing = asyncio.create_task(_kill_after(at, 0.3))
     with contextlib.suppress(ConnectionResetError):
         while True:
