@@ -40,8 +40,8 @@ def answering(
         except Exception:
             incident = secrets.token_hex(4)
             logger.exception("a request failed", extra={"route": route_of(request), "incident": incident})
-            told = Internal(f"a fault in the node; its log has it as incident {incident}", hint="please report it")
-            return answer(told)
+            hint = "please report it"
+            return answer(Internal(f"a fault in the node; its log has it as incident {incident}", hint=hint))
 
     return answer_errors
 

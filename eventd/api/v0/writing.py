@@ -98,10 +98,10 @@ async def _config_for(v0: V0, key: ApiKey, topic: str, config: TopicConfig | Non
 
 def _read_key(key: str) -> str:
     """An idempotency key; empty for none. Raises `Invalid`."""
-    if len(key) > MAX_KEY_BYTES or size_of(key) > MAX_KEY_BYTES:
-        raise Invalid(f"the idempotency key has more than {MAX_KEY_BYTES} bytes")
     if not is_plain(key):
         raise Invalid("the idempotency key holds U+0000, or bytes that are no UTF-8")
+    if size_of(key) > MAX_KEY_BYTES:
+        raise Invalid(f"the idempotency key has more than {MAX_KEY_BYTES} bytes")
     return key
 
 

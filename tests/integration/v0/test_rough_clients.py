@@ -61,6 +61,14 @@ async def test_a_rough_request_gets_its_status(server: Server, pieces: list[byte
     assert (await server.write("other", 1)).status == 201
 
 
+@pytest.mark.parametrize("field", [b"Idempotency-Key", b"Accept", b"Authorization", b"Origin", b"X", b"Content-Type"])
+@pytest.mark.parametrize("value", [b"\xff\xfe", "ü".encode(), b"a\tb", b"\x7f", b"x" * 5000])
+async def test_no_header_is_a_fault_of_the_node(server: Server, field: bytes, value: bytes) -> None:
+    begun = head("/topics/jobs", JSON, "Content-Length: 24").removesuffix(b"\r\n")
+    told = await talk(server, begun + field + b": " + value + b"\r\n\r\n" + RECORDS)
+    assert told[:3] in (b"201", b"400", b"403", b"415"), told
+
+
 async def test_a_client_that_breaks_off_writes_nothing_and_is_no_fault(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
