@@ -130,6 +130,28 @@ async def test_only_an_admin_says_what_a_new_topic_is_like(guarded: Server) -> N
     assert (await guarded.with_key("full").write("other", 1, config={"cap_records": 5})).status == 201
 
 
+async def test_whoever_claims_may_read_and_write(guarded: Server) -> None:
+    await guarded.with_key("full").put("queue", type="queue")
+    claim = ("POST", "/topics/queue/claim", {"node": "w"})
+    for key, status in (("ro", 403), ("del", 403), ("wo", 200), ("t42", 403)):
+        assert (await guarded.with_key(key).ask(*claim)).status == status, key
+
+
+async def test_a_watch_and_a_router_are_held_to_the_names_of_the_key(guarded: Server) -> None:
+    client = guarded.with_key("t42")
+    assert (await client.ask("POST", "/watch", {"topics": {"tenant42:jobs": {}}})).status == 200
+    inside = {"source": "tenant42:jobs", "dest": "tenant42:copy"}
+    for refused in (
+        await client.ask("POST", "/watch", {"topics": {"tenant42:jobs": {}, "tenant99:jobs": {}}}),
+        await client.ask("POST", "/watch?lenient=true", {"topics": {"tenant99:jobs": {}}}),
+        await client.ask("PUT", "/routers/tenant42:r", inside | {"source": "tenant99:jobs"}),
+        await client.ask("PUT", "/routers/tenant42:r", inside | {"dest": "tenant99:copy"}),
+        await client.ask("PUT", "/routers/r", inside),
+    ):
+        assert (refused.status, refused.code) == (403, "forbidden")
+    assert (await client.ask("PUT", "/routers/tenant42:r", inside)).status == 201
+
+
 async def test_a_key_has_so_many_requests_at_once(start_server: Any) -> None:
     server: Server = await start_server(keys="a, b", max_inflight_per_key=2)
     first, second = server.with_key("a"), server.with_key("b")
@@ -169,6 +191,15 @@ async def test_there_are_so_many_topics(start_server: Any) -> None:
     assert (await server.write("b", 2)).status == 200
     await server.delete("a")
     assert (await server.put("c")).status == 201, "a place that was given back is taken again"
+
+
+async def test_there_are_so_many_routers(start_server: Any) -> None:
+    server: Server = await start_server(max_routers=1)
+    await server.ask("PUT", "/routers/one", {"source": "a", "dest": "b"})
+    refused = await server.ask("PUT", "/routers/two", {"source": "a", "dest": "c"})
+    assert (refused.status, refused.detail) == (429, {"limit": "max_routers", "max": 1})
+    assert (await server.get("c")).status == 404, "what is refused leaves nothing behind"
+    assert (await server.ask("PUT", "/routers/one", {"source": "a", "dest": "b", "preserve_tag": False})).status == 200
 
 
 async def test_without_keys_a_foreign_page_gets_nothing(server: Server) -> None:
