@@ -16,9 +16,19 @@ from eventd.api.v0.routes import V0, Call, Route, require_names
 from eventd.errors import Invalid
 from eventd.log.leases import Jobs
 from eventd.log.refusals import Detailed, TopicNotFound
-from eventd.log.topic_config import TopicConfig
+from eventd.log.topic_config import TopicConfig, merged
 from eventd.log.topic_states import TopicState, list_states, read_state
-from eventd.log.topics import GROUP, NAME, DeleteTopic, PatchTopic, PutTopic, TopicPut, refuse_group, require_name
+from eventd.log.topics import (
+    GROUP,
+    NAME,
+    DeleteTopic,
+    PatchTopic,
+    PutTopic,
+    TopicPut,
+    read_line,
+    refuse_group,
+    require_name,
+)
 
 MAX_PAGE = 1000
 
@@ -130,9 +140,10 @@ async def patch(call: Call[NoQuery, Any]) -> web.Response:
     refuse_group(call.name, "configured")
     require_known(call.name)
     changes = {name: value for name in call.body.__struct_fields__ if (value := getattr(call.body, name)) is not UNSET}
-    require_config(
-        TopicConfig(**{name: value for name, value in changes.items() if value is not None}), call.name, call.key
-    )
+    line = await call.v0.database.read(read_line, call.name)
+    if line is None:
+        raise TopicNotFound(call.name)
+    require_config(merged(line.config, changes), call.name, call.key)
     return _show_set(call, await call.v0.log.submit(PatchTopic(call.name, changes)))
 
 

@@ -174,6 +174,14 @@ async def test_dead_letters_need_a_topic_that_can_be(server: Server, type_: str,
     assert (await server.get("jobs")).status == 404
 
 
+async def test_a_patch_is_looked_at_with_all_that_stays(server: Server) -> None:
+    await server.put("jobs", type="queue", dead_letter="letters")
+    refused = await server.ask("PATCH", "/topics/jobs", {"dead_letter": "jobs"})
+    assert (refused.status, refused.detail) == (400, {"dead_letter": "jobs"})
+    assert (await server.ask("PATCH", "/topics/jobs", {"ttl_ms": 2**64})).code == "invalid_request"
+    assert (await server.get("jobs")).body["config"]["dead_letter"] == "letters"
+
+
 async def test_a_log_may_name_itself_for_dead_letters(server: Server) -> None:
     assert (await server.put("jobs", dead_letter="jobs")).body["config"]["dead_letter"] == "jobs"
 
