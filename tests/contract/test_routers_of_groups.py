@@ -27,7 +27,7 @@ from tests.support.stored import read_stored
 
 
 def group(name: str = "g", *, node: str = "here", **spec: Any) -> GroupConfig:
-    fields = {field: None for field in StoredResource.__dataclass_fields__}
+    fields: dict[str, Any] = {field: None for field in StoredResource.__dataclass_fields__}
     known = {"api_version": API_VERSION, "kind": "EventGroup", "name": name, "annotations": {}}
     return effective([StoredResource(**(fields | known | {"spec": {"nodeName": node, **spec}}))])[name]
 

@@ -68,7 +68,7 @@ def test_a_map_that_can_be_filled_is_taken() -> None:
 
 
 def group() -> GroupConfig:
-    fields = {name: None for name in StoredResource.__dataclass_fields__}
+    fields: dict[str, Any] = {name: None for name in StoredResource.__dataclass_fields__}
     spec = {"nodeName": "here"}
     known = {"api_version": API_VERSION, "kind": "EventGroup", "name": "g", "spec": spec, "annotations": {}}
     return effective([StoredResource(**(fields | known))])["g"]
