@@ -73,7 +73,7 @@ class LocalGateway:
 
             if self._services is None:
                 self._services = await self._open()
-            self._socket = await self._held.enter_async_context(served(self._services))
+            self._socket = await self._held.enter_async_context(served(self._services, self._settings))
         return self._socket
 
     @property

@@ -23,6 +23,7 @@ from eventd.egress.forwarding import Routing
 from eventd.errors import EventdError
 from eventd.observe import Metrics
 from eventd.resources.effective import effective
+from eventd.settings import Settings
 from eventd.store.registry import read_resources
 from eventd.supervisor import Supervisor
 
@@ -32,13 +33,13 @@ BROKEN_SECONDS = 1.0
 
 
 @asynccontextmanager
-async def served(services: Services) -> AsyncIterator[Path]:
-    """The socket of the API. Whoever may open the database may do everything."""
+async def served(services: Services, settings: Settings) -> AsyncIterator[Path]:
+    """The socket of the API. Whoever may open the database may do everything, within the node's ceilings."""
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="routerctl-"))
         metrics = Metrics()
         callers = Callers(Keys(tuple), Door("", CONNECTIONS, metrics))
-        v0 = await stack.enter_async_context(topics_of(services, callers, metrics))
+        v0 = await stack.enter_async_context(topics_of(services, callers, metrics, settings))
         app = web.Application()
         add_v0(app, v0)
         runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=STOP_SECONDS)
@@ -51,14 +52,14 @@ async def served(services: Services) -> AsyncIterator[Path]:
 
 
 @asynccontextmanager
-async def topics_of(services: Services, callers: Callers, metrics: Metrics) -> AsyncIterator[V0]:
+async def topics_of(services: Services, callers: Callers, metrics: Metrics, settings: Settings) -> AsyncIterator[V0]:
     """What /v0 works with, beside a node or without one. Routers move here, too: a topic is read with what is due."""
-    limits = Limits(max_sse_connections=0, max_body_bytes=1 << 30)
+    limits = Limits(**{name: getattr(settings, name) for name in Limits._fields})
     async with AsyncExitStack() as stack:
         supervisor = Supervisor()
         stack.push_async_callback(supervisor.stop)
         groups = effective(await services.database.read(read_resources))
-        routing = Routing(services.log, lambda: groups, supervisor.spawn)
+        routing = Routing(services.log, lambda: groups, supervisor.spawn, limits.max_total_bytes)
         stack.push_async_callback(routing.stop)
         await routing.load()
         supervisor.spawn(_follow_changes(services, routing), "changes")

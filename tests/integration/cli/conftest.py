@@ -26,6 +26,7 @@ from eventd.cli.local_api import topics_of
 from eventd.clock import SystemClock
 from eventd.log.eventlog import EventLog
 from eventd.observe import Metrics
+from eventd.settings import load
 from eventd.store import migrations
 from eventd.store.database import Database
 
@@ -118,7 +119,7 @@ class Api(threading.Thread):
             keys = Keys(lambda: parse_keys(self._keys) if self._keys else ())
             metrics = Metrics()
             door, services = Door("", 256, metrics), Services(log)
-            async with topics_of(services, Callers(keys, door), metrics) as v0:
+            async with topics_of(services, Callers(keys, door), metrics, load({}, {})) as v0:
                 app = build_app(services, keys=keys, readiness=dict, metrics=metrics, version="test", door=door, v0=v0)
                 runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
                 await runner.setup()

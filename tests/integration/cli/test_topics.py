@@ -223,3 +223,13 @@ def test_the_events_of_a_group_can_be_read_as_a_topic(routerctl: Control) -> Non
     assert (record["$seq"], record["$node"], record["$tag"]) == (1, "onprem", "client.seen")
     assert record["data"] == {"ip": "10.0.0.1"}
     assert routerctl("topic", "write", "group:edge", "1", code=1).err.startswith("error: ")
+
+
+def test_the_ceilings_of_the_node_hold_for_a_command_beside_it(
+    control: Control, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVENTD_MAX_TOPICS", "1")
+    control("topic", "put", "a", "--database", sqlite_url)
+    control("topic", "put", "a", "--database", sqlite_url)
+    assert control("topic", "put", "b", "--database", sqlite_url, code=1).err.startswith("error: ")
+    assert control("topic", "list", "-o", "name", "--database", sqlite_url).lines == ["a"]
