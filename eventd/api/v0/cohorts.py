@@ -42,7 +42,9 @@ class Cohorts:
             claimed = await claiming
         except Exception as error:
             for _, future in members:
-                future.done() or future.set_exception(error)
+                if not future.done():
+                    future.set_exception(error)
             return
         for (_, future), jobs in zip(members, claimed.jobs, strict=True):
-            future.done() or future.set_result(claimed._replace(jobs=[jobs]))
+            if not future.done():
+                future.set_result(claimed._replace(jobs=[jobs]))

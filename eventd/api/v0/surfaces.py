@@ -7,9 +7,9 @@ from eventd.api.v0.openapi import describing
 from eventd.api.v0.routes import Route
 
 _SERVED: tuple[Route, ...] = (
-    *topics.ROUTES,
-    *records.ROUTES,
+    *records.ROUTES,  # a path is looked for in this order: those that are asked for most come first
     *queues.ROUTES,
+    *topics.ROUTES,
     *routers.ROUTES,
     *watch.ROUTES,
     *websocket.ROUTES,
