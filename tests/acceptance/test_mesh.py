@@ -187,6 +187,38 @@ def test_events_and_records_share_a_group_and_a_room(processes: Processes) -> No
         assert node.letters("mesh") == []
 
 
+def test_a_room_is_shared_through_a_hub_and_what_no_event_can_be_hinders_nothing(processes: Processes) -> None:
+    spokes = [TopicNode(processes, name) for name in ("a", "b")]
+    hub = TopicNode(processes, "h")
+    nodes = [*spokes, hub]
+    for node in nodes:
+        node.apply(group(node.name, name="mesh", port=node.port, secret=node.secret))
+        node.wait_listening()
+        node.route("room", GROUP, fan_in=True)
+        node.route(GROUP, "room", fan_in=True)
+    hub.apply(*[peer(spoke.name, spoke.port, group="mesh", relay=True) for spoke in spokes])
+    for spoke in spokes:
+        spoke.apply(peer("h", hub.port, group="mesh"))
+    spokes[0].write("room", {"data": "\n" * 400_000, "node": "a"}, {"data": 1, "node": "a", "tag": "\0"})
+    for number in range(10):
+        for node in nodes:
+            node.write("room", {"data": number, "node": node.name})
+    for node in nodes:
+        extra = 2 if node is spokes[0] else 0
+        wait_for(
+            lambda node=node, wanted=30 + extra: node.state("room")["head_seq"] >= wanted,  # type: ignore[misc]
+            f"all in the room of {node.name}",
+        )
+    back = spokes[0].router("room", GROUP)
+    assert (back["refused_total"], back["lag"], back["state"]) == (2, 0, "running")
+    for node in nodes:
+        for each in nodes:
+            numbers = [record["data"] for record in node.records("room") if record["$node"] == each.name]
+            assert numbers[-10:] == [*range(10)], f"{each.name}, read at {node.name}"
+        assert node.state(GROUP)["head_seq"] == 30
+        assert node.state("room")["head_seq"] == 30 + (2 if node is spokes[0] else 0)
+
+
 def full(topics: Sequence[str]) -> list[tuple[str, str]]:
     """Every topic feeds every other."""
     return [*permutations(topics, 2)]
