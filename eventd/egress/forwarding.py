@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
-from eventd.egress.joining import graph_of
+from eventd.egress.roster import Roster
 from eventd.egress.router import FAN_IN_HOPS
-from eventd.egress.running import Batch, Declared, Running, Upstream, moves_of, prepare
+from eventd.egress.running import Batch, Declared, Running, Upstream, moves_of, prepare, read_declared, slices_of
 from eventd.egress.topology import Graph
 from eventd.errors import EventdError
 from eventd.log.eventlog import EventLog
 from eventd.log.forward import Forward, Move, Moved
 from eventd.log.head import read_head
-from eventd.log.routing import RouterLine, read_routers
+from eventd.log.routing import RouterLine, read_heads
 from eventd.resources.effective import GroupConfig
-from eventd.store.database import Connection
 
 LANES = 4
 """Sources that are read at once."""
@@ -31,13 +30,8 @@ PAGE_RECORDS = 256
 """Records of a page."""
 PAGE_BYTES = 256 << 10
 """Bytes of a page, about."""
-KINDS = 32
+KINDS = 64
 """Different copies that are made of one page."""
-SLICE_WEIGHT = 300
-SLICE_BYTES = 1 << 20
-"""Copies, and bytes of them, that one transaction makes: nobody waits long behind it."""
-ROUTER_WEIGHT = 2
-"""As how many copies a router counts in it, besides its own."""
 ADOPTED_AT_ONCE = 200
 """Routers after which the loop has its turn while they are taken over."""
 PAGES = 8
@@ -48,6 +42,9 @@ RETRY_SOON = 0.05
 """Seconds after which a reader of its destination makes a held router try again."""
 DRIVE_SECONDS = 5.0
 """How long a reader waits at most for what is on its way."""
+
+NO_GROUP = "no_group"
+"""Why a router is held that leads into a group this node does not take part in."""
 
 logger = logging.getLogger("eventd.egress")
 
@@ -68,17 +65,17 @@ class Routing:
         self._max_bytes = max_bytes
         self._groups = groups
         self._spawn = spawn
-        self._sources: dict[int, Upstream] = {}
-        self._routers: dict[str, Running] = {}
-        self._into: defaultdict[int, dict[str, Running]] = defaultdict(dict)
-        self._graph: Graph | None = None
+        self._roster = Roster()
         self._version = -1
         self._stale = False
         self._reloading: asyncio.Task[None] | None = None
+        self._unsure = False
+        self._looking: asyncio.Task[None] | None = None
         self._loading = asyncio.Lock()
         self._waiting: deque[Upstream] = deque()
         self._passes: set[asyncio.Task[None]] = set()
         self._waits = asyncio.Event()
+        self._pending: set[Upstream] = set()
         self._closed = False
 
     # --- which routers there are --------------------------------------------------------------------------------
@@ -86,9 +83,16 @@ class Routing:
     @property
     def graph(self) -> Graph:
         """What the routers make of the topics."""
-        if self._graph is None:
-            self._graph = graph_of([router.line for router in self._routers.values()])
-        return self._graph
+        return self._roster.graph
+
+    def feeds(self, topic: str) -> bool:
+        """Whether any router writes to a topic."""
+        return self._roster.feeds(topic)
+
+    def seen_seq(self, name: str) -> int:
+        """Up to which seq of its source a router has seen all; 0 where it is not known."""
+        router = self._roster.routers.get(name)
+        return 0 if router is None else router.seen_seq
 
     async def load(self) -> None:
         """Read which routers there are, and begin to move them."""
@@ -96,11 +100,10 @@ class Routing:
             if self._told not in self._log.wakeups.listeners:
                 self._log.wakeups.listeners.append(self._told)
             self._stale = False
-            version, found = await self._log.database.read(_read)
-            for name in self._routers.keys() - {declared.line.name for declared in found}:
-                self.drop(name)
+            version, found = await self._log.database.read(read_declared)
+            self._roster.drop_others(declared.line.name for declared in found)
             for index, declared in enumerate(found):
-                self._adopt(declared)
+                self._roster.adopt(declared, tip=self._log.wakeups.head)
                 if index % ADOPTED_AT_ONCE == 0:
                     await self._log.clock.sleep(0)
             self._version = version
@@ -117,22 +120,23 @@ class Routing:
             self._stale = False
             try:
                 head = await self._log.database.read(read_head)
-                if head.topics_version != self._version or any(router.lost for router in self._routers.values()):
+                if head.topics_version != self._version or any(router.lost for router in self._roster.routers.values()):
                     await self.load()
             except EventdError as error:
                 logger.warning("could not read which routers there are: %s", error)
+                self._stale = True
                 self._waits.set()
                 return
-        self._told(None)
+        self._release([router for router in self._roster.routers.values() if router.held == NO_GROUP])
 
     def put(self, line: RouterLine, version: int) -> None:
         """A router was declared through this process, by which the version of topics became this."""
-        self._queue(self._adopt(Declared.of(line)))
+        self._queue(self._roster.adopt(Declared.of(line), tip=self._log.wakeups.head))
         self._follow(version)
 
     def removed(self, name: str, version: int) -> None:
         """A router was removed through this process, by which the version of topics became this."""
-        self.drop(name)
+        self._roster.drop(name)
         self._follow(version)
 
     def _follow(self, version: int) -> None:
@@ -141,54 +145,44 @@ class Routing:
         elif version != self._version:
             self.changed()
 
-    def _adopt(self, declared: Declared) -> Upstream:
-        line = declared.line
-        router = self._routers.get(line.name)
-        if router is not None and router.line.id != line.id:
-            self.drop(line.name)
-            router = None
-        if router is None:
-            source = self._sources.get(line.source_id)
-            if source is None:
-                source = self._sources[line.source_id] = Upstream(line.source_id, line.source)
-            router = self._routers[line.name] = source.routers[line.name] = Running(declared, source)
-            self._into[line.dest_id][line.name] = router
-            source.tip = self._log.wakeups.head
-            self._graph = None
-        elif router.declare(declared):
-            self._graph = None
-        return router.source
-
-    def drop(self, name: str) -> None:
-        """Move a router no more."""
-        router = self._routers.pop(name, None)
-        if router is None:
-            return
-        router.gone = True
-        self._graph = None
-        router.source.routers.pop(name)
-        if not router.source.routers:
-            self._sources.pop(router.line.source_id)
-        self._into[router.line.dest_id].pop(name)
-        if not self._into[router.line.dest_id]:
-            del self._into[router.line.dest_id]
-
-    def seen_seq(self, name: str) -> int:
-        """Up to which seq of its source a router has seen all; 0 where it is not known."""
-        router = self._routers.get(name)
-        return 0 if router is None else router.seen_seq
-
     # --- when to move them ----------------------------------------------------------------------------------------
 
     def _told(self, topics: Collection[int] | None) -> None:
         """Topics have grown or changed: their routers may have something to do, those into them may have room."""
-        for topic_id in [*self._sources] if topics is None else topics:
-            if (source := self._sources.get(topic_id)) is not None:
+        if topics is None:
+            self._look_everywhere()
+            return
+        for topic_id in topics:
+            if (source := self._roster.sources.get(topic_id)) is not None:
                 source.tip = self._log.wakeups.head
                 self._queue(source)
-        for topic_id in [*self._into] if topics is None else topics:
-            if topic_id in self._into:
-                self._release(self._into[topic_id].values())
+            self._release(self._roster.into(topic_id))
+
+    def _look_everywhere(self) -> None:
+        """Any topic may have grown: ask for all of them at once which did, instead of reading each."""
+        for source in self._roster.sources.values():
+            source.tip = self._log.wakeups.head
+        self._unsure = True
+        if not self._closed and (self._looking is None or self._looking.done()):
+            self._looking = self._spawn(self._look(), "sources of routers")
+
+    async def _look(self) -> None:
+        while self._unsure and not self._closed:
+            self._unsure = False
+            try:
+                head, seqs = await self._log.database.read(read_heads, [*self._roster.sources])
+            except EventdError as error:
+                logger.warning("could not read which topics have grown: %s", error)
+                self._unsure = True
+                self._waits.set()
+                return
+            for index, (topic_id, head_seq) in enumerate(seqs.items()):
+                if (source := self._roster.sources.get(topic_id)) is not None:
+                    source.look(head, head_seq)
+                    self._release(source.routers.values())
+                    self._queue(source)
+                if index % ADOPTED_AT_ONCE == 0:
+                    await self._log.clock.sleep(0)
 
     def _release(self, routers: Iterable[Running]) -> None:
         """Let routers that are held try again."""
@@ -227,7 +221,10 @@ class Routing:
             self._waits.clear()
             if self._stale:
                 self.changed()
-            for source in [*self._sources.values()]:
+            if self._unsure:
+                self._look_everywhere()
+            pending, self._pending = self._pending, set()
+            for source in pending:
                 source.trouble = False
                 source.writes = any(router.is_ahead for router in source.routers.values())
                 self._release([*source.routers.values()])
@@ -238,7 +235,7 @@ class Routing:
         self._closed = True
         if self._told in self._log.wakeups.listeners:
             self._log.wakeups.listeners.remove(self._told)
-        tasks = [*self._passes, *([self._reloading] if self._reloading else [])]
+        tasks = [*self._passes, *(task for task in (self._reloading, self._looking) if task is not None)]
         await asyncio.gather(*tasks, return_exceptions=True)
 
     # --- moving them ----------------------------------------------------------------------------------------------
@@ -265,7 +262,7 @@ class Routing:
         if not self._closed:
             logger.warning("routers wait: %s", error, extra={"topic": source.name})
         source.trouble = True
-        self._waits.set()
+        self._wait(source)
 
     async def _step(self, source: Upstream, batch: Batch) -> None:
         """Move routers that stand at one place over the next page."""
@@ -278,33 +275,38 @@ class Routing:
         ready = await self._log.database.read(prepare, ask)
         if ready is None:
             for router in routers:
-                self.drop(router.line.name)
+                self._roster.drop(router.line.name)
             return
         cyclic = [router for router in routers if ready.page.trimmed and self.graph.is_cyclic(router.router)]
         moves = moves_of(routers, ready, groups, cyclic)
         if len(moves) < len(routers):
-            self._waits.set()
+            self._wait(source)
         await self._submit(moves)
         if not ready.page.full:
             for router in routers:
                 router.holes = router.holes if router.held else holes
 
+    def _wait(self, source: Upstream) -> None:
+        """Look at a source again in a while."""
+        self._pending.add(source)
+        self._waits.set()
+
     def _is_barred(self, router: Running, groups: Mapping[str, GroupConfig]) -> bool:
         """Whether a router leads into a group that this node does not take part in; then it is held."""
         if router.group and router.group not in groups:
-            router.held = "no_group"
-            self._waits.set()
+            router.held = NO_GROUP
+            self._wait(router.source)
         return bool(router.held)
 
     async def _submit(self, moves: Sequence[tuple[Running, Move]]) -> None:
         """Make moves, a slice in each transaction."""
-        slices = [*_slices(moves)]
+        slices = [*slices_of(moves)]
         futures = [
-            self._log.submit(Forward([move for _, move in part], SLICE_WEIGHT, max_bytes=self._max_bytes))
+            self._log.submit(Forward([move for _, move in part.moves], part.weight, max_bytes=self._max_bytes))
             for part in slices
         ]
         for part, future in zip(slices, futures, strict=True):
-            for (router, move), moved in zip(part, await future, strict=True):
+            for (router, move), moved in zip(part.moves, await future, strict=True):
                 self._settle(router, move, moved)
 
     def _settle(self, router: Running, move: Move, moved: Moved | None) -> None:
@@ -316,15 +318,15 @@ class Routing:
         if move.lost:
             self._tell_of_hole(move.dest_id)
         if moved.held:
-            self._waits.set()
+            self._wait(router.source)
         if moved.refused:
             about = {"cursor": move.cursor}
             logger.warning("%d set aside as dead letters", moved.refused, extra=about)
 
     def _tell_of_hole(self, topic_id: int) -> None:
         """A topic got a hole, by which no head moves: tell those who follow it."""
-        if topic_id in self._sources:
-            self._sources[topic_id].holes += 1
+        if topic_id in self._roster.sources:
+            self._roster.sources[topic_id].holes += 1
         self._log.wakeups.touch(topic_id)
 
     # --- having what is on its way --------------------------------------------------------------------------------
@@ -334,7 +336,7 @@ class Routing:
 
         A router that is held (its destination is full, say) is not waited for.
         """
-        upstream = self._upstream(topic_id)
+        upstream = self._roster.upstream(topic_id)
         if not upstream:
             return
         soon = self._log.clock.monotonic() - RETRY_SOON
@@ -359,38 +361,3 @@ class Routing:
         while router.is_due and router.seen <= tip and not (source.trouble or timer.done() or self._closed):
             self._queue(source)
             await asyncio.wait({source.next_move(), timer}, return_when=asyncio.FIRST_COMPLETED)
-
-    def _upstream(self, topic_id: int) -> list[Running]:
-        """All routers through which a record may come to a topic, the farthest first."""
-        if topic_id not in self._into:
-            return []
-        found: dict[str, Running] = {}
-        seen, waiting = {topic_id}, deque([topic_id])
-        while waiting:
-            for name, router in self._into.get(waiting.popleft(), {}).items():
-                found[name] = router
-                if router.line.source_id not in seen:
-                    seen.add(router.line.source_id)
-                    waiting.append(router.line.source_id)
-        return [*found.values()][::-1]
-
-
-def _read(conn: Connection) -> tuple[int, list[Declared]]:
-    """The version of topics, and the routers of it."""
-    return read_head(conn).topics_version, [*map(Declared.of, read_routers(conn))]
-
-
-def _slices(moves: Sequence[tuple[Running, Move]]) -> Iterable[list[tuple[Running, Move]]]:
-    """The moves of each transaction."""
-    part: list[tuple[Running, Move]] = []
-    weight = size = 0
-    for each in moves:
-        cut = each[1].cut
-        more, bulk = ROUTER_WEIGHT + len(cut), cut.bytes
-        if part and (weight + more > SLICE_WEIGHT or size + bulk > SLICE_BYTES):
-            yield part
-            part, weight, size = [], 0, 0
-        part.append(each)
-        weight, size = weight + more, size + bulk
-    if part:
-        yield part

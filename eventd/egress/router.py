@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -65,6 +66,7 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
         return FAN_IN_HOPS if self.fan_in else None
 
 
+@lru_cache(maxsize=1024)  # very many routers do the same
 def decode_options(text: str) -> Options:
     """Options as they are stored."""
     return msgspec.json.decode(text, type=Options)

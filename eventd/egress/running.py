@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 from eventd.dynamic.guard import OBSERVED, SelfCapture, refuse_captured
@@ -13,7 +13,8 @@ from eventd.egress.joining import router_of
 from eventd.egress.router import Router, Shape, cut_records
 from eventd.log.copies import Cut, Source, read_source
 from eventd.log.forward import Gate, Move, Moved
-from eventd.log.routing import RouterLine
+from eventd.log.head import read_head
+from eventd.log.routing import RouterLine, read_routers
 from eventd.log.topics import GROUP
 from eventd.log.values import Drafts
 from eventd.resources.effective import GroupConfig
@@ -22,6 +23,12 @@ from federation.event import DECODER
 
 FEWEST_RECORDS = 16
 """Records of a page of which very many different copies are made."""
+
+SLICE_WEIGHT = 250
+SLICE_BYTES = 1 << 20
+"""Copies, and bytes of them, that one transaction makes: nobody waits long behind it."""
+ROUTER_WEIGHT = 2
+"""As how many copies a router counts in it, besides its own."""
 
 NO_COPIES = Cut()
 
@@ -41,6 +48,11 @@ class Declared(NamedTuple):
         """What a line says."""
         router = router_of(line)
         return cls(line, router, line.name if line.dest.startswith(GROUP) else Shape.of(router))
+
+
+def read_declared(conn: Connection) -> tuple[int, list[Declared]]:
+    """The version of topics, and the routers of it."""
+    return read_head(conn).topics_version, [*map(Declared.of, read_routers(conn))]
 
 
 class Running:
@@ -90,8 +102,8 @@ class Running:
 
     @property
     def is_ahead(self) -> bool:
-        """Whether it has passed over more than is written down."""
-        return self.seen > self.position and not (self.lost or self.gone)
+        """Whether it has passed over records, and that is not written down."""
+        return self.seen_seq > self.seq and not (self.lost or self.gone)
 
     def move(self, page: Source, cut: Cut, lost: int, gate: Gate | None) -> Move:
         """Its step over a page."""
@@ -155,6 +167,12 @@ class Upstream:
             if not future.done():
                 future.set_result(None)
 
+    def look(self, head: int, head_seq: int) -> None:
+        """The topic ends at a seq, when the log ends at a position: who has seen that has seen the rest of the log."""
+        for router in self.routers.values():
+            if router.seen_seq == head_seq and router.holes == self.holes:
+                router.seen = max(router.seen, head)
+
     def next_batch(self, kinds: int) -> Batch:
         """The routers that are the farthest behind and stand at one place, up to so many kinds of them."""
         places: defaultdict[tuple[int, int], list[Running]] = defaultdict(list)
@@ -174,6 +192,29 @@ class Upstream:
         wanted = {router.kind: (router, groups.get(router.group)) for router in batch.routers}
         limit = max(FEWEST_RECORDS, records // len(wanted))
         return Ask(self.topic_id, first.seen, first.seen_seq, batch.until, limit, size, now, wanted)
+
+
+def slices_of(moves: Sequence[tuple[Running, Move]]) -> Iterator[Slice]:
+    """The moves of each transaction."""
+    part: list[tuple[Running, Move]] = []
+    weight = size = 0
+    for each in moves:
+        cut = each[1].cut
+        more, bulk = ROUTER_WEIGHT + len(cut), cut.bytes
+        if part and (weight + more > SLICE_WEIGHT or size + bulk > SLICE_BYTES):
+            yield Slice(part, weight)
+            part, weight, size = [], 0, 0
+        part.append(each)
+        weight, size = weight + more, size + bulk
+    if part:
+        yield Slice(part, weight)
+
+
+class Slice(NamedTuple):
+    """Moves that are made by one transaction, and as how many records they count."""
+
+    moves: list[tuple[Running, Move]]
+    weight: int
 
 
 class Ask(NamedTuple):

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from eventd.log.cursors import delete_cursors
+from eventd.log.head import read_head
 from eventd.store.database import execute_many, fetch, fetch_in
 
 CURSOR_KIND = "router"
@@ -106,6 +107,12 @@ def read_refused(conn: sa.Connection, name: str, limit: int) -> list[Refused]:
     """What a router set aside last, the newest first, as far as that is remembered."""
     sql = "SELECT event_id, reason, detail, parked_at FROM dead_letters WHERE cursor = ? ORDER BY id DESC LIMIT ?"
     return [Refused(*row) for row in fetch(conn, sql, (cursor_of(name), limit))]
+
+
+def read_heads(conn: sa.Connection, topic_ids: Sequence[int]) -> tuple[int, dict[int, int]]:
+    """The last position of the log, and the last seq of each of these topics that exists."""
+    sql = "SELECT id, next_seq - 1 FROM topics WHERE id {in}"
+    return read_head(conn).last, dict(fetch_in(conn, sql, (), topic_ids))
 
 
 def count_routers(conn: sa.Connection) -> int:

@@ -90,7 +90,7 @@ class V0:
 
     async def catch_up(self, topic: str) -> None:
         """Before a topic is read: have in it what its routers' sources hold now."""
-        if self.routing.graph.into(topic):
+        if self.routing.feeds(topic):
             line = await self.database.read(read_line, topic)
             if line is not None:
                 await self.routing.drive(line.id)
