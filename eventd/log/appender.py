@@ -16,6 +16,7 @@ from eventd.clock import Clock
 from eventd.errors import Unavailable
 from eventd.log.commit import Committed, Spent, Unit, commit
 from eventd.log.head import touch_head
+from eventd.log.work import Work
 from eventd.store.database import Connection, Database
 
 R = TypeVar("R")
@@ -47,6 +48,7 @@ class Appender:
         self._clock = clock
         self._committed = committed
         self._timed = timed
+        self.work = Work()
         self._waiting: Group = deque()
         self._background: Group = deque()
         self._idle = asyncio.Event()
@@ -60,10 +62,16 @@ class Appender:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()
         (self._background if unit.background else self._waiting).append((unit, future))
+        self.work.queued(self.waiting)
         if self._idle.is_set():
             self._idle.clear()
             loop.call_soon(self._start)  # at the end of this tick: whoever else is ready now shares the commit
         return future
+
+    @property
+    def waiting(self) -> int:
+        """Units that wait for their transaction."""
+        return len(self._waiting) + len(self._background)
 
     async def close(self) -> None:
         """Take nothing more, and wait until all that was taken is written."""
@@ -106,8 +114,9 @@ class Appender:
                 flushing = asyncio.wrap_future(self._database.start_write(touch_head))
                 flushing.add_done_callback(lambda flushed: self._flushed(group, committed, flushed, begun, spent))
                 return
-            self._tell(group, committed, begun, spent)
+            self._tell(group, committed, begun, spent, flushed=durable)
         else:
+            self.work.failing = True
             for _, future in group:
                 _resolve(future, error)
         self._start()
@@ -119,12 +128,13 @@ class Appender:
         error = flushed.exception()
         if error is not None:
             committed.results = [error] * len(group)
-        self._tell(group, committed, begun, spent)
+        self._tell(group, committed, begun, spent, flushed=error is None)
         self._start()
 
-    def _tell(self, group: Sequence[Taken], committed: Committed, begun: float, spent: Spent) -> None:
+    def _tell(self, group: Sequence[Taken], committed: Committed, begun: float, spent: Spent, *, flushed: bool) -> None:
         seconds = self._clock.monotonic() - begun
         spent.flush = seconds - spent.append
+        self.work.done([(block.records, block.bytes) for block in committed.blocks], spent.flush if flushed else None)
         self._timed(seconds, committed.last - committed.head.last)
         if committed.blocks:
             self._committed(committed)

@@ -22,6 +22,7 @@ from eventd.log.tail import Tail
 from eventd.log.units import Effect, Postpone, Publish, Settle
 from eventd.log.values import Appended, Draft, Head, Page
 from eventd.log.wakeups import Wakeups, Watch
+from eventd.log.work import Work
 from eventd.store.database import Database
 
 logger = logging.getLogger("eventd.log")
@@ -72,6 +73,16 @@ class EventLog:
     async def append(self, topic_id: int, drafts: Sequence[Draft]) -> Appended:
         """Append; when this returns, the drafts are durable. One unit: all of them or none."""
         return await self.submit(Publish(topic_id, drafts))
+
+    @property
+    def work(self) -> Work:
+        """What was written since the process began."""
+        return self._appender.work
+
+    @property
+    def waiting(self) -> int:
+        """Units that wait to be written."""
+        return self._appender.waiting
 
     def submit(self, unit: Unit[R]) -> asyncio.Future[R]:
         """Hand any unit to the writer."""

@@ -69,6 +69,8 @@ class Database:
 
     def __init__(self, url: str) -> None:
         self.url = _parse(url)
+        self.restarts = 0
+        """How often SQLite's write-ahead log was begun anew."""
         self.kind: Kind = "sqlite" if self.url.get_backend_name() == "sqlite" else "postgresql"
         self._writing = _engine(self.url, self.kind, readers=0)
         self._reading = _engine(self.url, self.kind, readers=READERS)
@@ -155,6 +157,7 @@ class Database:
         if size > patient_bytes:
             await asyncio.wrap_future(self._readers.submit(self._pragma, self._reading, "wal_checkpoint(PASSIVE)"))
         if size > urgent_bytes:
+            self.restarts += 1
             await asyncio.wrap_future(self._writer.submit(self._pragma, self._writing, "wal_checkpoint(RESTART)", 0.05))
 
     def wal_bytes(self) -> int:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from eventd.api.auth import ApiKey
 from eventd.api.v0.routes import V0
 from eventd.api.v0.sessions import Sessions
 from eventd.log.topic_states import Figures, TopicState, list_states, read_figures
+from eventd.log.work import BOUNDS, Work
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 CLASSES = ("ephemeral", "memory", "disk", "fsync")
@@ -27,8 +29,9 @@ class Gathered(NamedTuple):
     sessions: int
     ready: bool
     uptime_ms: int
-    batches: int
-    frames: int
+    work: Work
+    waiting: int
+    restarts: int
 
 
 async def gather(v0: V0, key: ApiKey) -> Gathered:
@@ -39,7 +42,6 @@ async def gather(v0: V0, key: ApiKey) -> Gathered:
     )
     topics = [state for state in topics if not state.line.of_group]
     figures = _sum(topics) if key.prefixes else await v0.database.read(read_figures)
-    sample = v0.metrics.registry.get_sample_value
     return Gathered(
         figures,
         topics,
@@ -48,8 +50,9 @@ async def gather(v0: V0, key: ApiKey) -> Gathered:
         0 if key.prefixes else len(v0.part(Sessions)),
         all(told == "ok" for told in v0.readiness().values()),
         v0.uptime_ms,
-        int(sample("routerd_eventd_commit_duration_seconds_count") or 0),
-        int(sample("routerd_eventd_commit_records_sum") or 0),
+        v0.log.work,
+        v0.log.waiting,
+        v0.database.restarts,
     )
 
 
@@ -82,13 +85,25 @@ def as_json(told: Gathered) -> dict[str, Any]:
         "ready": told.ready,
         "replay_progress": 1.0,
         "uptime_ms": told.uptime_ms,
-        "wal": {"batches": told.batches, "frames": told.frames, "read_only": False},
+        "wal": {
+            "fsyncs": told.work.flushes,
+            "frames": told.work.records,
+            "batches": told.work.transactions,
+            "bytes_written": told.work.bytes,
+            "rotations": told.restarts,
+            "queue_depth": told.waiting,
+            "queue_depth_peak": told.work.waiting_peak,
+            "submit_full_total": 0,
+            "read_only": told.work.failing,
+            "fsync_count": told.work.flushes,
+            "fsync_micros_total": told.work.flush_micros,
+        },
     }
 
 
 def as_text(told: Gathered) -> bytes:
     """In Prometheus' text format."""
-    return "".join([*_totals(told), *_of_topics(told)]).encode()
+    return "".join([*_totals(told), *_flushes(told.work), *_of_topics(told)]).encode()
 
 
 def _totals(told: Gathered) -> Iterator[str]:
@@ -107,12 +122,28 @@ def _totals(told: Gathered) -> Iterator[str]:
         ("ready", "gauge", "1 when the node is ready.", int(told.ready)),
         ("recovery_progress", "gauge", "1: a node listens only when its log is open.", 1),
         ("uptime_ms", "gauge", "Milliseconds since the node began to serve.", told.uptime_ms),
-        ("wal_batches_total", "counter", "Writing transactions.", told.batches),
-        ("wal_frames_total", "counter", "Records written.", told.frames),
+        ("wal_batches_total", "counter", "Writing transactions.", told.work.transactions),
+        ("wal_frames_total", "counter", "Records written, those of groups among them.", told.work.records),
+        ("wal_bytes_written_total", "counter", "Bytes of them.", told.work.bytes),
+        ("wal_fsyncs_total", "counter", "Transactions that waited for the disk.", told.work.flushes),
+        ("wal_rotations_total", "counter", "Times SQLite's write-ahead log began anew.", told.restarts),
+        ("wal_queue_depth", "gauge", "What waits to be written.", told.waiting),
+        ("wal_queue_depth_peak", "gauge", "The most that ever waited.", told.work.waiting_peak),
+        ("wal_submit_full_total", "counter", "Always 0: nothing is refused because much waits.", 0),
+        ("wal_read_only", "gauge", "1 when the last transaction failed as a whole.", int(told.work.failing)),
         ("topic_metrics_truncated", "gauge", "1 when some topics have no figures below.", int(told.truncated)),
     )
     for name, kind, text, value in single:
         yield _family(name, kind, text, {"": value})
+
+
+def _flushes(work: Work) -> Iterator[str]:
+    """How long flushes took."""
+    name = "wal_fsync_latency_us"
+    within = zip((*map(str, BOUNDS), "+Inf"), accumulate(work.flushes_within), strict=True)
+    values = {f'_bucket{{le="{bound}"}}': count for bound, count in within}
+    values |= {"_sum": work.flush_micros, "_count": work.flushes}
+    yield _family(name, "histogram", "Microseconds that commits took which waited for the disk.", values)
 
 
 def _of_topics(told: Gathered) -> Iterator[str]:

@@ -1,0 +1,41 @@
+"""What the writer has done since the process began: for whoever watches how it is doing."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+BOUNDS = (50, 100, 250, 500, 1_000, 5_000, 10_000, 50_000, 100_000)
+"""Microseconds by which flushes are told apart."""
+
+
+class Work:
+    """Counts of one writer. Times in microseconds."""
+
+    def __init__(self) -> None:
+        self.transactions = 0
+        self.records = 0
+        self.bytes = 0
+        self.flushes = 0
+        self.flush_micros = 0
+        self.flushes_within = [0] * (len(BOUNDS) + 1)
+        """By the first of `BOUNDS` that they do not exceed; the last is of those that exceed all."""
+        self.waiting_peak = 0
+        self.failing = False
+        """Whether the last transaction failed as a whole."""
+
+    def queued(self, waiting: int) -> None:
+        """So many units wait."""
+        self.waiting_peak = max(self.waiting_peak, waiting)
+
+    def done(self, sizes: Sequence[tuple[int, int]], flush: float | None) -> None:
+        """A transaction wrote blocks of so many records and bytes; `flush`: seconds it waited for the disk, if it did."""
+        self.failing = False
+        self.transactions += 1
+        self.records += sum(records for records, _ in sizes)
+        self.bytes += sum(size for _, size in sizes)
+        if flush is not None:
+            micros = round(flush * 1_000_000)
+            self.flushes += 1
+            self.flush_micros += micros
+            self.flushes_within[bisect_left(BOUNDS, micros)] += 1
