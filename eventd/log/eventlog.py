@@ -173,6 +173,7 @@ class EventLog:
 
     async def look_around(self) -> Head:
         """Read the head another process may have moved, and wake whoever is behind it."""
+        self.database.place.require()
         head = await self.database.read(read_head)
         if head.last > self.wakeups.head:
             self.wakeups.foreign(head.last)

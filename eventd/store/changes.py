@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import sqlalchemy as sa
 
+from eventd.store.place import Place
 from eventd.store.sessions import open_session
 
 POLL = 0.05
@@ -42,7 +43,8 @@ class FileChanges:
     cost an idle node a hundred times as much as the look.
     """
 
-    def __init__(self, engine: sa.Engine, sleep: Callable[[float], Awaitable[None]]) -> None:
+    def __init__(self, engine: sa.Engine, place: Place, sleep: Callable[[float], Awaitable[None]]) -> None:
+        self._place = place
         self._sleep = sleep
         self._connection = engine.raw_connection()
         self._connection.detach()  # its own: the counter compares with what this connection saw last
@@ -61,6 +63,8 @@ class FileChanges:
                 now = self._version()
             except sqlite3.Error:
                 return  # whoever looks now is told what is wrong
+            if self._place.is_lost:
+                return
             if now != self._seen:
                 self._seen = now
                 return

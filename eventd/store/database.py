@@ -25,6 +25,7 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from eventd.errors import DatabaseFault, MissingExtra, SettingsError
 from eventd.store.changes import ChangeSource, FileChanges, Notifications
 from eventd.store.claim import Claim, read_claims
+from eventd.store.place import Place
 from eventd.store.sessions import KEEPALIVES
 from eventd.store.translation import FAULT_HINT, translated
 
@@ -72,6 +73,7 @@ class Database:
         self.restarts = 0
         """How often SQLite's write-ahead log was begun anew."""
         self.kind: Kind = "sqlite" if self.url.get_backend_name() == "sqlite" else "postgresql"
+        self.place = Place(self.path)
         self._writing = _engine(self.url, self.kind, readers=0)
         self._reading = _engine(self.url, self.kind, readers=READERS)
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="eventd-writer")
@@ -100,6 +102,7 @@ class Database:
                 if self.kind != "sqlite" and not durable:
                     _raw(conn).execute("SET LOCAL synchronous_commit = off")
                 yield conn
+                self.place.require()  # or it would be acknowledged, and be nowhere
 
     def write_now(self, fn: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `fn` in one writing transaction in this thread, committed when it returns."""
@@ -130,7 +133,7 @@ class Database:
     def change_source(self, sleep: Callable[[float], Awaitable[None]]) -> ChangeSource:
         """What says that another process has committed. Losing a sign costs a poll, never a record."""
         if self.kind == "sqlite":
-            return FileChanges(self._reading, sleep)
+            return FileChanges(self._reading, self.place, sleep)
         return Notifications(self.url, CHANNEL)
 
     def claim(self, group: str, who: str) -> Claim | None:

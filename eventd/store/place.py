@@ -1,0 +1,38 @@
+"""Where the file of a SQLite database is. One that is deleted or replaced under a process can still be written to."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from eventd.errors import DatabaseUnavailable
+
+
+class Place:
+    """The file at a path, as it was when it was first looked at. Without a path there is nothing that could go."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = None if path is None else str(path)
+        self._file: tuple[int, int] | None = None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the path leads somewhere else now, or nowhere."""
+        if self._path is None:
+            return False
+        try:
+            status = os.stat(self._path)
+        except OSError:
+            return self._file is not None
+        found = status.st_dev, status.st_ino
+        if self._file is None:
+            self._file = found
+        return found != self._file
+
+    def require(self) -> None:
+        """Raises `DatabaseUnavailable` for a file that is lost: what is written to it ends with this process."""
+        if self.is_lost:
+            raise DatabaseUnavailable(
+                f"{self._path}: this is not the file any more that is open; it was deleted, moved or replaced",
+                hint="move it back, or stop the node and restore a backup; until then nothing is written",
+            )
