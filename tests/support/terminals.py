@@ -37,6 +37,7 @@ class Terminal:
         self._shown = folder / f"terminal-{name}.log"
         self._read = 0
         self._blocks = 0
+        self._block = ""
         with self._shown.open("wb") as shown:
             self._shell = subprocess.Popen(
                 tethered(["bash"], farewell=signal.SIGKILL),
@@ -48,22 +49,31 @@ class Terminal:
                 env={"HOME": str(folder), **env},
                 start_new_session=True,
             )
-        self._type("trap 'echo \"failed: $BASH_COMMAND\"' ERR\n")
+        self._send("trap 'echo \"failed: $BASH_COMMAND\"' ERR\n")
 
-    def run(self, block: str, *, seconds: float = 100.0) -> str:
+    def run(self, block: str) -> str:
         """Type a block, and wait until the shell is done with it; what was shown meanwhile."""
+        self.type(block)
+        return self.wait()
+
+    def type(self, block: str) -> None:
+        """Type a block. Wait for its end before the next."""
+        self._block = block
         self._blocks += 1
+        self._send(f"{block}\necho '=== {self._blocks}'\n")
+
+    def wait(self, *, seconds: float = 100.0) -> str:
+        """Until the shell is done with what was typed; what was shown meanwhile."""
         mark = f"=== {self._blocks}\n"
-        self._type(f"{block}\necho '{mark[:-1]}'\n")
         try:
-            wait_for(lambda: self._new().endswith(mark), f"the end of\n{block}", seconds=seconds, every=0.05)
+            wait_for(lambda: self._new().endswith(mark), f"the end of\n{self._block}", seconds=seconds, every=0.05)
         except AssertionError as error:
             raise AssertionError(f"terminal {self.name}: {error}\nit showed:\n{self._new()}") from None
         shown = self._new()
         self._read += len(shown.encode())
         return _SHELL_ONLY.sub("", shown.removesuffix(mark))
 
-    def _type(self, text: str) -> None:
+    def _send(self, text: str) -> None:
         assert self._shell.stdin is not None
         self._shell.stdin.write(text)
         self._shell.stdin.flush()
