@@ -150,18 +150,23 @@ def copy_of(original: Original, shape: Shape, origin: Origin) -> Copy:
 def _reworded(original: Original, shape: Shape, origin: Origin) -> str:
     node, tag, data, meta = read_body(original.body)
     if shape.stamp:
-        meta = _stamped(meta, shape.stamp, origin, original.seq)
+        meta = _stamped(meta, shape.stamp, origin, original)
     return write_body(node if shape.preserve_node else None, tag if shape.preserve_tag else None, data, meta)
 
 
-def _stamped(meta: str | None, router: str, origin: Origin, seq: int) -> str:
-    """A record's meta with what says where the copy comes from; wrapped, where it takes no further member."""
+def _stamped(meta: str | None, router: str, origin: Origin, original: Original) -> str:
+    """A record's meta with what says where the copy comes from; wrapped, where it takes no further member.
+
+    The key is the same whenever the copy is made, and another one where a seq was given to another record, as may be
+    after a power cut in a topic that does not wait for the disk: hence the time.
+    """
+    seq, epoch = original.seq, f"{origin.instance}.{original.recorded_at // 1000}"
     stamp = {
-        "idempotency_key": f"router:{router}:{origin.topic_id}:{origin.epoch}:{seq}",
+        "idempotency_key": f"router:{router}:{origin.topic_id}:{epoch}:{seq}",
         "router": router,
         "source_topic": origin.topic,
         "source_topic_id": origin.topic_id,
-        "source_epoch": origin.epoch,
+        "source_epoch": origin.instance,
         "source_seq": seq,
     }
     members: dict[str, Any] = {}

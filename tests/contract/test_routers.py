@@ -15,7 +15,7 @@ from eventd.log.forward import Forward, Move
 from eventd.log.refusals import Incompatible, RouterCycle
 from eventd.log.slices import Tombstone
 from eventd.log.topics import DeleteTopic
-from eventd.store.database import fetch
+from eventd.store.database import Connection, execute, fetch
 from eventd.testing import ManualClock, give_turns, until
 from tests.support.routed import Routed
 
@@ -357,16 +357,17 @@ async def test_a_stamp_says_what_a_copy_was_made_of(routed: Routed) -> None:
     await routed.route("a->b", **ONCE)
     await routed.add("a", [{"data": 1, "meta": {"m": 1}}, {"data": 2, "meta": [1]}, {"data": 3}])
     line = await routed.line("a->b")
-    epoch = routed.log.first_epoch
+    instance = (await routed.log.database.read(fetch, "SELECT instance FROM topics WHERE name = 'a'"))[0][0]
+    millis = routed.log.clock.now() // 1000
     copies = await routed.records("b")
     stamps = [record["meta"].pop("_topics_router") for record in copies]
     assert stamps == [
         {
-            "idempotency_key": f"router:a->b:{line.source_id}:{epoch}:{seq}",
+            "idempotency_key": f"router:a->b:{line.source_id}:{instance}.{millis}:{seq}",
             "router": "a->b",
             "source_topic": "a",
             "source_topic_id": line.source_id,
-            "source_epoch": epoch,
+            "source_epoch": instance,
             "source_seq": seq,
         }
         for seq in (2, 3, 4)
@@ -450,6 +451,24 @@ async def test_a_record_that_was_deleted_does_not_come_back_round(routed: Routed
     await routed.delete("b", before=100)
     await restart(routed)
     assert (await routed.data("a"), await routed.data("b")) == ([2, 3], [])
+
+
+async def test_a_topic_that_was_restored_gets_back_what_it_had(routed: Routed) -> None:
+    await routed.route("a->b", "b->a", **FAN_IN)
+    await routed.stop()
+    await routed.put("a", "lost by the restored copy")
+    await routed.start(steps=1)
+    await routed.settled("b")
+    await routed.stop()
+
+    def another_record_has_its_place(conn: Connection) -> None:
+        execute(
+            conn, "UPDATE blocks SET recorded_at = recorded_at + 5000, lines = ? WHERE own = 1", ('1\t\t{"data":2}\n',)
+        )
+
+    await routed.log.database.write(another_record_has_its_place)
+    await routed.start()
+    assert await routed.data("a") == [2, "lost by the restored copy"]
 
 
 # --- what is passed over ----------------------------------------------------------------------------------------

@@ -44,11 +44,11 @@ def stamped(meta: str | None) -> Any:
 
 
 STAMP = {
-    "idempotency_key": "router:r:7:epoch1:9",
+    "idempotency_key": f"router:r:7:12345.{AT // 1000}:9",
     "router": "r",
     "source_topic": "orders",
     "source_topic_id": 7,
-    "source_epoch": "epoch1",
+    "source_epoch": 12345,
     "source_seq": 9,
 }
 
@@ -75,6 +75,15 @@ def test_a_meta_that_is_no_object_is_wrapped(meta: str) -> None:
     assert stamped(meta) == {"_topics_original_meta": json.loads(meta), "_topics_router": STAMP}
 
 
+def test_the_key_of_a_copy_outlives_the_history_and_tells_records_of_one_seq_apart() -> None:
+    def key(origin: Origin, recorded_at: int) -> str:
+        copy = copy_of(original()._replace(recorded_at=recorded_at), shape(guarantee=Guarantee.EXACTLY_ONCE), origin)
+        return str(json.loads(read_body(copy.body).meta or "")["_topics_router"]["idempotency_key"])
+
+    assert key(ORIGIN, AT) == key(ORIGIN._replace(epoch="epoch2"), AT)
+    assert key(ORIGIN, AT) != key(ORIGIN, AT + 1000)
+
+
 def test_a_meta_that_is_full_is_wrapped() -> None:
     full = {f"k{n}": n for n in range(MOST_KEYS)}
     assert stamped(json.dumps(full)) == {"_topics_original_meta": full, "_topics_router": STAMP}
@@ -97,9 +106,7 @@ def test_an_identity_is_that_of_the_first_record() -> None:
     assert (anew.id, anew.path) == ("", "2")
 
 
-@pytest.mark.parametrize(
-    ("options", "most"), [({"allow_cycle": True}, CYCLE_HOPS), ({"fan_in": True}, FAN_IN_HOPS)]
-)
+@pytest.mark.parametrize(("options", "most"), [({"allow_cycle": True}, CYCLE_HOPS), ({"fan_in": True}, FAN_IN_HOPS)])
 def test_a_record_that_has_gone_round_often_enough_is_not_forwarded(options: dict[str, Any], most: int) -> None:
     assert shape(**options).wants(original(hops=most - 1))
     assert not shape(**options).wants(original(hops=most))
