@@ -153,7 +153,7 @@ class Settings(BaseModel):
     max_sse_connections_per_key: int = Field(1_000, ge=0, description="Open streams of one key to the API.")
     max_inflight_per_key: int = Field(1_000, ge=0, description="Requests of one key to the API under way at once.")
     probe_auth: Annotated[bool, BeforeValidator(read_truth)] = Field(
-        False, description="Ask for a key at /v0/health and /v0/ready, too."
+        False, description="Ask for a key at /healthz, /readyz, /v0/health and /v0/ready, too."
     )
     credentials_directory: AnyPath = Field(None, description="Where `credential:NAME` is looked for; systemd sets it.")
 

@@ -16,7 +16,7 @@ from eventd.api.callers import Callers
 from eventd.api.doors import Door
 from eventd.api.effective import add_effective
 from eventd.api.faults import Handler, answering
-from eventd.api.health import OPEN_PATHS, Readiness, add_health
+from eventd.api.health import OPEN_PATHS, Probing, Readiness, add_health
 from eventd.api.operations import Operation, Services
 from eventd.api.params import from_query, merge, read_params
 from eventd.api.problems import SlowBody, WrongMediaType
@@ -53,7 +53,8 @@ def build_app(
     checks = [answering(problems.answer, _refuse), _identify(callers)]
     app = web.Application(middlewares=[_outside_v0(each) for each in checks], client_max_size=max_body_bytes)
     app.on_response_prepare.append(_add_headers)
-    add_health(app, clock=services.clock, readiness=readiness, metrics=metrics, version=version, keys=keys, key=_KEY)
+    probing = Probing(services.clock, readiness, metrics, version, keys, None if v0 is None else v0.count_topics)
+    add_health(app, probing, key=_KEY)
     add_effective(app, services, callers, key=_KEY)
     for operation in operations:
         app.router.add_route(operation.method, operation.path, _mount(operation, services))
@@ -86,7 +87,7 @@ def _identify(callers: Callers) -> Any:
     @web.middleware
     async def identify(request: web.Request, handler: Handler) -> web.StreamResponse:
         callers.heard(request)
-        if request.path not in OPEN_PATHS:
+        if request.path not in OPEN_PATHS or callers.keys.guards_probes:
             request[_KEY] = callers.identify(request)
         return await handler(request)
 

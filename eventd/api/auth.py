@@ -70,10 +70,18 @@ class Keys:
     """The keys in force: those of the settings, which `read` gives anew for `reload`, and those of the database.
 
     `exposed` is the address where other machines could reach an API without keys; empty where that is meant or no
-    machine could.
+    machine could. `guards_probes`: health and readiness need a key, too, where there are any.
     """
 
-    def __init__(self, read: Callable[[], Sequence[ApiKey]], *, clock: Clock | None = None, exposed: str = "") -> None:
+    def __init__(
+        self,
+        read: Callable[[], Sequence[ApiKey]],
+        *,
+        clock: Clock | None = None,
+        exposed: str = "",
+        guards_probes: bool = False,
+    ) -> None:
+        self.guards_probes = guards_probes
         self._read = read
         self._clock = clock or SystemClock()
         self._exposed = exposed
@@ -87,7 +95,7 @@ class Keys:
         """The keys of the settings. Raises `BadSettings`."""
         is_meant = settings.api_listen.is_loopback or settings.allow_insecure_no_auth
         exposed = "" if is_meant else str(settings.api_listen)
-        return cls(lambda: _from_settings(settings), clock=clock, exposed=exposed)
+        return cls(lambda: _from_settings(settings), clock=clock, exposed=exposed, guards_probes=settings.probe_auth)
 
     def __bool__(self) -> bool:
         """Whether a key is needed at all. One that was revoked still says so: to end a key must never open a door."""

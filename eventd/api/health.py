@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
 
 from aiohttp import web
 
@@ -13,27 +14,31 @@ from eventd.errors import Unauthorized
 from eventd.observe import METRICS_CONTENT_TYPE, Metrics
 
 OPEN_PATHS = ("/healthz", "/readyz")
-"""Answered without a key: they tell nothing but the state of the node."""
+"""Answered without a key unless keys are to guard them, too: they tell nothing but the state of the node."""
 GROUP = "group "
 """How the name of a check begins that is about one group."""
 
 Readiness = Callable[[], dict[str, str]]
 
 
-def add_health(
-    app: web.Application,
-    *,
-    clock: Clock,
-    readiness: Readiness,
-    metrics: Metrics,
-    version: str,
-    keys: Keys,
-    key: web.RequestKey[ApiKey],
-) -> None:
-    """Mount the three. `readiness` gives what was checked, each "ok" or what is wrong with it.
+class Probing(NamedTuple):
+    """What the state of a node is read from.
 
-    What is about a group is told to who may read of that group.
+    `readiness` gives what was checked, each "ok" or what is wrong with it; `count_topics`, how many topics hold
+    records.
     """
+
+    clock: Clock
+    readiness: Readiness
+    metrics: Metrics
+    version: str
+    keys: Keys
+    count_topics: Callable[[], Awaitable[int]] | None
+
+
+def add_health(app: web.Application, probing: Probing, *, key: web.RequestKey[ApiKey]) -> None:
+    """Mount the three. What is about a group is told to who may read of that group."""
+    clock, readiness, metrics, version, keys, count_topics = probing
     started = clock.monotonic()
 
     async def healthz(_request: web.Request) -> web.Response:
@@ -44,7 +49,10 @@ def add_health(
         checks = readiness()
         ready = all(told == "ok" for told in checks.values())
         shown = _readable(checks, _known(keys, request))
-        return success({"status": "ready" if ready else "not ready", "checks": shown}, ready=ready)
+        told: dict[str, Any] = {"status": "ready" if ready else "not ready", "checks": shown}
+        if ready and count_topics is not None:
+            told |= {"wal_replay_complete": True, "topics": await count_topics()}
+        return success(told, ready=ready)
 
     async def show_metrics(request: web.Request) -> web.Response:
         request[key].require_scope("read")

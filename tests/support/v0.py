@@ -124,7 +124,9 @@ class Server(Client):
 
 
 @asynccontextmanager
-async def serving(url: str, *, keys: str = "", clock: Clock | None = None, **limits: int) -> AsyncIterator[Server]:
+async def serving(
+    url: str, *, keys: str = "", guards_probes: bool = False, clock: Clock | None = None, **limits: int
+) -> AsyncIterator[Server]:
     """A server over a database, which is made where it is missing. `keys` as in EVENTD_API_KEYS."""
     clock = clock or SystemClock()
     async with AsyncExitStack() as stack:
@@ -136,7 +138,8 @@ async def serving(url: str, *, keys: str = "", clock: Clock | None = None, **lim
         stack.push_async_callback(log.close)
         supervisor = Supervisor()
         stack.push_async_callback(supervisor.stop)
-        known, door = Keys(lambda: parse_keys(keys) if keys else ()), Door("", 256, metrics)
+        known = Keys(lambda: parse_keys(keys) if keys else (), guards_probes=guards_probes)
+        door = Door("", 256, metrics)
         stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         routing = Routing(log, dict, supervisor.spawn, max_bytes=bounds.max_total_bytes)
         stack.push_async_callback(routing.stop)

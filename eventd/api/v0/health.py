@@ -9,7 +9,6 @@ from eventd.api.problems import success
 from eventd.api.v0.figures import TEXT, as_json, as_text, gather
 from eventd.api.v0.models import NoQuery
 from eventd.api.v0.routes import Call, Route
-from eventd.log.topics import count_topics
 
 
 class Health(Struct, kw_only=True):
@@ -36,7 +35,7 @@ async def show_health(call: Call[NoQuery, None]) -> web.Response:
 async def show_ready(call: Call[NoQuery, None]) -> web.Response:
     """Whether the node is ready. It listens only when its log is open: nothing is left to be replayed by then."""
     ready = all(told == "ok" for told in call.v0.readiness().values())
-    topics = await call.v0.database.read(count_topics)
+    topics = await call.v0.count_topics()
     status = "ready" if ready else "not ready"
     return success(Ready(status=status, wal_replay_complete=True, topics=topics), ready=ready)
 
@@ -50,7 +49,7 @@ async def show_metrics(call: Call[NoQuery, None]) -> web.Response:
 
 
 ROUTES: tuple[Route, ...] = (
-    Route("GET", "/v0/health", show_health, "Whether the process answers.", answer=Health),
-    Route("GET", "/v0/ready", show_ready, "Whether the node is ready.", answer=Ready, unready=Ready),
+    Route("GET", "/v0/health", show_health, "Whether the process answers.", answer=Health, probe=True),
+    Route("GET", "/v0/ready", show_ready, "Whether the node is ready.", answer=Ready, unready=Ready, probe=True),
     Route("GET", "/v0/metrics", show_metrics, "Figures of topics, for Prometheus.", ("read",), media="text/plain"),
 )

@@ -56,11 +56,19 @@ class NackBody(SettleBody):
 
     delay_ms: U64 = 0
 
+    def __post_init__(self) -> None:
+        SettleBody.__post_init__(self)
+        require_u64(delay_ms=self.delay_ms)
+
 
 class ExtendBody(SettleBody, kw_only=True):
     """Jobs that are kept, and for how many milliseconds from now."""
 
     lease_ms: U64
+
+    def __post_init__(self) -> None:
+        SettleBody.__post_init__(self)
+        require_u64(lease_ms=self.lease_ms)
 
 
 class Claimed(Answer):

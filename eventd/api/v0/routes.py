@@ -24,7 +24,7 @@ from eventd.api.v0.recency import Recency
 from eventd.clock import Clock
 from eventd.egress.forwarding import Routing
 from eventd.log.eventlog import EventLog
-from eventd.log.topics import read_line
+from eventd.log.topics import count_topics, read_line
 from eventd.observe import Metrics
 from eventd.store.database import Database
 
@@ -82,6 +82,10 @@ class V0:
     def uptime_ms(self) -> int:
         """Milliseconds for which it has served."""
         return round((self.clock.monotonic() - self.started) * 1000)
+
+    async def count_topics(self) -> int:
+        """How many topics hold records."""
+        return await self.database.read(count_topics)
 
     def moved(self, topic_id: int) -> None:
         """A topic was set anew, or is no more: whoever follows it looks again, and so do the routers."""
@@ -147,6 +151,7 @@ class Route:
     `stream`: it goes on for as long as the client likes, so it counts among the streams and not among the requests,
     and the key may stand in the query as `token`; with `upgrade` it is a WebSocket. `refusals`: the statuses it may
     answer with beside those of every path of its kind; `unready` is what 503 carries where that is no refusal.
+    `probe`: it needs a key after all where keys guard health and readiness.
     """
 
     method: Method
@@ -163,4 +168,5 @@ class Route:
     stream: bool = False
     upgrade: bool = False
     unready: type[Any] | None = None
+    probe: bool = False
     refusals: tuple[int, ...] = ()

@@ -69,12 +69,14 @@ async def write(v0: V0, key: ApiKey, topic: str, body: WriteBody, header_key: st
     """Write a batch. Raises `Invalid`, `Forbidden`, and what `Write` does."""
     refuse_group(topic, "written to")
     config = await _config_for(v0, key, topic, body.config)
+    _require_count(body.records)
+    idempotency_key = _read_key(body.idempotency_key or header_key)  # what is wrong with the batch comes before records
     drafts = read_batch(body)
     unit = Write(
         topic,
         drafts,
         flushes=v0.log.flushes,
-        key=_read_key(body.idempotency_key or header_key),
+        key=idempotency_key,
         create=body.create,
         config=config,
         max_topics=v0.limits.max_topics,
@@ -107,11 +109,7 @@ def _read_key(key: str) -> str:
 
 def read_batch(body: WriteBody) -> Drafts:
     """The records in their stored form. Raises `Invalid`, `BatchTooLarge` and `RecordTooLarge`."""
-    if not body.records:
-        raise Invalid("there are no records in the batch")
-    if len(body.records) > MAX_RECORDS:
-        detail = {"records": len(body.records), "max": MAX_RECORDS}
-        raise BatchTooLarge(f"a batch has at most {MAX_RECORDS} records", hint="send several", detail=detail)
+    _require_count(body.records)
     reader = _BatchReader(body.node)
     for index, record in enumerate(body.records):
         try:
@@ -120,6 +118,14 @@ def read_batch(body: WriteBody) -> Drafts:
             error.message = f"record {index}: {error.message}"
             raise
     return reader.drafts()
+
+
+def _require_count(records: list[RecordIn]) -> None:
+    if not records:
+        raise Invalid("there are no records in the batch")
+    if len(records) > MAX_RECORDS:
+        detail = {"records": len(records), "max": MAX_RECORDS}
+        raise BatchTooLarge(f"a batch has at most {MAX_RECORDS} records", hint="send several", detail=detail)
 
 
 class _BatchReader:

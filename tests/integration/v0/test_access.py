@@ -55,6 +55,23 @@ async def test_health_and_readiness_need_no_key_and_figures_do(guarded: Server) 
     assert (await guarded.with_key("ro").ask("GET", "/metrics")).status == 200
 
 
+async def test_health_and_readiness_can_be_guarded_too(start_server: Any) -> None:
+    server = await start_server(keys=KEYS, guards_probes=True)
+    for root, path in (("/v0", "/health"), ("/v0", "/ready"), ("", "/healthz"), ("", "/readyz")):
+        for key, status in (("", 401), ("unknown", 401), ("del", 200)):
+            headers = {"Authorization": f"Bearer {key}"} if key else {}
+            async with server.session.get(f"{server.url}{root}{path}", headers=headers) as answer:
+                assert answer.status == status, f"{root}{path} as {key!r}"
+
+
+async def test_readiness_at_the_root_tells_what_that_of_topics_does(server: Server) -> None:
+    await server.write("jobs", 1)
+    async with server.session.get(f"{server.url}/readyz") as answer:
+        told = await answer.json()
+    assert told == {"checks": {"database": "ok"}} | (await server.ask("GET", "/ready")).body
+    assert told["topics"] == 1
+
+
 READ = [("GET", "/topics", None), ("GET", "/topics/jobs", None), ("POST", "/topics/jobs/diff", {})]
 WRITE = [("POST", "/topics/jobs", {"records": [{"data": 1}]})]
 DELETE = [("POST", "/topics/jobs/delete", {"before_seq": 1}), ("DELETE", "/topics/jobs", None)]

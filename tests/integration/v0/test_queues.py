@@ -240,3 +240,12 @@ async def test_what_a_full_queue_had_refused_finds_room_after_an_ack(server: Ser
         await ask(server, "q", "ack", node="w", seqs=[1])
         assert watch.turn > turn, "whoever waits for room is told"
     assert (await server.write("q", 2)).status == 200
+
+
+@pytest.mark.parametrize(("what", "member"), [("claim", "lease_ms"), ("nack", "delay_ms"), ("extend", "lease_ms")])
+async def test_a_time_has_64_bits(server: Server, what: str, member: str) -> None:
+    await server.put("q", type="queue")
+    members = {"node": "w"} | ({} if what == "claim" else {"seqs": [1]})
+    assert (await ask(server, "q", what, **members, **{member: 2**64 - 1})).status == 200
+    refused = await ask(server, "q", what, **members, **{member: 2**64})
+    assert (refused.status, refused.code) == (400, "invalid_request")

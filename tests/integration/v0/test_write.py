@@ -297,3 +297,11 @@ async def test_a_thousand_writers_at_once_leave_no_hole(server: Server) -> None:
     seqs = {each.body["first_seq"]: n for n, each in enumerate(told)}
     page = await server.diff("jobs", limit=1000)
     assert page.data == [seqs[seq] for seq in range(1, 301)]
+
+
+async def test_the_key_of_a_batch_is_looked_at_after_its_size_and_before_its_records(server: Server) -> None:
+    huge, long = {"data": "x" * (1 << 20)}, "k" * 257
+    assert (await server.write("q", *[1] * 10_001, idempotency_key=long)).code == "batch_too_large"
+    refused = await server.write_records("q", huge, idempotency_key=long)
+    assert (refused.code, "idempotency key" in refused.body["error"]["message"]) == ("invalid_request", True)
+    assert (await server.write_records("q", huge)).code == "record_too_large"
