@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -43,6 +44,7 @@ class Transaction:
         self.spent = spent
         self.must_flush = False
         self.shared: dict[Any, Any] = {}  # what one kind of unit has to know of its neighbours
+        self.coming: Counter[int] = Counter()  # records that units so far will add, by the ids of their topics
         self.blocks: list[Block] = []  # what was placed; `finish` may place more, from `next_position` on
 
     @property
@@ -172,9 +174,12 @@ def _write(
     admitted: dict[int, Drafts] = {}
     for index, unit in enumerate(units):
         try:
-            admitted[index] = unit.admit(tx)
+            drafts = admitted[index] = unit.admit(tx)
         except (EventdError, MessageError) as error:
             results[index] = error
+            continue
+        if drafts:
+            tx.coming[cast(int, unit.topic_id)] += len(drafts)
     appended, tx.blocks = _place(conn, units, admitted, head, now, how)
     for index in admitted:
         results[index] = units[index].finish(tx, appended.get(index, Appended((), ())))

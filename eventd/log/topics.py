@@ -249,7 +249,8 @@ def set_config(tx: Transaction, line: TopicLine, config: TopicConfig) -> TopicLi
         )
         announce_topics(tx.conn)
         apply_limits(tx.conn, line.id, tx.now)
-    return reread(tx.conn, line)
+        line = tx.shared["set anew", line.id] = reread(tx.conn, line)
+    return line
 
 
 def reread(conn: sa.Connection, line: TopicLine) -> TopicLine:
@@ -318,7 +319,7 @@ class DeleteTopic:
         self._deleted = TopicDeleted(None, [])
         if line is None:
             return NOTHING
-        count = read_standing(tx.conn, line, tx.now).count
+        count = read_standing(tx.conn, line, tx.now).count + tx.coming[line.id]
         if self._if_empty and count:
             raise TopicNotEmpty(self._name, count)
         removed = remove_routers_of(tx.conn, line.id)

@@ -225,10 +225,11 @@ def total_bytes(conn: sa.Connection) -> int:
 
 def apply_limits_once(tx: Transaction, line: TopicLine) -> None:
     """Have a topic's limits act on what this transaction wrote to it: all of it is written by now."""
+    line = tx.shared.get(("set anew", line.id), line)  # by a unit that came after the one that had read the line
     if not line.config.limited or ("limits", line.id) in tx.shared:
         return
     tx.shared["limits", line.id] = True
-    if line.config.ttl_ms and line.due_at is None:
+    if line.config.ttl_ms and (line.due_at is None or line.due_at <= tx.now):
         written_at = fetch(tx.conn, "SELECT written_at FROM topics WHERE id = ?", (line.id,))[0][0]
         due = min(due_at(written_at, line.config.ttl_ms), 2**62)
         execute(tx.conn, "UPDATE topics SET due_at = ? WHERE id = ? AND due_at IS NULL", (due, line.id))
