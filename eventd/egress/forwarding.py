@@ -272,11 +272,13 @@ class Routing:
             return
         batch, holes = Batch(routers, batch.until), source.holes
         ask = source.ask(batch, groups, now=self._log.clock.now(), records=PAGE_RECORDS, size=PAGE_BYTES)
-        ready = await self._log.database.read(prepare, ask)
+        here = (ask.position, ask.seq)
+        ready = await self._log.database.read(prepare, ask)  # meanwhile some may be removed, or get other options
         if ready is None:
             for router in routers:
                 self._roster.drop(router.line.name)
             return
+        routers = [r for r in routers if not r.gone and r.kind in ready.cuts and (r.seen, r.seen_seq) == here]
         cyclic = [router for router in routers if ready.page.trimmed and self.graph.is_cyclic(router.router)]
         moves = moves_of(routers, ready, groups, cyclic)
         if len(moves) < len(routers):

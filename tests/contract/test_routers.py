@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from eventd.egress.router import MOST_KEYS, Guarantee, Router
+from eventd.egress.running import prepare
 from eventd.log.copies import Cut
 from eventd.log.eventlog import EventLog
 from eventd.log.forward import Forward, Move
@@ -163,6 +165,34 @@ async def test_a_step_by_options_that_were_changed_meanwhile_is_void(routed: Rou
     there = stale._replace(version=line.version + 1)
     assert (await routed.log.submit(Forward([behind, there], 2)))[0] is None
     assert (await routed.line("a->b")).position == 5
+
+
+async def test_a_router_that_is_changed_or_removed_while_its_source_is_read_holds_up_no_other(
+    routed: Routed, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await routed.route("a->b", "a->c", "a->d")
+    database, reading, go_on = routed.log.database, asyncio.Event(), asyncio.Event()
+    read = database.read
+
+    async def slow(fn: Any, *args: Any, **kwargs: Any) -> Any:
+        found = await read(fn, *args, **kwargs)
+        if fn is prepare:
+            reading.set()
+            await go_on.wait()
+        return found
+
+    monkeypatch.setattr(database, "read", slow)
+    await routed.put("a", 1, tag="t")
+    await reading.wait()
+    await routed.route("a->b", preserve_tag=False)
+    await routed.remove("a->d")
+    go_on.set()
+    assert [[(r["data"], r.get("$tag")) for r in await routed.records(name)] for name in ("b", "c", "d")] == [
+        [(1, None)],
+        [(1, "t")],
+        [],
+    ]
+    assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
 
 
 async def test_two_pumps_over_one_database_make_each_copy_once(routed: Routed) -> None:

@@ -81,7 +81,7 @@ def _check_topic(conn: sa.Connection, books: Books) -> None:
         assert floor + 1 == min(live, default=books.next_seq), f"{name}: the floor is not as high as it can be"
         assert not stored or (books.written_at is not None and stored[-1].recorded_at <= books.written_at), name
     _check_due(books, stored, live)
-    _check_ids(conn, books, [*live.values()])
+    _check_ids(conn, books, [line for line in lines if line.body])
     _check_losses(conn, books, live)
     keys = fetch(conn, "SELECT first_seq, last_seq FROM write_keys WHERE topic_id = ?", (books.id,))
     assert all(1 <= first <= upto <= head for first, upto in keys), f"{name}: a key stands for what was never written"
@@ -115,16 +115,16 @@ def _check_due(books: Books, stored: Sequence[Block], live: dict[int, Line]) -> 
     assert books.due_at <= due_at(oldest.recorded_at, ttl_ms), f"{books.name}: the oldest lives for too long"
 
 
-def _check_ids(conn: sa.Connection, books: Books, live: Sequence[Line]) -> None:
+def _check_ids(conn: sa.Connection, books: Books, stored: Sequence[Line]) -> None:
     known = dict(
         fetch(conn, "SELECT event_id, position FROM event_ids WHERE topic_id = ? AND gone_at IS NULL", (books.id,))
     )
     assert books.ids == len(known), f"{books.name}: other ids than it says"
     if books.form == "record":
-        copies = {read_provenance(line.path).id: line.position for line in live if " " in line.path}
+        copies = {read_provenance(line.path).id: line.position for line in stored if " " in line.path}
     else:
-        outlines = read_outlines([line.body for line in live])
-        copies = {outline.id: line.position for outline, line in zip(outlines, live, strict=True)}
+        outlines = read_outlines([line.body for line in stored])
+        copies = {outline.id: line.position for outline, line in zip(outlines, stored, strict=True)}
     assert known == copies, f"{books.name}: an id stands for what is not there, or a record has none"
 
 
