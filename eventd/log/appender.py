@@ -51,6 +51,7 @@ class Appender:
         self.work = Work()
         self._waiting: Group = deque()
         self._background: Group = deque()
+        self._background_next = False
         self._idle = asyncio.Event()
         self._idle.set()
         self._closed = False
@@ -78,8 +79,19 @@ class Appender:
         self._closed = True
         await self._idle.wait()
 
+    def _next(self) -> list[Taken]:
+        """The units of the next transaction. Those that callers wait for and those of the background take turns:
+        in one transaction, the first would have to wait for the others to be written as well.
+        """
+        queues = [(self._waiting, GROUP_RECORDS), (self._background, BACKGROUND_RECORDS)]
+        for queue, most in reversed(queues) if self._background_next else queues:
+            if group := [*_take(queue, most)]:
+                self._background_next = queue is self._waiting
+                return group
+        return []
+
     def _start(self) -> None:
-        group = [*_take(self._waiting, GROUP_RECORDS), *_take(self._background, BACKGROUND_RECORDS)]
+        group = self._next()
         if not group:
             self._idle.set()
             return

@@ -29,7 +29,7 @@ class Work:
         self.waiting_peak = max(self.waiting_peak, waiting)
 
     def done(self, sizes: Sequence[tuple[int, int]], flush: float | None) -> None:
-        """A transaction wrote blocks of so many records and bytes; `flush`: seconds it waited for the disk, if it did."""
+        """A transaction wrote blocks of so many records and bytes; `flush`: for how long it waited for the disk."""
         self.failing = False
         self.transactions += 1
         self.records += sum(records for records, _ in sizes)

@@ -12,10 +12,12 @@ import sqlalchemy as sa
 
 from eventd.errors import Invalid
 from eventd.log import head
+from eventd.log.commit import Spent, Transaction
 from eventd.log.eventlog import EventLog
 from eventd.log.refusals import RecordTooLarge, Throttled, TopicFull, TopicNotFound
 from eventd.log.topic_config import TopicConfig
 from eventd.log.topics import count_topics, read_line
+from eventd.log.values import NOTHING, Appended, Drafts
 from eventd.log.writing import Write, Written
 from eventd.store.database import Database, execute, fetch
 from eventd.testing import ManualClock
@@ -268,3 +270,39 @@ async def test_a_line_of_a_topic_is_found_by_its_name_alone(log: EventLog) -> No
     await log.database.write(execute, "UPDATE topics SET name = '-retired:9' WHERE name = 't'")
     assert await log.database.read(read_line, "t") is None
     assert await log.database.read(read_line, "-retired:9") is None
+
+
+class Quiet:
+    """Something that nobody waits for."""
+
+    topic_id = None
+    cursor = None
+    weight = 1
+    durable = False
+    background = True
+
+    def admit(self, tx: Transaction) -> Drafts:
+        return NOTHING
+
+    def finish(self, tx: Transaction, appended: Appended) -> Spent:
+        return tx.spent
+
+
+async def test_what_is_done_in_the_background_takes_turns_with_what_is_waited_for(log: EventLog) -> None:
+    """A write does not wait for it in its own transaction, and it is not kept waiting for ever."""
+    told: list[str] = []
+
+    def telling(name: str, future: asyncio.Future[Any]) -> asyncio.Future[Any]:
+        future.add_done_callback(lambda _: told.append(name))
+        return future
+
+    first = telling("first", write(log, "t", 1))
+    await asyncio.sleep(0)  # its transaction has begun
+    others = [telling("quiet", log.submit(Quiet())) for _ in range(2)]
+    others += [telling("write", write(log, "t", n)) for n in range(2)]
+    done = await asyncio.gather(first, *others)
+    assert told == ["first", "quiet", "quiet", "write", "write"]
+    spent = [one if isinstance(one, Spent) else one.spent for one in done]
+    assert spent[1] is spent[2]
+    assert spent[3] is spent[4]
+    assert len({*map(id, spent)}) == 3, "three transactions"
