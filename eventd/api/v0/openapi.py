@@ -127,5 +127,5 @@ def _parameters(route: Route) -> Iterator[dict[str, Any]]:
     for field in msgspec.structs.fields(route.query):
         schema = msgspec.json.schema(field.type) | ({} if field.default is UNSET else {"default": field.default})
         yield {"name": field.encode_name, "in": "query", "required": False, "schema": schema}
-    if route.stream:
+    if route.stream and not route.upgrade:
         yield {"name": "token", "in": "query", "required": False, "schema": {"type": "string"}}

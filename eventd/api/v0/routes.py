@@ -149,8 +149,9 @@ class Route:
     `body` is the type of the JSON body, None for none; with `may_be_empty` a body without a byte is `{}`.
     `answer` is what 200 and, with `creates`, 201 carry; None where it is no JSON, and then `media` says what it is.
     `stream`: it goes on for as long as the client likes, so it counts among the streams and not among the requests,
-    and the key may stand in the query as `token`; with `upgrade` it is a WebSocket. `refusals`: the statuses it may
-    answer with beside those of every path of its kind; `unready` is what 503 carries where that is no refusal.
+    and the key may stand in the query as `token`; with `upgrade` it is a WebSocket, and the key stands in
+    its header. `refusals`: the statuses it may answer with beside those of every path of its kind; `unready` is what
+    503 carries where that is no refusal.
     `probe`: it needs a key after all where keys guard health and readiness.
     """
 

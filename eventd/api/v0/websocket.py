@@ -135,7 +135,7 @@ def say(op: str, **members: Any) -> bytes:
 async def serve(call: Call[NoQuery, None]) -> web.StreamResponse:
     """GET /v0/ws."""
     request, v0 = call.request, call.v0
-    key = v0.callers.identify(request, token=request.query.get("token", ""))
+    key = v0.callers.identify(request)
     watching = v0.part(Watching)
     await watching.forget_gone()
     socket = web.WebSocketResponse(compress=False, timeout=CLOSE_SECONDS, max_msg_size=v0.limits.max_body_bytes)

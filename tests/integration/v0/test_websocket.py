@@ -182,6 +182,9 @@ async def test_a_connection_needs_a_key_where_there_are_some(start_server: Start
             async with connected(client):
                 pass
         assert refused.value.status == 401
+    with pytest.raises(WSServerHandshakeError) as refused:
+        await server.session.ws_connect(f"{server.url}/v0/ws?token=full")
+    assert refused.value.status == 401, "a key in an address would stand in many a log"
 
 
 async def test_connections_count_among_the_streams(start_server: StartServer) -> None:
