@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import replace
 from typing import Annotated, Any
 
 from aiohttp import web
@@ -22,7 +20,8 @@ from eventd.api.v0.models import (
     filter_ids,
     require_u64,
 )
-from eventd.api.v0.routes import V0, Call, Route
+from eventd.api.v0.polls import is_at_end, wait_for_more
+from eventd.api.v0.routes import Call, Route
 from eventd.api.v0.topics import require_known
 from eventd.api.v0.writing import WriteAnswer, WriteBody
 from eventd.errors import Invalid
@@ -30,7 +29,7 @@ from eventd.log import slices
 from eventd.log.deleting import delete_records
 from eventd.log.predicate import parse
 from eventd.log.records import View
-from eventd.log.slices import Ask, Slice, read_slice
+from eventd.log.slices import Ask, read_slice
 from eventd.log.topics import read_line, refuse_group
 
 PAGE_RECORDS, MAX_PAGE_RECORDS = 256, 1000
@@ -136,8 +135,8 @@ async def diff(call: Call[NoQuery, DiffBody]) -> web.Response:
     await v0.catch_up(call.name)
     found = await v0.database.read(read_slice, ask)
     v0.recency.touch(found.topic_id, ask.now)
-    if call.body.wait_ms and _is_at_end(found):
-        found = await _wait_for_more(v0, ask, found, min(call.body.wait_ms, MAX_WAIT_MS) / 1000)
+    if call.body.wait_ms and is_at_end(found):
+        found = await wait_for_more(v0, ask, found, min(call.body.wait_ms, MAX_WAIT_MS) / 1000)
     performance = call.performance()
     performance.records_scanned = found.scanned
     answer = Diff(
@@ -181,29 +180,6 @@ def tombstone_of(found: slices.Tombstone | None) -> Tombstone | None:
         earliest_seq=found.earliest_seq,
         head_seq=found.head_seq,
     )
-
-
-def _is_at_end(found: Slice) -> bool:
-    return not found.records and found.tombstone is None and found.caught_up
-
-
-async def _wait_for_more(v0: V0, ask: Ask, first: Slice, seconds: float) -> Slice:
-    """The page as soon as there is anything new on it, even if only other seqs; or as it is when the time is over.
-
-    The watch stands before the page is read again, so nothing that is written in between is missed.
-    """
-    over = v0.clock.timer(seconds)
-    with v0.log.watch([first.topic_id]) as watch:
-        try:
-            while True:
-                turn = watch.turn
-                found = await v0.database.read(read_slice, replace(ask, now=v0.clock.now()))
-                is_new = not _is_at_end(found) or found.next_from_seq != first.next_from_seq
-                if is_new or over.done() or v0.stopping.done():
-                    return found
-                await asyncio.wait({watch.after(turn), over, v0.stopping}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            over.cancel()
 
 
 async def delete(call: Call[NoQuery, DeleteBody]) -> web.Response:

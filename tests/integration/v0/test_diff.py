@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from eventd.api.v0 import polls
+from eventd.log.slices import Ask, Slice, read_slice
 from eventd.testing import ManualClock, until
 from tests.support.v0 import Server
 
@@ -282,3 +284,26 @@ async def test_a_wrong_wish_is_told_by_its_name(server: Server, body: dict[str, 
     refused = await server.ask("POST", "/topics/jobs/diff", body)
     assert (refused.status, refused.code) == (400, "invalid_request")
     assert next(iter(body)) in refused.body["error"]["message"]
+
+
+async def test_those_who_wait_for_one_page_share_one_read(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred at the end of a topic are told by one look at it, and each whether it is a new page for it."""
+    await server.ask("POST", "/topics/t", {"records": [{"data": 1}]})
+    reads: list[Ask] = []
+
+    def counting(conn: Any, ask: Ask) -> Slice:
+        reads.append(ask)
+        return read_slice(conn, ask)
+
+    monkeypatch.setattr(polls, "read_slice", counting)
+    ask = {"from_seq": 1, "wait_ms": 20_000}
+    waiting = [asyncio.create_task(server.ask("POST", "/topics/t/diff", ask)) for _ in range(100)]
+    waiting += [asyncio.create_task(server.ask("POST", "/topics/t/diff", {**ask, "node": "self"})) for _ in range(5)]
+    await until(lambda: sum(poll.clients for poll in server.v0.part(polls.Polls)._polls.values()) == 105, "all to wait")
+    before = len(reads)
+    await server.ask("POST", "/topics/t", {"node": "self", "records": [{"data": 2}]})
+    told = await asyncio.gather(*waiting)
+    assert [answer.seqs for answer in told] == [[2]] * 100 + [[]] * 5
+    assert [answer.body["next_from_seq"] for answer in told] == [2] * 105
+    assert len(reads) - before == 2, "one for each of the two pages"
+    assert not server.v0.part(polls.Polls)._polls
