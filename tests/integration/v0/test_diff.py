@@ -287,7 +287,7 @@ async def test_a_wrong_wish_is_told_by_its_name(server: Server, body: dict[str, 
 
 
 async def test_those_who_wait_for_one_page_share_one_read(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hundred at the end of a topic are told by one look at it, and each whether it is a new page for it."""
+    """Fifty at the end of a topic are told by one look at it, and each whether it is a new page for it."""
     await server.ask("POST", "/topics/t", {"records": [{"data": 1}]})
     reads: list[Ask] = []
 
@@ -297,13 +297,13 @@ async def test_those_who_wait_for_one_page_share_one_read(server: Server, monkey
 
     monkeypatch.setattr(polls, "read_slice", counting)
     ask = {"from_seq": 1, "wait_ms": 20_000}
-    waiting = [asyncio.create_task(server.ask("POST", "/topics/t/diff", ask)) for _ in range(100)]
+    waiting = [asyncio.create_task(server.ask("POST", "/topics/t/diff", ask)) for _ in range(50)]
     waiting += [asyncio.create_task(server.ask("POST", "/topics/t/diff", {**ask, "node": "self"})) for _ in range(5)]
-    await until(lambda: sum(poll.clients for poll in server.v0.part(polls.Polls)._polls.values()) == 105, "all to wait")
+    await until(lambda: sum(poll.clients for poll in server.v0.part(polls.Polls)._polls.values()) == 55, "all to wait")
     before = len(reads)
     await server.ask("POST", "/topics/t", {"node": "self", "records": [{"data": 2}]})
     told = await asyncio.gather(*waiting)
-    assert [answer.seqs for answer in told] == [[2]] * 100 + [[]] * 5
-    assert [answer.body["next_from_seq"] for answer in told] == [2] * 105
+    assert [answer.seqs for answer in told] == [[2]] * 50 + [[]] * 5
+    assert [answer.body["next_from_seq"] for answer in told] == [2] * 55
     assert len(reads) - before == 2, "one for each of the two pages"
     assert not server.v0.part(polls.Polls)._polls
