@@ -30,11 +30,11 @@ class NewSession(Viewing, Body):
     topics: dict[str, From]
     limit: U32 = RECORDS
     max_batch_bytes: U64 = BYTES
-    heartbeat_ms: U32 = 15_000
+    heartbeat_ms: U64 = 15_000
     consistency: Literal["eventual", "strong"] = "eventual"
 
     def __post_init__(self) -> None:
-        require_u64(max_batch_bytes=self.max_batch_bytes)
+        require_u64(max_batch_bytes=self.max_batch_bytes, heartbeat_ms=self.heartbeat_ms)
 
 
 class SessionBegun(Answer):

@@ -50,6 +50,8 @@ async def test_what_a_client_asks_beyond_the_bounds_is_brought_within(server: Se
         assert len((await stream.take("record"))[0].seqs) == 1000
     async with watching(server, "jobs", limit=0, max_batch_bytes=0, heartbeat_ms=0, consistency="strong") as stream:
         assert len((await stream.take("record"))[0].seqs) == 256
+    assert (await begin(server, "jobs", heartbeat_ms=2**64 - 1)).status == 200
+    assert (await begin(server, "jobs", heartbeat_ms=2**64)).code == "invalid_request"
 
 
 async def test_a_client_that_comes_back_goes_on_where_it_was_or_back_to_what_it_says(server: Server) -> None:
