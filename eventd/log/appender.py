@@ -35,6 +35,7 @@ class Appender:
     """Group commit over one database.
 
     `committed` is told of every transaction that appended something, `timed(seconds, records)` of every transaction.
+    `seen` tells the last position that is known to have been given.
     """
 
     def __init__(
@@ -43,11 +44,13 @@ class Appender:
         clock: Clock,
         committed: Callable[[Committed], None],
         timed: Callable[[float, int], None],
+        seen: Callable[[], int],
     ) -> None:
         self._database = database
         self._clock = clock
         self._committed = committed
         self._timed = timed
+        self._seen = seen
         self.work = Work()
         self._waiting: Group = deque()
         self._background: Group = deque()
@@ -97,11 +100,11 @@ class Appender:
             return
         units = [unit for unit, _ in group]
         durable = any(unit.durable for unit in units)
-        now, spent = self._clock.now(), Spent()
+        now, spent, seen = self._clock.now(), Spent(), self._seen()
         begun = self._clock.monotonic()
 
         def work(conn: Connection) -> Committed:
-            done = commit(conn, units, now, spent, durable=durable)
+            done = commit(conn, units, now, spent, durable=durable, seen=seen)
             spent.append = self._clock.monotonic() - begun
             return done
 

@@ -14,7 +14,7 @@ from eventd.errors import EventdError
 from eventd.log.append import Placed, place, place_new, place_records
 from eventd.log.blocks import Block
 from eventd.log.cursors import lock_positions
-from eventd.log.head import lock_head, mark_unsynced, move_head
+from eventd.log.head import lock_head, mark_unsynced, move_head, require_whole
 from eventd.log.values import Appended, Drafts, Head
 from eventd.store.database import KeyTaken, in_transaction, notify_head, run_of_system, savepoint
 from eventd.store.translation import translate
@@ -118,12 +118,14 @@ class Committed:
         return grown
 
 
-def commit(conn: sa.Connection, units: Sequence[Unit[Any]], now: int, spent: Spent, *, durable: bool) -> Committed:
+def commit(
+    conn: sa.Connection, units: Sequence[Unit[Any]], now: int, spent: Spent, *, durable: bool, seen: int = 0
+) -> Committed:
     """Write all units in the open transaction; where one of them fails, all but that one.
 
-    When the database itself has undone the transaction, all of them fail.
+    When the database itself has undone the transaction, all of them fail. `seen`: a position that was given.
     """
-    head = lock_head(conn)
+    head = require_whole(conn, lock_head(conn), seen)
     try:
         done = _together(conn, units, head, now, spent)
     except Exception:

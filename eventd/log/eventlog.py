@@ -46,12 +46,12 @@ class EventLog:
     ) -> None:
         self.database = database
         self.clock = clock
-        self.first_epoch = head.epoch
+        self.first_epoch = self._epoch = head.epoch
         self.wakeups = Wakeups()
         self.wakeups.head = head.last
         self.tail = Tail()
         self.flushes = Flushes()
-        self._appender = Appender(database, clock, self._committed, timed)
+        self._appender = Appender(database, clock, self._committed, timed, lambda: self.wakeups.head)
 
     @classmethod
     async def open(
@@ -67,6 +67,9 @@ class EventLog:
         return await self.database.write(ensure_topic, name, self.clock.now())
 
     def _committed(self, done: Committed) -> None:
+        if done.head.epoch != self._epoch:
+            logger.warning("the log has begun a new history")
+            self._epoch = done.head.epoch
         self.tail.add(done.head, done.blocks)
         self.wakeups.appended(done.head.next_position, done.last, done.topics())
 

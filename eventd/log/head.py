@@ -71,6 +71,20 @@ def recover(conn: sa.Connection) -> bool:
     return True
 
 
+def require_whole(conn: sa.Connection, head: Head, seen: int) -> Head:
+    """The head as it is, unless the log ends before a position that was `seen`. The head must be locked.
+
+    Then the database came back without its last commits, under a process that goes on. A new history begins, beyond
+    all that anybody here has seen: who waits for more than that must not miss what comes in the place of what is lost.
+    """
+    if head.last >= seen:
+        return head
+    renew_epoch(conn)
+    mark_unsynced(conn, "")
+    move_head(conn, seen + 1)
+    return read_head(conn)
+
+
 def announce_topics(conn: sa.Connection) -> None:
     """Say, at commit, that topics, routers or keys have changed. The head must be locked."""
     execute(conn, "UPDATE log_heads SET topics_version = topics_version + 1 WHERE id = 1")

@@ -378,9 +378,14 @@ def for_update(conn: sa.Connection) -> str:
 
 
 def run_of_system(conn: sa.Connection) -> str:
-    """Names the run of what takes commits to the disk: of this machine, or of the Postgres server."""
+    """Names the run of what takes commits to the disk: of this machine, or of the Postgres server.
+
+    When one of its processes is killed, Postgres begins again by itself, and not from all it has acknowledged. Its
+    start time stays as it was then, but its statistics begin anew.
+    """
     if not _is_sqlite(conn):
-        return str(_raw(conn).execute("SELECT pg_postmaster_start_time()::text").fetchone()[0])
+        sql = "SELECT pg_postmaster_start_time()::text || ' ' || stats_reset::text FROM pg_stat_bgwriter"
+        return str(_raw(conn).execute(sql).fetchone()[0])
     try:
         return BOOT_ID.read_text().strip() or UNKNOWN_RUN
     except OSError:

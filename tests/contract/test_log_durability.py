@@ -12,8 +12,10 @@ import pytest
 import sqlalchemy as sa
 
 from eventd.errors import DatabaseUnavailable
+from eventd.log.eventlog import EventLog
 from eventd.store import database as databases
-from eventd.store.database import LOCK_SECONDS, Database, execute, fetch
+from eventd.store.database import LOCK_SECONDS, Database, execute, fetch, run_of_system
+from tests.support.topics import Topics
 
 
 def setting(name: str) -> Any:
@@ -107,3 +109,46 @@ async def test_appends_do_not_wait_for_whoever_reads_an_old_moment(migrated_sqli
         assert time.monotonic() - begun < LOCK_SECONDS / 2
         assert await database.write(setting("PRAGMA busy_timeout")) == LOCK_SECONDS * 1000
     await asyncio.get_running_loop().shutdown_default_executor()
+
+
+# --- a database that comes back with less -------------------------------------------------------------------------
+
+
+async def test_a_server_that_began_again_by_itself_is_another_run(migrated_postgres_url: str) -> None:
+    """It does so when one of its processes is killed: that loses commits, and its start time stays as it was."""
+    with closing(Database(migrated_postgres_url)) as database:
+        before = await database.read(run_of_system)
+        assert await database.read(run_of_system) == before
+        await database.write(fetch, "SELECT pg_stat_reset_shared('bgwriter')")
+        assert await database.read(run_of_system) != before
+
+
+def forget_last(conn: sa.Connection) -> None:
+    """What an unclean end of the server does to commits that nobody waited for."""
+    execute(conn, "DELETE FROM blocks WHERE position = (SELECT max(position) FROM blocks)")
+    execute(conn, "UPDATE topics SET next_seq = next_seq - 1, bytes = bytes - 1 WHERE name = 't'")
+    execute(conn, "UPDATE log_heads SET next_position = next_position - 1")
+
+
+async def test_a_log_that_lost_its_end_beneath_a_process_begins_a_new_history_beyond_it(
+    log: EventLog, database: Database
+) -> None:
+    topics = Topics(log)
+    topic = await topics.make("t")
+    await topics.put("t", 1)
+    await topics.put("t", 2)
+    before = await topics.slice("t")
+    assert [before.head.last, before.head_seq] == [2, 2]
+    await database.write(forget_last)
+    with log.watch([topic]) as watch:
+        waiting = watch.beyond(2)
+        await topics.put("t", 3)
+        await asyncio.wait_for(waiting, 5)
+    assert (await log.look_around()).last == 3, "no position that was seen is given again"
+    told = await topics.slice("t", before.next_from_seq, epoch=before.epoch)
+    assert told.tombstone is not None
+    assert told.tombstone.reason == "recreated"
+    assert told.epoch != before.epoch
+    assert [record["data"] for record in await topics.page("t")] == [1, 3]
+    await topics.put("t", 4)
+    assert (await topics.slice("t")).epoch == told.epoch, "once"
