@@ -14,6 +14,7 @@ _TEXT = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _LINE = re.compile(rf'\t\{{("\$node":{_TEXT},)?(?:"\$tag":{_TEXT},)?(.*)')
 """A line, its record in two parts: all before the tag, and all behind it. No tab is in a record, nor in a path."""
 _UNTAGGED = frozenset([""])
+_TAG = '"$tag":'
 
 
 def texts_of(block: Block, seqs: Sequence[int], lines: Sequence[str], view: View) -> list[str]:
@@ -25,7 +26,7 @@ def texts_of(block: Block, seqs: Sequence[int], lines: Sequence[str], view: View
         return [render(seq, ts, split_line(line)[2], view) for seq, line in zip(seqs, lines, strict=True)]
     told = names(block.types)
     begin = f',"$ts":{block.recorded_at // 1000},'
-    if not view.tags and (told is None or told - _UNTAGGED):
+    if not view.tags and (told is None or told - _UNTAGGED or _TAG in block.lines):  # a tag may be empty
         parts = _LINE.findall("\n".join(lines))
         return [f'{{"$seq":{seq}{begin}{node}{rest}' for seq, (node, rest) in zip(seqs, parts, strict=True)]
     cut = _indent(block)

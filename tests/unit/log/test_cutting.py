@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eventd.log.blocks import Block, pack
@@ -44,6 +44,7 @@ def block_of(told: list[tuple[str | None, str | None, Any, Any]], path: str, pos
     position=st.sampled_from([1, 8, 98]),
     view=st.builds(View, st.booleans(), st.booleans(), st.booleans()),
 )
+@example(told=[(None, "", None, None)], path="", position=1, view=View())
 def test_what_is_cut_is_what_decoding_gives(
     told: list[tuple[str | None, str | None, Any, Any]], path: str, position: int, view: View
 ) -> None:
