@@ -11,9 +11,9 @@ from eventd.api.v0.routes import V0
 from eventd.api.v0.topics import require_config
 from eventd.errors import Invalid
 from eventd.log.records import compact, encoded, join_body
-from eventd.log.refusals import BatchTooLarge, RecordTooLarge
+from eventd.log.refusals import BatchTooLarge, RecordTooLarge, TopicNotFound
 from eventd.log.topic_config import TopicConfig
-from eventd.log.topics import NAME, read_line, refuse_group
+from eventd.log.topics import NAME, read_line, refuse_group, require_name
 from eventd.log.values import Drafts, size_of
 from eventd.log.writing import Write, Written
 from federation.event import is_plain
@@ -72,6 +72,8 @@ async def write(v0: V0, key: ApiKey, topic: str, body: WriteBody, header_key: st
     _require_count(body.records)
     idempotency_key = _read_key(body.idempotency_key or header_key)  # what is wrong with the batch comes before records
     drafts = read_batch(body)
+    if not NAME.fullmatch(topic):  # not even looked for: some of these no database takes
+        _refuse_name(topic, body.create, body.config)
     unit = Write(
         topic,
         drafts,
@@ -84,6 +86,13 @@ async def write(v0: V0, key: ApiKey, topic: str, body: WriteBody, header_key: st
         random=v0.random(16),
     )
     return await v0.log.submit(unit)
+
+
+def _refuse_name(topic: str, create: bool | None, config: TopicConfig | None) -> None:
+    """Raises what there is to say of a name that no topic can have: it is not there, and cannot be made either."""
+    if create is False or (create is None and config is not None and not config.auto_create):
+        raise TopicNotFound(topic)
+    require_name(topic)
 
 
 async def _config_for(v0: V0, key: ApiKey, topic: str, config: TopicConfig | None) -> TopicConfig | None:

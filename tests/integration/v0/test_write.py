@@ -305,3 +305,10 @@ async def test_the_key_of_a_batch_is_looked_at_after_its_size_and_before_its_rec
     refused = await server.write_records("q", huge, idempotency_key=long)
     assert (refused.code, "idempotency key" in refused.body["error"]["message"]) == ("invalid_request", True)
     assert (await server.write_records("q", huge)).code == "record_too_large"
+
+
+@pytest.mark.parametrize("name", ["a%00b", "%FF", "a%20b", "_a", "a" * 256])
+async def test_a_name_that_no_topic_can_have_is_refused_over_any_database(stored: Server, name: str) -> None:
+    assert (await stored.write(name, 1)).code == "invalid_request"
+    assert (await stored.write(name, 1, create=False)).code == "topic_not_found"
+    assert (await stored.write(name, 1, config={"auto_create": False})).code == "topic_not_found"
