@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from eventd.log.commit import Transaction
+from eventd.log.commit import Transaction, Turn
 from eventd.log.retired import require_in_use
 from eventd.log.units import require_room
 from eventd.log.values import Appended, Drafts, Outcome
@@ -60,7 +60,7 @@ class StoreBatch:
 
     cursor = None
     durable = True
-    background = False
+    turn = Turn.FRONT
 
     def __init__(self, topic_id: int, batch: Received, ceiling: int | None) -> None:
         self.topic_id = topic_id

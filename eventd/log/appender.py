@@ -10,21 +10,22 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any, TypeVar
 
 from eventd.clock import Clock
 from eventd.errors import Unavailable
-from eventd.log.commit import Committed, Spent, Unit, commit
+from eventd.log.commit import GROUP_RECORDS, Committed, Spent, Turn, Unit, commit
 from eventd.log.head import touch_head
 from eventd.log.work import Work
 from eventd.store.database import Connection, Database
 
 R = TypeVar("R")
 
-GROUP_RECORDS = 1000
-"""Records after which a transaction takes no further unit, so that nobody waits long behind it."""
 BACKGROUND_RECORDS = 250
-"""The same of what is written in the background: a publisher who comes meanwhile waits for a few milliseconds."""
+"""Records of what is written in the background after which a transaction takes no further unit: a publisher who comes
+meanwhile waits for a few milliseconds.
+"""
 
 Taken = tuple[Unit[Any], asyncio.Future[Any]]
 """A unit, and what its caller awaits."""
@@ -52,9 +53,8 @@ class Appender:
         self._timed = timed
         self._seen = seen
         self.work = Work()
-        self._waiting: Group = deque()
-        self._background: Group = deque()
-        self._background_next = False
+        self._waiting: dict[Turn, Group] = {turn: deque() for turn in Turn}
+        self._turns = deque(Turn)
         self._idle = asyncio.Event()
         self._idle.set()
         self._closed = False
@@ -65,7 +65,7 @@ class Appender:
             raise Unavailable("the node is stopping")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()
-        (self._background if unit.background else self._waiting).append((unit, future))
+        self._waiting[unit.turn].append((unit, future))
         self.work.queued(self.waiting)
         if self._idle.is_set():
             self._idle.clear()
@@ -75,7 +75,7 @@ class Appender:
     @property
     def waiting(self) -> int:
         """Units that wait for their transaction."""
-        return len(self._waiting) + len(self._background)
+        return sum(map(len, self._waiting.values()))
 
     async def close(self) -> None:
         """Take nothing more, and wait until all that was taken is written."""
@@ -83,13 +83,10 @@ class Appender:
         await self._idle.wait()
 
     def _next(self) -> list[Taken]:
-        """The units of the next transaction. Those that callers wait for and those of the background take turns:
-        in one transaction, the first would have to wait for the others to be written as well.
-        """
-        queues = [(self._waiting, GROUP_RECORDS), (self._background, BACKGROUND_RECORDS)]
-        for queue, most in reversed(queues) if self._background_next else queues:
-            if group := [*_take(queue, most)]:
-                self._background_next = queue is self._waiting
+        """The units of the next transaction: all of one turn. Those of another would wait for these to be written."""
+        for turn in [*self._turns]:
+            self._turns.rotate(-1)
+            if group := [*_take(self._waiting[turn], BACKGROUND_RECORDS if turn is Turn.BACKGROUND else GROUP_RECORDS)]:
                 return group
         return []
 
@@ -111,10 +108,10 @@ class Appender:
         try:
             running = asyncio.wrap_future(self._database.start_write(work, durable=durable))
         except RuntimeError:  # the database was closed: nobody must wait for what will never be written
-            for _, future in (*group, *self._waiting, *self._background):
+            for _, future in (*group, *chain.from_iterable(self._waiting.values())):
                 _resolve(future, Unavailable("the database is closed"))
-            self._waiting.clear()
-            self._background.clear()
+            for waiting in self._waiting.values():
+                waiting.clear()
             self._idle.set()
             return
         running.add_done_callback(lambda done: self._done(group, done, begun, spent, durable))

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from enum import IntEnum
 from typing import Any, Protocol, TypeVar, cast
 
 import sqlalchemy as sa
@@ -21,6 +22,9 @@ from eventd.store.translation import translate
 from federation.errors import MessageError
 
 R_co = TypeVar("R_co", covariant=True)
+
+GROUP_RECORDS = 1000
+"""Records after which a transaction takes no further unit, so that nobody waits long behind it."""
 
 
 class Spent:
@@ -53,6 +57,17 @@ class Transaction:
         return self.blocks[-1].last + 1 if self.blocks else self.head.next_position
 
 
+class Turn(IntEnum):
+    """Kinds of units. They take turns, a transaction each, so that none has to wait for all that is of another kind."""
+
+    FRONT = 0
+    """What somebody waits for, and is soon written."""
+    BULK = 1
+    """A batch that fills a transaction."""
+    BACKGROUND = 2
+    """What nobody asked for."""
+
+
 class Unit(Protocol[R_co]):
     """Something to be written, all of it or nothing, in a transaction that others share.
 
@@ -61,8 +76,8 @@ class Unit(Protocol[R_co]):
     have their positions. Any other error undoes the whole transaction, and its units are tried again one by one, each
     in its own savepoint.
 
-    A transaction of units none of which is `durable` is answered before the disk has it. What is written in the
-    `background` lets everything else go first.
+    A transaction of units none of which is `durable` is answered before the disk has it.
+    Units of one `turn` are written in the order in which they came.
     """
 
     @property
@@ -82,7 +97,7 @@ class Unit(Protocol[R_co]):
     def durable(self) -> bool: ...
 
     @property
-    def background(self) -> bool: ...
+    def turn(self) -> Turn: ...
 
     def admit(self, tx: Transaction) -> Drafts: ...
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from eventd.log.blocks import names
-from eventd.log.commit import Transaction
+from eventd.log.commit import Transaction, Turn
 from eventd.log.leases import forget_jobs
 from eventd.log.predicate import Predicate
 from eventd.log.reading import LOOKED_AT, PASSED_OVER
@@ -71,7 +71,7 @@ class Delete:
     cursor = None
     weight = 1
     durable = False  # a topic may ask for it
-    background = False
+    turn = Turn.FRONT
 
     def __init__(self, order: Order) -> None:
         self._order = order

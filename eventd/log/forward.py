@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from eventd.log.append import place
 from eventd.log.blocks import Block, pack
-from eventd.log.commit import Transaction
+from eventd.log.commit import Transaction, Turn
 from eventd.log.copies import Cut, Parked
 from eventd.log.cursors import DeadLetter, LinkState, park
 from eventd.log.shedding import apply_caps, apply_ttl, due_at, open_hole
@@ -87,7 +87,7 @@ class Forward:
 
     topic_id = None
     cursor = None
-    background = True
+    turn = Turn.BACKGROUND
 
     def __init__(self, moves: Sequence[Move], weight: int, *, max_bytes: int = 0) -> None:
         self._moves = moves

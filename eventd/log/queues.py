@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from eventd.errors import Invalid
-from eventd.log.commit import Transaction
+from eventd.log.commit import Transaction, Turn
 from eventd.log.flushes import Flushes
 from eventd.log.jobs import Books, DeadLetters, Found, read_queue
 from eventd.log.leases import (
@@ -71,7 +71,7 @@ class _Claiming:
 
     cursor = None
     durable = False  # a queue may ask for it
-    background = False
+    turn = Turn.FRONT
 
     def __init__(self, queue: str | int, wishes: Sequence[Wish], random: Callable[[int], bytes]) -> None:
         self._queue = queue
@@ -237,7 +237,7 @@ class _Settling:
 
     topic_id = None
     cursor = None
-    background = False
+    turn = Turn.FRONT
 
     def __init__(self, queue: str | int, node: str, handles: Sequence[Handle]) -> None:
         self._queue = queue

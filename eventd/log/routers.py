@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from eventd.log.commit import Transaction
+from eventd.log.commit import Transaction, Turn
 from eventd.log.cursors import create_cursor
 from eventd.log.head import announce_topics, read_head
 from eventd.log.refusals import Incompatible, Throttled, TopicNotFound
@@ -74,7 +74,7 @@ class PutRouter:
     cursor = None
     weight = 1
     durable = True
-    background = False
+    turn = Turn.FRONT
 
     def __init__(self, wanted: Wanted, rules: Rules, most: Most, *, create_dest: bool, random: bytes) -> None:
         self._wanted = wanted
@@ -172,7 +172,7 @@ class DeleteRouter:
     cursor = None
     weight = 1
     durable = True
-    background = False
+    turn = Turn.FRONT
 
     def __init__(self, name: str) -> None:
         self._name = name

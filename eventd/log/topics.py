@@ -13,7 +13,7 @@ import msgspec
 import sqlalchemy as sa
 
 from eventd.errors import Invalid
-from eventd.log.commit import Transaction
+from eventd.log.commit import Transaction, Turn
 from eventd.log.head import announce_topics
 from eventd.log.records import new_instance
 from eventd.log.refusals import Incompatible, Throttled, TopicNotEmpty, TopicNotFound
@@ -199,7 +199,7 @@ class PutTopic:
     cursor = None
     weight = 1
     durable = True
-    background = False
+    turn = Turn.FRONT
 
     def __init__(self, name: str, config: TopicConfig, *, max_topics: int, random: bytes) -> None:
         self._name = name
@@ -269,7 +269,7 @@ class PatchTopic:
     cursor = None
     weight = 1
     durable = True
-    background = False
+    turn = Turn.FRONT
 
     def __init__(self, name: str, changes: Mapping[str, Any]) -> None:
         self._name = name
@@ -307,7 +307,7 @@ class DeleteTopic:
     cursor = None
     weight = 1
     durable = True
-    background = False
+    turn = Turn.FRONT
 
     def __init__(self, name: str, *, if_empty: bool = False) -> None:
         self._name = name

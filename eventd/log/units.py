@@ -8,7 +8,7 @@ from typing import Protocol
 import sqlalchemy as sa
 
 from eventd.errors import Full
-from eventd.log.commit import Transaction
+from eventd.log.commit import Transaction, Turn
 from eventd.log.cursors import Postponement, Step, apply_step, check_fence, postpone
 from eventd.log.head import read_topic_bytes
 from eventd.log.retired import require_in_use
@@ -26,7 +26,7 @@ class Publish:
 
     cursor = None
     durable = True
-    background = False
+    turn = Turn.FRONT
 
     def __init__(
         self, topic_id: int, drafts: Sequence[Draft], *, ceiling: int | None = None, check: Check | None = None
@@ -91,7 +91,7 @@ class Settle:
     """Move a cursor with all that belongs to the step. Raises `FenceLost` when another moved it."""
 
     durable = True
-    background = False
+    turn = Turn.FRONT
 
     def __init__(self, step: Step, effect: Effect | None = None) -> None:
         self._step = step
@@ -125,7 +125,7 @@ class Postpone:
     cursor = None
     weight = 1
     durable = True
-    background = False
+    turn = Turn.FRONT
 
     def __init__(self, failure: Postponement) -> None:
         self._failure = failure

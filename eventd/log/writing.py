@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from eventd.log.commit import Spent, Transaction
+from eventd.log.commit import GROUP_RECORDS, Spent, Transaction, Turn
 from eventd.log.flushes import Flushes
 from eventd.log.refusals import RecordTooLarge, Throttled, TopicFull, TopicNotFound
 from eventd.log.shedding import apply_caps, apply_ttl, due_at
@@ -16,6 +16,9 @@ from eventd.log.topic_config import TopicConfig
 from eventd.log.topics import TopicLine, create_line, read_line, require_name, require_room, reread
 from eventd.log.values import NOTHING, Appended, Drafts
 from eventd.store.database import execute, fetch
+
+RECORD_BYTES = 1000
+"""Bytes of data and meta that weigh as much as a record."""
 
 
 class Written(NamedTuple):
@@ -55,7 +58,6 @@ class Write:
     """
 
     cursor = None
-    background = False
 
     def __init__(
         self,
@@ -72,6 +74,8 @@ class Write:
     ) -> None:
         self._topic = topic
         self._drafts = drafts
+        self.weight = max(len(drafts), drafts.bytes // RECORD_BYTES)
+        self.turn = Turn.FRONT if self.weight < GROUP_RECORDS else Turn.BULK
         self._flushes = flushes
         self._key = key
         self._create = create
@@ -87,10 +91,6 @@ class Write:
     @property
     def topic_id(self) -> int | None:
         return None if self._line is None else self._line.id
-
-    @property
-    def weight(self) -> int:
-        return len(self._drafts)
 
     @property
     def durable(self) -> bool:

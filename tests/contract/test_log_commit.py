@@ -14,8 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from eventd.errors import EventdError, FenceLost, Full, Unavailable
-from eventd.log.appender import GROUP_RECORDS
-from eventd.log.commit import Transaction
+from eventd.log.commit import GROUP_RECORDS, Transaction, Turn
 from eventd.log.cursors import Step, apply_step, check_fence, create_cursor, read_cursor
 from eventd.log.eventlog import EventLog
 from eventd.log.head import read_topic
@@ -34,7 +33,7 @@ class Faulty:
     error: Exception
     cursor = None
     durable = True
-    background = False
+    turn = Turn.FRONT
     weight = 1
 
     def admit(self, tx: Transaction) -> Drafts:
@@ -55,7 +54,7 @@ class Emitting:
     positions: list[int] = field(default_factory=list)
     weight = 1
     durable = True
-    background = False
+    turn = Turn.FRONT
 
     @property
     def cursor(self) -> str:

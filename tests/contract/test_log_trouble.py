@@ -18,7 +18,7 @@ import pytest
 import sqlalchemy as sa
 
 from eventd.errors import DatabaseUnavailable, DatabaseUnusable, EventdError, SettingsError
-from eventd.log.commit import Transaction
+from eventd.log.commit import Transaction, Turn
 from eventd.log.eventlog import EventLog
 from eventd.log.head import lock_head
 from eventd.log.units import Publish
@@ -290,7 +290,7 @@ class Undone:
 
     cursor = None
     durable = True
-    background = False
+    turn = Turn.FRONT
     weight = 1
 
     def __init__(self, topic_id: int) -> None:

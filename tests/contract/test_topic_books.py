@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from eventd.clock import SECOND
 from eventd.housekeeping import SWEEP_SECONDS, Housekeeping
 from eventd.log import stock
-from eventd.log.commit import Transaction
+from eventd.log.commit import Transaction, Turn
 from eventd.log.eventlog import EventLog
 from eventd.log.leases import Lease, add_leases
 from eventd.log.losses import CAP, MIXED, TTL, Loss, join_oldest, note_losses, read_losses
@@ -225,7 +225,7 @@ class Copy:
     cursor = None
     weight = 1
     durable = True
-    background = False
+    turn = Turn.FRONT
 
     def __init__(self, topic_id: int, identity: str) -> None:
         self.topic_id = topic_id

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from eventd.errors import Invalid
 from eventd.log import head
-from eventd.log.commit import Spent, Transaction
+from eventd.log.commit import Spent, Transaction, Turn
 from eventd.log.eventlog import EventLog
 from eventd.log.refusals import RecordTooLarge, Throttled, TopicFull, TopicNotFound
 from eventd.log.topic_config import TopicConfig
@@ -279,7 +279,7 @@ class Quiet:
     cursor = None
     weight = 1
     durable = False
-    background = True
+    turn = Turn.BACKGROUND
 
     def admit(self, tx: Transaction) -> Drafts:
         return NOTHING

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from eventd.log.commit import GROUP_RECORDS
 from eventd.log.eventlog import EventLog
 from eventd.log.refusals import TopicNotEmpty, TopicNotFound
 from eventd.log.topic_config import TopicConfig
 from eventd.log.topics import DeleteTopic, PatchTopic, PutTopic
-from eventd.log.writing import Write, Written
+from eventd.log.writing import RECORD_BYTES, Write, Written
 from eventd.store.database import Database, fetch
 from eventd.testing import ManualClock
 from tests.support.topic_books import check_topics
@@ -144,3 +145,17 @@ class _Broken(DeleteTopic):
 
     def finish(self, tx: Any, appended: Any) -> Any:
         raise RuntimeError("broken")
+
+
+@pytest.mark.parametrize("data", [[0] * GROUP_RECORDS, ["x" * GROUP_RECORDS * RECORD_BYTES]], ids=["many", "large"])
+async def test_batches_that_fill_transactions_let_what_is_small_come_in_between(
+    topics: Topics, log: EventLog, database: Database, data: list[Any]
+) -> None:
+    """Also where all of them were there first."""
+    await topics.make("large")
+    await topics.make("small")
+    large = [log.submit(write(log, "large", *data)) for _ in range(4)]
+    await asyncio.gather(*large, log.submit(write(log, "small", 1)))
+    first = "SELECT min(position) FROM blocks GROUP BY topic_id ORDER BY topic_id"
+    assert await database.read(fetch, first) in ([(1,), (len(data) + 1,)], [(2,), (1,)])
+    assert (await topics.standing("large")).count == 4 * len(data), "in as many transactions"

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from eventd.clock import Clock
 from eventd.errors import DatabaseFault, Unavailable
-from eventd.log.commit import Transaction
+from eventd.log.commit import Transaction, Turn
 from eventd.log.eventlog import EventLog
 from eventd.log.units import Publish
 from eventd.log.values import Appended, Draft
@@ -38,7 +38,7 @@ class Faulty:
     """Writes a head that must not be there."""
 
     topic_id, weight, cursor = None, 1, None
-    durable, background = True, False
+    durable, turn = True, Turn.FRONT
 
     def admit(self, tx: Transaction) -> Sequence[Draft]:
         return ()
