@@ -145,7 +145,7 @@ class Output:
         def show(rows: Sequence[Mapping[str, Any]]) -> None:
             if not self.is_table:
                 for row in rows:
-                    self.line(json.dumps(row, ensure_ascii=False))
+                    self.line(json.dumps(row, ensure_ascii=False, default=str))
             else:
                 self._more(columns, rows, widths)
             self._stream.flush()

@@ -36,7 +36,10 @@ def show_record(record: Record) -> dict[str, Any]:
 def tell_gap(gap: Gap, topic: str) -> None:
     """What nobody can read any more is said beside the output."""
     if gap.reason == "recreated":
-        note(f"gap: topic {topic}: it is another one by this name; its records follow from the first")
+        note(
+            f"gap: topic {topic}: it is not what was read before, and ends at {gap.head_seq}; "
+            "its records follow from the first"
+        )
     else:
         lost = gap.last - gap.first + 1
         which = f"record {gap.first}" if lost == 1 else f"records {gap.first} to {gap.last}"
@@ -60,7 +63,7 @@ def show_millis(time: int | None) -> str:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)  # a Decimal
 
 
 def _cut(words: str) -> str:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from decimal import Decimal
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
@@ -151,8 +154,8 @@ class Connection:
     def decode(self, told: bytes, answer: type[T]) -> T:
         """What came from the node, as the value that it should be."""
         try:
-            return msgspec.json.decode(told, type=answer)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return _decode(told, answer)
+        except (msgspec.DecodeError, ValueError, RecursionError):
             raise EventdError(f"{self.address} answers, but not as a routerd-eventd does") from None
 
     @asynccontextmanager
@@ -209,6 +212,19 @@ class Connection:
         if self._session is not None:
             await self._session.close()
             self._session = None
+
+
+def _decode(told: bytes, answer: type[T]) -> T:
+    try:
+        return msgspec.json.decode(told, type=answer)
+    except msgspec.DecodeError:
+        # A node keeps numbers as they are written, and JSON has some that no float holds.
+        return msgspec.convert(json.loads(told, parse_float=_number), answer)
+
+
+def _number(text: str) -> float | Decimal:
+    number = float(text)
+    return number if isfinite(number) else Decimal(text)
 
 
 def _require_success(response: ClientResponse, told: bytes) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
+from decimal import Decimal
 
+import msgspec
 import pytest
 
-from eventd.client import Client, Config, Gap, Lost, NewRecord, Record, Throttled, detail_of
+from eventd.client import Batch, Client, Config, Gap, Lost, NewRecord, Record, Throttled, detail_of
 from eventd.errors import Conflict, Full, Invalid, NotFound, Unauthorized
 from tests.integration.client.conftest import Pauses
 from tests.support.flaky_proxy import LOST, UNANSWERED, Fault, FlakyProxy
@@ -230,3 +232,14 @@ async def test_another_server_is_recognised_as_one(server: Server) -> None:
     async with Client(f"{server.url}/elsewhere") as client:
         with pytest.raises(Exception, match=r"the server answered|nothing is served"):
             await client.topics.get("jobs")
+
+
+async def test_numbers_that_no_float_holds_hinder_nobody(client: Client) -> None:
+    numbers = ["1e400", "-1E999", "1.5", "123456789012345678901234567890"]
+    await client.topics.write("far", [NewRecord(msgspec.Raw(number.encode())) for number in numbers])
+    expected = [Decimal("1e400"), Decimal("-1E999"), 1.5, 123456789012345678901234567890]
+    assert await data(client, "far") == expected
+    async with aclosing(aiter(client.watch({"far": 0}))) as sights:
+        sight = await anext(sights)
+        assert isinstance(sight, Batch)
+        assert [record.data for record in sight.records] == expected

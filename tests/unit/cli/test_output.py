@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from decimal import Decimal
 
 import pytest
 
@@ -148,3 +149,9 @@ def test_lists_are_joined_and_numbers_counted() -> None:
     assert joined("on")({"on": ["a", 1]}) == "a,1"
     assert joined("on")({"on": []}) == "-"
     assert (count(1, "event"), count(0, "event"), count(2, "line")) == ("1 event", "0 events", "2 lines")
+
+
+def test_a_number_that_no_float_holds_is_shown_as_text() -> None:
+    shown = io.StringIO()
+    Output("json", headers=True, colour=False, stream=shown).stream_rows(COLUMNS)([{"data": Decimal("1e400")}])
+    assert shown.getvalue() == '{"data": "1E+400"}\n'
