@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,13 +24,16 @@ ROUTERS = (
     Column("FAN_IN", lambda row: "yes" if row["fan_in"] else "no"),
     Column("FORWARDED", lambda row: str(row["forwarded_total"])),
 )
+_FILTER = Column("FILTER", lambda row: show_filter(row["filter"]))
+_ALLOW_CYCLE = Column("ALLOW_CYCLE", lambda row: "yes" if row["allow_cycle"] else "no", wide=True)
+LISTED = (*ROUTERS, replace(_FILTER, wide=True), _ALLOW_CYCLE)
 ONE = (
     *ROUTERS,
     Column("LAG", lambda row: str(row["lag"])),
     Column("STATE", lambda row: f"{row['state']} ({row['reason']})" if row["reason"] else row["state"] or "-"),
     Column("REFUSED", lambda row: str(row["refused_total"])),
-    Column("FILTER", lambda row: show_filter(row["filter"])),
-    Column("ALLOW_CYCLE", lambda row: "yes" if row["allow_cycle"] else "no", wide=True),
+    _FILTER,
+    _ALLOW_CYCLE,
     Column("KEEPS", lambda row: _keeps(row), wide=True),
 )
 
@@ -119,9 +123,7 @@ def ends_of(router: str, source: str = "", dest: str = "") -> tuple[str, str]:
     first, arrow, second = router.partition("->")
     source, dest = source or (first if arrow else ""), dest or (second if arrow else "")
     if not source or not dest:
-        raise Invalid(
-            f"router {router}: from where to where?", hint="say --source and --dest, or call it 'SOURCE->DEST'"
-        )
+        raise Invalid(f"router {router}: from where to where?", hint="say source and dest, or call it 'SOURCE->DEST'")
     return source, dest
 
 
@@ -133,7 +135,7 @@ def _read_map(text: str) -> dict[str, Any] | None:
     except ValueError as error:
         raise Invalid(f"--map is not valid JSON: {error}") from None
     if not isinstance(value, dict):
-        raise Invalid("--map must be an object", hint='such as {"type": "{tag}"}')
+        raise Invalid("--map must be an object", hint='such as {"type": "${tag}"}')
     return value
 
 
@@ -154,8 +156,8 @@ async def list_routers(
     """Show the routers, by name. `router get` shows more of one; `topology check` draws how they hang together."""
     client = await session.client()
     found = [router async for router in client.routers.list(prefix, source=source, dest=dest)]
-    names = ("router", "source", "dest", "guarantee", "fan_in", "forwarded_total")
-    session.out.rows(ROUTERS, [{name: getattr(each, name) for name in names} for each in found], name=_name)
+    names = ("router", "source", "dest", "guarantee", "filter", "allow_cycle", "fan_in", "forwarded_total")
+    session.out.rows(LISTED, [{name: getattr(each, name) for name in names} for each in found], name=_name)
 
 
 @connected

@@ -37,12 +37,18 @@ STATE = (
     Column("COUNT", lambda row: str(row["count"])),
     Column("BYTES", lambda row: str(row["bytes"])),
     Column("DURABILITY", lambda row: row["config"]["durability"]),
-    Column("READY", lambda row: str((row.get("queue") or {}).get("ready", "-"))),
+    Column("READY", lambda row: _queue(row, "ready")),
+    Column("IN_FLIGHT", lambda row: _queue(row, "in_flight"), wide=True),
+    Column("DEAD_LETTERED", lambda row: _queue(row, "dead_lettered"), wide=True),
     Column("LAST_WRITE", lambda row: show_millis(row["last_write_ts"])),
     Column("LAST_READ", lambda row: show_millis(row["last_read_ts"]), wide=True),
     Column("PRIORITY", lambda row: str(row["effective_priority"]), wide=True),
 )
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="The name of the topic.")]
+
+
+def _queue(row: Mapping[str, Any], figure: str) -> str:
+    return str((row.get("queue") or {}).get(figure, "-"))
 
 
 def _name(row: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from eventd.cli.documents import read_documents
 from eventd.cli.output import Column, count, note, printable, text
 from eventd.cli.routers import ends_of
 from eventd.cli.session import Session, connected
-from eventd.errors import CheckFailed, Invalid
+from eventd.errors import CheckFailed, Invalid, NotFound
 
 if TYPE_CHECKING:
     from eventd.client import Client, RouterState
@@ -69,7 +69,7 @@ async def check(
     present = {router.name: router for router in await _present(client)}
     for name in remove or []:
         if present.pop(name, None) is None:
-            raise Invalid(f"there is no router {name} to take out", hint="routerctl router list shows those there are")
+            raise NotFound(f"there is no router {name} to take out", hint="routerctl router list shows those there are")
     findings = list(_join(present, added))
     graph = Graph(present.values())
     foretold = list(_foretell(graph))
@@ -130,6 +130,8 @@ def _from_entry(entry: Any, filename: str) -> Router:
     name, source, dest = (str(given.pop(key, "") or "") for key in ("router", "source", "dest"))
     name = name or f"{source}->{dest}"
     source, dest = ends_of(name, source, dest)
+    for told in ("forwarded_total", "refused_total", "refused", "lag", "state", "reason"):
+        given.pop(told, None)  # what `router list` and `router get` say beside what a router does
     known = ("preserve_node", "preserve_tag", "create_dest", "filter", "allow_cycle", "guarantee", "fan_in", "map")
     for key in given:
         if key not in known:

@@ -43,7 +43,7 @@ def test_routers_are_listed_as_asked(routerctl: Control) -> None:
     ("arguments", "code", "told"),
     [
         (("get", "ghost"), 3, "error: there is no router"),
-        (("put", "ghost"), 1, "error: router ghost: from where to where? (say --source and --dest, or call it"),
+        (("put", "ghost"), 1, "error: router ghost: from where to where? (say source and dest, or call it"),
         (("put", "x->x"), 1, "error: "),
         (("put", "b->a"), 1, "error: "),
         (("put", "c->b"), 1, "error: "),
@@ -152,7 +152,6 @@ def test_routers_come_from_files(routerctl: Control) -> None:
         (("--add", "a->_b"), "", "error: "),
         (("--add", "a->\udcff"), "", "error: "),
         (("--add", "a->b,fanin"), "", "error: --add: 'fanin' is none of allow_cycle, fan_in, exactly_once"),
-        (("--remove", "x"), "", "error: there is no router x to take out"),
         (("-f", "-"), "a: [", "error: <stdin>: line 2: is not valid YAML"),
         (("-f", "-"), "- 1", "error: -: each router is a mapping"),
         (("-f", "-"), "router: a->b\nfilter: [tag, Regex, x]", "error: no operator 'Regex'"),
@@ -168,3 +167,20 @@ def test_what_cannot_be_checked_is_one_line(
     found = control("topology", "check", *arguments, "--database", sqlite_url, stdin=text, code=1)
     assert found.err.startswith(told)
     assert (found.out, found.err.count("\n")) == ("", 1)
+
+
+def test_a_router_that_is_not_there_cannot_be_taken_out(control: Control, sqlite_url: str) -> None:
+    control("topic", "put", "there", "--database", sqlite_url)
+    told = control("topology", "check", "--remove", "x", "--database", sqlite_url, code=3)
+    assert told.err.startswith("error: there is no router x to take out")
+
+
+def test_what_the_commands_show_of_routers_can_be_checked(routerctl: Control) -> None:
+    routerctl("router", "put", "a->b", "--filter", "eu:*", "--allow-cycle")
+    row = routerctl("router", "list", "-o", "json").json[0]
+    assert (row["filter"], row["allow_cycle"]) == (["tag", "Glob", "eu:*"], True)
+    headers, line = routerctl("router", "list", "-o", "wide").lines
+    assert (headers.split()[-2:], line.endswith("tag Glob eu:*  yes")) == (["FILTER", "ALLOW_CYCLE"], True)
+    for shown in (routerctl("router", "list", "-o", "json").out, routerctl("router", "get", "a->b", "-o", "yaml").out):
+        drawn = routerctl("topology", "check", "-f", "-", "--remove", "a->b", stdin=shown).out
+        assert drawn == "a\n└─ b  a->b [allow_cycle, tag Glob eu:*]\n"

@@ -233,3 +233,11 @@ def test_the_ceilings_of_the_node_hold_for_a_command_beside_it(
     control("topic", "put", "a", "--database", sqlite_url)
     assert control("topic", "put", "b", "--database", sqlite_url, code=1).err.startswith("error: ")
     assert control("topic", "list", "-o", "name", "--database", sqlite_url).lines == ["a"]
+
+
+def test_the_jobs_of_a_queue_are_counted(routerctl: Control) -> None:
+    routerctl("topic", "put", "jobs", "--set", "type=queue")
+    routerctl("topic", "write", "jobs", "1", "2")
+    headers, line = (row.split() for row in routerctl("topic", "get", "jobs", "-o", "wide").lines)
+    shown = dict(zip(headers, line, strict=True))
+    assert (shown["READY"], shown["IN_FLIGHT"], shown["DEAD_LETTERED"]) == ("2", "0", "0")
