@@ -231,7 +231,7 @@ class _Page:
         if not self.reach(block.seq):
             return False
         if self._ttl_ms and due_at(block.recorded_at, self._ttl_ms) <= self._now:
-            self._lost += sum(1 for line in block.lines.split("\n")[:-1] if split_line(line)[2])
+            self._lost += len(self._records(block))
             self._pass(block)
             return True
         part = block.within(block.position - 1, block.position + self._limit - len(self._originals) - 1)

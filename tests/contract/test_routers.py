@@ -14,6 +14,7 @@ from eventd.egress.running import prepare
 from eventd.log.copies import Cut
 from eventd.log.eventlog import EventLog
 from eventd.log.forward import Forward, Move
+from eventd.log.queues import Ack, Claim, Handle, Wish
 from eventd.log.refusals import Incompatible, RouterCycle
 from eventd.log.slices import Tombstone
 from eventd.log.topics import DeleteTopic
@@ -340,6 +341,21 @@ async def test_what_outlives_its_time_before_it_is_copied_is_lost(routed: Routed
     assert (await routed.line("a->b")).forwarded == 3
 
 
+async def test_jobs_that_are_done_are_no_loss_when_their_time_is_over(routed: Routed, clock: ManualClock) -> None:
+    await routed.make("a", type="queue", ttl_ms=1000)
+    await routed.route("a->b")
+    await routed.stop()
+    await routed.put("a", 1, 2, 3)
+    submit, log = routed.log.submit, routed.log
+    await submit(Claim("a", [Wish("w", 3)], lambda size: b"r" * size))
+    assert (await submit(Ack("a", "w", [Handle(2)], flushes=log.flushes))).done == [2]
+    clock.advance(2)
+    await routed.start()
+    await routed.settled("b")
+    assert await routed.losses("b") == [(1, 2, "source_trim")]
+    assert (await routed.line("a->b")).forwarded == 2
+
+
 async def test_a_source_that_lost_all_it_had_is_told_of_without_a_record(routed: Routed, clock: ManualClock) -> None:
     await routed.make("a", ttl_ms=1000)
     await routed.route("a->b", "b->c")
@@ -397,7 +413,7 @@ async def test_a_stamp_says_what_a_copy_was_made_of(routed: Routed) -> None:
             "router": "a->b",
             "source_topic": "a",
             "source_topic_id": line.source_id,
-            "source_epoch": instance,
+            "source_epoch": f"{instance}.{NOW // 1000}",
             "source_seq": seq,
         }
         for seq in (2, 3, 4)
