@@ -166,7 +166,7 @@ def _stamped(meta: str | None, router: str, origin: Origin, original: Original) 
         "router": router,
         "source_topic": origin.topic,
         "source_topic_id": origin.topic_id,
-        "source_epoch": origin.instance,
+        "source_epoch": epoch,
         "source_seq": seq,
     }
     members: dict[str, Any] = {}

@@ -9,6 +9,7 @@ deleted by request: its line stays, so that positions and seqs run on.
 from __future__ import annotations
 
 import json
+import re
 from typing import NamedTuple
 
 import msgspec
@@ -245,8 +246,21 @@ def _open(payload: dict[str, str]) -> tuple[str, str] | None:
 
 
 def compact(text: str) -> str:
-    """A JSON text without white space, otherwise as it is. Raises ValueError when it is none."""
+    """A JSON text without white space and with characters for their escapes, otherwise as it is.
+
+    Many clients escape all that is not ASCII; what counts is the text itself. Raises ValueError when it is no JSON.
+    """
     try:
-        return msgspec.json.format(text, indent=-1)
+        compacted = msgspec.json.format(text, indent=-1)
     except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError(str(error)) from None
+    return _ESCAPES.sub(_unescaped, compacted) if "\\u" in compacted else compacted
+
+
+_ESCAPES = re.compile(r"(?:\\u[0-9a-fA-F]{4})+|\\.")
+"""Characters written by their numbers, in a row, for some take two; or another escape, which is passed over."""
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    """The characters an escape stands for, but those that JSON escapes itself."""
+    return encoded(json.loads(f'"{escape[0]}"'))[1:-1] if escape[0].startswith("\\u") else escape[0]

@@ -413,7 +413,7 @@ async def test_a_stamp_says_what_a_copy_was_made_of(routed: Routed) -> None:
             "router": "a->b",
             "source_topic": "a",
             "source_topic_id": line.source_id,
-            "source_epoch": f"{instance}.{NOW // 1000}",
+            "source_epoch": f"{instance}.{millis}",
             "source_seq": seq,
         }
         for seq in (2, 3, 4)

@@ -12,6 +12,7 @@ from aiohttp import web
 from eventd.api.problems import SlowBody, WrongMediaType
 from eventd.api.v0.models import Query
 from eventd.api.v0.once import require_once
+from eventd.api.v0.wording import reworded
 from eventd.errors import Invalid, TooLarge
 from federation.event import is_plain
 
@@ -80,7 +81,7 @@ def decode(text: str, model: type[T]) -> T:
     try:
         value: T = _decoder(known).decode(text)
     except msgspec.ValidationError as error:
-        raise Invalid(f"the body does not fit: {error}") from None
+        raise Invalid(reworded(str(error), model)) from None
     except msgspec.DecodeError as error:
         raise Invalid(f"the body is not valid JSON: {str(error).removeprefix('JSON is malformed: ')}") from None
     except RecursionError:

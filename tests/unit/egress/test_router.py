@@ -48,7 +48,7 @@ STAMP = {
     "router": "r",
     "source_topic": "orders",
     "source_topic_id": 7,
-    "source_epoch": 12345,
+    "source_epoch": f"12345.{AT // 1000}",
     "source_seq": 9,
 }
 

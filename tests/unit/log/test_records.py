@@ -151,3 +151,30 @@ def test_white_space_goes_and_nothing_else() -> None:
         compact("[1,]")
     with pytest.raises(ValueError, match="recursion"):
         compact("[" * 5000 + "]" * 5000)
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        (r'"\u00e9\u4e2d"', '"é中"'),
+        (r'"\ud83d\ude00"', '"😀"'),
+        (r'"\u0000\u001f\u0022\u005c\u000a"', r'"\u0000\u001f\"\\\n"'),
+        (r'"\\u00e9 \\\u00e9"', r'"\\u00e9 \\é"'),
+        (r'{"\u00e9":["\u0041"]}', '{"é":["A"]}'),
+    ],
+)
+def test_a_character_is_kept_as_itself_however_it_was_written(text: str, kept: str) -> None:
+    assert compact(text) == kept
+    assert json.loads(compact(text)) == json.loads(text)
+
+
+def test_half_a_character_is_no_text() -> None:
+    with pytest.raises(ValueError, match=r"malformed|truncated"):
+        compact(r'"\ud83d x \ude00"')
+
+
+@given(texts)
+def test_escaping_makes_no_difference(text: str) -> None:
+    plain = compact(json.dumps(text, ensure_ascii=False))
+    assert compact(json.dumps(text)) == plain
+    assert json.loads(plain) == text
