@@ -58,7 +58,7 @@ class ApiKey(NamedTuple):
     def require_group(self, group: str | None) -> None:
         """Raises `Forbidden` when the key is held to other groups; `None` stands for all groups at once."""
         if self.prefixes and group is None:
-            raise Forbidden("this key is for some groups only", hint="name the group")
+            raise Forbidden("this key is for some names only", hint="name one of them, or use a key for all")
         if group is not None and not self.sees(group):
             raise Forbidden(f"this key is not for the group {group!r}")
 
@@ -128,7 +128,7 @@ class Keys:
             return ANYONE
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
-            raise Unauthorized("this API needs a key", hint="send it as Authorization: Bearer KEY")
+            raise Unauthorized("this API needs a key", hint="send it as Authorization: Bearer KEY; routerctl takes --key-file")
         return self.find(token.strip())
 
     def find(self, token: str) -> ApiKey:

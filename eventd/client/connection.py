@@ -83,7 +83,9 @@ def only_text() -> Iterator[None]:
 
 
 def path_of(family: str, *parts: str) -> str:
-    """The path of a thing by its name, which may hold any text. Raises `Invalid`."""
+    """The path of a thing by its name, which may hold any text but none at all. Raises `Invalid`."""
+    if not all(parts):
+        raise Invalid(f"a name is missing: one of {family} is meant, and nothing says which")
     with only_text():
         return "/".join(("/v0", family, *(quote(part, safe="") for part in parts)))
 

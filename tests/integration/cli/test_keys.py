@@ -85,4 +85,4 @@ def test_keys_over_the_api_need_the_scope_admin(control: Control, sqlite_url: st
         told = control("key", "list", *at, "reader-key-0001", code=1).err
         assert told == "error: this key lacks the scope admin (it has read)\n"
         told = control("key", "create", "more", *at, "some-key-0001", code=1).err
-        assert told.startswith("error: this key is for some groups only")
+        assert told.startswith("error: this key is for some names only")

@@ -27,7 +27,7 @@ def test_a_key_comes_from_a_flag_a_file_or_the_environment(
 ) -> None:
     at = ("--server", api.url)
     told = control("get", "all", *at, code=1)
-    assert told.err == "error: this API needs a key (send it as Authorization: Bearer KEY)\n"
+    assert told.err == "error: this API needs a key (send it as Authorization: Bearer KEY; routerctl takes --key-file)\n"
     assert control("get", "all", *at, "--key", "nobody's key", code=1).err == "error: this key is not known\n"
     assert control("get", "all", *at, "--key", "reader-key-0001").err == "nothing is declared\n"
     path = control.file("admin-key-0001\n", "key")

@@ -119,7 +119,7 @@ def test_a_key_for_some_groups_is_held_to_them() -> None:
     for group in ("edge", "xedge-7", "Core"):
         with pytest.raises(Forbidden, match=f"not for the group '{group}'"):
             key.require_group(group)
-    with pytest.raises(Forbidden, match="for some groups only"):
+    with pytest.raises(Forbidden, match="for some names only"):
         key.require_group(None)
 
 
