@@ -88,7 +88,7 @@ def test_without_a_key_the_header_is_explained(header: str) -> None:
         keys("one").identify(header)
     assert (caught.value.message, caught.value.hint) == (
         "this API needs a key",
-        "send it as Authorization: Bearer KEY",
+        "send it as Authorization: Bearer KEY; routerctl takes --key-file",
     )
 
 
