@@ -169,7 +169,7 @@ class Node:
 
     async def _serve_api(self) -> None:
         settings = self.settings
-        door = Door("", settings.max_connections, self.metrics, proven=settings.max_sse_connections)
+        door = Door("", settings.max_connections + settings.max_sse_connections, self.metrics)
         app = build_app(
             Services(self.log, self._take_over_now, self.metrics, self.following),
             keys=self.keys,

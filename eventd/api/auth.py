@@ -128,7 +128,8 @@ class Keys:
             return ANYONE
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
-            raise Unauthorized("this API needs a key", hint="send it as Authorization: Bearer KEY; routerctl takes --key-file")
+            hint = "send it as Authorization: Bearer KEY; routerctl takes --key-file"
+            raise Unauthorized("this API needs a key", hint=hint)
         return self.find(token.strip())
 
     def find(self, token: str) -> ApiKey:

@@ -28,14 +28,12 @@ class Watcher(Protocol):
 
 
 class Door:
-    """Lets at most `most` connections in to one listener, and `proven` more of those who have proven who they are."""
+    """Lets at most `most` connections in to one listener."""
 
-    def __init__(self, group: str, most: int, watcher: Watcher, *, proven: int = 0) -> None:
+    def __init__(self, group: str, most: int, watcher: Watcher) -> None:
         self._group = group
         self._most = most
-        self._proven = proven
         self._watcher = watcher
-        self._trusted = 0
         self._guests: dict[asyncio.Transport, _Guest] = {}  # in the order in which they came
         self._closed = False
         self._show()
@@ -61,14 +59,12 @@ class Door:
 
     def trust(self, transport: asyncio.Transport | None) -> None:
         """Whoever speaks over this connection has proven who he is, in a way that no repetition of his words can."""
-        if transport is not None and transport in self._guests and not self._guests[transport].trusted:
+        if transport is not None and transport in self._guests:
             self._guests[transport].trusted = True
-            self._trusted += 1
 
     def enter(self, transport: asyncio.Transport, guest: _Guest) -> bool:
         """Whether there is a place; the stranger who has had his for longest may lose it."""
-        strangers = len(self._guests) - self._trusted
-        if strangers >= self._most or len(self._guests) >= self._most + self._proven:
+        if len(self._guests) >= self._most:
             stranger = next((at for at, other in self._guests.items() if not other.trusted), None)
             if stranger is None:
                 self._watcher.turned_away(self._group, "full")
@@ -86,9 +82,7 @@ class Door:
 
     def leave(self, transport: asyncio.Transport) -> None:
         """The connection has ended."""
-        guest = self._guests.pop(transport, None)
-        if guest is not None:
-            self._trusted -= guest.trusted
+        if self._guests.pop(transport, None) is not None:
             self._show()
 
     def _show(self) -> None:

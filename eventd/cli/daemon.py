@@ -71,9 +71,11 @@ def serve(
 
 def _run(settings: Settings, claim: Claim | None) -> None:
     from eventd.cli.notify import ServiceManager
+    from eventd.cli.open_files import raise_file_limit
     from eventd.cli.serving import run_node
     from eventd.node import Node
 
+    raise_file_limit(settings)
     clock = SystemClock()
     # The loop and the database's threads hand the interpreter's lock back and forth at every transaction. At its
     # default of 5 ms the one that waits would get it only after 5 ms of the other's work, on every single commit.

@@ -10,7 +10,7 @@ import pytest
 from eventd.clock import SECOND
 from eventd.egress import harvest
 from eventd.errors import DatabaseUnavailable
-from eventd.log import appender
+from eventd.log import commit, units
 from eventd.log.eventlog import EventLog
 from eventd.resources.effective import topic_of
 from eventd.testing import NOW, ManualClock, draft, give_turns, until
@@ -68,11 +68,11 @@ FAULT, DOWN = RuntimeError("a fault of ours"), DatabaseUnavailable("gone")
 STEPS = (
     (harvest, "refuse_captured"),
     (harvest, "require_room"),
-    (appender, "apply_step"),
+    (units, "apply_step"),
     (harvest, "put_part"),
     (harvest, "end_run"),
-    (appender, "move_head"),
-    (appender, "notify_head"),
+    (commit, "move_head"),
+    (commit, "notify_head"),
 )
 
 
@@ -81,8 +81,8 @@ STEPS = (
     [
         *[(*step, FAULT, False) for step in STEPS[::2]],
         *[(*step, FAULT, True) for step in STEPS[1::2]],
-        (appender, "apply_step", DOWN, False),
-        (appender, "move_head", DOWN, True),
+        (units, "apply_step", DOWN, False),
+        (commit, "move_head", DOWN, True),
     ],
     ids=lambda found: getattr(found, "__name__", str(found)),
 )

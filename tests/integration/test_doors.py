@@ -199,7 +199,7 @@ async def test_the_figures_go_with_the_listener(sites: MakeSites, connect: Open)
 
 
 def test_the_node_as_it_is_run_keeps_its_door(processes: Processes) -> None:
-    b = Running(processes, "b", EVENTD_MAX_CONNECTIONS="16")
+    b = Running(processes, "b", EVENTD_MAX_CONNECTIONS="16", EVENTD_MAX_SSE_CONNECTIONS="1")
     b.join()
     v1 = V1Sender(b.port, SECRET.encode())
     with contextlib.ExitStack() as stack:

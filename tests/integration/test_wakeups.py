@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 from eventd.clock import SystemClock
-from eventd.log import appender
+from eventd.log import commit
 from eventd.log.eventlog import EventLog
 from eventd.log.wakeups import Watch
 from eventd.store import migrations
@@ -186,7 +186,7 @@ async def test_a_sign_that_is_lost_costs_a_poll(
     silent = await EventLog.open(database, SystemClock())
     async with following(log):
         with log.watch((topic,)) as watch:
-            monkeypatch.setattr(appender, "notify_head", lambda conn: None)
+            monkeypatch.setattr(commit, "notify_head", lambda conn: None)
             await silent.append(topic, [draft("a")])
             await wake(watch, 0)
     await silent.close()

@@ -27,7 +27,8 @@ def test_a_key_comes_from_a_flag_a_file_or_the_environment(
 ) -> None:
     at = ("--server", api.url)
     told = control("get", "all", *at, code=1)
-    assert told.err == "error: this API needs a key (send it as Authorization: Bearer KEY; routerctl takes --key-file)\n"
+    hint = "send it as Authorization: Bearer KEY; routerctl takes --key-file"
+    assert told.err == f"error: this API needs a key ({hint})\n"
     assert control("get", "all", *at, "--key", "nobody's key", code=1).err == "error: this key is not known\n"
     assert control("get", "all", *at, "--key", "reader-key-0001").err == "nothing is declared\n"
     path = control.file("admin-key-0001\n", "key")
@@ -44,7 +45,8 @@ def test_a_key_comes_from_a_flag_a_file_or_the_environment(
 def test_a_key_for_one_group_works_where_the_group_is_named(api: Api, control: Control) -> None:
     at = ("--server", api.url, "--key")
     control("apply", "-f", control.file(EDGE), *at, "admin-key-0001")
-    assert control("fed", "event", "list", *at, "writer-key-0001", code=1).err.endswith("(name one of them, or use a key for all)\n")
+    refused = control("fed", "event", "list", *at, "writer-key-0001", code=1)
+    assert refused.err.endswith("(name one of them, or use a key for all)\n")
     control("fed", "event", "emit", "--group", "edge", "--type", "t", "--id", "i", *at, "writer-key-0001")
     assert control("fed", "event", "list", "--group", "edge", "-o", "name", *at, "writer-key-0001").lines == ["i"]
 

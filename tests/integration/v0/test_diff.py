@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -286,6 +287,12 @@ async def test_a_wrong_wish_is_told_by_its_name(server: Server, body: dict[str, 
     assert next(iter(body)) in refused.body["error"]["message"]
 
 
+def all_wait(waiting: Collection[polls.Poll], clients: int) -> bool:
+    """Whether so many clients wait for a sign, and nothing is being read for them."""
+    still = all(poll._sign is not None and poll._reading is not None and poll._reading.done() for poll in waiting)
+    return still and sum(poll.clients for poll in waiting) == clients
+
+
 async def test_those_who_wait_for_one_page_share_one_read(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fifty at the end of a topic are told by one look at it, and each whether it is a new page for it."""
     await server.ask("POST", "/topics/t", {"records": [{"data": 1}]})
@@ -299,7 +306,7 @@ async def test_those_who_wait_for_one_page_share_one_read(server: Server, monkey
     ask = {"from_seq": 1, "wait_ms": 20_000}
     waiting = [asyncio.create_task(server.ask("POST", "/topics/t/diff", ask)) for _ in range(50)]
     waiting += [asyncio.create_task(server.ask("POST", "/topics/t/diff", {**ask, "node": "self"})) for _ in range(5)]
-    await until(lambda: sum(poll.clients for poll in server.v0.part(polls.Polls)._polls.values()) == 55, "all to wait")
+    await until(lambda: all_wait(server.v0.part(polls.Polls)._polls.values(), 55), "all to wait")
     before = len(reads)
     await server.ask("POST", "/topics/t", {"node": "self", "records": [{"data": 2}]})
     told = await asyncio.gather(*waiting)
