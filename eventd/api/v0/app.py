@@ -12,7 +12,7 @@ from eventd.api.faults import Handler, answering
 from eventd.api.problems import FrameworkRefusal
 from eventd.api.v0 import problems
 from eventd.api.v0.access import NAMED, admit, identify, in_force, place_of
-from eventd.api.v0.reading import decode, read_query, read_text
+from eventd.api.v0.reading import aside, decode, read_query, read_text
 from eventd.api.v0.routes import V0, Call, Route
 from eventd.api.v0.surfaces import ROUTES
 from eventd.errors import EventdError
@@ -62,14 +62,14 @@ def _mount(v0: V0, route: Route) -> Handler:
     async def serve(request: web.Request) -> web.StreamResponse:
         begun = v0.clock.monotonic()
         key = identify(v0, route, request)
-        with place_of(v0, route, key), in_force(v0, route, request, key):
+        with place_of(v0, route, key), in_force(v0, route, request, key), v0.occupancy.bodies.hold() as held:
             name = admit(route, request, key)
             query = read_query(request, route.query)
             body = None
             if route.body is not None:
                 most = v0.limits.max_body_bytes
-                text = await read_text(request, most, may_be_empty=route.may_be_empty)
-                body = decode(text, route.body)
+                text = await read_text(request, most, held, may_be_empty=route.may_be_empty)
+                body = await aside(len(text), decode, text, route.body)
             return await route.run(Call(v0, request, key, name, query, body, begun))
 
     return serve

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeVar
 
@@ -10,6 +11,7 @@ import msgspec
 from aiohttp import web
 
 from eventd.api.problems import SlowBody, WrongMediaType
+from eventd.api.v0.limits import SMALL_BYTES, Held
 from eventd.api.v0.models import Query
 from eventd.api.v0.once import require_once
 from eventd.api.v0.wording import reworded
@@ -24,16 +26,16 @@ T = TypeVar("T")
 Q = TypeVar("Q", bound=Query)
 
 
-async def read_text(request: web.Request, most: int, *, may_be_empty: bool) -> str:
+async def read_text(request: web.Request, most: int, held: Held, *, may_be_empty: bool) -> str:
     """The body, which has to be declared as JSON; `{}` for none at all where it `may_be_empty`.
 
-    Raises `WrongMediaType`, `TooLarge` beyond `most` bytes, `SlowBody`, and `Invalid` for what is no UTF-8.
+    Raises `WrongMediaType`, `TooLarge` beyond `most` bytes, `Throttled`, `SlowBody`, `Invalid` for what is no UTF-8.
     """
     if not request.headers.get("Content-Type", "").lstrip().startswith("application/json"):
-        if may_be_empty and not await _read(request, most):  # some clients declare a type also of nothing
+        if may_be_empty and not await _read(request, most, held):  # some clients declare a type also of nothing
             return "{}"
         raise WrongMediaType("the body must be JSON", hint="send it with Content-Type: application/json")
-    body = await _read(request, most)
+    body = await _read(request, most, held)
     if not body and may_be_empty:
         return "{}"
     try:
@@ -42,16 +44,17 @@ async def read_text(request: web.Request, most: int, *, may_be_empty: bool) -> s
         raise Invalid(f"the body is not valid JSON: byte {error.start} is no UTF-8") from None
 
 
-async def _read(request: web.Request, most: int) -> bytes:
+async def _read(request: web.Request, most: int, held: Held) -> bytes:
     if (request.content_length or 0) > most:
         raise _too_large(most)
+    held.grow_to(request.content_length or 0)
     content = request.content
     try:
         if content.is_eof():  # small bodies mostly came with the head
             body = content.read_nowait()
         else:
             async with asyncio.timeout(BODY_SECONDS):
-                body = await _gather(content, most)
+                body = await _gather(content, most, held)
     except TimeoutError:
         raise SlowBody(f"the body did not arrive within {BODY_SECONDS:g} s") from None
     except web.RequestPayloadError:
@@ -61,14 +64,20 @@ async def _read(request: web.Request, most: int) -> bytes:
     return body
 
 
-async def _gather(content: Any, most: int) -> bytes:
+async def _gather(content: Any, most: int, held: Held) -> bytes:
     parts, size = [], 0
     while part := await content.readany():
         parts.append(part)
         size += len(part)
         if size > most:
             raise _too_large(most)
+        held.grow_to(size)
     return b"".join(parts)
+
+
+async def aside(size: int, work: Callable[..., T], *args: Any) -> T:
+    """What `work` gives; beside the loop for a body of so many bytes that others would have to wait for it."""
+    return await asyncio.to_thread(work, *args) if size > SMALL_BYTES else work(*args)
 
 
 def _too_large(most: int) -> TooLarge:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from eventd.api.auth import ApiKey
 from eventd.api.v0.models import Answer, Body, Performance
+from eventd.api.v0.reading import aside
 from eventd.api.v0.routes import V0
 from eventd.api.v0.topics import require_config
 from eventd.errors import Invalid
@@ -71,7 +74,7 @@ async def write(v0: V0, key: ApiKey, topic: str, body: WriteBody, header_key: st
     config = await _config_for(v0, key, topic, body.config)
     _require_count(body.records)
     idempotency_key = _read_key(body.idempotency_key or header_key)  # what is wrong with the batch comes before records
-    drafts = read_batch(body)
+    drafts = await aside(_bulk(body.records), read_batch, body)
     if not NAME.fullmatch(topic):  # not even looked for: some of these no database takes
         _refuse_name(topic, body.create, body.config)
     unit = Write(
@@ -114,6 +117,11 @@ def _read_key(key: str) -> str:
     if size_of(key) > MAX_KEY_BYTES:
         raise Invalid(f"the idempotency key has more than {MAX_KEY_BYTES} bytes")
     return key
+
+
+def _bulk(records: Sequence[RecordIn]) -> int:
+    """Bytes of a batch, and as many for each record as would take as long to be read."""
+    return sum([len(record.data) for record in records]) + 128 * len(records)
 
 
 def read_batch(body: WriteBody) -> Drafts:

@@ -1,0 +1,90 @@
+"""Large bodies: memory for all of them is bounded, and nobody else waits for one to be read."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from eventd.api.v0 import reading
+from eventd.testing import until
+from tests.support.v0 import Server
+
+MIB = 1 << 20
+
+
+@contextmanager
+def room_for(server: Server, most: int) -> Iterator[None]:
+    bodies = server.v0.occupancy.bodies
+    before, bodies.most = bodies.most, most
+    yield
+    bodies.most = before
+
+
+def batch(size: int) -> bytes:
+    """A batch of about so many bytes."""
+    one = b'{"data":"' + b"x" * 900_000 + b'"}'
+    return b'{"records":[' + b",".join([one] * (size // len(one))) + b"]}"
+
+
+async def test_what_would_take_too_much_memory_together_has_to_come_back_later(server: Server) -> None:
+    first, gate = batch(4 * MIB), asyncio.Event()
+
+    async def slowly() -> AsyncIterator[bytes]:
+        yield first[: 3 * MIB]
+        await gate.wait()
+        yield first[3 * MIB :]
+
+    json = {"Content-Type": "application/json"}
+    url = f"{server.url}/v0/topics/t"
+    with room_for(server, 5 * MIB):
+        dawdling = asyncio.create_task(server.session.post(url, data=slowly(), headers=json))
+        await until(lambda: server.v0.occupancy.bodies.held >= 3 * MIB, "most of the first to have come")
+        async with server.session.post(url, data=io.BytesIO(first), headers=json) as refused:
+            assert refused.status == 429
+            assert refused.headers["Retry-After"] == "1"
+            assert (await refused.json())["error"]["code"] == "throttled"
+        small = await server.ask("POST", "/topics/t", {"records": [{"data": 1}]})
+        assert small.status == 201, "a small one always has room"
+        gate.set()
+        assert (await dawdling).status == 200
+        assert server.v0.occupancy.bodies.held == 0
+        async with server.session.post(url, data=io.BytesIO(first), headers=json) as again:
+            assert again.status == 200
+
+
+async def test_who_breaks_off_gives_the_room_back(server: Server) -> None:
+    async def endless() -> AsyncIterator[bytes]:
+        yield batch(3 * MIB)
+        await asyncio.Event().wait()
+
+    json = {"Content-Type": "application/json"}
+    sending = asyncio.create_task(server.session.post(f"{server.url}/v0/topics/t", data=endless(), headers=json))
+    await until(lambda: server.v0.occupancy.bodies.held > MIB, "some of it to have come")
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
+    await until(lambda: server.v0.occupancy.bodies.held == 0, "the room to be given back")
+
+
+async def test_a_large_body_is_read_beside_the_loop(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    aside: list[int] = []
+    to_thread = asyncio.to_thread
+
+    async def counting(work: object, *args: object) -> object:
+        aside.append(len(args))
+        return await to_thread(work, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(reading.asyncio, "to_thread", counting)
+    large = batch(3 * MIB)
+    async with server.session.post(
+        f"{server.url}/v0/topics/t", data=io.BytesIO(large), headers={"Content-Type": "application/json"}
+    ) as answer:
+        assert answer.status == 201
+    assert len(aside) == 2, "it is decoded, and made into records"
+    await server.ask("POST", "/topics/t", {"records": [{"data": 1}]})
+    assert len(aside) == 2
+    await server.ask("POST", "/topics/t", {"records": [{"data": 1}] * 10_000})
+    assert len(aside) == 3, "very many small records take as long as few large ones"
