@@ -130,8 +130,6 @@ async def serving(
     """A server over a database, which is made where it is missing. `keys` as in EVENTD_API_KEYS."""
     clock = clock or SystemClock()
     async with AsyncExitStack() as stack:
-        # Its threads, which read large bodies, would outlive the test.
-        stack.push_async_callback(asyncio.get_running_loop().shutdown_default_executor)
         database = Database(url)
         stack.callback(database.close)
         database.write_now(migrations.upgrade, now=clock.now())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 
@@ -31,6 +32,7 @@ StartServer = Callable[..., Awaitable[Server]]
 async def start_server(migrated_sqlite_url: str) -> AsyncIterator[StartServer]:
     """Starts a server over the test's SQLite file; `keys`, `clock` and limits as `serving` takes them."""
     async with AsyncExitStack() as stack:
+        stack.push_async_callback(_end_threads)
 
         async def start(**flags: object) -> Server:
             return await stack.enter_async_context(serving(migrated_sqlite_url, **flags))  # type: ignore[arg-type]
@@ -49,3 +51,9 @@ async def stored(migrated_url: str) -> AsyncIterator[Server]:
     """A server over each of the databases: for what they might do differently."""
     async with serving(migrated_url) as opened:
         yield opened
+    await _end_threads()
+
+
+async def _end_threads() -> None:
+    """The loop's own, which read large bodies, would outlive the test."""
+    await asyncio.get_running_loop().shutdown_default_executor()

@@ -142,8 +142,8 @@ async def test_every_job_of_many_is_worked_on_once(server: Server) -> None:
             while len(done) < 200:
                 async with asyncio.timeout(5):
                     seq = (await jobs.job())["$seq"]
-                done.append(seq)
                 await settle(server, "q", "ack", seq, node=node)
+                done.append(seq)
 
     workers = [asyncio.ensure_future(work(f"w{n}")) for n in range(5)]
     for start in range(0, 200, 10):
