@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from enum import IntEnum
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import sqlalchemy as sa
 
@@ -16,11 +17,12 @@ from eventd.log.append import Placed, place, place_new, place_records
 from eventd.log.blocks import Block
 from eventd.log.cursors import lock_positions
 from eventd.log.head import lock_head, mark_unsynced, move_head, require_whole
-from eventd.log.values import Appended, Drafts, Head
+from eventd.log.values import NOTHING, Appended, Drafts, Head
 from eventd.store.database import KeyTaken, in_transaction, notify_head, run_of_system, savepoint
 from eventd.store.translation import translate
 from federation.errors import MessageError
 
+R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 GROUP_RECORDS = 1000
@@ -102,6 +104,29 @@ class Unit(Protocol[R_co]):
     def admit(self, tx: Transaction) -> Drafts: ...
 
     def finish(self, tx: Transaction, appended: Appended) -> R_co: ...
+
+
+class Change(ABC, Generic[R]):
+    """A unit that appends nothing: `make` checks, then writes, and what it answers is the unit's result."""
+
+    topic_id = None
+    cursor = None
+    weight = 1
+    durable = True
+    turn = Turn.FRONT
+
+    _made: R
+
+    @abstractmethod
+    def make(self, tx: Transaction) -> R:
+        """Write it. Raises an `EventdError` where it must not be, before anything is written."""
+
+    def admit(self, tx: Transaction) -> Drafts:
+        self._made = self.make(tx)
+        return NOTHING
+
+    def finish(self, tx: Transaction, appended: Appended) -> R:
+        return self._made
 
 
 Place = Callable[..., Placed]

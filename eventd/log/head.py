@@ -6,6 +6,8 @@ without holes, in one process or several, and a reader that has seen position n 
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 
 from eventd.errors import DatabaseUnusable, NotFound
@@ -103,19 +105,17 @@ def renew_epoch_of(conn: sa.Connection, epoch: str) -> str:
     return renew_epoch(conn) if lock_head(conn).epoch == epoch else ""
 
 
+def first_line(name: str, now: int) -> dict[str, Any]:
+    """The line of a topic that is made now, by column."""
+    nothing = ("bytes", "ids", "evicted_seq", "evicted_position", "lost_position")
+    return {"name": name, "next_seq": 1, **dict.fromkeys(nothing, 0), "created_at": now}
+
+
 def ensure_topic(conn: sa.Connection, name: str, now: int) -> int:
     """The id of the topic, made if it is missing."""
-    fresh = {
-        "name": name,
-        "next_seq": 1,
-        "bytes": 0,
-        "ids": 0,
-        "evicted_seq": 0,
-        "evicted_position": 0,
-        "lost_position": 0,
-        "created_at": now,
-    }
-    conn.execute(insert(conn, topics).values(**fresh).on_conflict_do_nothing(index_elements=[topics.c.name]))
+    conn.execute(
+        insert(conn, topics).values(**first_line(name, now)).on_conflict_do_nothing(index_elements=[topics.c.name])
+    )
     return read_topic(conn, name).id
 
 

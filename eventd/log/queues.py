@@ -7,6 +7,7 @@ no job is ever held by two. How a unit is told what it must not do: see `eventd.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -232,7 +233,7 @@ class Settled(NamedTuple):
     room: bool
 
 
-class _Settling:
+class _Settling(ABC):
     """What holders do to their jobs. Result: `Settled`. Raises `TopicNotFound` and `NotAQueue`."""
 
     topic_id = None
@@ -271,9 +272,9 @@ class _Settling:
         self._settled = lambda: Settled(books.topic_id, [*held], skipped, books.settle(), deadline, room)
         return NOTHING
 
+    @abstractmethod
     def _apply(self, tx: Transaction, books: Books, held: dict[int, Lease]) -> int:
         """Write it; the deadline of leases that go on, in microseconds."""
-        raise NotImplementedError
 
     def finish(self, tx: Transaction, appended: Appended) -> Settled:
         assert self._settled is not None

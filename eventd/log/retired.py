@@ -39,15 +39,18 @@ _BOOKS = (
 _NOTHING_KEPT = Limits(max_records=0, keep_undelivered=False)
 
 
-def retire_topic(conn: sa.Connection, name: str) -> None:
+def retire_topic(conn: sa.Connection, name: str) -> list[str]:
     """Take a topic out of use in the open transaction, which must hold the head; nothing happens if there is none.
 
-    Its routers go with it: one that leads from nowhere or to nowhere cannot be.
+    Its routers go with it: one that leads from nowhere or to nowhere cannot be. Their names, sorted by bytes.
     """
-    for (topic_id,) in fetch(conn, "SELECT id FROM topics WHERE name = ?", (name,)):
-        if remove_routers_of(conn, topic_id):
-            announce_topics(conn)
+    found = fetch(conn, "SELECT id FROM topics WHERE name = ?", (name,))
+    if not found:
+        return []
+    removed = remove_routers_of(conn, found[0][0])
+    announce_topics(conn)
     execute(conn, "UPDATE topics SET name = ? || CAST(id AS TEXT), due_at = NULL WHERE name = ?", (RETIRED, name))
+    return removed
 
 
 def require_in_use(conn: sa.Connection, head: Head, topic_id: int) -> None:

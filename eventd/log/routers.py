@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from eventd.log.commit import Transaction, Turn
+from eventd.log.commit import Change, Transaction
 from eventd.log.cursors import create_cursor
 from eventd.log.head import announce_topics, read_head
 from eventd.log.refusals import Incompatible, Throttled, TopicNotFound
@@ -21,7 +21,6 @@ from eventd.log.routing import (
 )
 from eventd.log.topic_config import TopicConfig
 from eventd.log.topics import GROUP, TopicLine, count_topics, create_line, read_line
-from eventd.log.values import NOTHING, Appended, Drafts
 from eventd.store.database import bulk_insert, execute
 from eventd.store.schema import routers
 
@@ -62,7 +61,7 @@ class RouterPut(NamedTuple):
     version: int
 
 
-class PutRouter:
+class PutRouter(Change[RouterPut]):
     """Make a router, with the topics it lacks, or set all that is set for it anew. Result: `RouterPut`.
 
     It begins at the end of its source. Raises, in this order: `TopicNotFound` where the destination may not be made,
@@ -70,21 +69,14 @@ class PutRouter:
     `RouterCycle`. A router that is refused leaves no topic behind.
     """
 
-    topic_id = None
-    cursor = None
-    weight = 1
-    durable = True
-    turn = Turn.FRONT
-
     def __init__(self, wanted: Wanted, rules: Rules, most: Most, *, create_dest: bool, random: bytes) -> None:
         self._wanted = wanted
         self._rules = rules
         self._most = most
         self._create_dest = create_dest
         self._random = random
-        self._put: RouterPut | None = None
 
-    def admit(self, tx: Transaction) -> Drafts:
+    def make(self, tx: Transaction) -> RouterPut:
         conn, wanted = tx.conn, self._wanted
         source, dest = read_line(conn, wanted.source), read_line(conn, wanted.dest)
         if dest is None and (not self._create_dest or wanted.dest.startswith(GROUP)):
@@ -108,8 +100,7 @@ class PutRouter:
             self._make(tx, source, dest)
         line = read_router(conn, wanted.name)
         assert line is not None
-        self._put = RouterPut(line, before is None, read_head(conn).topics_version)
-        return NOTHING
+        return RouterPut(line, before is None, read_head(conn).topics_version)
 
     def _set(self, tx: Transaction, before: RouterLine) -> None:
         """Give a router other options: from its present position on, under another version."""
@@ -146,10 +137,6 @@ class PutRouter:
         create_cursor(conn, cursor_of(wanted.name), kind=CURSOR_KIND, topic_id=source.id, position=at, now=now)
         announce_topics(conn)
 
-    def finish(self, tx: Transaction, appended: Appended) -> RouterPut:
-        assert self._put is not None
-        return self._put
-
 
 def _require_same_ends(before: RouterLine, wanted: Wanted) -> None:
     if (before.source, before.dest) != (wanted.source, wanted.dest):
@@ -165,25 +152,14 @@ def _require_same_ends(before: RouterLine, wanted: Wanted) -> None:
         )
 
 
-class DeleteRouter:
+class DeleteRouter(Change["int | None"]):
     """Remove a router; what it has copied stays. Result: the version of all topics by then; None: there was none."""
-
-    topic_id = None
-    cursor = None
-    weight = 1
-    durable = True
-    turn = Turn.FRONT
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._version: int | None = None
 
-    def admit(self, tx: Transaction) -> Drafts:
-        self._version = None
-        if remove_routers(tx.conn, [self._name]):
-            announce_topics(tx.conn)
-            self._version = read_head(tx.conn).topics_version
-        return NOTHING
-
-    def finish(self, tx: Transaction, appended: Appended) -> int | None:
-        return self._version
+    def make(self, tx: Transaction) -> int | None:
+        if not remove_routers(tx.conn, [self._name]):
+            return None
+        announce_topics(tx.conn)
+        return read_head(tx.conn).topics_version

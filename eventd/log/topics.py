@@ -13,15 +13,13 @@ import msgspec
 import sqlalchemy as sa
 
 from eventd.errors import Invalid
-from eventd.log.commit import Transaction, Turn
-from eventd.log.head import announce_topics
+from eventd.log.commit import Change, Transaction
+from eventd.log.head import announce_topics, first_line
 from eventd.log.records import new_instance
 from eventd.log.refusals import Incompatible, Throttled, TopicNotEmpty, TopicNotFound
 from eventd.log.retired import retire_topic
-from eventd.log.routing import remove_routers_of
 from eventd.log.shedding import age_out, apply_limits, read_standing
 from eventd.log.topic_config import GROUP_CONFIG, TopicConfig, merged, read_config
-from eventd.log.values import NOTHING, Appended, Drafts
 from eventd.store.database import execute, fetch
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}")
@@ -162,15 +160,8 @@ def create_line(conn: sa.Connection, name: str, config: TopicConfig, *, now: int
     """Make a topic of a name that none has, in the open transaction, which must hold the head."""
     config = config.resolved()
     values: dict[str, Any] = {
-        "name": name,
+        **first_line(name, now),
         "form": "record",
-        "next_seq": 1,
-        "bytes": 0,
-        "ids": 0,
-        "evicted_seq": 0,
-        "evicted_position": 0,
-        "lost_position": 0,
-        "created_at": now,
         "instance": new_instance(random),
         "config": msgspec.json.encode(config).decode(),
         "durability": config.durability,
@@ -189,40 +180,26 @@ class TopicPut(NamedTuple):
     created: bool
 
 
-class PutTopic:
+class PutTopic(Change[TopicPut]):
     """Make a topic, or set all that is set for it anew. Result: `TopicPut`.
 
     Raises `Incompatible` for another type, `Throttled` at the limit of topics.
     """
-
-    topic_id = None
-    cursor = None
-    weight = 1
-    durable = True
-    turn = Turn.FRONT
 
     def __init__(self, name: str, config: TopicConfig, *, max_topics: int, random: bytes) -> None:
         self._name = name
         self._config = config.resolved()
         self._max_topics = max_topics
         self._random = random
-        self._put: TopicPut | None = None
 
-    def admit(self, tx: Transaction) -> Drafts:
+    def make(self, tx: Transaction) -> TopicPut:
         before = read_line(tx.conn, self._name)
         if before is None:
             require_room(tx.conn, self._max_topics)
-            self._put = TopicPut(
-                create_line(tx.conn, self._name, self._config, now=tx.now, random=self._random), created=True
-            )
-        else:
-            require_type(before, self._config)
-            self._put = TopicPut(set_config(tx, before, self._config), created=False)
-        return NOTHING
-
-    def finish(self, tx: Transaction, appended: Appended) -> TopicPut:
-        assert self._put is not None
-        return self._put
+            line = create_line(tx.conn, self._name, self._config, now=tx.now, random=self._random)
+            return TopicPut(line, created=True)
+        require_type(before, self._config)
+        return TopicPut(set_config(tx, before, self._config), created=False)
 
 
 def require_type(line: TopicLine, config: TopicConfig) -> None:
@@ -258,36 +235,24 @@ def reread(conn: sa.Connection, line: TopicLine) -> TopicLine:
     return TopicLine(*fetch(conn, f"SELECT {COLUMNS} FROM topics WHERE id = ?", (line.id,))[0])
 
 
-class PatchTopic:
+class PatchTopic(Change[TopicPut]):
     """Change some of what is set for a topic and leave the rest. Result: `TopicPut`.
 
     `changes` are by field; None takes a field back to its default. Raises `TopicNotFound`, `Invalid` for a value that
     does not fit, and `Incompatible` for another type.
     """
 
-    topic_id = None
-    cursor = None
-    weight = 1
-    durable = True
-    turn = Turn.FRONT
-
     def __init__(self, name: str, changes: Mapping[str, Any]) -> None:
         self._name = name
         self._changes = changes
-        self._put: TopicPut | None = None
 
-    def admit(self, tx: Transaction) -> Drafts:
+    def make(self, tx: Transaction) -> TopicPut:
         line = read_line(tx.conn, self._name)
         if line is None:
             raise TopicNotFound(self._name)
         config = merged(line.config, self._changes)
         require_type(line, config)
-        self._put = TopicPut(set_config(tx, line, config), created=False)
-        return NOTHING
-
-    def finish(self, tx: Transaction, appended: Appended) -> TopicPut:
-        assert self._put is not None
-        return self._put
+        return TopicPut(set_config(tx, line, config), created=False)
 
 
 class TopicDeleted(NamedTuple):
@@ -297,37 +262,23 @@ class TopicDeleted(NamedTuple):
     routers_removed: list[str]
 
 
-class DeleteTopic:
+class DeleteTopic(Change[TopicDeleted]):
     """Delete a topic with its routers. Result: `TopicDeleted`.
 
     Raises `TopicNotEmpty` where only an empty one was to go.
     """
 
-    topic_id = None
-    cursor = None
-    weight = 1
-    durable = True
-    turn = Turn.FRONT
-
     def __init__(self, name: str, *, if_empty: bool = False) -> None:
         self._name = name
         self._if_empty = if_empty
-        self._deleted = TopicDeleted(None, [])
 
-    def admit(self, tx: Transaction) -> Drafts:
+    def make(self, tx: Transaction) -> TopicDeleted:
         line = read_line(tx.conn, self._name)
-        self._deleted = TopicDeleted(None, [])
         if line is None:
-            return NOTHING
+            return TopicDeleted(None, [])
         count = read_standing(tx.conn, line, tx.now).count + tx.coming[line.id]
         if self._if_empty and count:
             raise TopicNotEmpty(self._name, count)
-        removed = remove_routers_of(tx.conn, line.id)
-        retire_topic(tx.conn, self._name)
+        removed = retire_topic(tx.conn, self._name)
         execute(tx.conn, "UPDATE log_heads SET topics = topics - 1 WHERE id = 1")
-        announce_topics(tx.conn)
-        self._deleted = TopicDeleted(line.id, sorted(removed))
-        return NOTHING
-
-    def finish(self, tx: Transaction, appended: Appended) -> TopicDeleted:
-        return self._deleted
+        return TopicDeleted(line.id, removed)
