@@ -5,6 +5,7 @@
     selector    does this event match?
     loops       may this event go to that node, may it come from there?
     wire        batches, receipts, error answers: protocol v2 as bytes
+    compare     what two nodes ask each other to compare what they hold
     ranges      what a range claims and how a receiver's mark follows it
     keys        keys and rings: who may sign, who may speak for whom
     signing     signing and verifying v2 requests and answers

@@ -13,9 +13,11 @@ MessageError                anything this package raises on purpose
 ├── NotFound                404  no such path
 ├── WrongMethod             405  only POST
 ├── Conflict                409  replayed, or a batch id used for two things
-│   └── RangeAhead          409  a batch before this one is missing
+│   ├── RangeAhead          409  a batch before this one is missing
+│   └── OtherHistory        409  a question about positions of a history that has ended
 ├── TooLarge                413  over a limit
 ├── UnsupportedMedia        415  another content type or encoding
+├── TooMany                 429  a question of this node, or too many of others, is being answered
 ├── BadAnswer               an answer that proves nothing
 └── V1Refused               the refusals of protocol v1, with their own texts
 
@@ -132,6 +134,12 @@ class BatchConflict(Conflict):
     code = "batch_conflict"
 
 
+class OtherHistory(Conflict):
+    """The positions a question names belong to a history of the answering log that has ended."""
+
+    code = "other_history"
+
+
 class TooLarge(MessageError):
     """Over a limit; `unit` is "bytes" or "events"."""
 
@@ -147,6 +155,12 @@ class UnsupportedMedia(MessageError):
     """Another content type or encoding."""
 
     code = "unsupported_media_type"
+
+
+class TooMany(MessageError):
+    """Another question is being answered: ask again a little later."""
+
+    code = "too_many_requests"
 
 
 class BadAnswer(MessageError):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NoReturn
 
@@ -28,6 +29,9 @@ _NOT_UTF8: Final = re.compile("[\udc80-\udcff]")
 _RFC3339: Final = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d+))?(?:Z|([+-])([01]\d|2[0-3]):([0-5]\d))", re.ASCII
 )
+
+_USUAL: Final = re.compile(r"\d{4}-\d\d-\d\dT([01]\d|2[0-3]):\d\d:\d\d(\.\d{1,6})?Z", re.ASCII)
+"""As nearly everybody writes it, and as a library reads it faster than we do."""
 
 
 class _Object(list[tuple[str, Any]]):
@@ -101,6 +105,10 @@ def _payload(member: object) -> dict[str, str]:
 
 def parse_time(text: str) -> datetime:
     """An RFC 3339 time in UTC, cut to microseconds. Raises BadEvent."""
+    if _USUAL.fullmatch(text):
+        with suppress(ValueError):  # a 30th of February is told below
+            usual = datetime.fromisoformat(text)
+            return UNSET if usual == UNSET else usual
     match = _RFC3339.fullmatch(text)
     if not match:
         raise BadEvent(f"{text[:40]!r} is not an RFC 3339 time such as 2026-05-30T10:13:20Z")

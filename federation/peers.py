@@ -29,6 +29,7 @@ MAX_TEXT: Final = 512
 
 EVENTS_PATH: Final = "/v2/events"
 LINK_PATH: Final = "/v2/link"
+VERIFY_PATH: Final = "/v2/verify"
 BATCH_TYPE: Final = "application/vnd.eventd.batch"
 JSON_TYPE: Final = "application/json"
 IDENTITY: Final = "identity"
@@ -70,6 +71,7 @@ STATUS: Final = {
     "replayed": 409,
     "range_ahead": 409,
     "batch_conflict": 409,
+    "other_history": 409,
     "too_large": 413,
     "unsupported_media_type": 415,
     "too_many_requests": 429,

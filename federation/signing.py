@@ -51,7 +51,7 @@ from federation.structured import (
     parse_dictionary,
     write_value,
 )
-from federation.wire import KINDS, BatchHeader, LinkQuery, read_header
+from federation.wire import KINDS, BatchHeader, LinkQuery, VerifyQuery, read_header
 
 NONCE: Final = re.compile(r"[A-Za-z0-9_-]{16,64}")
 
@@ -67,8 +67,9 @@ _LINK_PARTS: Final = (
 )
 
 
-_PARTS: Final = {
+_PARTS: Final[dict[type[LinkQuery], Components]] = {
     LinkQuery: cover(tuple(Item(name, {}) for name in _LINK_PARTS)),
+    VerifyQuery: cover(tuple(Item(name, {}) for name in _LINK_PARTS)),
     BatchHeader: cover(tuple(Item(name, {}) for name in (*_LINK_PARTS, BATCH_HEADER.lower(), RANGE_HEADER.lower()))),
 }
 _ANSWER_PARTS: Final = cover(

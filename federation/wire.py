@@ -22,6 +22,7 @@ from federation.peers import (
     NODE_NAME,
     RANGE_HEADER,
     TO_HEADER,
+    VERIFY_PATH,
 )
 from federation.ranges import Mark, Range, RangeAhead
 
@@ -52,6 +53,12 @@ class LinkQuery(msgspec.Struct, frozen=True, kw_only=True):
         return {FROM_HEADER: self.from_node, TO_HEADER: self.to_node, GROUP_HEADER: self.group}
 
 
+class VerifyQuery(LinkQuery, frozen=True, kw_only=True):
+    """A question about what the receiver holds of the sender's; the question itself is the body (`compare`)."""
+
+    path: ClassVar[str] = VERIFY_PATH
+
+
 class BatchHeader(LinkQuery, frozen=True, kw_only=True):
     """A batch on its way. `batch_id` is a UUID version 7, the same over all attempts to deliver the same bytes."""
 
@@ -70,19 +77,24 @@ class BatchHeader(LinkQuery, frozen=True, kw_only=True):
         return super().to_headers() | {BATCH_HEADER: self.batch_id, RANGE_HEADER: self.range.to_header()}
 
 
-KINDS: Final[dict[str, type[LinkQuery]]] = {LINK_PATH: LinkQuery, EVENTS_PATH: BatchHeader}
+KINDS: Final[dict[str, type[LinkQuery]]] = {
+    LINK_PATH: LinkQuery,
+    EVENTS_PATH: BatchHeader,
+    VERIFY_PATH: VerifyQuery,
+}
 """What is sent to which path."""
 
 
 def read_header(path: str, headers: dict[str, str]) -> LinkQuery:
-    """The LinkQuery or BatchHeader in a request's headers (names in lower case). Raises Malformed."""
+    """What a request to that path says in its headers (names in lower case). Raises Malformed."""
     names = {
         "from_node": headers[FROM_HEADER.lower()],
         "to_node": headers[TO_HEADER.lower()],
         "group": headers[GROUP_HEADER.lower()],
     }
-    if KINDS[path] is LinkQuery:
-        return LinkQuery(**names)
+    kind = KINDS[path]
+    if kind is not BatchHeader:
+        return kind(**names)
     claim = Range.from_header(headers[RANGE_HEADER.lower()])
     return BatchHeader(**names, batch_id=headers[BATCH_HEADER.lower()], range=claim)
 

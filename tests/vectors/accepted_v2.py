@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -62,6 +64,41 @@ def questions() -> Iterator[Vector]:
     yield vector("accept_link", "Where does the link stand?", asked, {"status": 200, "mark": MARK})
     nowhere = {"status": 200, "mark": None}
     yield vector("accept_link_none", "A link nothing has come over yet", asked, nowhere, mark=None)
+    yield from comparisons()
+
+
+def comparisons() -> Iterator[Vector]:
+    """Questions what the receiver holds: three events, two of which were observed in the same two minutes."""
+    bodies = [
+        event("evt-1"),
+        event("evt-2", observedAt="2026-05-30T11:58:00Z", subject="10.88.60.10/32"),
+        event("evt-3", observedAt="2026-05-30T12:00:00Z", expiresAt="2026-05-30T13:00:00Z"),
+    ]
+    minutes = [29669039, 29669038, 29669040]
+    prints = [int.from_bytes(hashlib.sha256(body.encode()).digest()[:8], "big") for body in bodies]
+    about = {"history": "Zk2", "after": 0, "upto": 3, "what": {}, "grain": {"minutes": 2, "parts": 4}}
+    buckets: dict[tuple[int, int], list[int]] = {}
+    for minute, number in zip(minutes, prints, strict=True):
+        buckets.setdefault((minute // 2, number * 4 >> 64), []).append(number)
+    sums = [[*place, len(found), f"{sum(found) % 2**64:016x}"] for place, found in sorted(buckets.items())]
+    held = [known(body) for body in bodies]
+    for name, words, question, reply in (
+        ("sums", "What do they add up to?", {"ask": "sums"} | about, {"buckets": sums, "next": None}),
+        (
+            "ids",
+            "Which are in these buckets?",
+            {"ask": "ids"} | about | {"buckets": [[minutes[2] // 2, prints[2] * 4 >> 64]]},
+            {"events": [["evt-3", f"{prints[2]:016x}"]], "next": None},
+        ),
+        (
+            "known",
+            "Which of these are not known?",
+            {"ask": "known", "ids": ["evt-2", "evt-9"]},
+            {"unknown": [1], "gone": [], "other": []},
+        ),
+    ):
+        asked = request(json.dumps(question, separators=(",", ":")), path="/v2/verify")
+        yield vector(f"accept_verify_{name}", words, asked, {"status": 200, "reply": reply}, events=held)
 
 
 def forms() -> Iterator[Vector]:

@@ -49,6 +49,20 @@ def _ranged(text: str) -> dict[str, str | None]:
     return {"Eventd-Range": text}
 
 
+def malformed_questions() -> Iterator[Vector]:
+    about = '"history":"Zk2","after":0,"upto":3,"what":{},"grain":{"minutes":1,"parts":2}'
+    for name, words, question in (
+        ("text", "No JSON", "sums"),
+        ("unknown", "A question that there is not", '{"ask":"everything"}'),
+        ("backwards", "It runs backwards", f'{{"ask":"sums",{about.replace("0", "4", 1)}}}'),
+        ("parts", "The parts are no power of two", f'{{"ask":"sums",{about.replace("2}", "3}")}}}'),
+        ("bucket", "A part that there is not", f'{{"ask":"ids",{about},"buckets":[[29669039,2]]}}'),
+        ("no_ids", "About no id", '{"ask":"known","ids":[]}'),
+    ):
+        asked = request(question, path="/v2/verify")
+        yield vector(f"malformed_question_{name}", words, asked, refused(400, "malformed"))
+
+
 def refused_early() -> Iterator[Vector]:
     yield vector("not_found", "Another path", request(BODY, path="/v2/event"), refused(404, "not_found"))
     yield vector(
@@ -149,6 +163,7 @@ def refused_times() -> Iterator[Vector]:
 
 
 def malformed() -> Iterator[Vector]:
+    yield from malformed_questions()
     bad = refused(400, "malformed")
     for name, headers in {
         "batch_id": {"Eventd-Batch": "019e78a1-7000-4abc-8def-0123456789ab"},

@@ -146,7 +146,7 @@ def request(
     sent: str | bytes | None = None,
 ) -> dict[str, Any]:
     """A signed request. `headers` are changed before it is signed, `after_signing` and `sent` (the body) after it."""
-    link = path.startswith("/v2/link")
+    link = path.startswith(("/v2/link", "/v2/verify"))
     values: dict[str, str | None] = {
         "Content-Type": "application/json" if link else "application/vnd.eventd.batch",
         "Content-Encoding": "identity",

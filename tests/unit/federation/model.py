@@ -5,19 +5,36 @@ It is the reading order of the wire page and nothing else; a node does the same 
 
 from __future__ import annotations
 
+import json
 from base64 import b64decode
 from typing import Any
 
 import msgspec
 
 from federation.batch import Batch, read_batch
+from federation.compare import (
+    AskIds,
+    AskKnown,
+    AskSums,
+    Ids,
+    Known,
+    Listed,
+    Question,
+    Reply,
+    add_up,
+    encode_reply,
+    places_of,
+    read_question,
+    show_print,
+    show_sums,
+)
 from federation.errors import BatchConflict, Conflict, MessageError
 from federation.event import content_digest
 from federation.keys import Key, KeyRing
 from federation.peers import SECOND, Limits
 from federation.ranges import Mark, follow
 from federation.signing import Receiver, Request, VerifiedRequest, verify_request
-from federation.wire import BatchHeader, Refusal
+from federation.wire import BatchHeader, Refusal, VerifyQuery
 
 
 def read_key(data: dict[str, Any]) -> Key:
@@ -59,12 +76,33 @@ def _receive(vector: dict[str, Any]) -> dict[str, Any]:
     )
     verified = verify_request(read_request(vector["request"]), receiver, now=vector["nowMicros"])
     mark = msgspec.convert(state["mark"], Mark) if state["mark"] else None
+    if isinstance(verified.header, VerifyQuery):
+        return {"status": 200, "reply": _reply(read_question(read_body(vector["request"])), state["events"])}
     if not isinstance(verified.header, BatchHeader):
         return {"status": 200, "mark": state["mark"]}
     batch = read_batch(read_body(vector["request"]), verified.header, verified.key, receiver.limits)
     if [verified.key.id, verified.nonce] in state["nonces"]:
         raise Conflict("this very request was taken before")
     return _store(verified, verified.header, batch, mark, state)
+
+
+def _reply(question: Question, events: list[dict[str, Any]]) -> dict[str, Any]:
+    """The answer of a node that holds these events of the sender, and nothing besides."""
+    found: Reply = Known()
+    if isinstance(question, AskKnown):
+        known = {event["id"] for event in events}
+        found = Known(tuple(at for at, each in enumerate(question.ids) if each not in known))
+    elif isinstance(question, AskSums):
+        totals: dict[int, int] = {}
+        add_up([event["event"] for event in events], question.grain, totals, since=question.what.since)
+        found = show_sums(dict(sorted(totals.items())), question.grain, None)
+    elif isinstance(question, AskIds):
+        keys = {question.grain.key(bucket) for bucket in question.buckets}
+        places, numbers = places_of([event["event"] for event in events], question.grain)
+        held = zip(events, places, numbers, strict=True)
+        found = Ids(tuple(Listed(event["id"], show_print(number)) for event, key, number in held if key in keys))
+    answer: dict[str, Any] = json.loads(encode_reply(found))
+    return answer
 
 
 def _store(

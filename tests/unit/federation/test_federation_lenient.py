@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import suppress
 from datetime import UTC, datetime
 
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from federation import lenient
 from federation.errors import BadEvent
 from federation.event import UNSET, Event, encode
 from federation.lenient import decode_lenient, parse_time
@@ -117,3 +119,27 @@ def test_times_in_all_their_forms(text: str, time: datetime) -> None:
 def test_no_other_form_of_a_time_is_read(text: str) -> None:
     with pytest.raises(BadEvent):
         parse_time(text)
+
+
+@given(
+    st.tuples(st.sampled_from(["0000", "0001", "1970", "2026", "9999"]), st.integers(0, 13), st.integers(0, 32)),
+    st.tuples(st.integers(0, 25), st.integers(0, 61), st.integers(0, 61)),
+    st.sampled_from(["", ".0", ".1", ".123456", ".1234567", "."]),
+    st.sampled_from(["Z", "z", "+00:00", ""]),
+)
+def test_a_time_is_read_the_same_by_the_short_way_and_the_long_one(
+    day: tuple[str, int, int], time: tuple[int, int, int], fraction: str, zone: str
+) -> None:
+    text = f"{day[0]}-{day[1]:02}-{day[2]:02}T{time[0]:02}:{time[1]:02}:{time[2]:02}{fraction}{zone}"
+    short = _told(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lenient, "_USUAL", re.compile("(?!)"))
+        assert _told(text) == short
+
+
+def _told(text: str) -> object:
+    try:
+        time = parse_time(text)
+    except BadEvent as error:
+        return str(error)
+    return time, time.tzinfo is UTC
