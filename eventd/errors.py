@@ -9,8 +9,10 @@ EventdError                     anything this package raises on purpose
 ├── TooLarge                    over a limit of size
 ├── Full                        a ceiling on stored bytes refuses new facts; nothing was dropped
 ├── Unavailable                 not now: the same request may succeed later
-│   └── DatabaseUnavailable     the database does not answer, is locked, or its disk is full
+│   ├── DatabaseUnavailable     the database does not answer, is locked, or its disk is full
+│   └── LakeUnavailable         the lake cannot be read or written: it is away, full, or not ours to write
 ├── DatabaseUnusable            the database is damaged, foreign, or of another schema version
+├── LakeUnusable                the lake is of another schema version, or nothing here can reach it
 ├── SettingsError               the node's own settings are wrong
 ├── MissingExtra                an optional package is needed and not installed
 ├── SecretUnreadable            a key's file is missing, unreadable, empty or no key
@@ -94,10 +96,22 @@ class DatabaseUnavailable(Unavailable):
     code = "database_unavailable"
 
 
+class LakeUnavailable(Unavailable):
+    """The lake cannot be read or written: it is away, full, or not ours to write."""
+
+    code = "lake_unavailable"
+
+
 class DatabaseUnusable(EventdError):
     """The database is damaged, foreign, or of another schema version."""
 
     code = "database_unusable"
+
+
+class LakeUnusable(EventdError):
+    """The lake is of another schema version, or nothing here can reach it."""
+
+    code = "lake_unusable"
 
 
 class DatabaseFault(EventdError):
@@ -110,6 +124,11 @@ class SettingsError(EventdError):
     """The node's own settings are wrong."""
 
     code = "settings"
+
+    @property
+    def usage(self) -> bool:
+        """Whether the command line alone is to blame."""
+        return False
 
 
 class MissingExtra(EventdError):

@@ -15,6 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from eventd.errors import FenceLost, Invalid, NotFound
+from eventd.log.forgotten import note_forgotten
 from eventd.store.database import bulk_insert, execute, execute_many, fetch, for_update, insert
 from eventd.store.schema import batches, cursors, dead_letters, selectors
 
@@ -190,6 +191,8 @@ def create_cursor(
 def delete_cursors(conn: sa.Connection, names: Iterable[str]) -> None:
     """Forget cursors and all that hangs on them."""
     for name in names:
+        last = sa.select(sa.func.max(batches.c.id)).where(batches.c.cursor == name)
+        note_forgotten(conn, batches.name, conn.execute(last).scalar_one() or 0)
         conn.execute(cursors.delete().where(cursors.c.name == name))
         for table in (selectors, batches, dead_letters):
             conn.execute(table.delete().where(table.c.cursor == name))

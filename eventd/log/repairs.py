@@ -32,6 +32,12 @@ def read_placed(conn: sa.Connection, topic_id: int, ids: Sequence[str]) -> dict[
     return {event_id: position if gone_at is None else None for event_id, position, gone_at in rows}
 
 
+def read_refreshed(conn: sa.Connection, topic_id: int, ids: Sequence[str]) -> set[str]:
+    """Those of the ids under which a refresh followed the first record."""
+    sql = "SELECT event_id FROM event_ids WHERE topic_id = ? AND first_position IS NOT NULL AND event_id {in}"
+    return {event_id for (event_id,) in fetch_in(conn, sql, (topic_id,), list(ids))}
+
+
 def recorded_between(conn: sa.Connection, topic_id: int, since: int | None, until: int | None) -> tuple[int, int]:
     """The half-open range of positions recorded in a span of time (microseconds, both ends in it); (0, 0) for none."""
     conditions = (

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from eventd.log.blocks import Block, unpack
+from eventd.log.forgotten import NUMBERED, note_forgotten
 from eventd.log.head import lock_head, read_head
 from eventd.log.losses import CAP, TTL, Loss, join_oldest, note_losses
 from eventd.log.scan import read_block, scan
@@ -26,6 +27,7 @@ from eventd.store.schema import (
     inbound_batches,
     inbound_gaps,
     nonces,
+    refusals,
     write_keys,
 )
 from federation.event import content_digest, is_alive
@@ -188,7 +190,7 @@ class BookLimits:
 
 
 def forget(conn: sa.Connection, limits: BookLimits, *, now: int, chunk: int = CHUNK) -> int:
-    """Trim every book that grows: ids whose record is gone, batches, dead letters, receipts, nonces, keys of writes.
+    """Trim all that grows: ids whose record is gone, batches, dead letters, receipts, gaps, refusals, nonces, keys.
 
     Removes at most `chunk` lines of each book in the open transaction; how many went. Repeat until none do.
     """
@@ -199,6 +201,7 @@ def forget(conn: sa.Connection, limits: BookLimits, *, now: int, chunk: int = CH
         (dead_letters, dead_letters.c.parked_at, limits.dead_letters),
         (inbound_batches, inbound_batches.c.recorded_at, limits.receipts),
         (inbound_gaps, inbound_gaps.c.recorded_at, limits.batches),
+        (refusals, refusals.c.last_at, limits.batches),
         (nonces, nonces.c.keep_until, 0),
         (write_keys, write_keys.c.keep_until, 0),
     )
@@ -207,4 +210,9 @@ def forget(conn: sa.Connection, limits: BookLimits, *, now: int, chunk: int = CH
 
 def _trim(conn: sa.Connection, table: sa.Table, old: sa.ColumnElement[bool], chunk: int) -> int:
     key = list(table.primary_key)
-    return conn.execute(table.delete().where(sa.tuple_(*key).in_(sa.select(*key).where(old).limit(chunk)))).rowcount
+    gone = table.delete().where(sa.tuple_(*key).in_(sa.select(*key).where(old).limit(chunk)))
+    if table not in NUMBERED:
+        return conn.execute(gone).rowcount
+    numbers = conn.execute(gone.returning(*key)).scalars().all()
+    note_forgotten(conn, table.name, max(numbers, default=0))
+    return len(numbers)

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from eventd.log.cursors import delete_cursors
 from eventd.log.head import read_head
+from eventd.store.columns import beyond
 from eventd.store.database import execute_many, fetch, fetch_in
 
 CURSOR_KIND = "router"
@@ -141,14 +142,14 @@ def list_routers(conn: sa.Connection, choice: Choice, *, after: str, limit: int)
 
 
 def _listed(conn: sa.Connection, choice: Choice, after: str) -> Iterator[RouterLine]:
-    where, told = ["r.name > ?", "r.name >= ?"], [choice.prefix]
+    where, told = ["r.name >= ?"], list[str]()
     if choice.prefix:
         where, told = [*where, "r.name < ?"], [*told, choice.prefix + "\x7f"]
     for column, name in (("s.name", choice.source), ("d.name", choice.dest)):
         if name:
             where, told = [*where, f"{column} = ?"], [*told, name]
     sql = f"{_LINES} WHERE {' AND '.join(where)} ORDER BY r.name LIMIT ?"
-    while lines := _complete(conn, fetch(conn, sql, (after, *told, MOST_NAMES))):
+    while lines := _complete(conn, fetch(conn, sql, (beyond(after, choice.prefix), *told, MOST_NAMES))):
         yield from lines
         after = lines[-1].name
 

@@ -81,15 +81,17 @@ def scan_back(conn: sa.Connection, topic_id: int, after: int, before: int) -> It
             return
 
 
-def outlines(conn: sa.Connection, topic_id: int, after: int, until: int, *, own: bool = False) -> Iterator[Block]:
-    """The blocks that hold something in `(after, until]`, whole and without their lines."""
+def outlines(
+    conn: sa.Connection, topic_id: int, after: int, until: int, *, own: bool = False, portion: int = PORTION
+) -> Iterator[Block]:
+    """The blocks that hold something in `(after, until]`, whole and without their lines; `portion` are read at once."""
     condition = f"topic_id = ? AND {{}} AND position <= ?{_OWN[own]} ORDER BY position LIMIT ?"
     sql = f"SELECT {_OUTLINE} FROM blocks WHERE {condition}"
-    rows = fetch(conn, sql.format(_START.format(key="position")), (topic_id, topic_id, after + 1, until, PORTION))
+    rows = fetch(conn, sql.format(_START.format(key="position")), (topic_id, topic_id, after + 1, until, portion))
     while rows:
         yield from (block for block in map(Block._make, rows) if block.last > after)
         at = rows[-1][0]
-        rows = fetch(conn, sql.format("position > ?"), (topic_id, at, until, PORTION)) if len(rows) == PORTION else []
+        rows = fetch(conn, sql.format("position > ?"), (topic_id, at, until, portion)) if len(rows) == portion else []
 
 
 def _cut(rows: Sequence[Sequence[object]], after: int, until: int) -> Iterator[Block]:

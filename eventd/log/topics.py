@@ -20,6 +20,7 @@ from eventd.log.refusals import Incompatible, Throttled, TopicNotEmpty, TopicNot
 from eventd.log.retired import retire_topic
 from eventd.log.shedding import age_out, apply_limits, read_standing
 from eventd.log.topic_config import GROUP_CONFIG, TopicConfig, merged, read_config
+from eventd.store.columns import beyond
 from eventd.store.database import execute, fetch
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}")
@@ -103,8 +104,8 @@ def list_lines(
             break
         rows = fetch(
             conn,
-            f"SELECT {COLUMNS} FROM topics WHERE name >= ? AND name > ? AND name < ? ORDER BY name LIMIT ?",
-            (first, after, end, room),
+            f"SELECT {COLUMNS} FROM topics WHERE name >= ? AND name < ? ORDER BY name LIMIT ?",
+            (beyond(after, first), end, room),
         )
         found += [TopicLine(*row) for row in rows]
     return found

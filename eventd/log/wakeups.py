@@ -108,6 +108,10 @@ class Wakeups:
             if not self._by_topic[topic]:
                 del self._by_topic[topic]
 
+    def is_watched(self, topic_id: int) -> bool:
+        """Whether anybody is interested in a topic by itself."""
+        return topic_id in self._by_topic
+
     def appended(self, first: int, last: int, topics: Mapping[int, bool]) -> None:
         """This process committed positions `first` to `last`; of each topic, whether any of them entered here."""
         if first != self.head + 1:

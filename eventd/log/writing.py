@@ -177,14 +177,24 @@ def require_fit(tx: Transaction, line: TopicLine, drafts: Drafts, max_bytes: int
 
     What a topic that keeps what it has can never take is `RecordTooLarge`; what does not fit now is `TopicFull`.
     """
-    config = line.config
-    if config.discard == "reject" and (config.cap_records or config.cap_bytes):
+    config, size = line.config, drafts.bytes
+    keeps = config.discard == "reject" and (config.cap_records or config.cap_bytes)
+    if keeps:
         _require_caps(tx, line, drafts)
     if max_bytes:
         taken = tx.shared.get("bytes of all") or total_bytes(tx.conn)
-        if taken + drafts.bytes > max_bytes:
+        if taken + size > max_bytes:
             raise Throttled.by("max_total_bytes", max_bytes)
-        tx.shared["bytes of all"] = taken + drafts.bytes
+        tx.shared["bytes of all"] = taken + size
+    if keeps:  # only now: who is refused for any reason takes no room from those who come after
+        waiting, waiting_bytes = _waiting(tx, line)
+        tx.shared["room", line.id] = (waiting + len(drafts), waiting_bytes + size)
+
+
+def _waiting(tx: Transaction, line: TopicLine) -> tuple[int, int]:
+    """Records, and their bytes, that units so far will add to a topic that keeps what it has."""
+    found: tuple[int, int] = tx.shared.get(("room", line.id), (0, 0))
+    return found
 
 
 def _require_caps(tx: Transaction, line: TopicLine, drafts: Drafts) -> None:
@@ -194,11 +204,10 @@ def _require_caps(tx: Transaction, line: TopicLine, drafts: Drafts) -> None:
             f"the batch of {len(drafts)} records and {size} bytes is more than the topic {line.name!r} may ever hold",
             hint="write less at once, or raise cap_records and cap_bytes",
         )
-    waiting, waiting_bytes = tx.shared.get(("room", line.id), (0, 0))
+    waiting, waiting_bytes = _waiting(tx, line)
     records, held = line.live + waiting + len(drafts), line.bytes + waiting_bytes + size
     if 0 < config.cap_records < records or 0 < config.cap_bytes < held:
         raise full(line)
-    tx.shared["room", line.id] = (waiting + len(drafts), waiting_bytes + size)
 
 
 def full(line: TopicLine) -> TopicFull:

@@ -13,14 +13,13 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import event, exc
-from sqlalchemy.dialects.postgresql import insert as postgres_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from eventd.errors import DatabaseFault, MissingExtra, SettingsError
 from eventd.store.changes import ChangeSource, FileChanges, Notifications
@@ -286,7 +285,8 @@ def execute_many(conn: sa.Connection, sql: str, rows: Sequence[Sequence[Any]]) -
 
 def insert(conn: sa.Connection, table: sa.Table) -> Any:
     """An INSERT that knows `on_conflict_do_nothing` and `on_conflict_do_update`, which both databases share."""
-    return sqlite_insert(table) if _is_sqlite(conn) else postgres_insert(table)
+    # Only that of the database at hand is loaded: a command has to be quick.
+    return import_module(f"sqlalchemy.dialects.{conn.dialect.name}").insert(table)
 
 
 def bulk_insert(conn: sa.Connection, table: sa.Table, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

@@ -148,7 +148,8 @@ def keep_receipt(
 
 def read_inbound_links(conn: sa.Connection, topic_id: int, *, node: str = "") -> list[InboundLink]:
     """The nodes that sent us a batch for this topic, those heard of last if there are many; or one of them, by name."""
-    gaps = dict(fetch(conn, "SELECT node, count(*) FROM inbound_gaps WHERE topic_id = ? GROUP BY node", (topic_id,)))
+    sql = "SELECT node, count(*) FROM inbound_gaps WHERE topic_id = ? AND book = '' GROUP BY node"
+    gaps = dict(fetch(conn, sql, (topic_id,)))
     query = sa.select(inbound_links).where(inbound_links.c.topic_id == topic_id)
     if node:
         query = query.where(inbound_links.c.node == node)
@@ -180,11 +181,20 @@ class InboundGap:
     recorded_at: int
 
 
+_GAPS = "SELECT id, node, epoch, after, upto, reason, recorded_at FROM inbound_gaps WHERE topic_id = ? AND book = ''"
+
+
 def read_inbound_gaps(conn: sa.Connection, topic_id: int, *, node: str, after: int, limit: int) -> list[InboundGap]:
-    """The gaps of a topic beyond the id `after`, oldest first; of one node, unless that is blank."""
-    sql = "SELECT id, node, epoch, after, upto, reason, recorded_at FROM inbound_gaps WHERE topic_id = ? AND id > ?"
+    """The gaps that senders told of, beyond the id `after`, oldest first; of one node, unless that is blank."""
+    sql = f"{_GAPS} AND id > ?"
     params: list[object] = [topic_id, after]
     if node:
         sql += " AND node = ?"
         params.append(node)
     return [InboundGap(*row) for row in fetch(conn, f"{sql} ORDER BY id LIMIT ?", (*params, limit))]
+
+
+def read_last_gaps(conn: sa.Connection, topic_id: int, node: str, limit: int) -> list[InboundGap]:
+    """The newest gaps that a sender told of, oldest first."""
+    rows = fetch(conn, f"{_GAPS} AND node = ? ORDER BY id DESC LIMIT ?", (topic_id, node, limit))
+    return [InboundGap(*row) for row in reversed(rows)]

@@ -24,7 +24,7 @@ def _scripts() -> Path:
     return inside if inside.is_dir() else package.parent / "migrations"
 
 
-NEWEST = "0003"
+NEWEST = "0004"
 """The revision this program was built for. It stands here so that a command need not load Alembic to compare."""
 
 
@@ -73,7 +73,14 @@ def upgrade(conn: sa.Connection, *, now: int) -> list[str]:
         config = _config()
         config.attributes["connection"] = conn
         command.upgrade(config, "heads")
-    fresh = {"id": 1, "next_position": 1, "epoch": new_epoch(), "incarnation": 1, "registry_version": 1}
+    fresh = {
+        "id": 1,
+        "next_position": 1,
+        "epoch": new_epoch(),
+        "incarnation": 1,
+        "registry_version": 1,
+        "instance": secrets.token_hex(8),
+    }
     conn.execute(insert(conn, log_heads).values(**fresh).on_conflict_do_nothing())
     return applied
 

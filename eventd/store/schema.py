@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from eventd.store.columns import Micros, by_bytes, metadata, serial
+from eventd.store.book_schema import forgotten, inbound_batches, inbound_gaps, refusals
+from eventd.store.columns import Micros, by_bytes, index_of_some, metadata, serial
 from eventd.store.topic_schema import api_keys, leases, queues, routers, topic_losses, write_keys
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "dead_letters",
     "effective_config",
     "event_ids",
+    "forgotten",
     "inbound_batches",
     "inbound_gaps",
     "inbound_links",
@@ -31,6 +33,7 @@ __all__ = [
     "parts",
     "plugin_runs",
     "queues",
+    "refusals",
     "resources",
     "routers",
     "selectors",
@@ -39,10 +42,6 @@ __all__ = [
     "write_keys",
 ]
 
-_gone = sa.text("gone_at IS NOT NULL")
-_own = sa.text("own = 1")
-_due = sa.text("due_at IS NOT NULL")
-_captures = sa.text("captures <> ''")
 
 log_heads = sa.Table(
     "log_heads",
@@ -58,6 +57,8 @@ log_heads = sa.Table(
     sa.Column("topics", sa.BigInteger, nullable=False, server_default=sa.text("0")),  # how many hold records
     # Where commits are not on the disk yet: which run of the system must go on for them to get there; empty: none are.
     sa.Column("unsynced", sa.Text, nullable=False, server_default=sa.text("''")),
+    # Which database this is: random, and kept by every copy of it, whatever becomes of its history.
+    sa.Column("instance", sa.Text, nullable=False, server_default=sa.text("''")),
     sa.CheckConstraint("id = 1", name="one_head"),
 )
 
@@ -81,7 +82,7 @@ topics = sa.Table(
     sa.Column("deleted", sa.BigInteger, nullable=False, server_default=sa.text("0")),  # by request, not evicted yet
     sa.Column("written_at", Micros),  # the time of the newest record: that of the next is no earlier
     sa.Column("due_at", Micros),  # nothing outlives its time to live before; none: nothing has one
-    sa.Index("topics_due", "due_at", sqlite_where=_due, postgresql_where=_due),
+    index_of_some("topics_due", "due_at", where="due_at IS NOT NULL"),
     sqlite_autoincrement=True,  # an id is never used twice
 )
 
@@ -103,7 +104,7 @@ blocks = sa.Table(
     sa.UniqueConstraint("topic_id", "seq", name="blocks_topic_seq"),
     sa.Index("blocks_topic_position", "topic_id", "position"),
     # A peer that gets only what entered here must not pay for what came from the others.
-    sa.Index("blocks_own", "topic_id", "position", sqlite_where=_own, postgresql_where=_own),
+    index_of_some("blocks_own", "topic_id", "position", where="own = 1"),
 )
 
 event_ids = sa.Table(
@@ -116,7 +117,7 @@ event_ids = sa.Table(
     sa.Column("gone_at", Micros),  # when retention removed the record; the id is remembered for a while
     sa.Column("expires_at", Micros),  # the expiry of the record that went
     sa.Column("digest", sa.LargeBinary),  # of the content that went, without its two times
-    sa.Index("event_ids_gone", "gone_at", sqlite_where=_gone, postgresql_where=_gone),
+    index_of_some("event_ids_gone", "gone_at", where="gone_at IS NOT NULL"),
     sqlite_with_rowid=False,
 )
 
@@ -211,34 +212,6 @@ inbound_links = sa.Table(
     sa.Column("base", sa.BigInteger, nullable=False),  # the first range began here; what lay before was not seen
     sa.Column("upto", sa.BigInteger, nullable=False),
     sa.Column("updated_at", Micros, nullable=False),
-)
-
-inbound_gaps = sa.Table(
-    "inbound_gaps",
-    metadata,
-    sa.Column("id", serial, primary_key=True),
-    sa.Column("topic_id", sa.BigInteger, nullable=False),
-    sa.Column("node", sa.Text, nullable=False),
-    sa.Column("epoch", sa.Text, nullable=False),
-    sa.Column("after", sa.BigInteger, nullable=False),
-    sa.Column("upto", sa.BigInteger, nullable=False),
-    sa.Column("reason", sa.Text, nullable=False),
-    sa.Column("recorded_at", Micros, nullable=False),
-    sqlite_autoincrement=True,
-)
-
-inbound_batches = sa.Table(
-    "inbound_batches",
-    metadata,
-    sa.Column("topic_id", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("node", sa.Text, primary_key=True),
-    sa.Column("batch_id", sa.Text, primary_key=True),
-    sa.Column("key_id", sa.Text, nullable=False),
-    sa.Column("covers", sa.Text, nullable=False),  # the range, as the sender wrote it
-    sa.Column("digest", sa.Text, nullable=False),  # of the batch's body
-    sa.Column("receipt", sa.Text, nullable=False),
-    sa.Column("recorded_at", Micros, nullable=False),
-    sa.Index("inbound_batches_recorded", "recorded_at"),
 )
 
 nonces = sa.Table(
@@ -337,7 +310,7 @@ part_claims = sa.Table(
     sa.Column("ends_at", Micros, nullable=False),  # of this resource; never later than the part's expiry
     sa.Column("captures", sa.Text, nullable=False),  # the address it captures; empty: none; ?: it cannot be told
     sa.Index("part_claims_part", "part_id"),
-    sa.Index("part_claims_captures", "captures", sqlite_where=_captures, postgresql_where=_captures),
+    index_of_some("part_claims_captures", "captures", where="captures <> ''"),
 )
 
 part_subjects = sa.Table(

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from eventd.store.columns import Micros, by_bytes, metadata, serial
-
-_open = sa.text("free_at IS NOT NULL")
+from eventd.store.columns import Micros, by_bytes, index_of_some, metadata, serial
 
 topic_losses = sa.Table(
     "topic_losses",
@@ -66,7 +64,7 @@ leases = sa.Table(
     sa.Column("free_at", Micros),  # handed out again from then on; 0: now; none: it is done, and still in its block
     sa.Column("deliveries", sa.BigInteger, nullable=False),
     sa.Column("size", sa.BigInteger, nullable=False),  # bytes of its data and meta
-    sa.Index("leases_free", "topic_id", "free_at", "seq", sqlite_where=_open, postgresql_where=_open),
+    index_of_some("leases_free", "topic_id", "free_at", "seq", where="free_at IS NOT NULL"),
     sqlite_with_rowid=False,
 )
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from eventd.egress.selection import Selection
 from eventd.log import blocks, lines, reading, scan
 from eventd.log.eventlog import EventLog
 from eventd.log.lines import Lines, read_lines
@@ -16,6 +15,7 @@ from eventd.log.repairs import numbered_between
 from eventd.log.retention import Limits, evict
 from eventd.log.scan import outlines, read_at
 from eventd.log.scan import scan as scan_blocks
+from eventd.log.selection import Selection
 from eventd.log.values import Draft
 from eventd.store.database import fetch
 from eventd.testing import NOW, draft

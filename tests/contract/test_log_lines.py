@@ -7,10 +7,10 @@ from itertools import count
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from eventd.egress.selection import Selection
 from eventd.log.eventlog import EventLog
 from eventd.log.lines import Lines, Wanted, read_lines
 from eventd.log.retention import Limits, evict
+from eventd.log.selection import Selection
 from eventd.log.values import Draft, Gap, Record
 from eventd.testing import NOW, draft
 from federation.event import is_alive

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from eventd.egress.selection import Selection
 from eventd.log import blocks, deliveries, lines, reading, retention, scan
 from eventd.log.cursors import create_cursor
 from eventd.log.deliveries import count_stale, read_lag
@@ -24,6 +23,7 @@ from eventd.log.reading import Question, list_latest, read_page
 from eventd.log.repairs import Survey, numbered_between, recorded_between, survey
 from eventd.log.retention import Limits, evict
 from eventd.log.scan import read_at
+from eventd.log.selection import Selection
 from eventd.log.values import Draft, Outcome, Record, size_of
 from eventd.store.database import execute
 from eventd.testing import NOW, ManualClock, draft

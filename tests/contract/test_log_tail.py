@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from eventd.clock import SystemClock
-from eventd.egress.selection import Selection
 from eventd.log import tail
 from eventd.log.eventlog import EventLog
 from eventd.log.head import read_head, renew_epoch
 from eventd.log.lines import Lines, Wanted, read_lines
 from eventd.log.retention import Limits, evict
+from eventd.log.selection import Selection
 from eventd.store.database import Database
 from eventd.testing import NOW, draft
 from federation.selector import Selector

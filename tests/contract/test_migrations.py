@@ -22,7 +22,7 @@ from eventd.testing import NOW, ManualClock, draft
 from tests.support import writers
 from tests.support.postgres import PostgresServer
 
-ALL = ["0001", "0002", "0003"]
+ALL = ["0001", "0002", "0003", "0004"]
 
 
 @pytest.fixture
@@ -104,11 +104,11 @@ async def test_a_log_of_the_first_schema_goes_on_where_it_was(empty: Database) -
     empty.write_now(upgrade_to, "0001")
     empty.write_now(fill_first_schema)
     before = empty.read_now(fetch, "SELECT next_position, epoch, incarnation, registry_version FROM log_heads")
-    assert empty.read_now(migrations.pending) == ["0002", "0003"]
-    with pytest.raises(DatabaseUnusable, match=r"lacks 2 migrations \(run `routerd-eventd migrate`"):
+    assert empty.read_now(migrations.pending) == ALL[1:]
+    with pytest.raises(DatabaseUnusable, match=r"lacks 3 migrations \(run `routerd-eventd migrate`"):
         migrations.require_current(empty)
 
-    assert empty.write_now(migrations.upgrade, now=NOW) == ["0002", "0003"]
+    assert empty.write_now(migrations.upgrade, now=NOW) == ALL[1:]
 
     assert empty.read_now(fetch, "SELECT next_position, epoch, incarnation, registry_version FROM log_heads") == before
     assert empty.read_now(fetch, "SELECT parts_version FROM log_heads") == [(1,)]
@@ -120,6 +120,10 @@ async def test_a_log_of_the_first_schema_goes_on_where_it_was(empty: Database) -
     finally:
         await log.close()
     assert [r.name for r in empty.read_now(read_resources)] == ["edge"]
+    receipts = empty.read_now(fetch, "SELECT id, batch_id, receipt, recorded_at FROM inbound_batches ORDER BY id")
+    assert receipts == [(1, "batch-2", "{}", NOW), (2, "batch-1", "{}", NOW + 1)], "numbered as they were written"
+    ((instance,),) = empty.read_now(fetch, "SELECT instance FROM log_heads")
+    assert len(instance) == 16
 
 
 def upgrade_to(conn: sa.Connection, revision: str) -> None:
@@ -151,20 +155,27 @@ def fill_first_schema(conn: sa.Connection) -> None:
             "INSERT INTO resources VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             ("federation.routerd.net/v1alpha1", "EventGroup", "edge", "{}", '{"nodeName":"a"}', 1, NOW, NOW),
         ),
+        (
+            "INSERT INTO inbound_batches VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (1, "b", "batch-1", "k", "", "", "{}", NOW + 1),
+        ),
+        ("INSERT INTO inbound_batches VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (1, "b", "batch-2", "", "", "", "{}", NOW)),
     ):
         execute(conn, sql, row)
 
 
-def test_each_new_log_has_an_epoch_of_its_own(empty: Database, declared: Database) -> None:
+def test_each_new_log_has_an_epoch_and_a_name_of_its_own(empty: Database, declared: Database) -> None:
     empty.write_now(migrations.upgrade, now=NOW)
-    ((position, epoch, incarnation),) = empty.read_now(fetch, "SELECT next_position, epoch, incarnation FROM log_heads")
-    assert (position, incarnation, len(epoch)) == (1, 1, 16)
+    head = "SELECT next_position, epoch, incarnation, instance FROM log_heads"
+    ((position, epoch, incarnation, instance),) = empty.read_now(fetch, head)
+    assert (position, incarnation, len(epoch), len(instance)) == (1, 1, 16, 16)
+    assert epoch != instance
     assert migrations.new_epoch() != epoch
 
 
 def test_a_database_that_was_never_migrated_says_which_command_to_run(empty: Database) -> None:
     assert empty.read_now(migrations.pending) == ALL
-    with pytest.raises(DatabaseUnusable, match=r"lacks 3 migrations \(run `routerd-eventd migrate`"):
+    with pytest.raises(DatabaseUnusable, match=r"lacks 4 migrations \(run `routerd-eventd migrate`"):
         migrations.require_current(empty)
 
 

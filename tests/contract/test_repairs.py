@@ -9,13 +9,13 @@ import pytest
 from pydantic import ValidationError
 
 from eventd.clock import SECOND
-from eventd.egress.selection import Selection
 from eventd.errors import Conflict, Invalid, NotFound
 from eventd.log.deliveries import read_lag
 from eventd.log.eventlog import EventLog
 from eventd.log.head import lock_head
 from eventd.log.repairs import survey
 from eventd.log.retention import Limits, evict
+from eventd.log.selection import Selection
 from eventd.store.database import Database
 from eventd.store.registry import read_version
 from eventd.testing import NOW, ManualClock, draft

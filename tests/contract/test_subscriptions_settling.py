@@ -136,9 +136,9 @@ async def test_another_process_resets_it_while_the_plugin_runs(engine: Engine) -
     await engine.emit("e1")
     await until(lambda: engine.plugins.running)
     from eventd.api.operations import Services
-    from eventd.api.surfaces import OPERATIONS
+    from eventd.api.surfaces import find_operation
 
-    reset = next(one for one in OPERATIONS if one.name == "subscriptions.reset")
+    reset = find_operation("subscriptions.reset")
     await reset.run(Services(engine.log), reset.params.model_validate({"subscription": "claims", "latest": True}))
     told.set_result(routes)
     await engine.rested()

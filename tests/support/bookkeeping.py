@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eventd.api.operations import Operation, Services
-from eventd.api.surfaces import OPERATIONS
+from eventd.api.surfaces import all_operations
 from eventd.clock import SECOND
 from eventd.egress.links import link_name
 from eventd.log.cursors import (
@@ -25,7 +25,7 @@ from eventd.log.units import Publish
 from eventd.log.values import Draft
 from eventd.testing import ManualClock
 
-BY_NAME: Mapping[str, Operation[Any]] = {operation.name: operation for operation in OPERATIONS}
+BY_NAME: Mapping[str, Operation[Any]] = {operation.name: operation for operation in all_operations()}
 
 GROUP = """
 apiVersion: federation.routerd.net/v1alpha1

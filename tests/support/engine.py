@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from eventd.api.operations import Services
-from eventd.api.surfaces import OPERATIONS
+from eventd.api.surfaces import find_operation
 from eventd.clock import Clock
 from eventd.egress.links import BACKFILL, follow, read_declared, subscription_name
 from eventd.egress.tries import Outfit
@@ -30,7 +30,6 @@ from tests.support.declared import declare, group
 from tests.support.derived import OBSERVED, ROUTE_API, plugin, subscription
 from tests.support.stored import read_stored
 
-_OPERATIONS = {operation.name: operation for operation in OPERATIONS}
 TTL = 600_000_000
 
 Answer = Callable[[Request], Any]
@@ -200,7 +199,7 @@ class Engine:
 
     async def ask(self, operation: str, /, **params: Any) -> Any:
         """Run an operation, its parameters by their JSON names; the node takes notice."""
-        found = _OPERATIONS[operation]
+        found = find_operation(operation)
         answer = await found.run(self.services, found.params.model_validate(params))
         if operation.startswith("subscriptions.") and found.method == "POST":
             await self._take_over()

@@ -1,0 +1,71 @@
+"""What a peer signed, as its sender keeps it: read for what it says, not verified again."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+from federation.errors import MessageError
+from federation.event import micros
+from federation.peers import LABEL
+from federation.structured import InnerList, parse_dictionary
+
+
+class Proof(NamedTuple):
+    """A receipt. `digest` is the SHA-256 of its text in hex, the same at both ends; `upto` is the peer's mark."""
+
+    digest: str
+    recorded_at: int
+    accepted: int
+    duplicates: int
+    refused: int
+    upto: int | None
+
+
+class _Evidence(msgspec.Struct, gc=False):
+    body: str
+    headers: dict[str, str] = {}
+
+
+class _Receipt(msgspec.Struct, rename="camel", gc=False):
+    accepted: int
+    duplicates: int
+    refused: list[msgspec.Raw]
+    recorded_at: datetime
+    upto: int | None = None
+
+
+_EVIDENCE = msgspec.json.Decoder(_Evidence)
+_RECEIPT = msgspec.json.Decoder(_Receipt)
+
+
+def read_answer(text: str) -> Proof:
+    """The receipt in the body of an answer. Raises `msgspec.MsgspecError` when it is none."""
+    receipt = _RECEIPT.decode(text)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    refused = len(receipt.refused)
+    return Proof(digest, micros(receipt.recorded_at), receipt.accepted, receipt.duplicates, refused, receipt.upto)
+
+
+def read_proof(evidence: str) -> Proof | None:
+    """The receipt a batch was answered with; None where there is none: v1 has none."""
+    try:
+        return read_answer(_EVIDENCE.decode(evidence).body) if evidence else None
+    except msgspec.MsgspecError:
+        return None
+
+
+def read_signer(evidence: str) -> tuple[str, str] | None:
+    """The id of the key that signed the receipt, and how; None where there is no signature."""
+    try:
+        signed = (
+            parse_dictionary(_EVIDENCE.decode(evidence).headers["signature-input"]).get(LABEL) if evidence else None
+        )
+    except (msgspec.MsgspecError, MessageError, KeyError):
+        return None
+    if not isinstance(signed, InnerList):
+        return None
+    return str(signed.params.get("keyid", "")), str(signed.params.get("alg", ""))
