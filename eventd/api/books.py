@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from eventd.egress.links import link_name
-from eventd.egress.selection import Selection
 from eventd.log.cursors import Cursor, read_cursors
 from eventd.log.deliveries import Books, Repair, Version, read_picked, read_versions
 from eventd.log.lines import Wanted
+from eventd.log.selection import Selection
 from eventd.resources.effective import PeerConfig
 from eventd.store.database import Connection
 

@@ -13,11 +13,11 @@ from eventd.api.moments import show_time
 from eventd.api.operations import Services
 from eventd.api.redelivery import Link
 from eventd.egress.links import link_name
-from eventd.egress.selection import Selection
 from eventd.errors import EventdError
 from eventd.log.acknowledged import stale_places
 from eventd.log.cursors import Cursor, LinkState, clear_failures
 from eventd.log.repairs import MOST_POSITIONS, count_letters
+from eventd.log.selection import Selection
 from eventd.store.database import Connection
 from eventd.store.registry import announce
 

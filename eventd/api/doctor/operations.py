@@ -9,10 +9,12 @@ from pydantic import Field, field_validator
 from eventd.api.doctor.checks import check_group
 from eventd.api.doctor.facts import AREA
 from eventd.api.doctor.fixing import carry_out
+from eventd.api.doctor.lake import check_shipping
 from eventd.api.doctor.links import check_links
 from eventd.api.doctor.plan import Action, plan_actions, show_plan
 from eventd.api.doctor.reading import read_groups
 from eventd.api.doctor.report import Check, Status, report
+from eventd.api.lake import read_shipping
 from eventd.api.operations import Operation, Params, Services
 
 AREAS = (AREA,)
@@ -54,6 +56,8 @@ async def _mend(services: Services, params: Mend) -> dict[str, Any]:
 async def _look(services: Services, params: Examine) -> tuple[dict[str, Any], list[Action]]:
     groups = await read_groups(services, params.group)
     checks = [check for group in groups for check in (*check_group(group), *check_links(group))]
+    if not params.group:
+        checks += check_shipping((await services.database.read(read_shipping))["books"])
     if not groups:
         checks.append(Check("expected peers", Status.SKIP, detail="no EventGroup is declared"))
     return report(groups, checks), plan_actions(checks)

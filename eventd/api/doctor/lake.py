@@ -1,0 +1,28 @@
+"""Whether the books get to the lake, where there is one. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from eventd.api.doctor.report import Check, Status
+
+_REMEDY = "put right what it says; nothing is lost meanwhile as long as retention leaves the books alone"
+
+
+def check_shipping(books: Sequence[Mapping[str, Any]]) -> Iterator[Check]:
+    """One outcome of shipping as a whole: what holds it up holds up all books alike."""
+    if not books:
+        return
+    held = [book for book in books if book["state"] != "running"]
+    if not held:
+        waiting = sum(book["waiting"] for book in books)
+        detail = "all is in the lake" if not waiting else "it is on its way to the lake"
+        yield Check("lake shipping", Status.PASS, "lake-shipping", detail)
+        return
+    worst = next((book for book in held if book["state"] != "backing-off"), held[0])
+    detail = f"{worst['state']} ({worst['reason']}) since {worst['since']}: {worst['lastError']}"
+    if worst["state"] == "backing-off":
+        yield Check("lake shipping", Status.WARN, "lake-down", detail, _REMEDY)
+    else:
+        yield Check("lake shipping", Status.FAIL, "lake-blocked", detail, _REMEDY)

@@ -1,0 +1,72 @@
+"""Which segments together hold each row of a book once, and where there is a hole between them.
+
+A node that is killed may leave a segment that it ships again under another range: then two ways lead from one number to
+a later one. The way that reaches farthest is taken, and what lies beside it holds nothing that is not on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol, TypeVar
+
+
+class Ranged(Protocol):
+    """Something that covers the numbers in (after, upto]."""
+
+    @property
+    def after(self) -> int: ...
+
+    @property
+    def upto(self) -> int: ...
+
+
+RangedT = TypeVar("RangedT", bound=Ranged)
+
+
+class Span(NamedTuple):
+    """The numbers in (after, upto]."""
+
+    after: int
+    upto: int
+
+
+def choose(ranges: Sequence[RangedT]) -> list[RangedT]:
+    """Ranges that do not overlap, in order, and reach as far without a hole as any of these do."""
+    chosen: list[RangedT] = []
+    reach: int | None = None
+    rest = sorted(ranges, key=lambda one: (one.after, one.upto))
+    while rest:
+        if reach is not None:
+            rest = [one for one in rest if one.after >= reach]
+            if not rest:
+                break
+        way = _farthest_way(rest)
+        chosen += way
+        reach = way[-1].upto
+    return chosen
+
+
+def _farthest_way(ranges: Sequence[RangedT]) -> list[RangedT]:
+    """From the first of sorted ranges, from each to one that begins where it ends, as far as that goes."""
+    came: dict[int, RangedT | None] = {ranges[0].after: None}
+    for one in ranges:
+        if one.after in came and one.upto not in came:
+            came[one.upto] = one
+    way: list[RangedT] = []
+    at = came[max(came)]
+    while at is not None:
+        way.append(at)
+        at = came[at.after]
+    return way[::-1]
+
+
+def holes(ranges: Sequence[RangedT], span: Span) -> list[Span]:
+    """What of the span lies in none of the ranges."""
+    found, reach = [], span.after
+    for one in sorted(ranges, key=lambda one: one.after):
+        if one.after > reach and reach < span.upto:
+            found.append(Span(reach, min(one.after, span.upto)))
+        reach = max(reach, one.upto)
+    if reach < span.upto:
+        found.append(Span(reach, span.upto))
+    return found

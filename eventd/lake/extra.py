@@ -1,0 +1,47 @@
+"""The packages that only a lake needs. A node without one runs without them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from eventd.errors import MissingExtra
+
+
+def pyarrow() -> Any:
+    """The package `pyarrow`. Raises MissingExtra."""
+    return _load("pyarrow")
+
+
+def parquet() -> Any:
+    """`pyarrow.parquet`. Raises MissingExtra."""
+    return _load("pyarrow.parquet")
+
+
+def fsspec() -> Any:
+    """The package `fsspec`. Raises MissingExtra."""
+    return _load("fsspec")
+
+
+def require() -> None:
+    """See that the packages are there, without loading them. Raises MissingExtra."""
+    for package in ("pyarrow", "fsspec"):
+        if find_spec(package) is None:
+            raise _missing(package)
+
+
+def _load(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        package = name.partition(".")[0]
+        if error.name != package:
+            raise
+        raise _missing(package) from None
+
+
+def _missing(package: str) -> MissingExtra:
+    return MissingExtra(
+        f"a lake needs the package {package}, which is not installed", hint="pip install 'routerd-eventd[lake]'"
+    )

@@ -1,0 +1,140 @@
+"""What is written beside the data: the manifest that makes a file a segment, and the state in which a node tells of its
+books. Both are JSON with the names below; times are microseconds since 1970, UTC.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from eventd.lake.schema import SCHEMA_VERSION, Book
+
+
+class Unreadable(Exception):
+    """A manifest or a state that cannot be understood; the text, which reads on after its name, says why."""
+
+
+class OtherSchema(Unreadable):
+    """It was written by another version of the schema."""
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    """One segment: the rows of `book` with numbers in (after, upto], as `node` kept them in `epoch`.
+
+    `bytes` and `sha256` (hex) are of the Parquet file. `slots` are the first and last slot of the events' own times,
+    None for books that have none; `times` the first and last time of the rows themselves. `replaces`: names of the
+    segments whose rows this one holds. `payloads`: whether it holds what the events say.
+    """
+
+    schema: int = SCHEMA_VERSION
+    book: Book
+    node: str
+    epoch: str
+    after: int
+    upto: int
+    rows: int
+    bytes: int
+    sha256: str
+    slots: tuple[int, int] | None
+    times: tuple[int, int] | None
+    written_at: int
+    payloads: bool = False
+    replaces: tuple[str, ...] = ()
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
+    """What was meant for a peer, from `declared_at` on, under a version that the books refer to."""
+
+    version: int
+    declared_at: int
+    selection: dict[str, Any]
+
+
+class PeerState(msgspec.Struct, frozen=True, kw_only=True):
+    """A link as its sender sees it: all positions up to `cursor` are settled, but for what repairs still go through.
+
+    `repairs` are the ranges (after, upto] that are left of them.
+    """
+
+    peer: str
+    selections: tuple[Selection, ...] = ()
+    relay: bool = False
+    paused: bool = False
+    state: str = "running"
+    reason: str = ""
+    since: int = 0
+    cursor: int = 0
+    created_at: int = 0
+    repairs: tuple[tuple[int, int], ...] = ()
+
+
+class GroupState(msgspec.Struct, frozen=True, kw_only=True):
+    """One group of a node, and whom it sends to."""
+
+    group: str
+    peers: tuple[PeerState, ...] = ()
+
+
+class Reach(msgspec.Struct, frozen=True, kw_only=True):
+    """The segments of a book, without a hole from `after` to `upto`. What was before has outlived its retention."""
+
+    after: int
+    upto: int
+
+
+class NodeState(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the books of one node and epoch are in the lake.
+
+    Every fact that the node recorded before `complete_until`, by its own clock, is in the lake. `instance` is random
+    for each database. `head` is the log's last position, `books` the number up to which each book is in the lake. Its
+    segments are `segments`, which may end sooner: where numbers stand for nothing that is shipped, there are none.
+    `began_at` and `as_of` are when the first and the latest of these states were written.
+    """
+
+    schema: int = SCHEMA_VERSION
+    node: str
+    epoch: str
+    instance: str
+    began_at: int
+    as_of: int
+    head: int
+    complete_until: int
+    books: dict[Book, int] = {}
+    segments: dict[Book, Reach] = {}
+    groups: tuple[GroupState, ...] = ()
+    payloads: bool = False
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    """What makes a folder a lake. `id` is random: a cursor is of one lake only."""
+
+    schema: int = SCHEMA_VERSION
+    id: str
+    made_at: int
+
+
+class _Version(msgspec.Struct):
+    schema: int
+
+
+StructT = TypeVar("StructT", bound=msgspec.Struct)
+
+
+def encode(value: msgspec.Struct) -> bytes:
+    """The JSON text of a manifest, a state or a lake's head."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
+
+
+def decode(text: bytes, kind: type[StructT]) -> StructT:
+    """Read one back. Raises Unreadable, and OtherSchema for one of another version."""
+    try:
+        version = msgspec.json.decode(text, type=_Version).schema
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise Unreadable("is no JSON with a schema version") from None
+    if version != SCHEMA_VERSION:
+        raise OtherSchema(f"is of schema version {version}, and this program knows {SCHEMA_VERSION}")
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Unreadable(f"is not what it should be: {error}") from None

@@ -1,0 +1,361 @@
+"""Where a lake is kept: a folder of this machine, or any store that fsspec reaches. Paths are relative to the lake.
+
+What is put appears whole or not at all. Errors name the lake without what may be secret in its address.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import secrets
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, NamedTuple, Protocol
+
+from eventd.errors import LakeUnavailable, LakeUnusable, NotFound
+from eventd.lake import manifest
+from eventd.lake.address import shown
+from eventd.lake.extra import fsspec
+from eventd.lake.layout import HEAD, TEMPORARY
+
+_TOLD = 200
+"""Characters of somebody else's error that are passed on."""
+
+
+class Entry(NamedTuple):
+    """A file: its path in the lake, and its size in bytes."""
+
+    path: str
+    bytes: int
+
+
+class Written(NamedTuple):
+    """What became of a file: its size, and SHA-256 in hex."""
+
+    bytes: int
+    sha256: str
+
+
+class Storage(Protocol):
+    """A lake's files. Every method raises LakeUnavailable when the store does not do what it should."""
+
+    url: str
+    """As it may be shown: no password, no query."""
+
+    def list(self, folder: str) -> list[Entry]:
+        """Every complete file below a folder, by path; none where there is no such folder."""
+        ...
+
+    def unfinished(self, folder: str) -> Sequence[str]:
+        """Paths of files below a folder whose writer is at work, or was killed."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """A whole file. Raises NotFound."""
+        ...
+
+    def read_many(self, paths: Iterable[str]) -> dict[str, bytes]:
+        """Those of the files that are there, by path."""
+        ...
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write a file, durably, in the place of one that may be there."""
+        ...
+
+    def create(self, path: str) -> contextlib.AbstractContextManager[Draft]:
+        """Write a file piece by piece; it appears at the end of the block, and not at all if that fails."""
+        ...
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Remove files; those that are not there are no error."""
+        ...
+
+    def locate(self, path: str) -> str:
+        """The path or address of a file for other programs; may hold a secret: never to be shown."""
+        ...
+
+
+class Draft:
+    """A file that is being written. `written` tells its size and digest once the block has ended."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._hash = hashlib.sha256()
+        self._bytes = 0
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        """Take all of `data`, which may be anything that has bytes."""
+        view = memoryview(data)
+        self._file.write(view)
+        self._hash.update(view)
+        self._bytes += view.nbytes
+        return view.nbytes
+
+    def flush(self) -> None:
+        """For those who write to files."""
+
+    def tell(self) -> int:
+        """Bytes so far."""
+        return self._bytes
+
+    @property
+    def written(self) -> Written:
+        """What was written so far."""
+        return Written(self._bytes, self._hash.hexdigest())
+
+
+def connect(url: str) -> Storage:
+    """The store behind a path or an fsspec address. Looks at nothing yet.
+
+    Raises MissingExtra, and LakeUnusable for an address that nothing is known to handle.
+    """
+    if url.startswith("file://"):
+        return _Folder(Path(url.removeprefix("file://")))
+    return _Remote(url) if "://" in url else _Folder(Path(url).expanduser().absolute())
+
+
+def open_lake(storage: Storage) -> manifest.Head:
+    """What the lake says of itself. Raises NotFound where there is none, LakeUnusable for one of another schema."""
+    try:
+        text = storage.read(HEAD)
+    except NotFound:
+        raise NotFound(
+            f"there is no lake at {storage.url}: {HEAD} is missing",
+            hint="give the folder that EVENTD_LAKE names; a node makes it when it ships for the first time",
+        ) from None
+    try:
+        return manifest.decode(text, manifest.Head)
+    except manifest.Unreadable as error:
+        hint = "use the version of this program that wrote it" if isinstance(error, manifest.OtherSchema) else ""
+        raise LakeUnusable(f"the lake at {storage.url} cannot be read: {HEAD} {error}", hint=hint) from None
+
+
+def make_lake(storage: Storage, now: int) -> manifest.Head:
+    """The lake, made if it is missing. Raises as `open_lake`."""
+    try:
+        return open_lake(storage)
+    except NotFound:
+        storage.put(HEAD, manifest.encode(manifest.Head(id=secrets.token_hex(8), made_at=now)))
+        return open_lake(storage)  # two nodes may make it at the same time: the later one counts for both
+
+
+class _Folder:
+    """A folder of this machine."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self.url = str(root)
+
+    def list(self, folder: str) -> list[Entry]:
+        with self._trouble(f"list {folder}"):
+            return sorted(e for e in self._walk(self._root / folder, folder) if not e.path.endswith(TEMPORARY))
+
+    def unfinished(self, folder: str) -> Sequence[str]:
+        with self._trouble(f"list {folder}"):
+            return [e.path for e in self._walk(self._root / folder, folder) if e.path.endswith(TEMPORARY)]
+
+    def _walk(self, place: Path, folder: str) -> Iterator[Entry]:
+        try:
+            with os.scandir(place) as entries:
+                found = list(entries)
+        except FileNotFoundError:
+            return
+        for entry in found:
+            path = f"{folder}/{entry.name}" if folder else entry.name
+            if entry.is_dir():
+                yield from self._walk(place / entry.name, path)
+            else:
+                with contextlib.suppress(FileNotFoundError):  # removed since
+                    yield Entry(path, entry.stat().st_size)
+
+    def read(self, path: str) -> bytes:
+        with self._trouble(f"read {path}"):
+            try:
+                return (self._root / path).read_bytes()
+            except (FileNotFoundError, NotADirectoryError):
+                raise NotFound(f"{path} is not in the lake at {self.url}") from None
+
+    def read_many(self, paths: Iterable[str]) -> dict[str, bytes]:
+        found = {}
+        for path in paths:
+            with contextlib.suppress(NotFound):
+                found[path] = self.read(path)
+        return found
+
+    def put(self, path: str, data: bytes) -> None:
+        with self.create(path) as draft:
+            draft.write(data)
+
+    @contextlib.contextmanager
+    def create(self, path: str) -> Iterator[Draft]:
+        target = self._root / path
+        hidden = target.with_name(f".{target.name}.{os.getpid()}{TEMPORARY}")
+        with self._trouble(f"write {path}"):
+            _make_folder(target.parent)
+            try:
+                with hidden.open("wb") as file:
+                    draft = Draft(file)
+                    yield draft
+                    file.flush()
+                    os.fsync(file.fileno())
+                hidden.replace(target)
+                _sync_folder(target.parent)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    hidden.unlink(missing_ok=True)
+                raise
+
+    def delete(self, paths: Iterable[str]) -> None:
+        with self._trouble("delete files"):
+            for path in paths:
+                (self._root / path).unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # not empty, or gone
+                    for folder in (self._root / path).parents[:2]:  # of the node, and of the day
+                        folder.rmdir()
+
+    def locate(self, path: str) -> str:
+        return str(self._root / path)
+
+    def _trouble(self, what: str) -> contextlib.AbstractContextManager[None]:
+        return _local_trouble(what, self.url)
+
+
+class _Remote:
+    """A store behind fsspec. One put is atomic there, as object stores do it."""
+
+    def __init__(self, url: str) -> None:
+        package = fsspec()
+        self.url = shown(url)
+        self._at = url.rstrip("/")
+        try:
+            for protocol in url.partition("://")[0].split("::"):
+                package.get_filesystem_class(protocol)
+        except (ImportError, ValueError) as error:
+            raise LakeUnusable(
+                f"nothing here can reach the lake at {self.url}: {_told(error, url)}",
+                hint="install the fsspec package of that store, such as s3fs, gcsfs or adlfs",
+            ) from None
+
+    @cached_property
+    def _store(self) -> tuple[Any, str]:
+        """The file system, and where the lake lies in it. Some stores are called for that."""
+        fs, root = fsspec().core.url_to_fs(self._at, use_listings_cache=False)
+        return fs, root
+
+    @property
+    def _fs(self) -> Any:
+        return self._store[0]
+
+    @property
+    def _root(self) -> str:
+        return self._store[1]
+
+    def list(self, folder: str) -> list[Entry]:
+        with self._trouble(f"list {folder}"):
+            try:
+                found: Mapping[str, Any] = self._fs.find(self._path(folder), detail=True)
+            except FileNotFoundError:
+                return []
+            entries = [Entry(self._relative(path), int(facts["size"] or 0)) for path, facts in found.items()]
+            return sorted(entry for entry in entries if not entry.path.endswith(TEMPORARY))
+
+    def unfinished(self, folder: str) -> Sequence[str]:
+        return []  # what is put there appears whole
+
+    def read(self, path: str) -> bytes:
+        with self._trouble(f"read {path}"):
+            try:
+                return bytes(self._fs.cat_file(self._path(path)))
+            except FileNotFoundError:
+                raise NotFound(f"{path} is not in the lake at {self.url}") from None
+
+    def read_many(self, paths: Iterable[str]) -> dict[str, bytes]:
+        with self._trouble("read files"):  # all at once: a store answers many requests in the time of one
+            named = {self._path(path): path for path in paths}
+            if not named:
+                return {}
+            found: Mapping[str, Any] = self._fs.cat(list(named), on_error="return")
+            bad = [e for e in found.values() if isinstance(e, Exception) and not isinstance(e, FileNotFoundError)]
+            if bad:
+                raise bad[0]
+            known = {path.lstrip("/"): name for path, name in named.items()}
+            return {known[path.lstrip("/")]: data for path, data in found.items() if isinstance(data, bytes)}
+
+    def put(self, path: str, data: bytes) -> None:
+        with self._trouble(f"write {path}"):
+            self._make_parent(path)
+            self._fs.pipe_file(self._path(path), data)
+
+    @contextlib.contextmanager
+    def create(self, path: str) -> Iterator[Draft]:
+        with _local_trouble(f"write {path}", self.url), tempfile.NamedTemporaryFile(suffix=TEMPORARY) as file:
+            yield Draft(file)
+            file.flush()
+            with self._trouble(f"write {path}"):
+                self._make_parent(path)
+                self._fs.put_file(file.name, self._path(path))
+
+    def _make_parent(self, path: str) -> None:
+        self._fs.makedirs(self._path(str(PurePosixPath(path).parent)), exist_ok=True)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        with self._trouble("delete files"):
+            for path in paths:
+                with contextlib.suppress(FileNotFoundError):
+                    self._fs.rm_file(self._path(path))
+
+    def locate(self, path: str) -> str:
+        return f"{self._at}/{path}"
+
+    def _path(self, path: str) -> str:
+        return f"{self._root}/{path}" if path not in ("", ".") else self._root
+
+    def _relative(self, path: str) -> str:
+        return path.lstrip("/").removeprefix(self._root.lstrip("/")).lstrip("/")
+
+    @contextlib.contextmanager
+    def _trouble(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except (NotFound, LakeUnavailable):
+            raise
+        except Exception as error:  # each store has errors of its own
+            raise LakeUnavailable(f"cannot {what} in the lake at {self.url}: {_told(error, self._at)}") from None
+
+
+@contextlib.contextmanager
+def _local_trouble(what: str, url: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise LakeUnavailable(f"cannot {what} in the lake at {url}: {error.strerror or error}") from None
+
+
+def _told(error: Exception, url: str) -> str:
+    """Somebody else's error in one line, without what the address may hold."""
+    text = " ".join(str(error).replace(url, shown(url)).split())
+    return f"{type(error).__name__}: {shown(text)}"[:_TOLD]
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those above it, durably."""
+    if folder.is_dir():
+        return
+    if folder.exists() and not folder.is_dir():  # which somebody else may have made since
+        raise NotADirectoryError(errno.ENOTDIR, f"{folder} is no folder")
+    _make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    _sync_folder(folder.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,150 @@
+"""Segments are written here, by a node and by whoever else makes a lake: the file first, then its manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from eventd.errors import Invalid
+from eventd.lake.extra import parquet, pyarrow
+from eventd.lake.layout import Place, slot_of, state_path
+from eventd.lake.manifest import Manifest, NodeState, encode
+from eventd.lake.schema import COLUMNS, OWN_TIME, SLOTTED, Book, Kind, arrow_schema
+from eventd.lake.storage import Storage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ROW_GROUP: Final = 131_072
+"""Rows that are compressed, and read, together."""
+ZSTD_LEVEL: Final = 1
+
+
+class Segment(NamedTuple):
+    """A segment: where it lies, and what its manifest says."""
+
+    place: Place
+    manifest: Manifest
+
+    @property
+    def after(self) -> int:
+        """It covers the numbers behind this one."""
+        return self.manifest.after
+
+    @property
+    def upto(self) -> int:
+        """Up to this one."""
+        return self.manifest.upto
+
+
+def write_segment(
+    storage: Storage,
+    place: Place,
+    rows: pa.Table | Iterable[pa.Table],
+    *,
+    node: str,
+    now: int,
+    payloads: bool = False,
+    replaces: tuple[str, ...] = (),
+) -> Segment:
+    """Write the rows of a book with numbers in (place.after, place.upto], in their order.
+
+    `rows` have the columns of `arrow_schema(place.book)`; several tables are written one after the other, and only what
+    makes a row group is held in memory. `now` is in microseconds. Raises Invalid for rows that do not belong there, or
+    none at all, and LakeUnavailable. What lay there under the same name is replaced.
+    """
+    facts = _Facts(place)
+    with storage.create(place.data) as draft:
+        with _writer(draft, place.book) as writer:
+            tables = [rows] if hasattr(rows, "schema") else rows
+            for group in _row_groups(tables, place.book):
+                facts.add(group)
+                writer.write_table(group, row_group_size=ROW_GROUP)
+        if not facts.rows:
+            raise Invalid(f"{place.name} would hold no row")
+    size, digest = draft.written
+    manifest = Manifest(
+        book=place.book,
+        node=node,
+        epoch=place.epoch,
+        after=place.after,
+        upto=place.upto,
+        rows=facts.rows,
+        bytes=size,
+        sha256=digest,
+        slots=facts.slots,
+        times=facts.times,
+        written_at=now,
+        payloads=payloads,
+        replaces=replaces,
+    )
+    storage.put(place.manifest, encode(manifest))
+    return Segment(place, manifest)
+
+
+def write_state(storage: Storage, state: NodeState) -> None:
+    """Say how far a node's books are. Raises LakeUnavailable."""
+    storage.put(state_path(state.node, state.epoch), encode(state))
+
+
+def _writer(draft: Any, book: Book) -> Any:
+    words = [column.name for column in COLUMNS[book] if column.kind is Kind.WORD]
+    sought = [name for name in ("number", "event_at", OWN_TIME[book]) if name in arrow_schema(book).names]
+    return parquet().ParquetWriter(
+        draft,
+        arrow_schema(book),
+        compression="zstd",
+        compression_level=ZSTD_LEVEL,
+        use_dictionary=words,
+        write_statistics=sought,
+        version="2.6",
+    )
+
+
+def _row_groups(tables: Iterable[pa.Table], book: Book) -> Iterator[pa.Table]:
+    """The rows in tables of at least one row group, but for the last."""
+    arrow = pyarrow()
+    held: list[pa.Table] = []
+    count = 0
+    for table in tables:
+        held.append(table.cast(arrow_schema(book)) if table.schema != arrow_schema(book) else table)
+        count += table.num_rows
+        if count >= ROW_GROUP:
+            yield arrow.concat_tables(held).unify_dictionaries()  # or those after the first would be written out
+            held, count = [], 0
+    if count:
+        yield arrow.concat_tables(held).unify_dictionaries()  # or those after the first would be written out
+
+
+class _Facts:
+    """What the manifest says of the rows. Adding rows raises Invalid where they do not belong into the segment."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._last = place.after
+        self.rows = 0
+        self.slots: tuple[int, int] | None = None
+        self.times: tuple[int, int] | None = None
+
+    def add(self, table: pa.Table) -> None:
+        first, last = _bounds(table, "number")
+        if first < self._last or first <= self._place.after or last > self._place.upto:
+            place = self._place
+            raise Invalid(f"numbers {first} to {last} are out of order or out of ({place.after}, {place.upto}]")
+        self._last = last
+        self.rows += table.num_rows
+        self.times = _union(self.times, _bounds(table, OWN_TIME[self._place.book]))
+        if self._place.book in SLOTTED:
+            first, last = _bounds(table, "event_at")
+            self.slots = _union(self.slots, (slot_of(first), slot_of(last)))
+
+
+def _bounds(table: pa.Table, column: str) -> tuple[int, int]:
+    from pyarrow import compute, int64
+
+    found = compute.min_max(table[column].cast(int64()))
+    return found["min"].as_py(), found["max"].as_py()
+
+
+def _union(one: tuple[int, int] | None, other: tuple[int, int]) -> tuple[int, int]:
+    return other if one is None else (min(one[0], other[0]), max(one[1], other[1]))

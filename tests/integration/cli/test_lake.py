@@ -1,0 +1,156 @@
+"""routerctl lake: how far a node has shipped, what is in a lake and what is wrong with it, and tidying up by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from eventd.clock import SECOND, SystemClock
+from eventd.egress.segments.segments import enrol
+from eventd.lake.layout import day_of
+from eventd.lake.reading import survey
+from eventd.lake.schema import Book
+from eventd.lake.storage import connect
+from eventd.lake.tidying import DAY
+from eventd.log.cursors import LinkState, Postponement, postpone
+from eventd.store.database import Connection, Database
+from tests.integration.cli.conftest import Control
+from tests.support.lakes import EPOCH, ship, tell
+
+BEGUN = SystemClock().now() - 10 * DAY
+
+
+def hold_up(conn: Connection, state: LinkState, now: int) -> None:
+    enrol(conn, ["onprem"], "", now)
+    for book in Book:
+        told = "cannot write x in the lake at /lake: No space left on device"
+        name, retry = f"segments/onprem/{book}", now + 60 * SECOND
+        postpone(conn, Postponement(name, 0, state, "lake_unavailable", told, 0, now, retry))
+
+
+@pytest.fixture
+def written(request: pytest.FixtureRequest, routerctl: Control) -> Iterator[Database]:
+    """The database behind `routerctl`, with the group edge."""
+    routerctl.edge()
+    kind = request.node.callspec.params["routerctl"]
+    database = Database(request.getfixturevalue(f"{'postgres' if kind == 'postgres' else 'sqlite'}_url"))
+    yield database
+    database.close()
+
+
+def test_without_a_lake_nothing_is_shipped(routerctl: Control) -> None:
+    assert routerctl("lake", "status", "-o", "json").json == []
+    assert "set EVENTD_LAKE where the node runs" in routerctl("lake", "status").err
+    assert "lake" not in routerctl("doctor").out
+
+
+def test_what_holds_shipping_up_is_shown_with_every_book(routerctl: Control, written: Database) -> None:
+    routerctl("fed", "event", "emit", "--type", "t", "--id", "e1")
+    written.write_now(hold_up, LinkState.BACKING_OFF, SystemClock().now())
+    rows = routerctl("lake", "status", "-o", "json").json
+    assert [row["book"] for row in rows] == [str(book) for book in Book]
+    assert (rows[0]["node"], rows[0]["upto"], rows[0]["waiting"]) == ("onprem", 0, 1)
+    assert (rows[0]["state"], rows[0]["reason"]) == ("backing-off", "lake_unavailable")
+    table = routerctl("lake", "status")
+    assert table.lines[0].split()[:6] == ["NODE", "BOOK", "STATE", "REASON", "UPTO", "WAITING"]
+    assert table.lines[1].endswith("cannot write x in the lake at /lake: No space left on device")
+    assert routerctl("lake", "status", "-o", "name").lines[0] == "onprem/events"
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "status", "ending"),
+    [("backing-off", "lake-down", "warn", 0), ("blocked", "lake-blocked", "fail", 4)],
+)
+def test_doctor_tells_what_holds_it_up(
+    routerctl: Control, written: Database, state: str, code: str, status: str, ending: int
+) -> None:
+    written.write_now(hold_up, LinkState(state), SystemClock().now())
+    found = routerctl("doctor", "-o", "json", code=ending).json["checks"]
+    (check,) = [one for one in found if one["name"] == "lake shipping"]
+    assert (check["code"], check["status"]) == (code, status)
+    assert "No space left on device" in check["detail"]
+    assert all(
+        one["name"] != "lake shipping" for one in routerctl("doctor", "--group", "edge", "-o", "json").json["checks"]
+    )
+
+
+def test_doctor_is_content_with_what_is_shipped(routerctl: Control, written: Database) -> None:
+    written.write_now(enrol, ["onprem"], "id", SystemClock().now())
+    found = routerctl("doctor", "-o", "json").json["checks"]
+    (check,) = [one for one in found if one["name"] == "lake shipping"]
+    assert (check["code"], check["status"], check["detail"]) == ("lake-shipping", "pass", "all is in the lake")
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> str:
+    """Two days of a node, three segments each."""
+    storage, path = connect(str(tmp_path / "lake")), str(tmp_path / "lake")
+    for number in range(6):
+        ship(storage, 10 * number, 10 * number + 10, at=BEGUN + number // 3 * DAY)
+    tell(storage, 60)
+    return path
+
+
+def test_a_lake_is_checked(control: Control, lake: str) -> None:
+    found = control("lake", "check", "--lake", lake)
+    assert found.lines[0].split() == ["NODE", "BOOK", "SEGMENTS", "ARCHIVED", "ROWS", "BYTES", "FIRST_DAY", "LAST_DAY"]
+    assert found.lines[1].split()[:5] == ["site-a", "events", "6", "0", "60"]
+    assert found.lines[1].split()[6:] == [day_of(BEGUN), day_of(BEGUN + DAY)]
+    assert control("lake", "check", "--lake", lake, "-o", "json").json["troubles"] == []
+
+
+def test_the_lake_of_the_settings_is_the_one_that_is_meant(
+    control: Control, lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "say --lake FOLDER, or set EVENTD_LAKE" in control("lake", "check", code=1).err
+    monkeypatch.setenv("EVENTD_LAKE", lake)
+    assert "site-a" in control("lake", "check").out
+
+
+def test_lost_rows_end_with_4_and_their_numbers(control: Control, lake: str) -> None:
+    lost = survey(connect(lake)).segments[1].place
+    connect(lake).delete([lost.manifest, lost.data])
+    found = control("lake", "check", "--lake", lake, code=4)
+    assert "corrupt" in found.lines[-1]
+    assert found.lines[-1].split()[3:5] == ["10", "20"]
+    (trouble,) = json.loads(control("lake", "check", "--lake", lake, "-o", "json", code=4).out)["troubles"]
+    assert (trouble["kind"], trouble["node"], trouble["book"], trouble["epoch"]) == (
+        "corrupt",
+        "site-a",
+        "events",
+        EPOCH,
+    )
+    assert "Traceback" not in found.err
+
+
+def test_a_new_epoch_is_told_and_is_no_failure(control: Control, lake: str) -> None:
+    tell(connect(lake), 0, epoch="b" * 16, began_at=BEGUN + 2 * DAY, as_of=BEGUN + 2 * DAY)
+    assert "a new history" in control("lake", "check", "--lake", lake).out
+
+
+def test_what_is_no_lake_is_told(control: Control, tmp_path: Path) -> None:
+    assert "there is no lake at" in control("lake", "check", "--lake", str(tmp_path / "none"), code=3).err
+    (tmp_path / "eventd-lake.json").write_text('{"schema": 3}')
+    assert "schema version 3" in control("lake", "check", "--lake", str(tmp_path), code=1).err
+    assert "nothing here can reach the lake" in control("lake", "check", "--lake", "nowhere://x", code=1).err
+
+
+def test_days_are_compacted_by_hand(control: Control, lake: str) -> None:
+    assert control("lake", "compact", "--lake", lake, "--after", "36500d").lines[1].split() == ["0", "0"]
+    assert control("lake", "compact", "--lake", lake, "--node", "site-b").lines[1].split() == ["0", "0"]
+    assert control("lake", "compact", "--lake", lake, "-o", "json").json == {"compacted": 6, "removed": 0}
+    assert control("lake", "check", "--lake", lake).lines[1].split()[2:5] == ["2", "2", "60"]
+    assert "no duration" in control("lake", "compact", "--lake", lake, "--after", "soon", code=2).err
+
+
+def test_old_days_are_removed_by_hand(control: Control, lake: str) -> None:
+    assert control("lake", "retain", "--lake", lake, "--keep", "36500d", "-o", "json").json == {
+        "compacted": 0,
+        "removed": 0,
+    }
+    assert control("lake", "retain", "--lake", lake, "--keep", "5d", "-o", "json").json["removed"] == 6
+    assert control("lake", "check", "--lake", lake, "-o", "json").json["books"] == []
+    assert control("lake", "check", "--lake", lake, "-o", "json").json["troubles"] == []

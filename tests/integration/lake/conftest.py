@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eventd.lake.storage import Storage, connect
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Storage:
+    return connect(str(tmp_path / "lake"))
+
+
+@pytest.fixture(params=["folder", "file", "local", "memory"])
+def any_storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    """A folder, by path and by address; and the same methods over fsspec, on a disk and on what is like an object
+    store."""
+    at = tmp_path / "lake"
+    urls = {"folder": str(at), "file": f"file://{at}", "local": f"local://{at}", "memory": f"memory://{at}"}
+    return connect(urls[request.param])

@@ -1,0 +1,280 @@
+"""The work of the shipping process, step by step in this process, where it can be killed at any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventd.clock import SECOND
+from eventd.egress.segments import shipper as shipping
+from eventd.egress.segments.protocol import Answer, Enrol, Failed, Moved, Rest, Terms, Tidied, cursor_name
+from eventd.egress.segments.segments import enrol
+from eventd.egress.segments.shipper import Shipper
+from eventd.lake.reading import read_segment, survey
+from eventd.lake.schema import Book
+from eventd.lake.storage import Storage, connect
+from eventd.lake.tidying import DAY, retaining
+from eventd.log.cursors import Step, apply_step
+from eventd.log.head import lock_head
+from eventd.store.database import Connection, Database
+from eventd.testing import draft
+from tests.integration.conftest import MakeSites
+from tests.support.lakes import NOON
+from tests.support.sites import Site
+
+MINUTE = 60 * SECOND
+
+
+class Killed(BaseException):
+    """As SIGKILL is: nobody handles it."""
+
+
+class Course:
+    """A shipper over a node's database, driven as the node drives it."""
+
+    def __init__(self, site: Site, lake: str, **terms: Any) -> None:
+        usual = {"rows": 1000, "payloads": False, "compact_after": 0, "retention": 0, "nice": 0}
+        self.database = Database(site.url)
+        self.shipper = Shipper(Terms(database=site.url, lake=lake, **(usual | terms)), self.database)
+        self.now = NOON
+        self.forgets = False
+
+    def close(self) -> None:
+        self.database.close()
+
+    def step(self) -> Answer:
+        """One step, and what the node does about it; unless it is killed before."""
+        answer = self.shipper.step(self.now)
+        if self.forgets and isinstance(answer, Moved):
+            raise Killed
+        if isinstance(answer, Enrol):
+            self.database.write_now(enrol, answer.nodes, answer.lake, self.now)
+        elif isinstance(answer, Moved):
+            self.database.write_now(_settle, answer, self.now)
+        return answer
+
+    def run(self) -> list[Moved]:
+        """A whole round."""
+        moved = []
+        for _ in range(1000):
+            answer = self.step()
+            assert not isinstance(answer, Failed), answer
+            if isinstance(answer, Rest):
+                return moved
+            if isinstance(answer, Moved):
+                moved.append(answer)
+        raise AssertionError("a round without an end")
+
+
+def _settle(conn: Connection, moved: Moved, now: int) -> None:
+    lock_head(conn)
+    apply_step(conn, Step(cursor_name(moved.node, moved.book), moved.position, moved.upto, moved.upto, now))
+
+
+def ids(lake: str, book: Book = Book.EVENTS) -> list[str]:
+    """Of all rows of a book; the lake has no trouble, and no file besides."""
+    storage = connect(lake)
+    found = survey(storage)
+    assert found.troubles == []
+    data = [entry.path for entry in [*storage.list("landing"), *storage.list("archive")] if ".parquet" in entry.path]
+    assert sorted(data) == sorted(segment.place.data for segment in found.segments)
+    chosen = [segment for segment in found.segments if segment.place.book is book]
+    return [row for segment in chosen for row in read_segment(storage, segment)["id"].to_pylist()]
+
+
+@pytest.fixture
+async def pair(sites: MakeSites) -> Site:
+    """A node with ten events, all delivered to another."""
+    a, b = sites("site-a", "site-b")
+    await a.start()
+    await b.start()
+    await a.join(b)
+    await b.join(a)
+    for number in range(10):
+        await a.emit(f"e{number}")
+    await a.caught_up("site-b")
+    return a
+
+
+@pytest.fixture(params=["folder", "memory"])
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return f"memory://{tmp_path}/lake" if request.param == "memory" else str(tmp_path / "lake")
+
+
+IDS = [f"e{number}" for number in range(10)]
+
+
+async def test_a_round_brings_everything_into_the_lake(pair: Site, lake: str) -> None:
+    with closing(Course(pair, lake)) as course:
+        moved = course.run()
+        assert {one.book: one.rows for one in moved if one.rows}.keys() >= {"events", "deliveries", "receipts"}
+        assert ids(lake) == ids(lake, Book.DELIVERIES) == IDS
+        assert course.run() == []
+
+
+def dying(monkeypatch: pytest.MonkeyPatch, storage: Storage, left: list[int]) -> None:
+    """Writing works so many times, and then the process is gone: before it, or in the middle of it."""
+    for kind in ("put", "create", "delete"):
+        method = getattr(type(storage), kind)
+
+        def call(self: Any, *given: Any, method: Any = method) -> Any:
+            left[0] -= 1
+            if left[0] < 0:
+                raise Killed
+            return method(self, *given)
+
+        monkeypatch.setattr(type(storage), kind, call)
+
+
+@pytest.mark.parametrize("where", range(14))
+async def test_whatever_was_written_last_the_next_process_goes_on(
+    pair: Site, tmp_path: Path, where: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = str(tmp_path / "lake")
+    with monkeypatch.context() as patch, closing(Course(pair, lake)) as course:
+        dying(patch, connect(lake), [where])
+        with suppress(Killed):
+            course.run()
+    await pair.emit("late")
+    await pair.caught_up("site-b")
+    with closing(Course(pair, lake)) as course:
+        course.run()
+        assert ids(lake) == ids(lake, Book.DELIVERIES) == [*IDS, "late"]
+
+
+@pytest.mark.parametrize("where", range(5))
+async def test_a_segment_that_the_node_did_not_hear_of_is_taken_over(pair: Site, tmp_path: Path, where: int) -> None:
+    lake = str(tmp_path / "lake")
+    with closing(Course(pair, lake)) as course:
+        for _ in range(where):
+            course.step()
+        course.forgets = True
+        with suppress(Killed):
+            course.run()
+    await pair.emit("late")
+    await pair.caught_up("site-b")
+    with closing(Course(pair, lake)) as course:
+        moved = course.run()
+        assert any(one.adopted for one in moved)
+        assert ids(lake) == ids(lake, Book.DELIVERIES) == [*IDS, "late"]
+
+
+async def test_what_a_killed_process_had_not_finished_is_removed(pair: Site, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    with closing(Course(pair, str(lake))) as course:
+        course.run()
+    (mine,) = (lake / "landing/events").glob("dt=*/node=*")
+    other = mine.with_name("node=other-12345678")
+    other.mkdir()
+    for folder in (mine, other):
+        (folder / ".x.parquet.77.tmp").write_bytes(b"half")
+    with closing(Course(pair, str(lake))) as course:
+        course.run()
+    assert [path.parent for path in lake.rglob("*.tmp")] == [other]
+
+
+async def test_a_segment_has_so_many_rows_and_the_next_follows(
+    pair: Site, lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shipping, "EXTRACT_ROWS", 2)
+    with closing(Course(pair, lake, rows=4)) as course:
+        sizes = [one.rows for one in course.run() if one.book is Book.EVENTS]
+        assert sizes == [4, 4, 2]
+        assert ids(lake) == IDS
+
+
+async def test_rows_that_are_large_make_smaller_segments(
+    pair: Site, lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shipping, "PAYLOAD_ROWS", 1)
+    monkeypatch.setattr(shipping, "SEGMENT_BYTES", 1)
+    with closing(Course(pair, lake, payloads=True)) as course:
+        assert [one.rows for one in course.run() if one.book is Book.EVENTS] == [1] * 10
+        assert ids(lake) == IDS
+
+
+async def test_numbers_without_rows_are_within_the_next_segment(pair: Site, lake: str) -> None:
+    with closing(Course(pair, lake)) as course:
+        course.run()
+        topic = await pair.running.log.topic("group:elsewhere")  # of no group that is declared
+        await pair.running.log.append(topic, [draft("x1"), draft("x2")])
+        moved = [one for one in course.run() if one.book is Book.EVENTS]
+        assert [(one.position, one.upto, one.rows) for one in moved] == [(10, 12, 0)]
+        await pair.emit("late")
+        course.run()
+        assert ids(lake) == [*IDS, "late"]
+        spans = [(s.after, s.upto) for s in survey(connect(lake)).segments if s.place.book is Book.EVENTS]
+        assert spans == [(0, 10), (10, 13)]
+
+
+async def test_a_lost_segment_is_not_covered_up(pair: Site, tmp_path: Path) -> None:
+    lake = str(tmp_path / "lake")
+    storage = connect(lake)
+    with closing(Course(pair, lake)) as course:
+        course.run()
+    (lost,) = [s.place for s in survey(storage).segments if s.place.book is Book.EVENTS]
+    storage.delete([lost.manifest, lost.data])
+    await pair.emit("late")
+    with closing(Course(pair, lake)) as course:
+        course.run()
+    found = survey(storage)
+    assert [(trouble.book, trouble.after, trouble.upto) for trouble in found.troubles] == [("events", 0, 10)]
+
+
+async def test_the_state_is_written_when_there_is_news_and_once_a_minute(pair: Site, lake: str) -> None:
+    storage = connect(lake)
+
+    def as_of() -> int:
+        return max(state.as_of for state in survey(storage).nodes)
+
+    with closing(Course(pair, lake)) as course:
+        course.run()
+        assert as_of() == NOON
+        course.now += MINUTE // 2
+        course.run()
+        assert as_of() == NOON
+        course.now += MINUTE // 2
+        course.run()
+        assert as_of() == NOON + MINUTE
+        assert survey(storage).nodes[0].complete_until == NOON + MINUTE - shipping.SETTLING
+        await pair.emit("late")
+        course.now += SECOND
+        course.run()
+        assert as_of() == NOON + MINUTE + SECOND
+
+
+async def test_what_somebody_has_removed_is_not_promised_again(pair: Site, tmp_path: Path) -> None:
+    lake = str(tmp_path / "lake")
+    storage = connect(lake)
+    with closing(Course(pair, lake)) as course:
+        course.run()
+        far = NOON + 1000 * DAY
+        assert list(retaining(storage, ["site-a"], now=far, keep=DAY))
+        await pair.emit("late")
+        course.now = far
+        course.run()
+        assert survey(storage).troubles == []
+        (state,) = survey(storage).nodes
+        assert (state.segments[Book.EVENTS].after, state.segments[Book.EVENTS].upto) == (10, 11)
+
+
+async def test_it_tidies_up_when_it_is_asked_to(pair: Site, lake: str) -> None:
+    def pieces(course: Course) -> Iterator[Tidied]:
+        while isinstance(answer := course.shipper.tidy(course.now), Tidied) and answer.more:
+            yield answer
+
+    with closing(Course(pair, lake, compact_after=DAY, retention=900 * DAY)) as course:
+        assert list(pieces(course)) == []  # it has not looked at the lake yet
+        course.run()
+        course.now = NOON + 500 * DAY
+        assert sum(piece.compacted for piece in pieces(course)) > 0
+        course.now += 2 * DAY
+        assert sum(piece.removed for piece in pieces(course)) > 0
+        assert ids(lake) == IDS
+        course.now = NOON + 2000 * DAY
+        assert sum(piece.removed for piece in pieces(course)) > 0
+        assert ids(lake) == []

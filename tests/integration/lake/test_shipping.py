@@ -1,0 +1,366 @@
+"""Real nodes ship what they do to a folder: the books are whole, right, and in the lake once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventd.errors import LakeUnusable, MissingExtra, NotFound
+from eventd.lake import extra
+from eventd.lake.layout import slug, state_path
+from eventd.lake.reading import TroubleKind, survey
+from eventd.lake.schema import Book
+from eventd.lake.storage import connect
+from eventd.log.cursors import Cursor, read_cursors
+from eventd.testing import until
+from tests.integration.conftest import MakeSites
+from tests.support.child_processes import children
+from tests.support.shipped import files, look, rows, state
+from tests.support.sites import Site
+
+
+def ship_to(lake: Path | str, **more: Any) -> dict[str, Any]:
+    # Tests run beside each other on all processors: a process that gives way would wait for the last of them.
+    return {"lake": str(lake), "lake_interval": "200ms", "lake_nice": "0", **more}
+
+
+async def joined(sites: MakeSites, lake: Path) -> tuple[Site, Site]:
+    a, b = sites("site-a", "site-b")
+    for site in (a, b):
+        await site.start(**ship_to(lake))
+    await a.join(b)
+    await b.join(a)
+    return a, b
+
+
+async def shipped(lake: Path, book: Book, count: int, node: str = "") -> list[dict[str, Any]]:
+    """Until so many rows of a book are there."""
+    found: list[dict[str, Any]] = []
+
+    def all_there() -> bool:
+        with suppress(NotFound, LakeUnusable):  # not begun yet
+            found[:] = rows(lake, book, node)
+        return len(found) >= count
+
+    await until(all_there, f"{count} rows of {book} in the lake", seconds=30)
+    return found
+
+
+async def cursors(site: Site) -> list[Cursor]:
+    return await site.running.log.database.read(read_cursors, kind="segments")
+
+
+async def settled(site: Site, number: int) -> None:
+    """Until the node knows that its events are in the lake up to this one."""
+
+    async def there() -> bool:
+        return any(c.position >= number for c in await cursors(site) if c.name.endswith("/events"))
+
+    await until(there, f"the cursor of the events to be at {number}", seconds=30)
+
+
+async def test_both_ends_of_a_link_tell_the_same(sites: MakeSites, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    a, b = await joined(sites, lake)
+    ids = [f"e{number}" for number in range(25)]
+    for each in ids:
+        await a.emit(each, subject="10.0.0.1/32", payload={"secret": "hush"})
+    await b.holds(*ids)
+    deliveries = await shipped(lake, Book.DELIVERIES, 25)
+    received = await shipped(lake, Book.EVENTS, 25, "site-b")
+    stated = await shipped(lake, Book.EVENTS, 25, "site-a")
+    assert [row["id"] for row in stated] == [row["id"] for row in received] == [row["id"] for row in deliveries] == ids
+    assert [row["own"] for row in stated] == [True] * 25
+    assert [row["own"] for row in received] == [False] * 25
+    assert [row["digest"] for row in stated] == [row["digest"] for row in received]
+    assert [row["fingerprint"] for row in deliveries] == [row["fingerprint"] for row in stated]
+    assert {row["payload"] for row in stated} == {None}
+    assert {(row["node"], row["peer"], row["outcome"]) for row in deliveries} == {("site-a", "site-b", "delivered")}
+    receipts = await shipped(lake, Book.RECEIPTS, 1)
+    inbound = await shipped(lake, Book.INBOUND, len(receipts))
+    assert {row["receipt_digest"] for row in receipts} == {row["receipt_digest"] for row in inbound}
+    assert {row["batch_id"] for row in receipts} == {row["batch_id"] for row in deliveries}
+
+
+async def test_the_digest_is_of_the_canonical_event(sites: MakeSites, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    (a,) = sites("site-a")
+    await a.start(**ship_to(lake, lake_payloads=True))
+    await a.join()
+    await a.emit("e1", payload={"port": "7"})
+    (row,) = await shipped(lake, Book.EVENTS, 1)
+    (stored,) = await a.stored()
+    digest = hashlib.sha256(stored.body.encode()).digest()
+    assert row["digest"] == digest
+    assert row["fingerprint"] == int.from_bytes(digest[:8], signed=True)
+    assert row["bytes"] == len(stored.body.encode())
+    assert json.loads(row["payload"]) == {"port": "7"}
+    assert look(lake).segments[0].manifest.payloads
+
+
+async def test_the_state_says_how_far_the_books_are(sites: MakeSites, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    a, b = await joined(sites, lake)
+    await a.emit("e1", "e2")
+    await b.holds("e1", "e2")
+    await shipped(lake, Book.DELIVERIES, 2)
+
+    def whole() -> bool:
+        said = state(lake, "site-a")
+        return said.head == 2 and bool(said.groups) and said.groups[0].peers[0].cursor == 2
+
+    await until(whole, "a state with both events")
+    said = state(lake, "site-a")
+    assert said.epoch == (await a.rows("SELECT epoch FROM log_heads"))[0][0]
+    assert said.instance == (await a.rows("SELECT instance FROM log_heads"))[0][0]
+    assert (said.books[Book.EVENTS], said.segments[Book.EVENTS].upto) == (2, 2)
+    assert said.began_at <= said.as_of
+    assert 0 < said.complete_until < said.as_of
+    (group,) = said.groups
+    assert (group.group, [peer.peer for peer in group.peers]) == ("edge", ["site-b"])
+    assert group.peers[0].selections[-1].version == (await a.cursor("site-b")).selector_version
+
+
+async def test_a_restart_goes_on_where_the_lake_ends(sites: MakeSites, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    (a,) = sites("site-a")
+    for start in range(3):
+        await a.start(**ship_to(lake))
+        await a.join()
+        await a.emit(f"e{start}")
+        await shipped(lake, Book.EVENTS, start + 1)
+        await a.stop()
+    assert [row["number"] for row in rows(lake, Book.EVENTS)] == [1, 2, 3]
+    assert len(look(lake).nodes) == 1
+
+
+async def test_what_was_recorded_before_there_was_a_lake_is_shipped(sites: MakeSites, tmp_path: Path) -> None:
+    (a,) = sites("site-a")
+    await a.start()
+    await a.join()
+    await a.emit("e1", "e2")
+    await a.stop()
+    await a.start(**ship_to(tmp_path / "lake"))
+    assert [row["id"] for row in await shipped(tmp_path / "lake", Book.EVENTS, 2)] == ["e1", "e2"]
+
+
+async def test_another_lake_gets_all_that_is_still_known(sites: MakeSites, tmp_path: Path) -> None:
+    (a,) = sites("site-a")
+    for number, lake in enumerate([tmp_path / "one", tmp_path / "two", tmp_path / "one"], 1):
+        await a.start(**ship_to(lake))
+        await a.join()
+        await a.emit(f"e{number}")
+        assert len(await shipped(lake, Book.EVENTS, number)) == number
+        await a.stop()
+    assert [row["id"] for row in rows(tmp_path / "one", Book.EVENTS)] == ["e1", "e2", "e3"]
+
+
+async def test_the_process_dies_and_another_goes_on(sites: MakeSites, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    (a,) = sites("site-a")
+    await a.start(**ship_to(lake))
+    await a.join()
+    await a.emit("e1")
+    await shipped(lake, Book.EVENTS, 1)
+    first = shipping_process()
+    os.kill(first, signal.SIGKILL)
+    await a.emit("e2")
+    assert [row["id"] for row in await shipped(lake, Book.EVENTS, 2)] == ["e1", "e2"]
+
+    async def running() -> bool:
+        return {cursor.state for cursor in await cursors(a)} == {"running"}
+
+    await until(running, "shipping to be running again")
+    assert shipping_process() != first
+
+
+def shipping_process() -> int:
+    """The number of the one shipping process this process has."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    found = [int(pid) for pid in children if b"segments.child" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    assert len(found) == 1, found
+    return found[0]
+
+
+async def test_it_gives_way_as_far_as_it_is_told_to(sites: MakeSites, tmp_path: Path) -> None:
+    (a,) = sites("site-a")
+    await a.start(**ship_to(tmp_path / "lake", lake_nice="7"))
+    await a.join()
+    await a.emit("e1")
+    await shipped(tmp_path / "lake", Book.EVENTS, 1)
+    assert os.getpriority(os.PRIO_PROCESS, shipping_process()) == 7
+
+
+async def test_a_restored_copy_begins_ranges_of_its_own(sites: MakeSites, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    (a,) = sites("site-a")
+    await a.start(**ship_to(lake))
+    await a.join()
+    await a.emit("e1")
+    await settled(a, 1)
+    copy = a.back_up()
+    await a.emit("e2")
+    await shipped(lake, Book.EVENTS, 2)
+    first = state(lake, "site-a").epoch
+    await a.stop()
+    a.restore(copy)
+    await a.start()
+    second = await a.running.log.renew_epoch(first)
+    await a.stop()
+    await a.start(**ship_to(lake))
+    await a.emit("e3")
+
+    def both() -> bool:
+        return len(survey(connect(str(lake))).nodes) == 2 and len(survey(connect(str(lake))).segments) == 3
+
+    await until(both, "segments of both histories", seconds=30)
+    found = survey(connect(str(lake)))
+    assert [(one.kind, one.epoch) for one in found.troubles] == [(TroubleKind.EPOCHS, second)]
+    at = {(s.manifest.epoch, s.after, s.upto) for s in found.segments if s.place.book is Book.EVENTS}
+    assert at == {(first, 0, 1), (first, 1, 2), (second, 1, 2)}
+
+
+async def test_an_older_copy_that_claims_the_same_history_ships_nothing(sites: MakeSites, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    (a,) = sites("site-a")
+    await a.start(**ship_to(lake))
+    await a.join()
+    await a.emit("e1")
+    await shipped(lake, Book.EVENTS, 1)
+    copy = a.back_up()
+    await a.emit("e2")
+    await shipped(lake, Book.EVENTS, 2)
+    await a.stop()
+    a.restore(copy)
+    await a.start(**ship_to(lake))
+
+    async def blocked() -> bool:
+        return {(cursor.state, cursor.reason) for cursor in await cursors(a)} == {("blocked", "lake_unusable")}
+
+    await until(blocked, "shipping to be blocked", seconds=30)
+    assert "routerd-eventd migrate --new-epoch" in (await cursors(a))[0].last_error
+    assert [row["id"] for row in rows(lake, Book.EVENTS)] == ["e1", "e2"]
+
+
+async def test_a_lake_that_is_away_holds_the_books_and_nothing_else(sites: MakeSites, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    lake.write_text("this is no folder")
+    a, b = await joined(sites, lake)
+    await a.emit("e1")
+    await b.holds("e1")
+
+    async def held_up() -> bool:
+        found = await cursors(a)
+        return bool(found) and {(c.state, c.reason) for c in found} == {("backing-off", "lake_unavailable")}
+
+    await until(held_up, "shipping to be held up", seconds=30)
+    (error,) = {cursor.last_error for cursor in await cursors(a)}
+    assert str(lake) in error
+    assert "is no folder" in error
+    lake.unlink()
+    assert len(await shipped(lake, Book.DELIVERIES, 1)) == 1
+    await until(lambda: len(files(lake)) == len(look(lake).segments), "each file to have its manifest", seconds=30)
+
+
+async def test_a_lake_of_another_schema_is_left_alone(sites: MakeSites, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    lake.mkdir()
+    (lake / "eventd-lake.json").write_text('{"schema": 9, "id": "x", "made_at": 0}')
+    (a,) = sites("site-a")
+    await a.start(**ship_to(lake))
+    await a.join()
+
+    async def blocked() -> bool:
+        found = await cursors(a)
+        return bool(found) and {(c.state, c.reason) for c in found} == {("blocked", "lake_unusable")}
+
+    await until(blocked, "shipping to be blocked", seconds=30)
+    assert "schema version 9" in (await cursors(a))[0].last_error
+    assert [path.name for path in lake.iterdir()] == ["eventd-lake.json"]
+
+
+async def test_a_store_behind_fsspec_gets_the_same(sites: MakeSites, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    (a,) = sites("site-a")
+    await a.start(**ship_to(f"local://{lake}"))
+    await a.join()
+    await a.emit("e1", "e2")
+    await settled(a, 2)
+
+    found: list[dict[str, Any]] = []
+
+    def whole() -> bool:
+        with suppress(AssertionError):  # what is written there can be seen before it is whole
+            found[:] = rows(lake, Book.EVENTS, "site-a")
+        return len(found) >= 2
+
+    await until(whole, "the lake to be whole", seconds=30)
+    assert [row["id"] for row in found] == ["e1", "e2"]
+
+
+async def test_a_name_that_is_no_folder_is_kept_in_the_rows(sites: MakeSites, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    (a,) = sites("Site_A.example")
+    await a.start(**ship_to(lake))
+    await a.join()
+    await a.emit("e1")
+    (row,) = await shipped(lake, Book.EVENTS, 1)
+    assert row["node"] == row["source"] == "Site_A.example"
+    assert (lake / state_path("Site_A.example", row["epoch"])).exists()
+    assert slug("Site_A.example").startswith("site-a-example-")
+
+
+async def test_two_names_of_one_node_keep_books_of_their_own(sites: MakeSites, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    (a,) = sites("site-a")
+    await a.start(**ship_to(lake))
+    await a.join()
+    spec = {"nodeName": "other"}
+    group = {
+        "apiVersion": "federation.routerd.net/v1alpha1",
+        "kind": "EventGroup",
+        "metadata": {"name": "second"},
+        "spec": spec,
+    }
+    await a.apply(group)
+    await a.emit("e1")
+    await a.emit("f1", group="second")
+    assert [row["id"] for row in await shipped(lake, Book.EVENTS, 1, "site-a")] == ["e1"]
+    assert [row["id"] for row in await shipped(lake, Book.EVENTS, 1, "other")] == ["f1"]
+
+
+async def test_a_node_without_the_packages_says_so_at_once(
+    sites: MakeSites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (a,) = sites("site-a")
+    monkeypatch.setattr(extra, "find_spec", lambda package: None)
+    with pytest.raises(MissingExtra, match=r"pip install 'routerd-eventd\[lake\]'"):
+        await a.start(**ship_to(tmp_path / "lake"))
+    monkeypatch.undo()
+    with pytest.raises(LakeUnusable, match="nothing here can reach the lake at nowhere://"):
+        await a.start(lake="nowhere://bucket")
+
+
+async def test_a_node_for_one_group_leaves_shipping_to_others(sites: MakeSites, tmp_path: Path) -> None:
+    (a,) = sites("site-a")
+    await a.start(**ship_to(tmp_path / "lake", group="edge"))
+    await a.join()
+    await a.emit("e1")
+    assert not any(b"segments.child" in command.encode() for command in children())
+
+
+@pytest.mark.postgres
+async def test_the_books_of_a_postgres_database(postgres_url: str, sites: MakeSites, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    (a,) = sites("site-a", urls=[postgres_url])
+    await a.start(**ship_to(lake))
+    await a.join()
+    await a.emit("e1", "e2")
+    assert [row["id"] for row in await shipped(lake, Book.EVENTS, 2)] == ["e1", "e2"]

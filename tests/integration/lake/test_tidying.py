@@ -1,0 +1,248 @@
+"""Closed days are compacted, old ones removed: the rows stay the same, also for those who are just reading them."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from eventd.clock import SECOND
+from eventd.lake.layout import ARCHIVE, LANDING
+from eventd.lake.reading import read_segment, survey
+from eventd.lake.schema import Book
+from eventd.lake.storage import Storage
+from eventd.lake.tidying import DAY, Done, compacting, retaining
+from eventd.lake.writing import Segment
+from tests.support.lakes import EPOCH, NOON, ship, tell
+
+HOUR = 3600 * SECOND
+
+
+def numbers(storage: Storage) -> list[int]:
+    """Of all rows in the lake, which must have no trouble."""
+    found = survey(storage)
+    assert found.troubles == []
+    return [number for segment in found.segments for number in read_segment(storage, segment)["number"].to_pylist()]
+
+
+def trees(storage: Storage) -> list[str]:
+    return [segment.place.tree for segment in survey(storage).segments]
+
+
+def some_days(storage: Storage, days: int, *, each: int = 3) -> list[Segment]:
+    """So many days before NOON's day and that day itself, each with some segments of ten rows."""
+    segments = []
+    for day in range(days, -1, -1):
+        for _ in range(each):
+            upto = segments[-1].upto if segments else 0
+            segments.append(ship(storage, upto, upto + 10, at=NOON - day * DAY))
+    tell(storage, segments[-1].upto)
+    return segments
+
+
+def compact(storage: Storage, now: int = NOON, **more: Any) -> list[Done]:
+    return list(compacting(storage, ["site-a"], now=now, after=0, **more))
+
+
+def retain(storage: Storage, now: int, keep: int) -> list[Done]:
+    return list(retaining(storage, ["site-a"], now=now, keep=keep))
+
+
+def test_closed_days_become_a_file_each(any_storage: Storage) -> None:
+    before = some_days(any_storage, 2)
+    assert [done.compacted for done in compact(any_storage)] == [3, 3]
+    found = survey(any_storage)
+    assert [(s.place.tree, s.after, s.upto) for s in found.segments] == [
+        (ARCHIVE, 0, 30),
+        (ARCHIVE, 30, 60),
+        *[(LANDING, after, after + 10) for after in (60, 70, 80)],
+    ]
+    assert numbers(any_storage) == [*range(1, 91)]
+    assert found.segments[0].manifest.replaces == tuple(segment.place.name for segment in before[:3])
+    assert found.segments[0].manifest.slots == before[0].manifest.slots
+    assert found.segments[0].manifest.times == before[0].manifest.times
+
+
+def test_a_day_is_closed_some_time_after_its_end(storage: Storage) -> None:
+    some_days(storage, 1)
+    assert list(compacting(storage, ["site-a"], now=NOON, after=DAY)) == []
+    assert len(list(compacting(storage, ["site-a"], now=NOON + DAY, after=DAY))) == 1
+
+
+def test_readers_find_the_landing_for_a_day_longer(storage: Storage) -> None:
+    some_days(storage, 1)
+    reader = survey(storage).segments
+    compact(storage)
+    assert compact(storage, NOON + DAY - HOUR)[1:] == []  # the day of NOON, which is over by then
+    assert [read_segment(storage, segment).num_rows for segment in reader] == [10] * 6
+    assert [done.removed for done in compact(storage, NOON + DAY + HOUR)] == [3]
+    assert numbers(storage) == [*range(1, 61)]
+    assert [entry.path for entry in storage.list(f"{LANDING}/events/dt=2026-11-19")] == []
+    assert survey(storage).segments[0].manifest.replaces == ()
+
+
+def test_a_second_run_finds_nothing_to_do(storage: Storage) -> None:
+    some_days(storage, 2)
+    compact(storage)
+    assert compact(storage) == []
+    assert compact(storage, NOON + HOUR) == []
+
+
+def test_what_comes_late_is_put_beside(storage: Storage) -> None:
+    some_days(storage, 0)
+    compact(storage, NOON + DAY)
+    ship(storage, 30, 40, at=NOON)
+    tell(storage, 40)
+    assert [done.compacted for done in compact(storage, NOON + DAY + HOUR)] == [1]
+    assert trees(storage) == [ARCHIVE, ARCHIVE]
+    assert numbers(storage) == [*range(1, 41)]
+
+
+def test_a_file_of_the_archive_has_so_many_rows_at_most(storage: Storage) -> None:
+    some_days(storage, 1, each=5)
+    compact(storage, most=20)
+    assert [segment.manifest.rows for segment in survey(storage).segments][:3] == [20, 20, 10]
+    assert numbers(storage) == [*range(1, 101)]
+
+
+def test_what_cannot_be_trusted_stays_where_it_is(storage: Storage) -> None:
+    segments = some_days(storage, 1, each=5)
+    bad = segments[2].place
+    data = bytearray(storage.read(bad.data))
+    data[len(data) // 2] ^= 1
+    storage.put(bad.data, bytes(data))
+    compact(storage)
+    found = survey(storage)
+    assert found.troubles == []
+    assert [(s.place.tree, s.after, s.upto) for s in found.segments][:4] == [
+        (ARCHIVE, 0, 20),
+        (LANDING, 20, 30),
+        (ARCHIVE, 30, 50),
+        (LANDING, 50, 60),
+    ]
+    assert storage.read(bad.data) == bytes(data)
+
+
+def test_a_hole_is_not_closed_over(storage: Storage) -> None:
+    segments = some_days(storage, 1, each=4)
+    lost = segments[1].place
+    storage.delete([lost.manifest, lost.data])
+    compact(storage)
+    found = survey(storage)
+    assert [(trouble.after, trouble.upto) for trouble in found.troubles] == [(10, 20)]
+    assert [(s.after, s.upto) for s in found.segments][:2] == [(0, 10), (20, 40)]
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("where", range(12))
+def test_whenever_it_is_killed_the_rows_are_there_once(
+    storage: Storage, where: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some_days(storage, 2)
+    compact(storage, NOON - DAY)
+    kinds = "put", "create", "delete"
+    left = [where]
+    for kind in kinds:
+        monkeypatch.setattr(type(storage), kind, _dying(getattr(type(storage), kind), left))
+    with suppress(Killed):
+        compact(storage, NOON + 2 * DAY)
+    monkeypatch.undo()
+    assert numbers(storage) == [*range(1, 91)]
+    compact(storage, NOON + 2 * DAY)
+    compact(storage, NOON + 4 * DAY)
+    assert numbers(storage) == [*range(1, 91)]
+    assert set(trees(storage)) == {ARCHIVE}
+    assert storage.list(LANDING) == []
+    data = [entry.path for entry in storage.list(ARCHIVE) if entry.path.endswith(".parquet")]
+    assert len(data) == len(survey(storage).segments) == 3
+
+
+def _dying(method: Any, left: list[int]) -> Any:
+    """It works so many times, over all such methods together, and then the program is gone in the middle of it."""
+
+    def call(self: Any, *given: Any) -> Any:
+        if left[0] == 0:
+            raise Killed
+        left[0] -= 1
+        return method(self, *given)
+
+    return call
+
+
+def test_an_archive_that_went_bad_is_made_again_while_it_can(storage: Storage) -> None:
+    some_days(storage, 1)
+    compact(storage)
+    whole = survey(storage).segments[0].place
+    data = bytearray(storage.read(whole.data))
+    data[len(data) // 2] ^= 1
+    storage.put(whole.data, bytes(data))
+    compact(storage, NOON + DAY + HOUR)
+    compact(storage, NOON + DAY + HOUR)
+    compact(storage, NOON + 3 * DAY)
+    assert numbers(storage) == [*range(1, 61)]
+    assert set(trees(storage)) == {ARCHIVE}
+
+
+def test_each_book_epoch_and_node_keeps_to_itself(storage: Storage) -> None:
+    for node in ("site-a", "site-b"):
+        for epoch in (EPOCH, "b" * 16):
+            for book in (Book.EVENTS, Book.GAPS):
+                ship(storage, 0, 4, node=node, epoch=epoch, book=book, at=NOON - DAY)
+                ship(storage, 4, 9, node=node, epoch=epoch, book=book, at=NOON - DAY)
+    assert [done.compacted for done in compact(storage)] == [2] * 4
+    archived = {(s.manifest.node, s.manifest.epoch, s.place.book) for s in survey(storage).segments if s.after == 0}
+    assert len(archived) == 8
+    assert {s.manifest.node for s in survey(storage).segments if s.place.tree == ARCHIVE} == {"site-a"}
+
+
+def test_old_days_are_promised_no_longer_and_then_go(any_storage: Storage) -> None:
+    some_days(any_storage, 4)
+    compact(any_storage)
+    retain(any_storage, NOON, 2 * DAY)
+    found = survey(any_storage)
+    assert found.nodes[0].segments[Book.EVENTS].after == 60
+    assert numbers(any_storage)[0] == 31  # of the day before the last that is kept, for those who read it now
+    retain(any_storage, NOON + DAY, 2 * DAY)
+    assert numbers(any_storage)[0] == 61
+    assert survey(any_storage).nodes[0].segments[Book.EVENTS].after == 90
+    assert retain(any_storage, NOON + DAY, 2 * DAY) == []
+
+
+@pytest.mark.parametrize("where", range(8))
+def test_retention_may_be_killed_at_any_point(storage: Storage, where: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    some_days(storage, 4)
+    left = [where]
+    for kind in ("put", "create", "delete"):
+        monkeypatch.setattr(type(storage), kind, _dying(getattr(type(storage), kind), left))
+    with suppress(Killed):
+        retain(storage, NOON + DAY, 2 * DAY)
+        retain(storage, NOON + 2 * DAY, 2 * DAY)
+    monkeypatch.undo()
+    assert survey(storage).troubles == []
+    for _ in range(2):
+        retain(storage, NOON + 2 * DAY, 2 * DAY)
+    assert numbers(storage) == [*range(91, 151)]
+    assert len([entry for entry in storage.list(LANDING) if entry.path.endswith(".parquet")]) == 6
+
+
+def test_retention_hides_no_hole_that_is_still_promised(storage: Storage) -> None:
+    segments = some_days(storage, 3)
+    storage.delete([segments[7].place.manifest, segments[7].place.data])
+    retain(storage, NOON, 2 * DAY)
+    assert [(trouble.after, trouble.upto) for trouble in survey(storage).troubles] == [(70, 80)]
+
+
+def test_an_epoch_that_is_all_gone_is_forgotten_but_not_the_last(storage: Storage) -> None:
+    for number, epoch in enumerate((EPOCH, "b" * 16)):
+        at = NOON + number * DAY
+        ship(storage, 0, 4, epoch=epoch, at=at)
+        tell(storage, 4, epoch=epoch, began_at=at, as_of=at + HOUR)
+    for _ in range(2):
+        retain(storage, NOON + 20 * DAY, DAY)
+    found = survey(storage)
+    assert [state.epoch for state in found.nodes] == ["b" * 16]
+    assert (found.segments, found.troubles) == ([], [])

@@ -1,0 +1,96 @@
+"""Rows and segments for tests of the lake: small, and right in every column."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from eventd.clock import SECOND
+from eventd.lake.layout import landing
+from eventd.lake.manifest import NodeState, Reach
+from eventd.lake.schema import COLUMNS, Book, Column, Kind, arrow_schema
+from eventd.lake.storage import Storage, make_lake
+from eventd.lake.writing import Segment, write_segment, write_state
+
+EPOCH = "aaaaaaaaaaaaaaaa"
+NOON = int(datetime(2026, 11, 20, 12, tzinfo=UTC).timestamp()) * SECOND
+"""A time of the tests, in microseconds."""
+
+_PLAIN: Mapping[Kind, Any] = {
+    Kind.INT64: 1,
+    Kind.INT32: 1,
+    Kind.INT16: 200,
+    Kind.BOOL: False,
+    Kind.STRING: "s",
+    Kind.WORD: "w",
+    Kind.TIME: NOON,
+    Kind.DIGEST: bytes(32),
+}
+
+
+def table(book: Book, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Rows of a book; columns that are not given have some plain value."""
+    columns = [pa.array([_value(column, row) for row in rows], _type(book, column)) for column in COLUMNS[book]]
+    return pa.table(columns, schema=arrow_schema(book))
+
+
+def _type(book: Book, column: Column) -> pa.DataType:
+    return arrow_schema(book).field(column.name).type
+
+
+def _value(column: Column, row: Mapping[str, Any]) -> Any:
+    return row.get(column.name, _PLAIN[column.kind])
+
+
+def numbered(book: Book, numbers: Sequence[int], *, at: int = NOON) -> pa.Table:
+    """Rows with these numbers, all of one time."""
+    times = {column.name: at for column in COLUMNS[book] if column.kind is Kind.TIME}
+    return table(book, [{"number": number, **times} for number in numbers])
+
+
+def ship(
+    storage: Storage,
+    after: int,
+    upto: int,
+    *,
+    book: Book = Book.EVENTS,
+    node: str = "site-a",
+    epoch: str = EPOCH,
+    at: int = NOON,
+) -> Segment:
+    """A segment with a row for each number in (after, upto]."""
+    make_lake(storage, at)
+    rows = numbered(book, range(after + 1, upto + 1), at=at)
+    return write_segment(storage, landing(book, node, epoch, after, upto, at=at), rows, node=node, now=at)
+
+
+def tell(
+    storage: Storage,
+    upto: int,
+    *,
+    after: int = 0,
+    book: Book = Book.EVENTS,
+    node: str = "site-a",
+    epoch: str = EPOCH,
+    instance: str = "i",
+    began_at: int = NOON,
+    as_of: int = NOON,
+) -> NodeState:
+    """A node's state that promises the numbers in (after, upto] of one book."""
+    make_lake(storage, began_at)
+    state = NodeState(
+        node=node,
+        epoch=epoch,
+        instance=instance,
+        began_at=began_at,
+        as_of=as_of,
+        head=upto,
+        complete_until=as_of,
+        books={book: upto},
+        segments={book: Reach(after=after, upto=upto)},
+    )
+    write_state(storage, state)
+    return state

@@ -1,0 +1,102 @@
+"""A node's books, filled by hand and read as who ships them reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from eventd.log.books import Book, Extract, Lost, Memory, read_book
+from eventd.log.cursors import Batch, Step, create_cursor, declare_selection, read_cursor
+from eventd.log.eventlog import EventLog
+from eventd.log.head import lock_head
+from eventd.log.values import Draft
+from eventd.store.database import Connection
+from eventd.store.registry import put_resource
+from eventd.testing import NOW
+from tests.support.stored_batches import stored_batch
+
+Row = dict[str, Any]
+
+
+class Shelf:
+    """Group `g` of node `a`, and others where a test asks for them."""
+
+    def __init__(self, log: EventLog) -> None:
+        self.log = log
+
+    async def declare(self, *peers: str, group: str = "g", node: str = "a", **selections: dict[str, Any]) -> None:
+        """A group with peers that get everything, or what their selection says."""
+        topic = await self.log.topic(f"group:{group}")
+        wanted = {**{peer: {} for peer in peers}, **selections}
+        await self.log.database.write(_declare, group, node, topic, wanted)
+
+    async def select(self, peer: str, selection: dict[str, Any], *, group: str = "g") -> int:
+        """Another selection of the peer; its version."""
+        name = f"peer:{group}/{peer}"
+        version = (await self.log.database.read(read_cursor, name)).selector_version + 1
+        await self.log.database.write(declare_selection, name, version, selection, NOW)
+        return version
+
+    async def publish(self, *drafts: Draft, group: str = "g") -> Sequence[int]:
+        """Append; the positions."""
+        return (await self.log.append(await self.log.topic(f"group:{group}"), drafts)).positions
+
+    async def settle(
+        self, peer: str, after: int, upto: int, events: int | None = None, *, group: str = "g", **fields: Any
+    ) -> None:
+        """Write down a batch of the peer, and move its cursor to the end of it."""
+        name = f"peer:{group}/{peer}"
+        cursor = await self.log.database.read(read_cursor, name)
+        fields = {"selector_version": cursor.selector_version, **fields}
+        await self.keep(stored_batch(name, after, upto, events, **fields), cursor.position)
+
+    async def keep(self, batch: Batch, position: int) -> None:
+        """Write down any batch, in a step of its cursor from a position to the end of the batch."""
+        await self.log.settle(Step(batch.cursor, position, batch.upto, batch.upto, NOW, [batch]))
+
+    async def extract(self, book: Book, after: int = 0, *, rows: int = 1000, **options: Any) -> Extract:
+        """One extract."""
+        return await self.log.database.read(read_book, book, after, rows=rows, **options)
+
+    async def rows(self, book: Book, *names: str, rows: int = 1000, **options: Any) -> list[Any]:
+        """All rows of a book, extract by extract: as dicts, or only some columns; of one, the bare values."""
+        found: list[Any] = []
+        after, full, memory = 0, True, Memory()
+        while full:
+            extract = await self.extract(book, after, rows=rows, memory=memory, **options)
+            assert extract.after == after
+            found += as_rows(extract, *names)
+            after, full = extract.upto, extract.full
+        return found
+
+    async def lost(self, book: Book, after: int = 0) -> list[Lost]:
+        """What an extract of the whole book says is lost."""
+        return list((await self.extract(book, after)).lost)
+
+    async def under_lock(self, fn: Any, *args: Any, **kwargs: Any) -> Any:
+        """Run a function in a transaction that holds the head."""
+
+        def locked(conn: Connection) -> Any:
+            lock_head(conn)
+            return fn(conn, *args, **kwargs)
+
+        return await self.log.database.write(locked)
+
+
+def as_rows(extract: Extract, *names: str) -> list[Any]:
+    """The rows of an extract; see `Shelf.rows`."""
+    assert len({len(values) for values in extract.columns.values()}) == 1, "columns of different lengths"
+    if len(names) == 1:
+        return list(extract.columns[names[0]])
+    if names:
+        return list(zip(*(extract.columns[name] for name in names), strict=True))
+    return [dict(zip(extract.columns, row, strict=True)) for row in zip(*extract.columns.values(), strict=True)]
+
+
+def _declare(conn: Connection, group: str, node: str, topic: int, wanted: dict[str, dict[str, Any]]) -> None:
+    spec = {"nodeName": node}
+    put_resource(conn, api_version="v", kind="EventGroup", name=group, annotations={}, spec=spec, now=NOW)
+    for peer, selection in wanted.items():
+        name = f"peer:{group}/{peer}"
+        if create_cursor(conn, name, kind="peer", topic_id=topic, position=0, now=NOW):
+            declare_selection(conn, name, 1, selection, NOW)
