@@ -74,6 +74,7 @@ class Routing:
         self._loading = asyncio.Lock()
         self._waiting: deque[Upstream] = deque()
         self._passes: set[asyncio.Task[None]] = set()
+        self._rests: set[asyncio.Future[None]] = set()
         self._waits = asyncio.Event()
         self._pending: set[Upstream] = set()
         self._closed = False
@@ -192,10 +193,32 @@ class Routing:
                 self._queue(router.source)
 
     def _queue(self, source: Upstream) -> None:
-        if not (source.queued or source.moving or self._closed) and source.is_due:
-            source.queued = True
-            self._waiting.append(source)
-            self._fill()
+        if source.queued or source.moving or self._closed or not source.is_due:
+            return
+        rest = source.rests_until - self._log.clock.monotonic()
+        if rest > 0 and not source.is_awaited:
+            self._queue_later(source, rest)
+            return
+        source.queued = True
+        self._waiting.append(source)
+        self._fill()
+
+    def _queue_later(self, source: Upstream, seconds: float) -> None:
+        if source.resting:
+            return
+        source.resting = True
+        rest = self._log.clock.timer(seconds)
+        self._rests.add(rest)
+        rest.add_done_callback(lambda rest: self._rested(rest, source))
+
+    def _rested(self, rest: asyncio.Future[None], source: Upstream) -> None:
+        self._rests.discard(rest)
+        source.resting = False
+        self._queue(source)
+
+    def _rest(self, source: Upstream) -> None:
+        watched = any(self._log.wakeups.is_watched(router.line.dest_id) for router in source.routers.values())
+        source.rest(self._log.clock.monotonic(), watched=watched)
 
     def _fill(self) -> None:
         while self._waiting and len(self._passes) < LANES and not self._closed:
@@ -235,6 +258,8 @@ class Routing:
         self._closed = True
         if self._told in self._log.wakeups.listeners:
             self._log.wakeups.listeners.remove(self._told)
+        for rest in [*self._rests]:
+            rest.cancel()
         tasks = [*self._passes, *(task for task in (self._reloading, self._looking) if task is not None)]
         await asyncio.gather(*tasks, return_exceptions=True)
 
@@ -242,6 +267,7 @@ class Routing:
 
     async def _pass(self, source: Upstream) -> None:
         """Move the routers of one source until none has anything to do, or others have waited long enough."""
+        source.begin(self._log.clock.monotonic())
         try:
             for _ in range(PAGES):
                 batch = source.next_batch(KINDS)
@@ -249,6 +275,9 @@ class Routing:
                     break
                 await self._step(source, batch)
                 source.moved()
+            else:
+                return  # far behind: on with it as soon as others had their turn
+            self._rest(source)
             if source.writes and not self._closed:
                 source.writes = False
                 await self._submit([router.note() for router in source.routers.values() if router.is_ahead])
@@ -278,6 +307,7 @@ class Routing:
             for router in routers:
                 self._roster.drop(router.line.name)
             return
+        source.passed += ready.page.upto_seq - here[1]
         routers = [r for r in routers if not r.gone and r.kind in ready.cuts and (r.seen, r.seen_seq) == here]
         cyclic = [router for router in routers if ready.page.trimmed and self.graph.is_cyclic(router.router)]
         moves = moves_of(routers, ready, groups, cyclic)
@@ -361,5 +391,6 @@ class Routing:
     async def _reach(self, router: Running, tip: int, timer: asyncio.Future[None]) -> None:
         source = router.source
         while router.is_due and router.seen <= tip and not (source.trouble or timer.done() or self._closed):
+            move = source.next_move()  # who waits is known before it is queued: then it does not rest
             self._queue(source)
-            await asyncio.wait({source.next_move(), timer}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({move, timer}, return_when=asyncio.FIRST_COMPLETED)

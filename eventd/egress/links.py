@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from eventd.dynamic.part import subscription_owner
-from eventd.egress.selection import Selection
 from eventd.egress.trigger import Trigger
 from eventd.log.cursors import (
     Cursor,
@@ -24,6 +23,7 @@ from eventd.log.cursors import (
     set_paused,
 )
 from eventd.log.head import ensure_topic, lock_head, read_head, read_topic, read_topics
+from eventd.log.selection import Selection
 from eventd.log.values import Topic
 from eventd.resources.effective import (
     GroupConfig,

@@ -10,12 +10,12 @@ from eventd.clock import SECOND, Clock
 from eventd.egress.carriage import CarriedLines, Load
 from eventd.egress.push_v1 import PAGE, V1, PushV1
 from eventd.egress.push_v2 import V2, Link, NotSpoken, PushV2
-from eventd.egress.selection import Selection
 from eventd.egress.sink import Ack, Blocked, HeldUp, Opened, Restored, Rewind
 from eventd.egress.transport import Transport
 from eventd.log.cursors import Batch, Cursor
 from eventd.log.eventlog import EventLog
 from eventd.log.lines import Lines
+from eventd.log.selection import Selection
 from eventd.resources.effective import GroupConfig, PeerConfig
 from federation.keys import KeyRing
 from federation.ranges import Mark

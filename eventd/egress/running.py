@@ -30,6 +30,14 @@ SLICE_BYTES = 1 << 20
 ROUTER_WEIGHT = 2
 """As how many copies a router counts in it, besides its own."""
 
+REST_SECONDS = 0.25
+"""After which the routers of a source that grows steadily are moved again at the earliest, as long as nobody waits for
+what they copy: who writes in a stream is not held up by a transaction of theirs after each of his writes."""
+REST_WATCHED_SECONDS = 0.01
+"""The same where somebody follows a destination."""
+STEADY_SECONDS = 0.05
+"""A source that grows again sooner than this after its routers were moved grows steadily."""
+
 NO_COPIES = Cut()
 
 Kind = Shape | str
@@ -138,6 +146,8 @@ class Upstream:
 
     `queued` and `moving`: its routers wait for their turn, or have it. `trouble`: they could not be moved, and wait.
     `writes`: what they have passed over is to be written down. `holes`: how often it got a hole for what never came.
+    `rests_until`: when they may be moved again (monotonic seconds), unless somebody waits; `resting`: they wait for it.
+    `passed`: records that this pass has looked at.
     """
 
     def __init__(self, topic_id: int, name: str) -> None:
@@ -145,13 +155,32 @@ class Upstream:
         self.name = name
         self.routers: dict[str, Running] = {}
         self.tip = self.holes = 0
-        self.queued = self.moving = self.trouble = self.writes = False
+        self.queued = self.moving = self.trouble = self.writes = self.resting = False
+        self.rests_until = self._ended_at = float("-inf")
+        self._steady = False
+        self.passed = 0
         self._moves: list[asyncio.Future[None]] = []
 
     @property
     def is_due(self) -> bool:
         """Whether there is anything to do."""
         return self.writes or any(router.is_due for router in self.routers.values())
+
+    def begin(self, now: float) -> None:
+        """Its routers are moved from now on."""
+        self.passed = 0
+        self._steady = now - self._ended_at < STEADY_SECONDS
+
+    def rest(self, now: float, *, watched: bool) -> None:
+        """They have been moved as far as there was anything: let some time pass where there will soon be more."""
+        self._ended_at = now
+        if self._steady or self.passed > 1:
+            self.rests_until = now + (REST_WATCHED_SECONDS if watched else REST_SECONDS)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for its routers to be moved."""
+        return any(not move.done() for move in self._moves)
 
     def next_move(self) -> asyncio.Future[None]:
         """A future that is done when its routers have been moved once more, or rest."""

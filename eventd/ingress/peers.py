@@ -12,7 +12,10 @@ from eventd.clock import SECOND
 from eventd.errors import EventdError, Full
 from eventd.ingress.admission import admit_v1, drafts_of
 from eventd.ingress.batch import Received, StoreBatch, Stored
+from eventd.ingress.claims import NOBODY, Claim, claim_in, claim_of
 from eventd.ingress.gate import Gate, LinkLife
+from eventd.ingress.questions import Questions
+from eventd.ingress.tally import Tally
 from eventd.log.eventlog import EventLog
 from eventd.log.head import read_topic
 from eventd.log.units import Publish
@@ -20,9 +23,10 @@ from eventd.log.values import Outcome
 from eventd.resources.effective import GroupConfig, topic_of
 from eventd.store.links import StoredMark, read_mark
 from federation.batch import read_batch
+from federation.compare import QUESTION_BYTES
 from federation.errors import Conflict, MessageError, NoSigningKey, TooLarge, V1Refused
 from federation.keys import Key, KeyRing
-from federation.peers import JSON_TYPE, STATUS, Limits
+from federation.peers import JSON_TYPE, STATUS, VERIFY_PATH, Limits
 from federation.ranges import Mark
 from federation.signing import (
     Head,
@@ -34,7 +38,7 @@ from federation.signing import (
     verify_head,
 )
 from federation.v1 import check_v1, decode_v1, encode_answer_v1
-from federation.wire import BatchHeader, ErrorAnswer, LinkAnswer, answer_to, encode_json
+from federation.wire import BatchHeader, ErrorAnswer, LinkAnswer, VerifyQuery, answer_to, encode_json
 
 LOG_SECONDS = 60.0
 MOST_ASKED = 4096
@@ -86,7 +90,13 @@ class PeerIngress:
     """The receiving side of one group. `ring` gives the keys of the moment; it may raise an `EventdError`."""
 
     def __init__(
-        self, config: GroupConfig, topic_id: int, log: EventLog, ring: Callable[[], KeyRing], watcher: Watcher
+        self,
+        config: GroupConfig,
+        topic_id: int,
+        log: EventLog,
+        ring: Callable[[], KeyRing],
+        watcher: Watcher,
+        tally: Tally,
     ) -> None:
         self.config = config
         self.counts = Counts()
@@ -94,9 +104,11 @@ class PeerIngress:
         self._log = log
         self._ring = ring
         self._watcher = watcher
+        self._tally = tally
         self._logged: dict[str, float] = {}
         self._gate = Gate(log.clock, config.limits.max_waiting_bytes)
         self._asked: dict[str, None] = {}  # whoever asked last is at the end
+        self._questions = Questions(topic_id, log)
 
     # --- v1 ---------------------------------------------------------------------------------------------------
 
@@ -120,7 +132,7 @@ class PeerIngress:
         appended = await self._log.submit(Publish(self._topic_id, [draft], ceiling=self.config.retention.max_bytes))
         outcome = appended.outcomes[0]
         if outcome is Outcome.CONFLICT:
-            self._watcher.refused(self.config.name, "id_conflict")
+            self._refused("id_conflict", self._claim(event.source_node, key.id))
         new = outcome is Outcome.NEW
         self._count(int(new), int(not new))
         return encode_answer_v1(event.id, duplicate=not new)
@@ -142,34 +154,38 @@ class PeerIngress:
     # --- v2 ---------------------------------------------------------------------------------------------------
 
     async def push_v2(self, head: Head, declared: int | None, read: Callable[[], Awaitable[bytes]]) -> Answer:
-        """Answer a batch, or a link query. Every answer to a request that was proven is signed.
+        """Answer a batch, a link query, or a question. Every answer to a request that was proven is signed.
 
         `declared` is the length the head gives. `read` reads the body, only once the head has proven who sends. It
         raises `MessageError` where it cannot, TooLarge beyond the limit.
         """
-        over = self._over(declared)
+        over = self._over(head.path, declared)
         try:
             verified, key = self._prove(head)
         except (MessageError, EventdError) as error:
-            return self._unproven(over or error)
+            return self._unproven(over or error, claim_in(head, self._peers(), self._ring))
         try:
             if over is not None:
                 raise over
             body = await read()
             check_body(verified, body)
         except TooLarge as error:  # of the head alone, which is enough: the sender knows how much it has sent
-            self.reject(error.reason)
+            self.reject(error.reason, self._claimed(verified))
             status, told = error.status, encode_json(answer_to(error))
         except MessageError as error:
-            return self._unproven(error)
+            return self._unproven(error, self._claimed(verified))
         else:
             self._watcher.verified(self.config.name, verified.header.from_node, "v2")
             status, told = await self._effect(verified, body)
         return Answer(status, sign_answer(verified, status, told, key, now=self._log.clock.now()), told)
 
-    def _over(self, declared: int | None) -> TooLarge | None:
+    def most_bytes(self, path: str) -> int:
+        """Bytes of a body that is sent to that path, at most."""
+        return QUESTION_BYTES if path == VERIFY_PATH else self.config.limits.max_batch_bytes
+
+    def _over(self, path: str, declared: int | None) -> TooLarge | None:
         try:
-            check_size(declared or 0, self._limits())
+            check_size(declared or 0, Limits(batch_bytes=self.most_bytes(path)))
         except TooLarge as error:
             return error
         return None
@@ -180,13 +196,13 @@ class PeerIngress:
         verified = verify_head(head, self._receiver(ring), now=self._log.clock.now())
         return verified, ring.signer(self.config.node_name)
 
-    def _unproven(self, error: MessageError | EventdError) -> Answer:
+    def _unproven(self, error: MessageError | EventdError, claim: Claim) -> Answer:
         """The unsigned answer to a request that has proven nothing, or that cannot be answered for."""
         if isinstance(error, NoSigningKey):
-            self.reject("no_signing_key")
+            self.reject("no_signing_key", claim)
             status, told = STATUS["unavailable"], encode_json(ErrorAnswer(code="unavailable", message=error.message))
         elif isinstance(error, MessageError):
-            self.reject(error.reason)
+            self.reject(error.reason, claim)
             status, told = error.status, encode_json(answer_to(error))
         else:
             status, told = _own_trouble(error)
@@ -196,12 +212,14 @@ class PeerIngress:
         try:
             if isinstance(verified.header, BatchHeader):
                 return 200, await self._store(verified, verified.header, body)
+            if isinstance(verified.header, VerifyQuery):
+                return 200, await self._questions.answer(verified, body)
             return 200, encode_json(await self._link(verified))
         except MessageError as error:
-            self.reject(error.reason)
+            self.reject(error.reason, self._claimed(verified))
             return error.status, encode_json(answer_to(error))
         except EventdError as error:
-            self.reject(error.code)
+            self.reject(error.code, self._claimed(verified))
             return _own_trouble(error)
 
     async def _store(self, verified: VerifiedRequest, header: BatchHeader, body: bytes) -> bytes:
@@ -218,8 +236,10 @@ class PeerIngress:
         )
         stored = await self._in_order(batch, len(body))
         self._count(stored.accepted, stored.duplicates)
-        for refusal in stored.refused:
-            self._watcher.refused(self.config.name, refusal.reason)
+        if stored.refused:
+            claim = self._claimed(verified)
+            for refusal in stored.refused:
+                self._refused(refusal.reason, claim)
         return stored.receipt
 
     async def _in_order(self, batch: Received, size: int) -> Stored:
@@ -281,7 +301,7 @@ class PeerIngress:
         self.counts = Counts(counts.received + new, counts.duplicate + duplicates, counts.rejected)
         self._watcher.accepted(self.config.name, new, duplicates)
 
-    def reject(self, reason: str) -> None:
+    def reject(self, reason: str, claim: Claim = NOBODY) -> None:
         """Count a request that was refused as a whole, and log the precise reason, which its sender is not told.
 
         Once a minute for each reason: a stranger must not be able to fill the log.
@@ -292,7 +312,20 @@ class PeerIngress:
             logger.warning("refused a request", extra={"group": self.config.name, "reason": reason})
         counts = self.counts
         self.counts = Counts(counts.received, counts.duplicate, counts.rejected + 1)
+        self._refused(reason, claim)
+
+    def _refused(self, reason: str, claim: Claim) -> None:
         self._watcher.refused(self.config.name, reason)
+        self._tally.note(self.config.name, reason, claim)
+
+    def _claimed(self, verified: VerifiedRequest) -> Claim:
+        return self._claim(verified.header.from_node, verified.key.id)
+
+    def _claim(self, node: str, key_id: str) -> Claim:
+        return claim_of(node, key_id, self._peers())
+
+    def _peers(self) -> set[str]:
+        return {peer.node_name for peer in self.config.peers.values()}
 
 
 def _own_trouble(error: EventdError) -> tuple[int, bytes]:

@@ -1,0 +1,245 @@
+"""The comparison itself, in steps of which each is a few milliseconds of our work, or one question to the peer.
+
+First both sides sum up what they hold, in the same buckets. Where a bucket differs, our ids in it are asked for: those
+that the peer does not know explain the difference, or else what the peer holds in the bucket is looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from eventd.api.verify.findings import Findings, Verdict, judge
+from eventd.api.verify.resolving import Look, Resolving
+from eventd.api.verify.scope import Scope, read_scope
+from eventd.clock import Clock
+from eventd.egress.asking import Asker, HistoryEnded
+from eventd.errors import Conflict
+from eventd.log.holdings import Held, list_slice, rest, sum_slice
+from eventd.store.database import Database
+from federation.compare import (
+    MOST_ASKED,
+    MOST_BUCKETS,
+    MOST_PARTS,
+    AskKnown,
+    AskState,
+    AskSums,
+    Grain,
+    Known,
+    State,
+    Sums,
+    coarser,
+    count_in,
+    fold,
+    minus,
+    read_sums,
+    total_of,
+)
+
+FINEST = Grain(minutes=1, parts=MOST_PARTS)
+MOST_HELD = 4 * MOST_BUCKETS
+"""Buckets that are held; where there are more they become coarser."""
+EACH = 8
+"""Events in a bucket, about, where there are not more than that allows: fewer would make more to tell than to ask."""
+FEWEST = 64
+"""Buckets that are not made fewer."""
+MOST_ROUNDS = 5
+"""How often what is in differing buckets is looked at, each time as much as fits."""
+MOST_RESTARTS = 2
+"""How often a comparison begins anew because the peer's log has begun another history."""
+MOST_PAGES = 10_000
+"""Answers by which a peer has to have told what it holds: some hours of work."""
+
+
+class Progress(NamedTuple):
+    """How far a stage is; `of` is 0 where nobody knows."""
+
+    stage: str
+    done: int
+    of: int
+
+
+class Comparison:
+    """One comparison with one peer. `work` drives it; `findings` are complete once it `is_done`."""
+
+    def __init__(self, group: str, node: str, database: Database, clock: Clock) -> None:
+        self._where = (group, node)
+        self._database = database
+        self._clock = clock
+        self._restarts = self._pages = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self.findings = Findings()
+        self.progress = Progress("asking", 0, 0)
+        self._stage: Callable[[Asker], Awaitable[None]] | None = self._ask_state
+        self._grain = FINEST
+        self._ours: dict[int, int] = {}
+        self._theirs: dict[int, int] = {}
+        self._found: dict[int, int] = {}  # by how much each bucket differs
+        self._differing: dict[int, int] = {}  # what of that is not explained yet
+        self._sizes: dict[int, int] = {}
+        self._held: list[Held] = []
+        self._at = self._number = self._rounds = 0
+
+    @property
+    def is_done(self) -> bool:
+        return self._stage is None
+
+    @property
+    def scope(self) -> Scope:
+        """What is compared; known after the first step."""
+        return self._scope
+
+    async def work(self, asker: Asker, seconds: float) -> None:
+        """Go on for so long, or to the end; one step at least. Raises what `Asker.ask` raises, `HistoryEnded` aside."""
+        end = self._clock.monotonic() + seconds
+        try:
+            while self._stage is not None:
+                await self._stage(asker)
+                if self._clock.monotonic() >= end:
+                    break
+        except HistoryEnded:
+            self._restarts += 1
+            if self._restarts > MOST_RESTARTS:
+                raise Conflict(f"the log of {self._where[1]} begins new histories while it is asked") from None
+            self._begin()
+
+    # --- one stage after the other --------------------------------------------------------------------------------
+
+    async def _ask_state(self, asker: Asker) -> None:
+        state = await asker.ask(AskState(), State)
+        self._scope = await self._database.read(read_scope, *self._where, state, self._clock.now())
+        self._at, self.findings.waiting = self._scope.after, self._scope.waiting
+        self._stage = self._sum_ours
+
+    async def _sum_ours(self, _asker: Asker) -> None:
+        scope, begun = self._scope, self._clock.monotonic()
+        if self._at < scope.upto:
+            found = await self._database.read(
+                sum_slice,
+                scope.topic.id,
+                self._at,
+                scope.upto,
+                scope.chosen,
+                self._grain,
+                self._ours,
+                scope.left_out,
+            )
+            self._at = found.upto
+            self.findings.compared += found.records
+            self.findings.aside.update(found.left_out)
+            await self._coarsen()
+            await rest(self._clock.sleep, self._clock.monotonic() - begun)
+        self.progress = Progress("own", self._at - scope.after, scope.upto - scope.after)
+        if self._at >= scope.upto:
+            await self._coarsen(max(FEWEST, self.findings.compared // EACH))
+            self._stage, self._at = self._ask_sums, 0
+
+    async def _coarsen(self, most: int = MOST_HELD) -> None:
+        """Keep what is held within bounds: well within, so that it does not have to be done again at once."""
+        if len(self._ours) <= most and len(self._theirs) <= 2 * most:
+            return
+        while len(self._ours) > 0.75 * most or len(self._theirs) > 1.5 * most:
+            grain = coarser(max(self._ours, self._theirs, key=len), self._grain)
+            self._ours = await asyncio.to_thread(fold, self._ours, self._grain, grain)
+            self._theirs = await asyncio.to_thread(fold, self._theirs, self._grain, grain)
+            self._grain = grain
+
+    async def _ask_sums(self, asker: Asker) -> None:
+        scope, state, grain = self._scope, self._scope.state, self._grain
+        if self._at < state.upto:
+            question = AskSums(history=state.history, after=self._at, upto=state.upto, what=scope.what, grain=grain)
+            sums = await asker.ask(question, Sums)
+            await asyncio.to_thread(read_sums, sums, grain, self._grain, self._theirs)
+            self._at = beyond(self._at, sums.next, state.upto)
+            self._pages += 1
+            if self._pages > MOST_PAGES:
+                raise Conflict(f"{self._where[1]} does not come to an end with what it holds")
+            await self._coarsen()
+        self.progress = Progress("peer", self._at, state.upto)
+        if self._at >= state.upto:
+            await self._compare()
+
+    async def _compare(self) -> None:
+        ours, theirs = self._ours, self._theirs
+        self._found = await asyncio.to_thread(differences, ours, theirs)
+        self._differing = dict(self._found)
+        self._sizes = {key: count_in(ours.get(key, 0)) + count_in(theirs.get(key, 0)) for key in self._differing}
+        late = self.findings.compared - sum(map(count_in, ours.values()))
+        self._ours, self._theirs = {}, {}
+        self._at, self._number = self._scope.after, 0
+        self._stage = self._find_absent if self._differing or late else self._resolve
+
+    async def _find_absent(self, asker: Asker) -> None:
+        """List what we have in buckets that differ, and ask which of it the peer does not know."""
+        scope, begun = self._scope, self._clock.monotonic()
+        if self._at < scope.upto and len(self._held) < MOST_ASKED:
+            found = await self._database.read(
+                list_slice,
+                scope.topic.id,
+                self._at,
+                scope.upto,
+                scope.chosen,
+                self._grain,
+                self._differing.keys(),
+                scope.left_out,
+                number=self._number,
+                late=True,
+            )
+            self._at, self._number = found.upto, found.number
+            self._held += found.held
+            await rest(self._clock.sleep, self._clock.monotonic() - begun)
+        elif self._held:
+            some, self._held = self._held[:MOST_ASKED], self._held[MOST_ASKED:]
+            await self._ask_known(asker, some)
+        self.progress = Progress("ids", self._at - scope.after, scope.upto - scope.after)
+        if self._at >= scope.upto and not self._held:
+            self._stage = self._resolve
+
+    async def _ask_known(self, asker: Asker, some: Sequence[Held]) -> None:
+        known = await asker.ask(AskKnown(ids=tuple(held.event_id for held in some)), Known)
+        unknown = [some[at] for at in sorted(set(known.unknown)) if at < len(some)]
+        gone = [some[at] for at in sorted(set(known.gone) - set(known.unknown)) if at < len(some)]
+        self.findings.add(await self._database.read(judge, self._scope, unknown, self._clock.now()))
+        self.findings.aside[Verdict.HELD_ONCE] += len(gone)
+        for held in (*unknown, *gone):
+            if held.key in self._differing:
+                self._differing[held.key] = minus(self._differing[held.key], total_of([held.fingerprint]))
+
+    async def _resolve(self, asker: Asker) -> None:
+        """Look at both sides of the buckets that still differ, as many as fit at once."""
+        left = [key for key, total in self._differing.items() if total]
+        if not left or self._rounds >= MOST_ROUNDS:
+            self.findings.unresolved += len(left)
+            self._stage = None
+            return
+        self._rounds += 1
+        look = Look(self._grain, left, self._sizes, self._found)
+        resolving = Resolving(self._scope, self._database, self._clock, look)
+        for key in resolving.keys:
+            del self._differing[key]
+
+        async def go_on(asker: Asker) -> None:
+            await resolving.step(asker, self.findings)
+            self.progress = Progress("peer ids", *resolving.progress)
+            if resolving.is_done:
+                self._stage = self._resolve
+
+        self._stage = go_on
+
+
+def differences(ours: Mapping[int, int], theirs: Mapping[int, int]) -> dict[int, int]:
+    """What is left of our totals without those of the peer, for each bucket where that is something."""
+    left = {key: minus(ours.get(key, 0), theirs.get(key, 0)) for key in {*ours, *theirs}}
+    return {key: total for key, total in left.items() if total}
+
+
+def beyond(at: int, next_one: int | None, upto: int) -> int:
+    """How far the peer has come. Raises `Conflict` where it does not go on: it would be asked for ever."""
+    if next_one is None:
+        return upto
+    if not at < next_one <= upto:
+        raise Conflict(f"the peer answers from {at} to {next_one}, and was to go on up to {upto}")
+    return next_one

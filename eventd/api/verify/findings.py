@@ -1,0 +1,173 @@
+"""What a comparison has found: gaps, disagreements, and what was set aside."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from eventd.api.verify.scope import Scope
+from eventd.log.deliveries import DeliveryState, derive
+from eventd.log.holdings import Held
+from eventd.log.scan import read_at
+from eventd.store.database import Connection
+from federation.event import is_alive
+
+MOST_GAPS = 10_000
+"""Gaps that are told, each by its bounds."""
+MOST_IDS = 100_000
+"""Ids that are told, over all gaps."""
+MOST_OTHERS = 1_000
+"""Ids of events that the peer holds and we do not, or holds otherwise."""
+
+
+class Verdict(StrEnum):
+    """What it means that the peer does not hold an event of ours."""
+
+    MISSING = "missing"
+    PENDING = "pending"
+    EXPIRED = "expired"
+    REFUSED = "refused"
+    IN_PATH = "in_path"
+    NOT_MEANT = "not_meant"  # by the selector of then
+    HELD_ONCE = "held_once"  # the peer had it, and its retention has removed it
+    EVICTED = "evicted"  # our own retention has removed it meanwhile
+    UNPROVEN = "unproven"  # the peer's retention may have removed it: when it was delivered has been forgotten
+
+
+class Judged(NamedTuple):
+    """A record the peer does not hold, and what that means."""
+
+    held: Held
+    verdict: Verdict
+
+
+_ASIDE = {
+    DeliveryState.EXPIRED: Verdict.EXPIRED,
+    DeliveryState.REFUSED: Verdict.REFUSED,
+    DeliveryState.IN_PATH: Verdict.IN_PATH,
+    DeliveryState.PENDING: Verdict.PENDING,
+    DeliveryState.FAILED: Verdict.PENDING,
+}
+
+
+def judge(conn: Connection, scope: Scope, absent: Sequence[Held], now: int) -> list[Judged]:
+    """What it means that the peer does not know these records, by our books; in order of position."""
+    stored = {record.position: record for record in read_at(conn, [held.position for held in absent])}
+    records = [stored[held.position] for held in absent if held.position in stored]
+    told = dict(zip(stored, derive(conn, scope.books.books, records, now=now), strict=True))
+    found: list[Judged] = []
+    for held in absent:
+        record, delivery = stored.get(held.position), told.get(held.position)
+        if record is None:
+            verdict = Verdict.EVICTED
+        elif delivery is None:
+            verdict = Verdict.NOT_MEANT
+        elif delivery.state in _ASIDE:
+            verdict = _ASIDE[delivery.state]
+        elif not is_alive(record.expires_at, now):
+            verdict = Verdict.EXPIRED
+        elif delivery.state is DeliveryState.UNKNOWN and scope.state.since is not None:
+            verdict = Verdict.UNPROVEN
+        else:
+            verdict = Verdict.MISSING
+        found.append(Judged(held, verdict))
+    return found
+
+
+@dataclass(slots=True)
+class Gap:
+    """A run of events meant for the peer that it does not hold; nothing meant for it lies between them."""
+
+    first: Held
+    last: Held
+    events: int
+    ids: list[str]
+
+    def show(self) -> dict[str, Any]:
+        return {
+            "fromSeq": self.first.seq,
+            "toSeq": self.last.seq,
+            "fromPosition": self.first.position,
+            "toPosition": self.last.position,
+            "events": self.events,
+            "ids": self.ids,
+        }
+
+
+@dataclass(slots=True)
+class Findings:
+    """All of them. `extra` are ids that the peer holds as ours and our log does not know, `other` ids under which it
+    holds another event."""
+
+    compared: int = 0
+    waiting: int = 0
+    missing: int = 0
+    gaps: list[Gap] = field(default_factory=list)
+    aside: Counter[str] = field(default_factory=Counter)
+    extras: int = 0
+    extra: list[str] = field(default_factory=list)
+    others: int = 0
+    other: list[str] = field(default_factory=list)
+    unresolved: int = 0
+    listed: int = 0
+
+    @property
+    def is_clean(self) -> bool:
+        return not (self.missing or self.extras or self.others or self.unresolved)
+
+    def add(self, judged: Sequence[Judged]) -> None:
+        """Take over what was judged; what is missing, in order of position."""
+        for held, verdict in judged:
+            if verdict is Verdict.MISSING:
+                self.miss(held)
+            else:
+                self.aside[verdict] += 1
+
+    def miss(self, held: Held) -> None:
+        """One more that is missing."""
+        self.missing += 1
+        last = self.gaps[-1] if self.gaps else None
+        if last is not None and last.last.number + 1 == held.number:
+            last.last = held
+            last.events += 1
+        elif len(self.gaps) < MOST_GAPS:
+            last = Gap(held, held, 1, [])
+            self.gaps.append(last)
+        else:
+            return
+        if self.listed < MOST_IDS:
+            last.ids.append(held.event_id)
+            self.listed += 1
+
+    def add_extra(self, event_id: str) -> None:
+        """One more that the peer holds and our log does not know."""
+        self.extras += 1
+        if len(self.extra) < MOST_OTHERS:
+            self.extra.append(event_id)
+
+    def add_other(self, event_id: str) -> None:
+        """One more under whose id the peer holds another event."""
+        self.others += 1
+        if len(self.other) < MOST_OTHERS:
+            self.other.append(event_id)
+
+    def show(self) -> dict[str, Any]:
+        told = sum(gap.events for gap in self.gaps)
+        return {
+            "compared": self.compared,
+            "missing": self.missing,
+            "gaps": [gap.show() for gap in sorted(self.gaps, key=lambda gap: gap.first.position)],
+            "untold": self.missing - told,
+            "extra": self.extras,
+            "extraIds": sorted(self.extra),
+            "other": self.others,
+            "otherIds": sorted(self.other),
+            "unresolved": self.unresolved,
+            "pending": self.waiting + self.aside[Verdict.PENDING],
+            "setAside": {
+                name: number for name, number in sorted(self.aside.items()) if number and name != Verdict.PENDING
+            },
+        }

@@ -1,0 +1,56 @@
+"""What the two ends of a link say of it: where it stands by the peer's mark, and by our cursor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eventd.api.moments import show_time
+from eventd.api.verify.scope import Scope
+from federation.event import micros
+
+
+def show_link(scope: Scope) -> dict[str, Any]:
+    """Both sides' places of a link, and in words where they contradict each other."""
+    cursor, head, state = scope.cursor, scope.head, scope.state
+    mark = state.mark
+    return {
+        "epoch": head.epoch,
+        "head": head.last,
+        "position": cursor.position,
+        "confirmed": cursor.sent_upto,
+        "mark": None
+        if mark is None
+        else {"epoch": mark.epoch, "incarnation": mark.incarnation, "base": mark.base, "upto": mark.upto},
+        "peerKeepsSince": None if state.since is None else show_time(micros(state.since)),
+        "removedByPeer": scope.after if state.since is not None else 0,
+        "peerGaps": [
+            {
+                "epoch": gap.epoch,
+                "after": gap.after,
+                "upto": gap.upto,
+                "reason": gap.reason,
+                "recordedAt": show_time(micros(gap.recorded_at)),
+            }
+            for gap in state.gaps
+        ],
+        "notes": _notes(scope),
+    }
+
+
+def _notes(scope: Scope) -> list[str]:
+    cursor, head, mark = scope.cursor, scope.head, scope.state.mark
+    node = scope.peer.node_name
+    confirmed = cursor.sent_upto if cursor.sent_epoch == head.epoch else 0
+    notes: list[str] = []
+    if mark is None and confirmed:
+        notes.append(f"{node} has no mark of this link, and had confirmed everything up to {confirmed}")
+    elif mark is not None and mark.epoch != head.epoch:
+        notes.append(f"{node} stands in another history of this log ({mark.epoch}), at {mark.upto}")
+    elif mark is not None and mark.upto > head.last:
+        notes.append(f"{node} stands at {mark.upto}, beyond the end of this log at {head.last}: this log went back")
+    elif mark is not None and mark.upto < confirmed:
+        notes.append(f"{node} stands at {mark.upto}, and had confirmed everything up to {confirmed}: it went back")
+    lost = [gap for gap in scope.state.gaps if gap.epoch == head.epoch]
+    if lost:
+        notes.append(f"{node} was told of {len(lost)} gaps of this history: routerctl federation gaps shows them there")
+    return notes

@@ -1,0 +1,147 @@
+"""Verifying a peer, as it can be asked: whoever asks drives the comparison, call by call, and sees how far it is."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from pydantic import Field
+
+from eventd.api.groups import find_group, find_peer
+from eventd.api.moments import show_time
+from eventd.api.operations import Operation, Params, Services
+from eventd.api.verify.comparing import Comparison
+from eventd.api.verify.links import show_link
+from eventd.egress.asking import Asker, NotAnswered
+from eventd.egress.transport import Transport
+from eventd.errors import Conflict, NotFound
+from eventd.resources.effective import GroupConfig, PeerConfig
+from eventd.store.database import Connection, Database
+from federation.peers import PROTOCOL_V1
+
+FORGOTTEN_SECONDS = 10.0
+"""How long a comparison is kept that nobody goes on with."""
+
+
+class Verify(Params):
+    """Compare what the books say a peer has with what it holds. Nothing is changed, here or there.
+
+    It takes as long as it takes: each call goes on for a while, and tells how far it is.
+    """
+
+    group: str
+    peer: str = Field(description="The peer, by its node name.")
+    run: str = Field(default="", description="Go on with this comparison; blank begins a new one.")
+    seconds: int = Field(default=20, ge=0, le=50, description="Work for so long, then answer.")
+
+
+@dataclass(slots=True)
+class _Run:
+    """A comparison under way."""
+
+    id: str
+    comparison: Comparison
+    begun_at: int
+    touched: float
+    spent: float = 0.0
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+_runs: WeakKeyDictionary[Database, dict[tuple[str, str], _Run]] = WeakKeyDictionary()
+"""One for each peer at most, in the process that drives them."""
+
+
+async def _verify(services: Services, params: Verify) -> dict[str, Any]:
+    group, peer = await services.database.read(_find, params.group, params.peer)
+    runs = _runs.setdefault(services.database, {})
+    run = _run_of(services, params, runs)
+    if run.lock.locked():
+        raise Conflict(
+            f"{params.peer} is being verified: somebody else drives this run", hint="try again when it is done"
+        )
+    async with run.lock:
+        clock, why = services.clock, ""
+        begun = clock.monotonic()
+        try:
+            await _go_on(services, group, peer, run, params.seconds)
+        except NotAnswered as answer:
+            why = str(answer)
+        except BaseException:
+            del runs[params.group, params.peer]
+            raise
+        run.touched = clock.monotonic()
+        run.spent += run.touched - begun
+        done = bool(why) or run.comparison.is_done
+        if done:
+            del runs[params.group, params.peer]
+        return _told(params, run, done=done, why=why)
+
+
+def _run_of(services: Services, params: Verify, runs: dict[tuple[str, str], _Run]) -> _Run:
+    now, where = services.clock.monotonic(), (params.group, params.peer)
+    known = runs.get(where)
+    if params.run:
+        if known is None or known.id != params.run:
+            raise NotFound(f"there is no run {params.run} for {params.peer}", hint="begin a new one")
+        return known
+    if known is not None and (known.lock.locked() or now - known.touched < FORGOTTEN_SECONDS):
+        raise Conflict(
+            f"{params.peer} is being verified", hint=f"go on with run {known.id}, or wait until it is done or given up"
+        )
+    run = _Run(secrets.token_hex(8), Comparison(*where, services.database, services.clock), services.clock.now(), now)
+    runs[where] = run
+    return run
+
+
+async def _go_on(services: Services, group: GroupConfig, peer: PeerConfig, run: _Run, seconds: float) -> None:
+    if peer.protocol == PROTOCOL_V1:
+        raise NotAnswered("it is declared to speak v1, which knows no such question")
+    ring = await asyncio.to_thread(services.ring, group)
+    transport = Transport(services.clock)
+    try:
+        asker = Asker(group, peer, transport, ring, services.clock, secrets.token_bytes)
+        await run.comparison.work(asker, seconds)
+    finally:
+        await transport.close()
+
+
+def _find(conn: Connection, group: str, peer: str) -> tuple[GroupConfig, PeerConfig]:
+    config = find_group(conn, group)
+    return config, find_peer(config, peer)
+
+
+def _told(params: Verify, run: _Run, *, done: bool, why: str) -> dict[str, Any]:
+    told: dict[str, Any] = {"group": params.group, "peer": params.peer, "run": run.id, "done": done}
+    if not done:
+        return told | {"progress": run.comparison.progress._asdict(), "report": None}
+    return told | {"progress": None, "report": _report(run, why)}
+
+
+def _report(run: _Run, why: str) -> dict[str, Any]:
+    report: dict[str, Any] = {
+        "compared": not why,
+        "why": why,
+        "at": show_time(run.begun_at),
+        "seconds": round(run.spent, 3),
+        "clean": False,
+    }
+    if why:
+        return report
+    found = run.comparison.findings
+    return report | {"clean": found.is_clean, "events": found.show(), "link": show_link(run.comparison.scope)}
+
+
+OPERATIONS: tuple[Operation[Any], ...] = (
+    Operation(
+        "links.verify",
+        "POST",
+        "/api/v1/groups/{group}/peers/{peer}/verify",
+        Verify,
+        _verify,
+        "read",
+        "Compare what a peer holds with our books",
+    ),
+)

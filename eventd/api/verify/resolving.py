@@ -1,0 +1,183 @@
+"""Buckets that differ although the peer knows all our ids in them: it holds more than we do, or something else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from eventd.api.verify.findings import Findings, Judged, judge
+from eventd.api.verify.scope import Scope
+from eventd.clock import Clock
+from eventd.egress.asking import Asker
+from eventd.errors import Conflict
+from eventd.log.holdings import Held, list_slice, rest
+from eventd.log.repairs import read_placed, read_refreshed
+from eventd.store.database import Connection, Database
+from federation.compare import (
+    MOST_ASKED,
+    MOST_BUCKETS,
+    AskIds,
+    AskKnown,
+    Grain,
+    Ids,
+    Known,
+    minus,
+    show_print,
+    total_of,
+)
+
+MOST_LOOKED_AT = 200_000
+"""Events of both sides that are held at once."""
+
+Pair = tuple[str, str]
+"""An id, and the fingerprint of a record under it."""
+
+
+class _Place(NamedTuple):
+    """What our log says of an id. `position`: None where retention removed it."""
+
+    position: int | None
+    refreshed: bool
+
+
+class Look(NamedTuple):
+    """Which buckets are to be looked at, how many events both sides counted in each, and by how much they differ."""
+
+    grain: Grain
+    left: Sequence[int]
+    sizes: Mapping[int, int]
+    found: Mapping[int, int]
+
+
+class Resolving:
+    """One look at some of the buckets: `keys` are those that fit."""
+
+    def __init__(self, scope: Scope, database: Database, clock: Clock, look: Look) -> None:
+        self._scope = scope
+        self._database = database
+        self._clock = clock
+        self._grain = look.grain
+        self.keys = _fitting(look.left, look.sizes)
+        self._found = [look.found[key] for key in self.keys]
+        self._ours: dict[Pair, Held] = {}
+        self._theirs: set[Pair] = set()
+        self._at, self._number = scope.after, 0
+        self._asked = 0
+        self.is_done = False
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """How far it is, of how much."""
+        scope = self._scope
+        return self._at - scope.after + self._asked, scope.upto - scope.after + scope.state.upto
+
+    async def step(self, asker: Asker, findings: Findings) -> None:
+        """Go on a little."""
+        if self._at < self._scope.upto:
+            await self._list_ours()
+        elif self._asked < self._scope.state.upto:
+            await self._list_theirs(asker)
+        else:
+            await self._compare(asker, findings)
+            self.is_done = True
+
+    async def _list_ours(self) -> None:
+        scope, begun = self._scope, self._clock.monotonic()
+        found = await self._database.read(
+            list_slice,
+            scope.topic.id,
+            self._at,
+            scope.upto,
+            scope.chosen,
+            self._grain,
+            frozenset(self.keys),
+            scope.left_out,
+            number=self._number,
+        )
+        self._at, self._number = found.upto, found.number
+        self._ours |= {(held.event_id, show_print(held.fingerprint)): held for held in found.held}
+        await rest(self._clock.sleep, self._clock.monotonic() - begun)
+
+    async def _list_theirs(self, asker: Asker) -> None:
+        state = self._scope.state
+        question = AskIds(
+            history=state.history,
+            after=self._asked,
+            upto=state.upto,
+            what=self._scope.what,
+            grain=self._grain,
+            buckets=tuple(map(self._grain.bucket, self.keys)),
+        )
+        ids = await asker.ask(question, Ids)
+        self._theirs.update((each.id, each.fingerprint) for each in ids.events)
+        if len(self._theirs) > 2 * MOST_LOOKED_AT:
+            raise Conflict(f"{asker.peer.node_name} lists more events than it had counted")
+        if ids.next is not None and not self._asked < ids.next <= state.upto:
+            raise Conflict(f"{asker.peer.node_name} does not go on with its list of events")
+        self._asked = state.upto if ids.next is None else ids.next
+
+    def _adds_up(self) -> bool:
+        """Whether what was listed differs by as much as what was summed up: nobody has lied or lost any meanwhile."""
+        ours = total_of(held.fingerprint for held in self._ours.values())
+        theirs = total_of(int(digits, 16) for _, digits in self._theirs)
+        listed = minus(ours, theirs)
+        for total in self._found:
+            listed = minus(listed, total)
+        return listed == 0
+
+    async def _compare(self, asker: Asker, findings: Findings) -> None:
+        if not self._adds_up():
+            findings.unresolved += len(self.keys)
+        beyond = [event_id for event_id, _ in self._theirs - self._ours.keys()]
+        lacking = sorted(self._ours[pair] for pair in self._ours.keys() - self._theirs)
+        places = await self._read_places(sorted({*beyond, *(held.event_id for held in lacking)}))
+        for event_id in sorted({each for each in beyond if each not in places}):
+            findings.add_extra(event_id)
+        newest = [held for held in lacking if places.get(held.event_id, _GONE).position == held.position]
+        for start in range(0, len(newest), MOST_ASKED):
+            await self._judge(asker, findings, newest[start : start + MOST_ASKED], places)
+
+    async def _read_places(self, ids: Sequence[str]) -> dict[str, _Place]:
+        found: dict[str, _Place] = {}
+        for start in range(0, len(ids), MOST_ASKED):
+            some = ids[start : start + MOST_ASKED]
+            found |= await self._database.read(_read_places, self._scope.topic.id, some)
+        return found
+
+    async def _judge(
+        self, asker: Asker, findings: Findings, some: Sequence[Held], places: Mapping[str, _Place]
+    ) -> None:
+        """Whether the peer lacks a refresh of ours, or holds another event under the id. The unknown are told."""
+        question = AskKnown(
+            ids=tuple(held.event_id for held in some),
+            fingerprints=tuple(show_print(held.fingerprint) for held in some),
+        )
+        known = await asker.ask(question, Known)
+        other = [some[at] for at in sorted(set(known.other)) if at < len(some)]
+        stale = [held for held in other if places[held.event_id].refreshed]
+        judged: list[Judged] = await self._database.read(judge, self._scope, stale, self._clock.now())
+        findings.add(judged)
+        for held in other:
+            if not places[held.event_id].refreshed:
+                findings.add_other(held.event_id)
+
+
+_GONE = _Place(None, False)
+
+
+def _read_places(conn: Connection, topic_id: int, ids: Sequence[str]) -> dict[str, _Place]:
+    refreshed = read_refreshed(conn, topic_id, ids)
+    placed = read_placed(conn, topic_id, ids)
+    return {event_id: _Place(position, event_id in refreshed) for event_id, position in placed.items()}
+
+
+def _fitting(left: Sequence[int], sizes: Mapping[int, int]) -> list[int]:
+    """The buckets that can be looked at together: one at least."""
+    found: list[int] = []
+    size = 0
+    for key in left[:MOST_BUCKETS]:
+        size += sizes.get(key, 0)
+        if found and size > MOST_LOOKED_AT:
+            break
+        found.append(key)
+    return found

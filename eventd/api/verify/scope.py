@@ -1,0 +1,107 @@
+"""What a comparison is about: which records both sides look at, and how far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from eventd.api.books import PeerBooks, open_books, wanted_by
+from eventd.api.groups import find_group, find_peer, find_topic
+from eventd.errors import Conflict
+from eventd.log.cursors import Cursor
+from eventd.log.deliveries import read_lag
+from eventd.log.head import read_head
+from eventd.log.holdings import Chosen, LeftOut, oldest_kept, read_left_out, taken_before
+from eventd.log.values import Head, Topic
+from eventd.resources.effective import GroupConfig, PeerConfig
+from eventd.store.database import Connection
+from federation.compare import MINUTE, MOST_FILTERS, State, What
+from federation.event import micros
+from federation.loops import decode_path
+from federation.selector import Selector
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The records in `(after, upto]` of this log that are `chosen`, and what the peer is asked for.
+
+    What lies up to `after` the peer took before the oldest record that its retention has left. `upto` is where the
+    peer stands by its own mark, or else our cursor; so many events meant for it are `waiting` beyond.
+    """
+
+    group: GroupConfig
+    peer: PeerConfig
+    topic: Topic
+    head: Head
+    cursor: Cursor
+    books: PeerBooks
+    left_out: LeftOut
+    chosen: Chosen
+    what: What
+    after: int
+    upto: int
+    state: State
+    waiting: int
+
+
+class _Elsewhere(NamedTuple):
+    """Paths that do not lead through a node."""
+
+    node: str
+
+    def takes(self, text: str) -> bool:
+        return self.node not in decode_path(text)
+
+
+def _entered_here(text: str) -> bool:
+    return not text
+
+
+def read_scope(conn: Connection, group: str, node: str, state: State, now: int) -> Scope:
+    """The scope in this snapshot. Raises NotFound, and Conflict while no node has taken notice of the peer."""
+    config = find_group(conn, group)
+    peer = find_peer(config, node)
+    books = open_books(conn, peer)
+    cursor = books.books.cursor
+    if cursor is None:
+        raise Conflict(f"nothing has been sent to {node} yet", hint="start the node: routerd-eventd serve")
+    topic, head = find_topic(conn, group), read_head(conn)
+    kept = oldest_kept(conn, topic.id, now)
+    since = None if kept is None else kept // MINUTE + 1
+    own = not peer.relay
+    takes_path = _entered_here if own else _Elsewhere(node).takes
+    selector = peer.selector
+    after = 0
+    if state.since is not None:
+        after = taken_before(conn, cursor.name, micros(state.since), config.replay_window)
+    upto = _upto(head, cursor, state)
+    return Scope(
+        group=config,
+        peer=peer,
+        topic=topic,
+        head=head,
+        cursor=cursor,
+        books=books,
+        left_out=read_left_out(conn, cursor.name),
+        chosen=Chosen(takes_path, selector, not_source=node, since=since, own=own),
+        what=_what(selector, own=own, since=since),
+        after=max(after, topic.evicted_position),
+        upto=upto,
+        state=state,
+        waiting=read_lag(conn, topic.id, wanted_by(peer), after=upto, now=now).events,
+    )
+
+
+def _what(selector: Selector, *, own: bool, since: int | None) -> What:
+    """Filters that are too long for a question are left out of it: more is told then, and looked at by its ids."""
+    if max(len(selector.types), len(selector.subject_prefixes)) > MOST_FILTERS:
+        return What(own=own, since=since)
+    return What(own=own, types=selector.types, subject_prefixes=selector.subject_prefixes, since=since)
+
+
+def _upto(head: Head, cursor: Cursor, state: State) -> int:
+    """The peer has what its mark says, also where the receipt has not come yet."""
+    mark = state.mark
+    if mark is None or mark.epoch != head.epoch or mark.upto > head.last:
+        return cursor.position
+    return max(mark.upto, cursor.position)

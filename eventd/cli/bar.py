@@ -1,0 +1,31 @@
+"""A line that shows how far something is, on a terminal; nowhere else."""
+
+from __future__ import annotations
+
+import sys
+from typing import TextIO
+
+WIDTH = 30
+
+
+class Bar:
+    """Shows one line at a time, which the next one replaces. Without a terminal it shows nothing."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._shown = self._stream.isatty()
+
+    def show(self, words: str, done: int, of: int) -> None:
+        """What is under way, and how much of it is done; `of` 0: nobody knows."""
+        if self._shown:
+            share = min(1.0, done / of) if of > 0 else 0.0
+            full = round(WIDTH * share)
+            scale = f" [{'#' * full}{'.' * (WIDTH - full)}] {share:4.0%}" if of > 0 else ""
+            self._stream.write(f"\r\x1b[2K{words}{scale}")
+            self._stream.flush()
+
+    def clear(self) -> None:
+        """Take the line away."""
+        if self._shown:
+            self._stream.write("\r\x1b[2K")
+            self._stream.flush()

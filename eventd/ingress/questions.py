@@ -1,0 +1,195 @@
+"""Answering what a peer asks about what this node holds of its events.
+
+A question may be about millions of records. It is worked on in slices of a few milliseconds with rests between them,
+for about a second at most, and then the peer is told how far it came; so neither the loop nor deliveries wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from eventd.log.eventlog import EventLog
+from eventd.log.head import read_head
+from eventd.log.holdings import SLICE, Chosen, list_slice, oldest_kept, read_prints, rest, sum_slice
+from eventd.log.repairs import read_placed
+from eventd.store.database import Connection
+from eventd.store.links import StoredMark, read_last_gaps, read_mark
+from federation.compare import (
+    MOST_BUCKETS,
+    MOST_LISTED,
+    AskIds,
+    AskKnown,
+    AskState,
+    AskSums,
+    Ids,
+    Known,
+    Listed,
+    Reply,
+    State,
+    Sums,
+    ToldGap,
+    What,
+    Whence,
+    encode_reply,
+    read_question,
+    show_print,
+    show_sums,
+)
+from federation.errors import Conflict, OtherHistory, TooMany
+from federation.event import from_micros
+from federation.ranges import Mark
+from federation.signing import VerifiedRequest
+
+PAGE_SECONDS = 1.0
+"""How long one question is worked on."""
+AT_ONCE = 2
+"""Questions of different nodes that are worked on at a time."""
+MOST_GAPS = 100
+MOST_TEXT = 1 << 20
+"""Characters of the ids in an answer, about."""
+MOST_NONCES = 10_000
+"""Questions that are remembered, so that none is answered twice. Nobody asks more in a replay window."""
+
+
+class Questions:
+    """The answering side of one group's topic."""
+
+    def __init__(self, topic_id: int, log: EventLog) -> None:
+        self._topic_id = topic_id
+        self._log = log
+        self._at_work: set[str] = set()
+        self._seen: dict[tuple[str, str], int] = {}
+
+    async def answer(self, verified: VerifiedRequest, body: bytes) -> bytes:
+        """The body of the answer to a proven question. Raises `Malformed`, `Conflict`, `OtherHistory`, `TooMany`."""
+        question = read_question(body)
+        self._require_new(verified)
+        node = verified.header.from_node
+        if node in self._at_work or len(self._at_work) >= AT_ONCE:
+            raise TooMany("other questions are being answered: ask again in a moment")
+        self._at_work.add(node)
+        try:
+            return encode_reply(await self._reply(node, question))
+        finally:
+            self._at_work.discard(node)
+
+    def _require_new(self, verified: VerifiedRequest) -> None:
+        """A question has no effect, and costs work: one that was listened in on must not be asked again."""
+        now = self._log.clock.now()
+        if self._full:
+            self._seen = {key: until for key, until in self._seen.items() if until > now}
+        if self._full:
+            raise TooMany("too many questions were asked: ask again in a moment")
+        key = (verified.key.id, verified.nonce)
+        if self._seen.get(key, 0) > now:
+            raise Conflict("this very question was asked before")
+        self._seen[key] = verified.nonce_until
+
+    @property
+    def _full(self) -> bool:
+        return len(self._seen) >= MOST_NONCES
+
+    async def _reply(self, node: str, question: AskState | AskSums | AskIds | AskKnown) -> Reply:
+        read = self._log.database.read
+        if isinstance(question, AskState):
+            return await read(_state, self._topic_id, node, self._log.clock.now())
+        if isinstance(question, AskKnown):
+            return await read(_known, self._topic_id, question)
+        await read(_require_history, question.history, question.upto)
+        chosen = chosen_by(node, question.what)
+        if isinstance(question, AskSums):
+            return await self._sums(question, chosen)
+        return await self._ids(question, chosen)
+
+    async def _sums(self, question: AskSums, chosen: Chosen) -> Sums:
+        totals: dict[int, int] = {}
+
+        async def work(after: int) -> int:
+            found = await self._log.database.read(
+                sum_slice, self._topic_id, after, question.upto, chosen, question.grain, totals
+            )
+            return found.upto
+
+        upto = await self._go_on(question, work, lambda: len(totals) > MOST_BUCKETS - SLICE)
+        return show_sums(totals, question.grain, upto)
+
+    async def _ids(self, question: AskIds, chosen: Chosen) -> Ids:
+        keys = frozenset(map(question.grain.key, question.buckets))
+        events: list[Listed] = []
+        size = 0
+
+        async def work(after: int) -> int:
+            nonlocal size
+            found = await self._log.database.read(
+                list_slice, self._topic_id, after, question.upto, chosen, question.grain, keys
+            )
+            events.extend(Listed(held.event_id, show_print(held.fingerprint)) for held in found.held)
+            size += sum(len(held.event_id) for held in found.held)
+            return found.upto
+
+        upto = await self._go_on(question, work, lambda: len(events) > MOST_LISTED - SLICE or size > MOST_TEXT)
+        return Ids(tuple(events), upto)
+
+    async def _go_on(
+        self, question: AskSums | AskIds, work: Callable[[int], Awaitable[int]], is_full: Callable[[], bool]
+    ) -> int | None:
+        """Work on slice after slice until all is done, time is up, or the answer is full; how far that is."""
+        clock, after = self._log.clock, question.after
+        end = clock.monotonic() + PAGE_SECONDS
+        while after < question.upto:
+            begun = clock.monotonic()
+            after = await work(after)
+            spent = clock.monotonic() - begun
+            if is_full() or begun + spent >= end:
+                break
+            await rest(clock.sleep, spent)
+        return after if after < question.upto else None
+
+
+def chosen_by(node: str, what: What) -> Chosen:
+    """The records here that a question of that node is about."""
+    return Chosen(Whence(node, what.own).takes, what.selector, since=what.since)
+
+
+def _state(conn: Connection, topic_id: int, node: str, now: int) -> State:
+    head, mark = read_head(conn), read_mark(conn, topic_id, node)
+    since = oldest_kept(conn, topic_id, now)
+    gaps = read_last_gaps(conn, topic_id, node, MOST_GAPS)
+    return State(
+        history=head.epoch,
+        upto=head.last,
+        mark=None if mark is None else _mark(mark),
+        since=None if since is None else from_micros(since),
+        gaps=tuple(
+            ToldGap(
+                epoch=gap.epoch,
+                after=gap.after,
+                upto=gap.upto,
+                reason=gap.reason,
+                recorded_at=from_micros(gap.recorded_at),
+            )
+            for gap in gaps
+        ),
+    )
+
+
+def _mark(mark: StoredMark) -> Mark:
+    return Mark(epoch=mark.epoch, incarnation=mark.incarnation, upto=mark.upto, base=mark.base)
+
+
+def _known(conn: Connection, topic_id: int, question: AskKnown) -> Known:
+    ids = question.ids
+    places = read_placed(conn, topic_id, ids)
+    prints = read_prints(conn, places.values()) if question.fingerprints else {}
+    told = dict(enumerate(question.fingerprints))
+    return Known(
+        tuple(at for at, each in enumerate(ids) if each not in places),
+        tuple(at for at, each in enumerate(ids) if each in places and places[each] is None),
+        tuple(at for at, each in told.items() if places.get(ids[at]) in prints and prints[places[ids[at]]] != each),
+    )
+
+
+def _require_history(conn: Connection, history: str, upto: int) -> None:
+    head = read_head(conn)
+    if head.epoch != history or upto > head.last:
+        raise OtherHistory("these positions are not of the log's present history")

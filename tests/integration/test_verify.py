@@ -1,0 +1,337 @@
+"""Verifying a peer: two nodes over HTTP, and what the one does not hold, named by the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eventd.errors import Conflict, NotFound, Unavailable
+from eventd.log.holdings import SLICE
+from eventd.testing import until
+from tests.integration.conftest import MakeSites
+from tests.support.declared import group, peer
+from tests.support.flaky_peer import Cut, FlakyPeer, Pass, Say
+from tests.support.ports import free_port
+from tests.support.sites import Site
+
+
+async def _report(node: Site, of: str = "b") -> dict[str, Any]:
+    told = await node.ask("links.verify", group="edge", peer=of, seconds=0)
+    while not told["done"]:
+        assert told["report"] is None
+        told = await node.ask("links.verify", group="edge", peer=of, run=told["run"], seconds=0)
+    report: dict[str, Any] = told["report"]
+    return report
+
+
+async def _events(node: Site, of: str = "b") -> dict[str, Any]:
+    """What the report of a comparison says of the events."""
+    found: dict[str, Any] = (await _report(node, of))["events"]
+    return found
+
+
+def _missing(events: dict[str, Any]) -> list[str]:
+    return [event_id for gap in events["gaps"] for event_id in gap["ids"]]
+
+
+async def _one_way(sites: MakeSites, **spec: Any) -> tuple[Site, Site]:
+    """`a` sends to `b`, and `b` to nobody: so it asks nobody where it stands when it is started."""
+    a, b = sites("a", "b")
+    for node in (a, b):
+        await node.start()
+        await node.join()
+    await a.apply(peer("b", b.port, **spec))
+    return a, b
+
+
+async def _send(a: Site, *ids: str, **fields: Any) -> None:
+    await a.emit(*ids, **fields)
+    await a.caught_up("b")
+
+
+async def _restore(b: Site, copy: Any) -> None:
+    await b.stop()
+    b.restore(copy)
+    await b.start()
+
+
+async def _forget(b: Site, *ids: str) -> None:
+    """Take single records out of the database behind the node's back, as damage would."""
+
+    def remove(conn: Any) -> None:
+        from eventd.store.database import execute
+
+        for each in ids:
+            where = "position = (SELECT position FROM event_ids WHERE event_id = ?)"
+            assert execute(conn, f"DELETE FROM blocks WHERE records = 1 AND {where}", (each,)) == 1
+            execute(conn, "DELETE FROM event_ids WHERE event_id = ?", (each,))
+
+    await b.running.log.database.write(remove)
+
+
+async def test_two_nodes_that_hold_the_same_are_clean(sites: MakeSites) -> None:
+    a, b = await _one_way(sites)
+    ids = [f"e{number:04}" for number in range(2 * SLICE)]
+    for start in range(0, len(ids), 100):
+        await a.emit(*ids[start : start + 100])
+    await b.emit("of b")
+    await a.caught_up("b")
+    report = await _report(a)
+    assert report["clean"]
+    assert report["compared"]
+    assert report["events"] == {
+        "compared": len(ids),
+        "missing": 0,
+        "gaps": [],
+        "untold": 0,
+        "extra": 0,
+        "extraIds": [],
+        "other": 0,
+        "otherIds": [],
+        "unresolved": 0,
+        "pending": 0,
+        "setAside": {},
+    }
+    link = report["link"]
+    assert link["mark"]["epoch"] == link["epoch"]
+    assert (link["mark"]["upto"], link["confirmed"], link["notes"]) == (link["position"], link["position"], [])
+
+
+async def test_a_restored_receiver_is_found_event_by_event_and_mended(sites: MakeSites) -> None:
+    a, b = await _one_way(sites)
+    await _send(a, *[f"old{number:03}" for number in range(50)])
+    copy = b.back_up()
+    lost = [f"new{number:03}" for number in range(70)]
+    await _send(a, *lost)
+    await _restore(b, copy)
+    report = await _report(a)
+    assert not report["clean"]
+    assert _missing(report["events"]) == lost
+    [gap] = report["events"]["gaps"]
+    assert (gap["fromSeq"], gap["toSeq"], gap["events"]) == (51, 120, 70)
+    assert (gap["fromPosition"], gap["toPosition"]) == (51, 120)
+    assert report["link"]["notes"] == ["b stands at 50, and had confirmed everything up to 120: it went back"]
+    await a.ask("deliveries.redeliver", group="edge", peer="b", fromSeq=51, toSeq=120)
+    await b.holds(*lost)
+    await a.caught_up("b")
+    assert (await _report(a))["clean"]
+
+
+async def test_single_losses_in_between_are_named_each_with_its_place(sites: MakeSites) -> None:
+    a, b = await _one_way(sites)
+    for number in range(10):
+        await _send(a, f"e{number:02}")
+    await _forget(b, "e03", "e04", "e07")
+    events = await _events(a)
+    assert events["missing"] == 3
+    assert [(gap["fromSeq"], gap["toSeq"], gap["ids"]) for gap in events["gaps"]] == [
+        (4, 5, ["e03", "e04"]),
+        (8, 8, ["e07"]),
+    ]
+
+
+async def test_a_gap_goes_on_over_events_that_are_not_meant_for_the_peer(sites: MakeSites) -> None:
+    a, b = await _one_way(sites, types=["t"])
+    await _send(a, "kept")
+    copy = b.back_up()
+    await _send(a, "one")
+    await a.emit("other", type="u")
+    await _send(a, "two")
+    await _restore(b, copy)
+    [gap] = (await _events(a))["gaps"]
+    assert (gap["fromSeq"], gap["toSeq"], gap["events"], gap["ids"]) == (2, 4, 2, ["one", "two"])
+
+
+async def test_what_is_on_its_way_is_pending_and_no_loss(sites: MakeSites) -> None:
+    a, b = await _one_way(sites)
+    await _send(a, "e1", "e2")
+    with FlakyPeer(free_port(), lambda heard: Say(503) if heard.path == "/v2/events" else Pass(), b.port) as between:
+        await a.apply(peer("b", between.port))
+        await a.emit("e3", "e4")
+        await a.in_state("b", "backing-off")
+        report = await _report(a)
+    assert report["clean"]
+    assert (report["events"]["compared"], report["events"]["pending"]) == (2, 2)
+    assert (report["link"]["position"], report["link"]["head"]) == (2, 4)
+
+
+async def test_what_arrived_and_whose_receipt_was_lost_is_compared_as_well(sites: MakeSites) -> None:
+    a, b = await _one_way(sites)
+    await _send(a, "e1", "e2")
+    with FlakyPeer(
+        free_port(), lambda heard: Cut(after=True) if heard.path == "/v2/events" else Pass(), b.port
+    ) as between:
+        await a.apply(peer("b", between.port))
+        await a.emit("e3", "e4")
+        await b.holds("e3", "e4")
+        report = await _report(a)
+    assert report["clean"]
+    assert report["events"]["compared"] == 4
+    assert report["link"]["position"] == 2
+
+
+async def test_what_expired_or_was_refused_is_set_aside(sites: MakeSites) -> None:
+    a, b = await _one_way(sites)
+    await b.emit("taken", type="of b")
+    await _send(a, "e1")
+    await a.ask("links.pause", group="edge", peer="b", by="test")
+    await a.emit("late", expiresAt="2020-01-01T00:00:00Z", observedAt="2019-01-01T00:00:00Z")
+    await a.emit("taken")
+    await a.emit("e2")
+    await a.ask("links.resume", group="edge", peer="b")
+    await a.caught_up("b")
+    report = await _report(a)
+    assert report["clean"], report
+    assert report["events"]["setAside"] == {"expired": 1, "refused": 1}
+
+
+async def test_a_lost_event_whose_time_is_over_is_of_no_use_any_more(sites: MakeSites) -> None:
+    a, b = await _one_way(sites)
+    await _send(a, "e1")
+    copy = b.back_up()
+    await _send(a, "brief", ttl="1s")
+    await _restore(b, copy)
+
+    async def expired() -> bool:
+        return (await _events(a))["setAside"] == {"expired": 1}
+
+    await until(expired, "the event to expire")
+    assert (await _report(a))["clean"]
+
+
+async def test_a_restored_sender_learns_what_the_peer_has_beyond_its_log(sites: MakeSites) -> None:
+    a, _b = await _one_way(sites)
+    await _send(a, "e1", "e2")
+    copy = a.back_up()
+    await _send(a, "lost1", "lost2")
+    await _restore(a, copy)
+    report = await _report(a)
+    assert not report["clean"]
+    assert (report["events"]["extra"], report["events"]["extraIds"]) == (2, ["lost1", "lost2"])
+    assert report["events"]["missing"] == 0
+
+
+async def test_a_refresh_that_is_missing_is_found(sites: MakeSites) -> None:
+    a, b = await _one_way(sites)
+    await _send(a, "e1", expiresAt="2099-01-01T00:00:00Z", observedAt="2026-01-01T00:00:00Z")
+    copy = b.back_up()
+    await _send(a, "e1", expiresAt="2099-06-01T00:00:00Z", observedAt="2026-01-01T00:00:00Z")
+    await _restore(b, copy)
+    report = await _report(a)
+    assert _missing(report["events"]) == ["e1"]
+    assert report["events"]["gaps"][0]["fromSeq"] == 2
+    await a.ask("deliveries.redeliver", group="edge", peer="b", ids=["e1"])
+    await a.caught_up("b")
+
+    async def clean() -> bool:
+        return bool((await _report(a))["clean"])
+
+    await until(clean, "the refresh to be there")
+
+
+async def test_another_event_under_our_id_is_named(sites: MakeSites) -> None:
+    """The peer lost our event and took another under its id: both know the id, and the events differ."""
+    a, b = await _one_way(sites)
+    await _send(a, "e1")
+    copy = b.back_up()
+    await _send(a, "same")
+    await _restore(b, copy)
+    await b.emit("same", type="of b")
+    report = await _report(a)
+    assert (report["events"]["other"], report["events"]["otherIds"], report["clean"]) == (1, ["same"], False)
+
+
+async def test_what_the_peers_retention_has_removed_is_no_loss(sites: MakeSites) -> None:
+    a, b = await _one_way(sites)
+    for number in range(8):
+        await _send(a, f"e{number:02}")
+    await b.join(retention={"maxEvents": 5})
+    while (await b.ask("events.prune", group="edge"))["removed"]:
+        pass
+    report = await _report(a)
+    assert report["clean"], report
+    assert report["link"]["peerKeepsSince"]
+    assert report["events"]["compared"] + report["link"]["removedByPeer"] == 8
+
+
+async def test_what_our_retention_has_removed_is_no_contradiction(sites: MakeSites) -> None:
+    a, _b = await _one_way(sites)
+    for number in range(8):
+        await _send(a, f"e{number:02}")
+    await a.apply(group("a", port=a.port, secret=a.secret, retention={"maxEvents": 5}))
+    while (await a.ask("events.prune", group="edge"))["removed"]:
+        pass
+    report = await _report(a)
+    assert report["clean"], report
+    assert report["events"]["compared"] == 5
+
+
+async def test_relayed_events_are_compared_where_the_peer_gets_them(sites: MakeSites) -> None:
+    a, hub, b = sites("a", "hub", "b")
+    for node in (a, hub, b):
+        await node.start()
+        await node.join()
+    await a.apply(peer("hub", hub.port))
+    await hub.apply(peer("b", b.port, relay=True))
+    for number in range(4):
+        await a.emit(f"a{number}")
+        await b.holds(f"a{number}")
+        await hub.emit(f"h{number}")
+    await b.holds(*[f"{name}{number}" for name in "ah" for number in range(4)])
+    await hub.caught_up("b")
+    report = await _report(hub, "b")
+    assert (report["clean"], report["events"]["compared"]) == (True, 8)
+    await _forget(b, "a3")
+    assert _missing(await _events(hub, "b")) == ["a3"]
+
+
+async def test_a_peer_of_v1_or_of_an_older_program_cannot_be_asked_and_that_is_said(sites: MakeSites) -> None:
+    (a,) = sites("a")
+    await a.start()
+    with FlakyPeer(free_port()) as older:
+        older.behave = lambda heard: Say(404)
+        await a.join()
+        await a.apply(peer("b", older.port), peer("c", older.port, protocol="v1"))
+        report = await _report(a)
+        assert (report["compared"], report["clean"]) == (False, False)
+        assert report["why"] == "it answers 404 to the question what it holds: its program is older than that"
+        report = await _report(a, "c")
+        assert report["why"] == "it is declared to speak v1, which knows no such question"
+
+
+async def test_a_peer_that_is_down_or_unknown_is_an_error(sites: MakeSites) -> None:
+    (a,) = sites("a")
+    await a.start()
+    await a.join()
+    await a.apply(peer("b", free_port()))
+    with pytest.raises(Unavailable, match="b cannot be asked: cannot connect"):
+        await _report(a)
+    with pytest.raises(NotFound, match="group edge has no peer bb"):
+        await _report(a, "bb")
+
+
+async def test_one_run_for_a_peer_at_a_time(sites: MakeSites) -> None:
+    a, _b = await _one_way(sites)
+    await _send(a, "e1")
+    told = await a.ask("links.verify", group="edge", peer="b", seconds=0)
+    with pytest.raises(Conflict, match="b is being verified"):
+        await a.ask("links.verify", group="edge", peer="b", seconds=0)
+    with pytest.raises(NotFound, match="there is no run nonsense"):
+        await a.ask("links.verify", group="edge", peer="b", run="nonsense")
+    while not told["done"]:
+        told = await a.ask("links.verify", group="edge", peer="b", run=told["run"], seconds=0)
+    assert told["report"]["clean"]
+
+
+async def test_what_goes_on_meanwhile_is_no_difference(sites: MakeSites) -> None:
+    """New events arrive at both ends while a comparison is under way."""
+    a, _b = await _one_way(sites)
+    await _send(a, *[f"e{number:03}" for number in range(500)])
+    told = await a.ask("links.verify", group="edge", peer="b", seconds=0)
+    number = 0
+    while not told["done"]:
+        await a.emit(*[f"more{number}-{each}" for each in range(20)])
+        number += 1
+        told = await a.ask("links.verify", group="edge", peer="b", run=told["run"], seconds=0)
+    assert told["report"]["clean"], told

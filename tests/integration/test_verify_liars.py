@@ -1,0 +1,139 @@
+"""Peers that lie about what they hold, or cannot prove it: nobody is kept busy for ever, and no lie is a result."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from eventd.egress import asking
+from eventd.errors import Conflict, Unavailable
+from federation.keys import KeyRing
+from federation.signing import Receiver, Request, sign_answer, verify_request
+from federation.wire import BatchHeader
+from tests.integration.conftest import MakeSites
+from tests.support.declared import peer
+from tests.support.flaky_peer import FlakyPeer, Heard, Say
+from tests.support.lying_peer import Liar
+from tests.support.ports import free_port
+from tests.support.sites import Site
+from tests.support.v2_sender import SECRET
+
+RING = KeyRing.shared(SECRET)
+HONEST = {"history": "h", "upto": 10, "mark": None, "since": None, "gaps": []}
+
+Replies = Callable[[dict[str, Any]], Any]
+
+
+def _says(replies: Replies, *, ring: KeyRing = RING, status: int = 200) -> Callable[[Heard], Say]:
+    """Takes every batch, and answers questions with what `replies` gives, signed."""
+    takes = Liar(claims=lambda epoch: None)
+
+    def behave(heard: Heard) -> Say:
+        if heard.path != "/v2/verify":
+            return takes(heard)
+        head = heard.raw.partition(b"\r\n\r\n")[0].decode("latin-1").split("\r\n")
+        headers = [(name, value.strip()) for name, _, value in (text.partition(":") for text in head[1:])]
+        now = time.time_ns() // 1000
+        request = Request("POST", heard.path, headers, heard.body)
+        verified = verify_request(request, Receiver("b", "edge", RING), now=now)
+        assert not isinstance(verified.header, BatchHeader)
+        body = json.dumps(replies(json.loads(heard.body))).encode()
+        return Say(status, tuple(sign_answer(verified, status, body, ring.keys[0], now=now).items()), body)
+
+    return behave
+
+
+async def _verify(sites: MakeSites, behave: Callable[[Heard], Say]) -> dict[str, Any]:
+    """The report about a peer that behaves like this and has acknowledged one event."""
+    (a,) = sites("a")
+    await a.start()
+    with FlakyPeer(free_port(), behave) as liar:
+        await a.join()
+        await a.apply(peer("b", liar.port))
+        await a.emit("e1")
+        await a.caught_up("b")
+        return await _drive(a)
+
+
+async def _drive(a: Site) -> dict[str, Any]:
+    told = await a.ask("links.verify", group="edge", peer="b", seconds=0)
+    while not told["done"]:
+        told = await a.ask("links.verify", group="edge", peer="b", run=told["run"], seconds=0)
+    report: dict[str, Any] = told["report"]
+    return report
+
+
+def _answers(**other: Any) -> Replies:
+    answers = {
+        "state": HONEST,
+        "sums": {"buckets": [], "next": None},
+        "ids": {"events": [], "next": None},
+        "known": {"unknown": [0], "gone": [], "other": []},
+    } | other
+    return lambda question: answers[question["ask"]]
+
+
+async def test_a_peer_that_holds_nothing_lacks_all_it_has_acknowledged(sites: MakeSites) -> None:
+    report = await _verify(sites, _says(_answers()))
+    assert [gap["ids"] for gap in report["events"]["gaps"]] == [["e1"]]
+
+
+async def test_an_answer_that_is_not_signed_by_the_peer_is_no_result(sites: MakeSites) -> None:
+    other = KeyRing.shared("not the secret of the group, is it")
+    with pytest.raises(Conflict, match="b cannot be believed"):
+        await _verify(sites, _says(_answers(), ring=other))
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({"sums": {"buckets": [], "next": 0}}, "the peer answers from 0 to 0"),
+        ({"sums": {"buckets": [], "next": 11}}, "the peer answers from 0 to 11"),
+        ({"sums": {"buckets": [[1, 2, 3]], "next": None}}, "the answer is not to the question"),
+        ({"sums": {"buckets": [[1, 0, -1, "0123456789abcdef"]], "next": None}}, "the answer is not to the question"),
+        ({"state": {"upto": -1}}, "the answer is not to the question"),
+        ({"known": {"unknown": [], "gone": []}, "ids": {"events": [], "next": 0}}, "does not go on with its list"),
+    ],
+)
+async def test_an_answer_that_makes_no_sense_ends_the_comparison(
+    sites: MakeSites, other: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(Conflict, match=words):
+        await _verify(sites, _says(_answers(**other)))
+
+
+async def test_answers_that_contradict_each_other_come_to_an_end(sites: MakeSites) -> None:
+    """It knows the event, holds another of another time, lists none, and knows nothing under the places it names."""
+    sums = {"buckets": [[5, 0, 7, "0123456789abcdef"]], "next": None}
+    known = {"unknown": [7, 8], "gone": [9], "other": [5]}
+    report = await _verify(sites, _says(_answers(sums=sums, known=known)))
+    assert not report["clean"]
+    assert report["events"]["unresolved"] == 2
+    assert (report["events"]["missing"], report["events"]["extra"]) == (0, 0)
+
+
+async def test_a_history_that_ends_again_and_again_ends_the_comparison(sites: MakeSites) -> None:
+    replies = lambda question: HONEST if question["ask"] == "state" else None  # noqa: E731  # short enough as it is
+
+    def behave(heard: Heard) -> Say:
+        if heard.path == "/v2/verify" and b'"state"' not in heard.body:
+            return Say(409, (), b'{"error":{"code":"other_history","message":"gone"}}')
+        return _says(replies)(heard)
+
+    with pytest.raises(Conflict, match="begins new histories"):
+        await _verify(sites, behave)
+
+
+async def test_a_peer_that_is_always_busy_is_given_up(sites: MakeSites, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "BUSY_SECONDS", 0.5)
+
+    def behave(heard: Heard) -> Say:
+        busy = Say(429, (), b'{"error":{"code":"too_many_requests","message":"later"}}')
+        return busy if heard.path == "/v2/verify" else _says(_answers())(heard)
+
+    with pytest.raises(Unavailable, match="b cannot be asked: the peer answered 429 too_many_requests: later"):
+        await _verify(sites, behave)
