@@ -1,0 +1,3 @@
+"""The audit: the books of all nodes, balanced in Spark. Only here is Spark known; the daemon never imports it."""
+
+from __future__ import annotations

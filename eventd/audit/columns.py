@@ -1,0 +1,144 @@
+"""A segment's columns as arrays of numbers: words become codes, times microseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Numbers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+NEVER: Final = int(np.iinfo(np.int64).min)
+"""Stands for a time or a number that is not given."""
+
+
+class Words(NamedTuple):
+    """A column of few different texts: for each row the place of its text in `values`."""
+
+    codes: npt.NDArray[np.int32]
+    values: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        """How many different texts there may be."""
+        return len(self.values)
+
+    def where(self, wanted: Callable[[str], bool]) -> Mask:
+        """The rows whose text is wanted; asked once per text."""
+        return np.array([wanted(value) for value in self.values], dtype=bool)[self.codes]
+
+    def at(self, rows: Mask | Numbers) -> Words:
+        """Some of the rows."""
+        return Words(self.codes[rows], self.values)
+
+    def equal(self, other: Words) -> Mask:
+        """The rows in which both columns have the same text."""
+        place = {value: at for at, value in enumerate(self.values)}
+        same: Mask = np.array([place.get(value, -1) for value in other.values], np.int64)[other.codes] == self.codes
+        return same
+
+
+class Columns:
+    """Some columns of a table, each taken apart once."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.rows = table.num_rows
+        self._table = table.unify_dictionaries().combine_chunks()
+        self._words: dict[str, Words] = {}
+
+    def has(self, name: str) -> bool:
+        """Whether there is such a column."""
+        return name in self._table.column_names
+
+    def words(self, name: str) -> Words:
+        """A column of words."""
+        if name not in self._words:
+            self._words[name] = self._take_words(name)
+        return self._words[name]
+
+    def _take_words(self, name: str) -> Words:
+        column = self._flat(name)
+        if column is None:
+            return Words(np.zeros(0, np.int32), ())
+        if not hasattr(column, "dictionary"):
+            column = column.dictionary_encode()
+        codes = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
+        # A dictionary may hold a text twice, or one that no row uses.
+        values = tuple("" if value is None else value for value in column.dictionary.to_pylist())
+        distinct = tuple(dict.fromkeys(values))
+        if len(distinct) < len(values):
+            place = {value: at for at, value in enumerate(distinct)}
+            codes = np.array([place[value] for value in values], np.int32)[codes]
+        return Words(codes, distinct or ("",))
+
+    def numbers(self, name: str) -> Numbers:
+        """A column of whole numbers or times; `NEVER` where there is no value."""
+        import pyarrow as pa
+
+        column = self._flat(name)
+        if column is None:
+            return np.zeros(0, np.int64)
+        if pa.types.is_timestamp(column.type):
+            column = column.view(pa.int64())
+        if column.null_count:
+            column = column.cast(pa.int64()).fill_null(NEVER)
+        found: Numbers = column.to_numpy(zero_copy_only=False)
+        return found.astype(np.int64, copy=False)
+
+    def whether(self, name: str) -> Mask:
+        """A column of yes and no."""
+        column = self._flat(name)
+        if column is None:
+            return np.zeros(0, bool)
+        found: Mask = column.to_numpy(zero_copy_only=False)
+        return found.astype(bool, copy=False)
+
+    def texts(self, name: str) -> Any:
+        """A column of texts as it is."""
+        return self._flat(name)
+
+    def some(self, name: str, rows: Mask) -> list[str]:
+        """A column's texts at some rows."""
+        column = self._flat(name)
+        return [] if column is None else list(column.filter(rows).to_pylist())
+
+    def taken(self, name: str, places: Numbers) -> Any:
+        """A column's values at some places, as an Arrow array."""
+        import pyarrow as pa
+
+        column = self._flat(name)
+        return pa.array([], pa.string()) if column is None else column.take(pa.array(places))
+
+    def _flat(self, name: str) -> Any:
+        """The column in one piece; None where it has no rows."""
+        column = self._table[name]
+        if not self.rows:
+            return None
+        return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def words_of(values: Sequence[str], rows: int) -> Words:
+    """The column of a single text, for every row."""
+    return Words(np.zeros(rows, np.int32), tuple(values))
+
+
+def with_texts(table: pa.Table) -> pa.Table:
+    """A table with its words as plain texts."""
+    import pyarrow as pa
+
+    fields = [
+        pa.field(field.name, pa.string()) if pa.types.is_dictionary(field.type) else field for field in table.schema
+    ]
+    return table.cast(pa.schema(fields))
+
+
+def grouped(table: pa.Table, keys: Sequence[str], sums: Sequence[tuple[str, str]]) -> pa.Table:
+    """The rows of each key as one; columns keep their names, and sums of whole numbers wrap around."""
+    made = table.group_by([*keys], use_threads=False).aggregate([*sums])
+    return made.rename_columns([*keys, *(name for name, _ in sums)])

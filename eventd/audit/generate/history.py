@@ -1,0 +1,226 @@
+"""What one source states, and when. Only the times of its commits are kept; every event is made from its number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from eventd.audit.generate.mixing import (
+    Bytes,
+    Ints,
+    Mask,
+    Smalls,
+    chance,
+    fingerprints,
+    key_of,
+    random_of,
+    uuids,
+    write_uuids,
+)
+from eventd.audit.generate.settings import HOUR, MINUTE, TAIL, Settings
+from eventd.clock import SECOND
+
+COMMIT: Final = 1_000
+"""Most events of one commit, and so of one batch."""
+SUBJECTS: Final = 4096
+_BURST: Final = 400
+"""Mean of events that come at once, where there are enough of them."""
+_APART: Final = 17
+"""Microseconds between two events of a commit."""
+_PACE: Final = 60_000
+"""Microseconds between two commits of a burst."""
+
+
+class Facts(NamedTuple):
+    """Events, [n] each. Times are by the clock of their source.
+
+    `id` is text, [n, 36]; `type` and `subject` are small numbers for names; `expires_at` is 0 for never.
+    """
+
+    id: Bytes
+    fingerprint: Ints
+    type: Smalls
+    subject: Smalls
+    bytes: Smalls
+    event_at: Ints
+    expires_at: Ints
+    recorded_at: Ints
+    position: Ints
+    seq: Ints
+
+
+@dataclass(eq=False)
+class History:
+    """One source. Commit k has the events `first[k]` to `first[k + 1]`, all of `group[k]`, at the true time `at[k]`.
+
+    `soon` are events that have expired by the time they could be sent. `position` and `seq` of each commit's first
+    event are filled in when the whole log is known. A ghost is a source whose events its own node never recorded.
+    """
+
+    node: int
+    key: int
+    skew: int
+    at: Ints
+    first: Ints
+    group: Ints
+    lag: Ints
+    types: Ints
+    soon: Ints
+    position: Ints
+    seq: Ints
+    ghost: bool = False
+
+    @property
+    def commits(self) -> Ints:
+        """When each part of it came into the log."""
+        return self.at
+
+    @property
+    def events(self) -> int:
+        """How many there are."""
+        return int(self.first[-1])
+
+    def commit_of(self, number: int) -> int:
+        """The commit that an event is in."""
+        return int(np.searchsorted(self.first, number, "right")) - 1
+
+    def numbers(self, group: int) -> Ints:
+        """The numbers of a group's events."""
+        commits = np.repeat(self.group, np.diff(self.first))
+        return np.flatnonzero(commits == group)
+
+    def types_of(self, numbers: Ints) -> Ints:
+        """The type of each event."""
+        return self.types[(chance(self.key, numbers) & np.uint64(0xFFFF)).view(np.int64)]
+
+    def alive(self, numbers: Ints, at: int) -> Mask:
+        """Which of some (rising) events have not expired at a true time."""
+        if not len(numbers):
+            return np.zeros(0, bool)
+        begin = int(numbers[0])
+        expires_at = self.facts(begin, int(numbers[-1]) + 1).expires_at[numbers - begin]
+        living: Mask = (expires_at == 0) | (expires_at >= at + self.skew)
+        return living
+
+    def facts(self, begin: int, end: int) -> Facts:
+        """The events with numbers from `begin` up to before `end`."""
+        numbers = np.arange(begin, end)
+        commits, counts = self._commits(begin, end)
+        offset = numbers - np.repeat(self.first[commits], counts)
+        recorded_at = np.repeat(self.at[commits] + self.skew, counts)
+        before = np.repeat(self.at[commits] - self.lag[commits] - _APART * np.diff(self.first)[commits], counts)
+        event_at = before + _APART * offset + self.skew
+        bits = chance(self.key, numbers).view(np.int64)
+        ids = uuids(event_at, chance(self.key ^ 1, numbers))
+        return Facts(
+            id=write_uuids(ids),
+            fingerprint=fingerprints(ids),
+            type=self.types[bits & 0xFFFF].astype(np.int32),
+            subject=(bits >> 16 & SUBJECTS - 1).astype(np.int32),
+            bytes=280 + (bits >> 28 & 127).astype(np.int32),
+            event_at=event_at,
+            expires_at=self._expiry(begin, end, event_at, recorded_at, bits),
+            recorded_at=recorded_at,
+            position=np.repeat(self.position[commits], counts) + offset,
+            seq=np.repeat(self.seq[commits], counts) + offset,
+        )
+
+    def _commits(self, begin: int, end: int) -> tuple[Ints, Ints]:
+        """The commits of a run of events, and how many of the run are in each."""
+        last = self.commit_of(end - 1)
+        commits = np.arange(self.commit_of(begin), last + 1)
+        edges = np.clip(self.first[commits[0] : last + 2], begin, end)
+        return commits, np.diff(edges)
+
+    def _expiry(self, begin: int, end: int, event_at: Ints, recorded_at: Ints, bits: Ints) -> Ints:
+        expires_at = np.where(bits >> 36 & 3 == 0, event_at + 48 * HOUR, 0)
+        low, high = np.searchsorted(self.soon, (begin, end))
+        near = self.soon[low:high] - begin
+        expires_at[near] = recorded_at[near] + 1
+        return expires_at
+
+
+def make_histories(settings: Settings, skews: Ints) -> list[History]:
+    """What every node states: in bursts, more by day than by night."""
+    random = random_of(settings.seed, "shares")
+    share = random.uniform(0.6, 1.4, settings.nodes)
+    counts = random.multinomial(settings.events - settings.pending, share / share.sum())
+    return [_make_history(settings, node, int(count), int(skews[node])) for node, count in enumerate(counts)]
+
+
+def make_ghost(settings: Settings, of: History, serial: int, at: Ints, group: int) -> History:
+    """Events in the name of a source that it never stated, one for each time."""
+    key = key_of(settings.seed, "ghost", serial)
+    groups = np.full_like(at, group)
+    return _history(settings, of.node, of.skew, key, at, np.ones_like(at), groups, ghost=True)
+
+
+def _make_history(settings: Settings, node: int, count: int, skew: int) -> History:
+    random = random_of(settings.seed, "history", node)
+    sizes = _bursts(random, count)
+    begin = _moments(random, settings, len(sizes))
+    group = random.integers(0, settings.groups, len(sizes))
+    commits = -(-sizes // COMMIT)
+    burst = np.repeat(np.arange(len(sizes)), commits)
+    step = np.arange(len(burst)) - np.repeat(np.cumsum(commits) - commits, commits)
+    at = begin[burst] + (step + 1) * _PACE
+    counts = np.minimum(COMMIT, sizes[burst] - step * COMMIT)
+    order = np.argsort(at, kind="stable")
+    at, counts, group = at[order], counts[order], group[burst[order]]
+    if node == settings.waiting:
+        late = settings.end + TAIL + np.arange(settings.pending) * SECOND
+        at, counts = np.append(at, late), np.append(counts, np.ones_like(late))
+        group = np.append(group, late // SECOND % settings.groups)
+    at = np.maximum.accumulate(at - np.arange(len(at))) + np.arange(len(at))  # no two at once
+    return _history(settings, node, skew, key_of(settings.seed, "events", node), at, counts, group)
+
+
+def _history(
+    settings: Settings, node: int, skew: int, key: int, at: Ints, counts: Ints, group: Ints, *, ghost: bool = False
+) -> History:
+    lag = random_of(settings.seed, "lag", key).lognormal(np.log(1500), 0.7, len(at))
+    none = np.zeros(0, np.int64)
+    return History(
+        node=node,
+        key=key,
+        skew=skew,
+        at=at,
+        first=np.append(0, np.cumsum(counts)),
+        group=group,
+        lag=lag.astype(np.int64) + 100,
+        types=_types(settings),
+        soon=none,
+        position=np.zeros_like(at),
+        seq=np.zeros_like(at),
+        ghost=ghost,
+    )
+
+
+def _bursts(random: np.random.Generator, count: int) -> Ints:
+    """How many events come at once: mostly few, sometimes thousands."""
+    mean = min(_BURST, max(2, count / 40))
+    drawn = random.lognormal(np.log(mean) - 0.72, 1.2, int(count / mean * 2) + 20)
+    sizes = np.clip(drawn, 1, 20_000).astype(np.int64)
+    ends = np.minimum(np.cumsum(sizes), count)
+    found = np.diff(np.append(0, ends))
+    rest = count - int(ends[-1])
+    return np.append(found[found > 0], np.full(1 if rest else 0, rest))
+
+
+def _moments(random: np.random.Generator, settings: Settings, count: int) -> Ints:
+    """When bursts begin, in order."""
+    tail = min(TAIL, settings.span // 4)
+    drawn = np.sort(random.random(count))
+    days = max(1.0, settings.span / (24 * HOUR))
+    warped = drawn + 0.07 / days * np.sin(2 * np.pi * days * drawn)
+    usable = settings.span - tail - 2 * MINUTE
+    return settings.start + MINUTE + (np.clip(warped, 0, 1) * usable).astype(np.int64)
+
+
+def _types(settings: Settings) -> Ints:
+    """Which type each of 65,536 lots stands for: the first is common, the last is rare."""
+    weight = 1 / np.arange(1, settings.types + 1) ** 1.6
+    edges = np.round(np.cumsum(weight) / weight.sum() * 65_536).astype(np.int64)
+    return np.searchsorted(edges, np.arange(65_536), "right")

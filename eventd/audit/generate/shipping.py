@@ -1,0 +1,114 @@
+"""Writing the books of a node into a lake, and saying how far they go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from eventd.audit.generate.batch_books import InboundBook, ReceiptsBook
+from eventd.audit.generate.batches import Batches
+from eventd.audit.generate.catalogue import Catalogue
+from eventd.audit.generate.delivery_book import DeliveriesBook
+from eventd.audit.generate.log_book import EventsBook
+from eventd.audit.generate.mixing import key_of
+from eventd.audit.generate.numbering import inbox_of, log_of, outbox_of, sizes_of
+from eventd.audit.generate.segments import Part
+from eventd.audit.generate.settings import HOUR, TAIL
+from eventd.audit.generate.small_books import gaps_of, refusals_of
+from eventd.audit.generate.world import Link, World
+from eventd.clock import SECOND
+from eventd.lake.layout import landing
+from eventd.lake.manifest import GroupState, NodeState, PeerState, Reach, Selection
+from eventd.lake.schema import Book
+from eventd.lake.storage import Storage
+from eventd.lake.writing import Segment, write_segment, write_state
+
+
+def ship(world: World, catalogue: Catalogue, node: int, storage: Storage) -> list[Segment]:
+    """Write all books of a node, and its states. Raises LakeUnavailable."""
+    closed = _closed(world, node)
+    segments: list[tuple[int, Segment]] = []
+    for part in _parts(world, catalogue, node):
+        epoch = world.epoch(node, part.turn)
+        place = landing(part.book, world.names[node], epoch, part.after, part.upto, at=part.at)
+        written = write_segment(
+            storage, place, part.tables, node=world.names[node], now=closed, payloads=world.settings.payloads
+        )
+        segments.append((part.turn, written))
+    for turn in range(1 + (node in world.turns)):
+        write_state(storage, _state(world, node, turn, [one for at, one in segments if at == turn]))
+    return [segment for _, segment in segments]
+
+
+def _parts(world: World, catalogue: Catalogue, node: int) -> Iterator[Part]:
+    yield from EventsBook(world, node, catalogue).parts()
+    sent = Batches(world, outbox_of(world, node))
+    receipts = ReceiptsBook(world, node, sent)
+    yield from receipts.parts()
+    yield from DeliveriesBook(world, node, catalogue, sent, receipts.digests).parts()
+    yield from InboundBook(world, node, Batches(world, inbox_of(world, node))).parts()
+    yield from gaps_of(world, node)
+    yield from refusals_of(world, node)
+
+
+def _closed(world: World, node: int) -> int:
+    """When a node's books were written for the last time, by its clock."""
+    waiting = world.settings.pending and node == world.settings.waiting
+    return world.settings.end + int(world.skews[node]) + (2 * TAIL if waiting else 0)
+
+
+def _state(world: World, node: int, turn: int, segments: list[Segment]) -> NodeState:
+    begun, closed = world.settings.start + int(world.skews[node]), _closed(world, node)
+    if node in world.turns:
+        moment = world.turns[node] + int(world.skews[node])
+        begun, closed = (begun, moment) if turn == 0 else (moment, closed)
+    reaches: dict[Book, Reach] = {}
+    for _, manifest in segments:
+        after = reaches[manifest.book].after if manifest.book in reaches else manifest.after
+        reaches[manifest.book] = Reach(after=after, upto=manifest.upto)
+    head = _head(world, node, turn)
+    return NodeState(
+        node=world.names[node],
+        epoch=world.epoch(node, turn),
+        instance=f"{key_of(world.settings.seed, 'instance', node):016x}",
+        began_at=begun,
+        as_of=closed,
+        head=head,
+        complete_until=closed - (0 if turn == 0 and node in world.turns else SECOND),
+        books={book: reach.upto for book, reach in reaches.items()},
+        segments=reaches,
+        groups=tuple(_group(world, node, group, head) for group in range(len(world.groups))),
+        payloads=world.settings.payloads,
+    )
+
+
+def _head(world: World, node: int, turn: int) -> int:
+    """The last position of an epoch."""
+    if turn or node not in world.turns:
+        return world.heads[node]
+    sheet = log_of(world, node)
+    return int(sizes_of(world, sheet, world.histories[node])[sheet.at < world.turns[node]].sum())
+
+
+def _group(world: World, node: int, group: int, head: int) -> GroupState:
+    links = [link for link in world.links if (link.sender, link.group) == (node, group)]
+    return GroupState(group=world.groups[group], peers=tuple(_peer(world, link, head) for link in links))
+
+
+def _peer(world: World, link: Link, head: int) -> PeerState:
+    skew, begun = int(world.skews[link.sender]), world.settings.start - HOUR
+    history = world.histories[link.sender]
+    late = np.flatnonzero(history.at >= world.settings.end)
+    selections = tuple(
+        Selection(version=version, declared_at=terms.since + skew - SECOND, selection=terms.selection)
+        for version, terms in enumerate(link.terms, 1)
+    )
+    return PeerState(
+        peer=world.names[link.peer],
+        selections=selections,
+        relay=link.relay,
+        since=begun + skew,
+        cursor=int(history.position[late[0]]) - 1 if len(late) else head,
+        created_at=begun + skew,
+    )

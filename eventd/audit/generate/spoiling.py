@@ -1,0 +1,55 @@
+"""Damaging segments of a lake that is otherwise written, so that nothing else that is hidden becomes unprovable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from eventd.audit.findings import Finding, corrupt_segment
+from eventd.audit.generate.faults import Planted
+from eventd.audit.generate.mixing import random_of
+from eventd.audit.generate.small_books import refusals_of
+from eventd.audit.generate.world import World
+from eventd.errors import Invalid
+from eventd.lake.schema import Book
+from eventd.lake.storage import Storage
+from eventd.lake.writing import Segment
+
+_FLIPPED: Final = slice(64, 80)
+"""Bytes of a file that are turned over."""
+
+
+def require_enough(world: World) -> None:
+    """Raise Invalid where there may be fewer segments than are to be damaged."""
+    least = sum(1 for node in range(world.settings.nodes) if node not in world.silent for _ in refusals_of(world, node))
+    if world.settings.corrupt > least:
+        hint = f"there are {least} segments on which nothing else rests; give more nodes, or a longer span"
+        raise Invalid(f"--corrupt is {world.settings.corrupt}", hint=hint)
+
+
+def spoil(world: World, hidden: Iterable[Planted], storage: Storage, segments: Iterable[Segment]) -> Iterator[Finding]:
+    """Damage segments: of refusals, and of nodes that have no part in any other fault every second one of any book."""
+    involved = {world.names[node] for planted in hidden for node in planted.nodes}
+    by_name = {one.place.name: one for one in segments}
+    random = random_of(world.settings.seed, "corrupt")
+    names = [str(name) for name in random.permutation(sorted(by_name))]
+    short = [name for name in names if by_name[name].place.book is Book.REFUSALS]
+    others = [name for name in names if name not in short and by_name[name].manifest.node not in involved]
+    for at in range(world.settings.corrupt):
+        name = (others if at % 2 and others else short or others).pop()
+        place, manifest = by_name[name]
+        _damage(storage, by_name[name], at)
+        yield corrupt_segment(manifest.node, name, place.after, place.upto, "")
+
+
+def _damage(storage: Storage, segment: Segment, way: int) -> None:
+    """Change it, cut it off, or let its manifest be missing."""
+    place = segment.place
+    data = storage.read(place.data)
+    if way % 3 == 0:
+        flipped = bytes(byte ^ 0xFF for byte in data[_FLIPPED])
+        storage.put(place.data, data[: _FLIPPED.start] + flipped + data[_FLIPPED.stop :])
+    elif way % 3 == 1:
+        storage.put(place.data, data[: len(data) // 2])
+    else:
+        storage.delete([place.manifest])

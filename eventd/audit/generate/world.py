@@ -1,0 +1,141 @@
+"""The federation that is made up: who is in it, who sends to whom, and what was on its way when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from eventd.audit.generate.courses import Course
+from eventd.audit.generate.history import History, make_histories
+from eventd.audit.generate.mixing import Ints, key_of, random_of
+from eventd.audit.generate.settings import HOUR, MINUTE, Settings
+
+_AREAS: Final = ("client", "bgp", "dhcp", "link", "firewall", "wireguard", "dns", "health")
+_VERBS: Final = ("observed", "expired", "changed", "up", "down", "granted", "refused", "lost")
+
+
+class Terms(NamedTuple):
+    """What a peer is to get from the true time `since` on; `selection` as the log stores it."""
+
+    since: int
+    selection: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Link:
+    """One node sends to another in a group, under terms that may have changed."""
+
+    group: int
+    sender: int
+    peer: int
+    terms: tuple[Terms, ...]
+
+    @property
+    def relay(self) -> bool:
+        """Whether the peer also gets what is not the sender's own."""
+        return bool(self.terms[-1].selection.get("relay"))
+
+    def version_at(self, at: int) -> int:
+        """The number of the terms that are in force."""
+        return sum(terms.since <= at for terms in self.terms)
+
+
+@dataclass(eq=False)
+class World:
+    """All that the books follow from. Nodes, groups and types are numbered."""
+
+    settings: Settings
+    links: list[Link] = field(default_factory=list)
+    courses: list[Course] = field(default_factory=list)
+    heads: list[int] = field(default_factory=list)
+    """The last position of each node."""
+    turns: dict[int, int] = field(default_factory=dict)
+    """The nodes that were restored from a back-up, each with the true time it began its second epoch."""
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Of the nodes."""
+        return [f"site-{node + 1:02d}" for node in range(self.settings.nodes)]
+
+    @cached_property
+    def groups(self) -> list[str]:
+        """Their names."""
+        return ["edge", *(f"edge-{number}" for number in range(2, self.settings.groups + 1))]
+
+    @cached_property
+    def types(self) -> list[str]:
+        """Their names, the commonest first."""
+        areas = len(_AREAS)
+        return [f"routerd.{_AREAS[at % areas]}.{_VERBS[at // areas]}" for at in range(self.settings.types)]
+
+    @cached_property
+    def skews(self) -> Ints:
+        """How far each node's clock is ahead, in microseconds."""
+        most = self.settings.skew
+        return random_of(self.settings.seed, "skew").integers(-most, most, self.settings.nodes, endpoint=True)
+
+    @cached_property
+    def histories(self) -> list[History]:
+        """What each node stated, and after them what others said in its name."""
+        return make_histories(self.settings, self.skews)
+
+    @cached_property
+    def silent(self) -> frozenset[int]:
+        """The nodes whose books are in no lake."""
+        last = self.settings.nodes - 1 - self.settings.in_path
+        nodes = [node for node in range(int(self.settings.in_path), last + 1) if node != self.settings.waiting]
+        chosen = random_of(self.settings.seed, "silent").permutation(nodes)[: self.settings.silent]
+        return frozenset(chosen.tolist())
+
+    @cached_property
+    def outages(self) -> list[list[tuple[int, int]]]:
+        """When each node could not be reached, in order."""
+        return _outages(self.settings)
+
+    def epoch(self, node: int, turn: int) -> str:
+        """The name of a node's first (0) or second (1) epoch."""
+        return f"{key_of(self.settings.seed, 'epoch', node, turn):016x}"[:12]
+
+    def numbers(self, source: int, group: int) -> Ints:
+        """The events of a source in a group that have been sent by the end, by number."""
+        return self._numbers[source, group]
+
+    @cached_property
+    def _numbers(self) -> dict[tuple[int, int], Ints]:
+        found = {}
+        for source, history in enumerate(self.histories[: self.settings.nodes]):
+            sent = history.first[np.searchsorted(history.at, self.settings.end)]
+            for group in range(self.settings.groups):
+                numbers = history.numbers(group)
+                found[source, group] = numbers[numbers < sent]
+        return found
+
+    @cached_property
+    def pairs(self) -> list[tuple[int, int]]:
+        """Who sends to whom."""
+        last, step = self.settings.nodes - 1, range(1, self.settings.fanout + 1)
+        pairs = [(node, (node + far) % self.settings.nodes) for node in range(self.settings.nodes) for far in step]
+        # The last node is reached through the first one only.
+        return [pair for pair in pairs if not self.settings.in_path or last not in pair or 0 in pair]
+
+    def add(self, **parts: Any) -> Course:
+        """Another course."""
+        course = Course(uid=len(self.courses), **parts)
+        self.courses.append(course)
+        return course
+
+
+def _outages(settings: Settings) -> list[list[tuple[int, int]]]:
+    random = random_of(settings.seed, "outages")
+    days = settings.span / (24 * HOUR)
+    found: list[list[tuple[int, int]]] = [[] for _ in range(settings.nodes)]
+    for _ in range(max(1, round(settings.nodes / 2 * days))):
+        node = int(random.integers(settings.nodes))
+        begin = settings.start + int(random.uniform(0.1, 0.8) * settings.span)
+        end = begin + int(random.uniform(0.1, 1) * min(10 * MINUTE, settings.span / 20))
+        if all(end < other or beyond < begin for other, beyond in found[node]):
+            found[node].append((begin, end))
+    return [sorted(one) for one in found]

@@ -1,0 +1,45 @@
+"""One audit at a time for one folder: two would remove each other's state, and give two files one number."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from eventd.errors import Conflict, LakeUnavailable
+from eventd.lake.storage import Storage
+
+LOCK: Final = ".lock"
+
+
+@contextlib.contextmanager
+def holding(out: Storage) -> Iterator[None]:
+    """Hold the folder for this process. Raises Conflict, which says who holds it, and LakeUnavailable.
+
+    The lock is the kernel's and ends with the process, however it ends. A store behind an address has none: there it is
+    left to whoever starts two audits.
+    """
+    place = out.locate(LOCK)
+    if "://" in place:
+        yield
+        return
+    try:
+        Path(place).parent.mkdir(parents=True, exist_ok=True)
+        fd = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise LakeUnavailable(f"cannot write in {out.url}: {error.strerror or error}") from None
+    with open(fd, "r+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            told = file.read(32).strip()
+            who = f"process {told}" if told.isdigit() else "another process"
+            raise Conflict(f"{who} writes an audit to {out.url}", hint="let it end, or choose another --out") from None
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield
+        file.truncate(0)

@@ -1,0 +1,137 @@
+"""Numbers as people read them. No figure is ever rounded to something better than it is."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+MINUTE = 60
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+NONE = "–"
+"""What stands where there is no figure."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DIGITS = re.compile(r"([0-9]{1,18})")
+
+
+def whole(value: int | None) -> str:
+    """`9,999,997`."""
+    return NONE if value is None else f"{value:,}"
+
+
+def some(value: int) -> str:
+    """A count where nothing is the rule: `0` is shown as a dash, so that what is there stands out."""
+    return f"{value:,}" if value else NONE
+
+
+def counted(value: int, noun: str, plural: str | None = None) -> str:
+    """`1 event`, `2,000 events`."""
+    return f"{value:,} {noun if value == 1 else plural or noun + 's'}"
+
+
+def percent(part: int, total: int, *, exact: bool = False) -> str:
+    """A share, cut and never rounded up: 100 % is said of everything and of nothing less.
+
+    `exact` takes as many decimals as it needs to tell the share from 100 %.
+    """
+    if total <= 0:
+        return NONE
+    if part == total:
+        return "100 %"
+    decimals = _decimals(part, total) if exact else 2
+    digits = part * 100 * 10**decimals // total
+    return f"{digits // 10**decimals:,}.{digits % 10**decimals:0{decimals}} %"
+
+
+def _decimals(part: int, total: int) -> int:
+    shortfall = total - part
+    return next((n for n in range(2, 12) if shortfall * 100 * 10**n >= total), 12)
+
+
+def span(seconds: float | None) -> str:
+    """A duration with the digits that count: `850 µs`, `12.3 ms`, `1.24 s`, `2 min 5 s`, `3 h 12 min`, `2 d 4 h`."""
+    if seconds is None:
+        return NONE
+    if seconds < 0:
+        return f"−{span(-seconds)}"
+    if seconds >= MINUTE - 0.05:
+        return _long(round(seconds))
+    if seconds >= 0.9995:
+        return f"{_three(seconds)} s"
+    if seconds >= 0.0009995:
+        return f"{_three(seconds * 1e3)} ms"
+    return f"{round(seconds * 1e6)} µs" if seconds else "0 s"
+
+
+def short_span(seconds: float | None) -> str:
+    """The same in its largest unit alone, cut: `2 min`, `3 h`."""
+    if seconds is None or seconds < MINUTE:
+        return span(seconds)
+    size, unit = next((size, unit) for size, unit in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min")) if seconds >= size)
+    return f"{int(seconds // size):,} {unit}"
+
+
+def _long(seconds: int) -> str:
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return _pair(days, "d", hours, "h")
+    return _pair(hours, "h", minutes, "min") if hours else _pair(minutes, "min", seconds, "s")
+
+
+def _pair(large: int, unit: str, small: int, finer: str) -> str:
+    return f"{large:,} {unit} {small} {finer}" if small else f"{large:,} {unit}"
+
+
+def _three(value: float) -> str:
+    decimals = 2 if value < 9.995 else 1 if value < 99.95 else 0
+    text = f"{value:.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def size(octets: int) -> str:
+    """`812 B`, `1.24 MB`: powers of a thousand."""
+    value = float(octets)
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if value < 999.5:
+            return f"{_three(value)} {unit}"
+        value /= 1000
+    return f"{value:,.1f} PB"
+
+
+def micros(text: str | None) -> int | None:
+    """An RFC 3339 time as microseconds since 1970; None for what is none."""
+    try:
+        time = datetime.fromisoformat(text or "")
+    except ValueError:
+        return None
+    return ((time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH) // timedelta(microseconds=1)
+
+
+def moment(text: str | None) -> str:
+    """`2026-11-22 04:44:25 UTC` for an RFC 3339 time, cut to the second."""
+    if not text:
+        return NONE
+    at = micros(text)
+    return text if at is None else f"{_clock(at)} UTC"
+
+
+def _clock(at: int) -> str:
+    return (_EPOCH + timedelta(microseconds=at)).isoformat(" ")[:19]
+
+
+def period(first: str | None, last: str | None) -> str:
+    """`2026-11-22 04:00:00 to 06:00:00 UTC`: the day is said once where it is the same."""
+    if not first or not last:
+        return NONE
+    if micros(first) is None or micros(last) is None:
+        return f"{first} to {last}"
+    start, end = moment(first).removesuffix(" UTC"), moment(last)
+    return f"{start} to {end[11:] if start[:11] == end[:11] else end}"
+
+
+def natural(name: str) -> tuple[tuple[tuple[int, str], ...], str]:
+    """A key to sort names by: `node-2` before `node-10`."""
+    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in _DIGITS.split(name)), name

@@ -1,0 +1,45 @@
+"""The format "eventd" for Spark: `spark.read.format("eventd")` and `spark.readStream.format("eventd")`.
+
+It reads one book, of one or many nodes, from a lake, over HTTP or out of their databases; or what the nodes of a lake
+say of their books. Where this package is installed Spark finds the format by itself; where only its code was sent
+along, `register(spark)` makes it known.
+`docs/reference/spark-source.md` tells of every option.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from eventd.audit.source.columns import spark_schema
+from eventd.audit.source.options import read_options
+from eventd.audit.source.readers import BookReader, BookStream
+from eventd.audit.source.states import StatesReader, StatesStream, states_schema
+
+__all__ = ["EventdSource", "register"]
+
+
+class EventdSource(DataSource):
+    """One book of one or many nodes. A schema given by the user chooses among its columns."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "eventd"
+
+    def schema(self) -> StructType:
+        options = read_options(self.options)
+        return states_schema() if options.states else spark_schema(options.book)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options = read_options(self.options)
+        return StatesReader(options, schema) if options.states else BookReader(options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        options = read_options(self.options)
+        return StatesStream(options, schema) if options.states else BookStream(options, schema)
+
+
+def register(spark: SparkSession) -> None:
+    """Make the format known to a session that has not found it by itself."""
+    spark.dataSource.register(EventdSource)

@@ -1,0 +1,90 @@
+"""The columns of a book as Spark knows them, and rows brought into exactly the form that Spark takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import types
+
+from eventd.errors import Invalid
+from eventd.lake.schema import COLUMNS, Book, Kind, arrow_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_TYPES: Final[dict[Kind, types.DataType]] = {
+    Kind.INT64: types.LongType(),
+    Kind.INT32: types.IntegerType(),
+    Kind.INT16: types.ShortType(),
+    Kind.BOOL: types.BooleanType(),
+    Kind.STRING: types.StringType(),
+    Kind.WORD: types.StringType(),
+    Kind.TIME: types.TimestampType(),
+    Kind.DIGEST: types.BinaryType(),
+}
+BATCH_ROWS: Final = 32_768
+"""Rows that are handed to Spark at once."""
+
+
+def spark_schema(book: Book) -> types.StructType:
+    """The book's columns."""
+    fields = [types.StructField(column.name, _TYPES[column.kind], column.null) for column in COLUMNS[book]]
+    return types.StructType(fields)
+
+
+def check_columns(book: Book, schema: types.StructType) -> None:
+    """Raises Invalid where the user's schema is not made of the book's columns."""
+    check_among(spark_schema(book), book.value, schema)
+
+
+def check_among(columns: types.StructType, book: str, schema: types.StructType) -> None:
+    """Raises Invalid where the user's schema is not made of these columns."""
+    known = {field.name: field.dataType for field in columns}
+    for field in schema:
+        if field.name not in known:
+            raise Invalid(f"{field.name} is no column of the book {book}", hint=f"it has: {', '.join(known)}")
+        if field.dataType != known[field.name]:
+            wanted = known[field.name].simpleString()
+            raise Invalid(f"the column {field.name} is of type {wanted}, not {field.dataType.simpleString()}")
+
+
+def arrow_names(schema: types.StructType) -> Sequence[str]:
+    """The columns to be read. `number` is always among them: rows are told apart by it."""
+    return list(dict.fromkeys(["number", *schema.names]))
+
+
+def tabulate(book: Book, columns: Mapping[str, Sequence[Any]], names: Sequence[str]) -> pa.Table:
+    """Some columns of a book out of lists: times in microseconds, digests as bytes."""
+    import pyarrow as pa
+
+    schema = arrow_schema(book)
+    fields = [schema.field(name) for name in names]
+    kinds = [pa.string() if pa.types.is_dictionary(field.type) else field.type for field in fields]
+    arrays = [pa.array(columns[field.name], kind) for field, kind in zip(fields, kinds, strict=True)]
+    return pa.Table.from_arrays(arrays, names=list(names))
+
+
+def batches(table: pa.Table, schema: types.StructType, after: int, upto: int) -> Iterator[pa.RecordBatch]:
+    """Rows with numbers in (after, upto], as Spark takes them: these columns in this order, of exactly its types."""
+    import pyarrow as pa
+    from pyarrow import compute
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    number = table["number"]
+    bounds = compute.min_max(number)
+    if table.num_rows and (bounds["min"].as_py() <= after or bounds["max"].as_py() > upto):
+        table = table.filter(compute.and_(compute.greater(number, after), compute.less_equal(number, upto)))
+    shape = to_arrow_schema(schema, timezone="UTC")
+    for batch in table.select(schema.names).to_batches(max_chunksize=BATCH_ROWS):
+        yield pa.RecordBatch.from_arrays(
+            [_plain(*pair) for pair in zip(batch.columns, shape.types, strict=True)], schema=shape
+        )
+
+
+def _plain(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    return column if column.type == kind else column.cast(kind)

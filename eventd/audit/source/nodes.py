@@ -1,0 +1,155 @@
+"""Rows from nodes that run, over their API. A task reads a range of numbers, page by page."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlencode
+
+import msgspec
+
+from eventd.audit.source.columns import tabulate
+from eventd.audit.source.options import OnGap, Options
+from eventd.audit.source.origin import Line, Look, Loss, Numbered, Piece, Reach, gone
+from eventd.backoff import Backoff
+from eventd.client.address import Address
+from eventd.client.refusals import restore
+from eventd.errors import Conflict, EventdError, Invalid, SecretUnreadable, Unavailable
+from eventd.lake.schema import Book
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PAGE_ROWS: Final = 20_000
+"""Rows that a node tells in one answer, at most."""
+REQUEST_SECONDS: Final = 60.0
+TRIES: Final = 6
+"""How often a node that is not there is asked, within about ten seconds: it may be starting."""
+_WAIT: Final = Backoff(base=0.3, cap=5.0)
+
+
+class NodeOrigin(Numbered):
+    """One or many nodes."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._open: dict[str, _Api] = {}
+
+    def look(self) -> Look:
+        reaches = []
+        self._places = {}
+        for place in self._options.places:
+            told = self._api(place).get("/api/v1/books")
+            span = told["books"][self._options.book.value]
+            for node in told["nodes"]:
+                line = Line(node, told["epoch"], self._options.book)
+                if not self._options.wants(line.node, line.epoch):
+                    continue
+                if line in self._places:
+                    raise Invalid(f"the node {node} answers at two addresses, {self._places[line]} and {place}")
+                self._places[line] = place
+                reaches.append(Reach(line, span["first"] - 1, span["last"]))
+        return Look([reach for reach in reaches if reach.upto > reach.after], [])
+
+    def read(self, piece: Piece, columns: Sequence[str]) -> Iterator[pa.Table]:
+        after = piece.after
+        while after < piece.upto:
+            page = self._page(piece, after)
+            if page["lost"] and piece.goes_on and self._options.on_gap is OnGap.FAIL:
+                raise gone([Loss(piece.line, after, page["upto"], "retention has taken rows of them")])
+            found = page["columns"]
+            if "digest" in found:
+                found["digest"] = list(map(bytes.fromhex, found["digest"]))
+            yield tabulate(piece.line.book, found, columns)
+            if page["upto"] <= after:
+                return
+            after = page["upto"]
+
+    def close(self) -> None:
+        for api in self._open.values():
+            api.close()
+        self._open.clear()
+
+    def _page(self, piece: Piece, after: int) -> Any:
+        line = piece.line
+        rows = PAGE_ROWS if line.book is Book.DELIVERIES else min(PAGE_ROWS, piece.upto - after)
+        asked = {"after": after, "rows": rows, "epoch": line.epoch, "node": line.node}
+        if self._options.payloads:
+            asked["payloads"] = "true"
+        try:
+            return self._api(piece.place).get(f"/api/v1/books/{line.book.value}", asked)
+        except Conflict as error:
+            raise gone([Loss(line, after, piece.upto, error.message)]) from None
+
+    def _api(self, place: str) -> _Api:
+        if place not in self._open:
+            self._open[place] = _Api(place, self._options.key_file)
+        return self._open[place]
+
+
+class _Api:
+    """A node's API. One connection, kept open."""
+
+    def __init__(self, place: str, key_file: str) -> None:
+        self._address = Address.parse(place)
+        self._headers = {"Accept": "application/json"}
+        if key_file:
+            self._headers["Authorization"] = f"Bearer {_read_key(key_file)}"
+        self._connection: HTTPConnection | None = None
+
+    def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
+        """What the node answers. Raises what it refuses with, and Unavailable after some tries."""
+        target = f"{self._address.prefix}{path}" + (f"?{urlencode(query)}" if query else "")
+        for failures in range(1, TRIES + 1):
+            try:
+                return self._ask(target)
+            except Unavailable:
+                self.close()
+                if failures == TRIES:
+                    raise
+                threading.Event().wait(_WAIT.delay(failures, random.random()))
+        raise AssertionError("unreachable")
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _ask(self, target: str) -> Any:
+        address = self._address
+        try:
+            if self._connection is None:
+                kind = HTTPSConnection if address.secure else HTTPConnection
+                self._connection = kind(address.host, address.port, timeout=REQUEST_SECONDS)
+            self._connection.request("GET", target, headers=self._headers)
+            answer = self._connection.getresponse()
+            status, content = answer.status, answer.read()
+        except (OSError, HTTPException) as error:
+            words = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise Unavailable(
+                f"cannot reach {address}: {words}", hint="is the node running, and is this its API's address?"
+            ) from None
+        if status != 200:
+            refusal = restore(status, content)
+            raise type(refusal)(f"{address} refuses: {refusal.message}", hint=refusal.hint)
+        try:
+            return msgspec.json.decode(content)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise EventdError(f"{address} answers, but not as a routerd-eventd does") from None
+
+
+def _read_key(path: str) -> str:
+    try:
+        key = Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        key = ""
+    if not key:
+        raise SecretUnreadable(
+            f"the option keyFile names {path}, which cannot be read or is empty",
+            hint="it must lie on every machine that reads",
+        )
+    return key

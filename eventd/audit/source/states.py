@@ -1,0 +1,178 @@
+"""What each node of a lake says of itself: how far its books are, and up to when they are complete.
+
+The offset of a stream is, for each `node/epoch`, when the latest statement was made that was seen. A node says
+something at every interval of shipping, also when it has nothing to ship: so a stream of states has a batch whenever
+there may be something new in the lake. Only the latest statement is kept there, so a batch that is repeated may show a
+later one than it did before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import types
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+
+from eventd.audit.source.columns import check_among
+from eventd.audit.source.options import STATES, OnGap, Options, Starting
+from eventd.audit.source.origin import RowsGone
+from eventd.audit.source.readers import Offset, ReadLimit, SupportsTriggerAvailableNow
+from eventd.errors import Invalid
+from eventd.lake.manifest import NodeState
+from eventd.lake.reading import state_files
+from eventd.lake.schema import Book
+from eventd.lake.storage import connect, open_lake
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_COLUMNS: Final[Mapping[str, types.DataType]] = {
+    **dict.fromkeys(("node", "epoch", "instance"), types.StringType()),
+    **dict.fromkeys(("began_at", "as_of", "complete_until"), types.TimestampType()),
+    "head": types.LongType(),
+    "book": types.StringType(),
+    "upto": types.LongType(),
+}
+
+
+def states_schema() -> types.StructType:
+    """The columns: a row for each node, epoch and book."""
+    return types.StructType([types.StructField(name, kind, False) for name, kind in _COLUMNS.items()])
+
+
+class Statements(InputPartition):
+    """What one task reads: the statements of these `node/epoch` in one lake; of all of them if none are named."""
+
+    def __init__(self, place: str, keys: frozenset[str] | None = None) -> None:
+        self.place = place
+        self.keys = keys
+
+
+class StatesReader(DataSourceReader):
+    """What nodes say at the moment."""
+
+    def __init__(self, options: Options, schema: types.StructType) -> None:
+        check_among(states_schema(), STATES, schema)
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        _look(self._options)
+        return [Statements(place) for place in self._options.places]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _read(self._options, self._schema, partition)
+
+
+class StatesStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """What nodes say, whenever they say it."""
+
+    def __init__(self, options: Options, schema: types.StructType) -> None:
+        check_among(states_schema(), STATES, schema)
+        self._options = options
+        self._schema = schema
+        self._last: Offset = {}
+        self._target: Offset | None = None
+
+    def initialOffset(self) -> Offset:
+        if self._options.starting is Starting.EARLIEST:
+            return {}
+        self._last = _offset(_look(self._options))
+        return dict(self._last)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        from pyspark.sql.streaming.datasource import ReadAllAvailable  # Spark before 4.2 has none, and does not ask
+
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = _offset(_look(self._options))
+
+    def latestOffset(self, start: Mapping[str, int] | None = None, limit: ReadLimit | None = None) -> Offset:
+        """The end of the next batch. Spark before 4.2 gives neither argument."""
+        began = dict(self._last if start is None else start)
+        now = _offset(_look(self._options)) if self._target is None else self._target
+        # Spark compares the texts of offsets, so their order must not depend on where something was found. And who is
+        # not there any more has said nothing new.
+        self._last = dict(sorted((began | now).items()))
+        return self._last
+
+    def reportLatestOffset(self) -> Offset | None:
+        return None
+
+    def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> Sequence[InputPartition]:
+        # A clock that was put back makes a statement that is news, and of an earlier time.
+        fresh = {key for key, as_of in end.items() if start.get(key) != as_of}
+        found = {place: fresh & states.keys() for place, states in _look(self._options).items()}
+        return [Statements(place, frozenset(keys)) for place, keys in found.items() if keys]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _read(self._options, self._schema, partition)
+
+    def commit(self, end: Mapping[str, int]) -> None:
+        """Nothing is kept for a reader."""
+
+    def stop(self) -> None:
+        """Nothing stays open."""
+
+
+def _look(options: Options) -> dict[str, dict[str, NodeState]]:
+    """By lake, the states in it by `node/epoch`. Raises as `_states`, and Invalid for one that is in two lakes."""
+    found: dict[str, dict[str, NodeState]] = {}
+    for place in options.places:
+        states = _states(options, place)
+        for other, seen in found.items():
+            for key in seen.keys() & states.keys():
+                lakes = f"{connect(other).url} and {connect(place).url}"
+                raise Invalid(f"the node {states[key].node} is in two lakes, {lakes}")
+        found[place] = states
+    return found
+
+
+def _offset(found: Mapping[str, Mapping[str, NodeState]]) -> Offset:
+    return {key: state.as_of for states in found.values() for key, state in states.items()}
+
+
+def _states(options: Options, place: str) -> dict[str, NodeState]:
+    """The states in a lake that are asked for.
+
+    Raises NotFound, LakeUnusable and LakeUnavailable, and RowsGone for a state that cannot be read.
+    """
+    storage = connect(place)
+    open_lake(storage)
+    found = {}
+    for file in state_files(storage):
+        if isinstance(file.state, NodeState):
+            if options.wants(file.state.node, file.epoch):
+                found[f"{file.state.node}/{file.epoch}"] = file.state
+        elif options.on_gap is OnGap.FAIL:
+            raise RowsGone(
+                f"the state of the node {file.slug} (epoch {file.epoch}) {file.state}",
+                hint="onGap=skip leaves out what cannot be read",
+            )
+    return found
+
+
+def _read(options: Options, schema: types.StructType, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    if not isinstance(partition, Statements):
+        return  # where there is nothing to read Spark makes a partition of its own
+    states = _states(options, partition.place)
+    rows = [
+        row
+        for key, state in sorted(states.items())
+        if partition.keys is None or key in partition.keys
+        for row in _rows(state)
+    ]
+    shape = to_arrow_schema(schema, timezone="UTC")
+    arrays = [pa.array([row[field.name] for row in rows], field.type) for field in shape]
+    yield pa.RecordBatch.from_arrays(arrays, schema=shape)
+
+
+def _rows(state: NodeState) -> Iterator[dict[str, Any]]:
+    shared = {name: getattr(state, name) for name in _COLUMNS if name not in ("book", "upto")}
+    for book in Book:
+        yield {**shared, "book": book.value, "upto": state.books.get(book, 0)}

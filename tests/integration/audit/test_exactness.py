@@ -1,0 +1,99 @@
+"""The audit finds what is hidden in generated books, all of it and nothing else."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from eventd.audit.findings import Finding, Kind
+from eventd.audit.generate import Settings, Truth, generate
+from eventd.audit.report import Report
+from eventd.clock import SECOND
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+HOUR = 3600 * SECOND
+SMALL = Settings(nodes=5, events=1500, span=6 * HOUR, skew=40 * SECOND)
+HARMLESS: dict[str, Any] = {"expire": 9, "dead_letter": 9, "retry": 20, "pending": 5}
+FAULTS: dict[str, dict[str, int]] = {
+    "missing": {"lose": 12},
+    "duplicate": {"duplicate": 7},
+    "forged": {"forge": 6},
+    "loop": {"loop": 6},
+    "disagreement": {"disagree": 6},
+    "corrupt": {"corrupt": 5},
+    "epoch": {"epoch": 2},
+}
+EVERY_FAULT = {name: count for fault in FAULTS.values() for name, count in fault.items()}
+INVOLVED = {"nodes": 8, "silent": 1, "groups": 2, "in_path": True, "selectors": True, "events": 3000}
+
+
+def audited(spark: SparkSession, folder: Path, settings: Settings) -> tuple[Report, Truth]:
+    from eventd.audit.run import Request, run
+
+    truth = generate(settings, str(folder / "lake"))
+    return run(spark, Request(lake=str(folder / "lake"), out=str(folder / "out"))), truth
+
+
+def what(finding: Finding) -> tuple[object, ...]:
+    """A finding without its words, which say more of a damage than whoever did it knows."""
+    return (finding.kind, finding.group, finding.source, finding.peer, finding.first, finding.last, finding.ids)
+
+
+def require_exact(report: Report, truth: Truth) -> None:
+    assert Counter(map(what, report.findings)) == Counter(map(what, truth.findings))
+    if not truth.settings.corrupt:
+        assert (report.totals.events, report.totals.deliveries) == (truth.totals["events"], truth.totals["deliveries"])
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_faults_of_one_kind_are_found_and_nothing_else(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    report, truth = audited(spark, tmp_path, replace(SMALL, **FAULTS[kind]))
+    require_exact(report, truth)
+    assert report.totals.by_kind.keys() == {kind}
+    assert report.verdict != "complete"
+    if kind == "corrupt":
+        assert report.totals.completeness is None, "what the damaged books would say is not known"
+
+
+@pytest.mark.parametrize("options", [HARMLESS, HARMLESS | INVOLVED, {"peers": 2}], ids=["mesh", "involved", "ring"])
+def test_in_books_that_are_in_order_nothing_is_found(
+    spark: SparkSession, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    report, truth = audited(spark, tmp_path, replace(SMALL, **options))
+    require_exact(report, truth)
+    assert report.findings == ()
+    assert report.totals.missing == 0
+    if not truth.settings.silent:
+        assert (report.verdict, report.totals.completeness, report.totals.unproven) == ("complete", 100.0, 0)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("options", [HARMLESS, HARMLESS | INVOLVED], ids=["mesh", "involved"])
+def test_faults_of_every_kind_are_told_apart(
+    spark: SparkSession, tmp_path: Path, options: dict[str, Any], seed: int
+) -> None:
+    report, truth = audited(spark, tmp_path, replace(SMALL, **(options | EVERY_FAULT | {"seed": seed})))
+    require_exact(report, truth)
+    assert report.totals.by_kind.keys() == set(Kind)
+
+
+def test_what_is_no_fault_is_counted_as_what_it_is(spark: SparkSession, tmp_path: Path) -> None:
+    report, _ = audited(spark, tmp_path, replace(SMALL, **HARMLESS, lose=4))
+    peers = SMALL.nodes - 1
+    told = msgspec.structs.asdict(report.totals)
+    assert {name: told[name] for name in ("missing", "expired", "dead_lettered", "pending", "expected")} == {
+        "missing": 4,
+        "expired": 9 * peers,
+        "dead_lettered": 9,
+        "pending": 5 * peers,
+        "expected": SMALL.events * peers,
+    }

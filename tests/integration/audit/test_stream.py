@@ -1,0 +1,165 @@
+"""The audit as a stream: what it puts down while a lake grows, and what the nodes of a lake say as Spark reads it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from eventd.audit.generate import Settings, generate
+from eventd.audit.run import Request, run
+from eventd.audit.stream import Batch, Following, Stream, checkpoint_of, quiet
+from eventd.clock import SECOND
+from eventd.errors import CheckFailed, Conflict, Invalid, LakeUnavailable
+from eventd.lake.schema import Book
+from eventd.lake.storage import connect
+from tests.support.growing import GrowingLake
+from tests.support.lakes import NOON, tell
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+HOUR = 3600 * SECOND
+BOOKS = Settings(nodes=2, events=3000, span=6 * HOUR, types=2, segment_rows=1000)
+KEY = ("group", "source", "peer", "type", "hour")
+
+
+class Heard:
+    """Who wants a stream, and remembers what it told."""
+
+    ended = False
+
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+
+    def listen(self) -> None:
+        """Nothing is to be done."""
+
+    def batch(self, batch: Batch) -> None:
+        self.batches.append(batch)
+
+    def trouble(self, error: LakeUnavailable, seconds: float) -> None:
+        raise error
+
+
+@pytest.fixture
+def no_leaks() -> None:
+    """The threads over which Spark calls Python back stay as long as Spark itself does."""
+    return
+
+
+def follow(spark: SparkSession, lake: Path, out: Path, **more: Any) -> Batch:
+    """What there is now: the batch it came to."""
+    following = Following(Request(str(lake), str(out)), once=True, **more)
+    heard = Heard()
+    with quiet(spark):
+        Stream(spark, replace(following, checkpoint=checkpoint_of(following)), heard).follow()
+    (batch,) = heard.batches
+    return batch
+
+
+def put_down(out: Path) -> pa.Table:
+    """All that is final, in the order in which it was put down."""
+    return pa.concat_tables(pq.read_table(path) for path in sorted((out / "final" / "hours").iterdir()))
+
+
+def latest(out: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """The highest revision of each row, as the table `hours` has it."""
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in sorted(put_down(out).to_pylist(), key=lambda row: row["revision"]):
+        key = tuple(row[name] for name in KEY)
+        found[key] = {name: row[name] for name in row if name not in ("revision", "settled_at")}
+    return found
+
+
+def hours(out: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """The table `hours` of the last batch."""
+    return {tuple(row[name] for name in KEY): row for row in pq.read_table(out / "tables" / "hours").to_pylist()}
+
+
+def test_hours_become_final_once_and_say_what_a_run_says(spark: SparkSession, tmp_path: Path) -> None:
+    generate(BOOKS, str(tmp_path / "whole"))
+    growing, out = GrowingLake(tmp_path / "whole", tmp_path / "lake"), tmp_path / "out"
+    begin = BOOKS.start
+    growing.grow_until(begin + 3 * HOUR)
+    early = follow(spark, growing.lake, out, watermark=HOUR // 2)
+    assert (early.report.totals.findings, early.report.totals.missing) == (0, 0)
+    first = put_down(out)
+    assert early.final == first.num_rows
+    ends = {int(time.timestamp()) * SECOND + HOUR for time in first["hour"].to_pylist()}
+    assert ends == {begin + HOUR, begin + 2 * HOUR}, "the third hour is waited for"
+
+    # A node promises what is not there, as one whose clock was put forward: its hours are final, and wrong.
+    growing.grow(without=growing.late(Book.EVENTS, "site-02", begin + 3 * HOUR))
+    assert follow(spark, growing.lake, out, watermark=HOUR // 2).report.verdict == "incomplete"
+    wrong = {key for key, row in latest(out).items() if row["missing"] or row["disputed"]}
+    assert wrong
+
+    growing.grow()
+    late = follow(spark, growing.lake, out, watermark=HOUR // 2)
+    assert (late.report.verdict, late.report.totals.missing) == ("complete", 0)
+    anew = run(spark, Request(str(growing.lake), str(tmp_path / "other")))
+    assert (late.report.totals, late.report.findings) == (anew.totals, anew.findings)
+    final, told = latest(out), hours(out)
+    assert final == {key: told[key] for key in final}
+    rows = put_down(out).to_pylist()
+    assert {row["revision"] for row in rows} == {1, 2}
+    assert {tuple(row[name] for name in KEY) for row in rows if row["revision"] == 2} >= wrong
+    assert len({(*(row[name] for name in KEY), row["revision"]) for row in rows}) == len(rows), "nothing is there twice"
+    assert rows[: first.num_rows] == first.to_pylist(), "what was put down is never changed"
+
+
+def test_states_are_read_at_once_and_followed(spark: SparkSession, tmp_path: Path) -> None:
+    storage = connect(str(tmp_path / "lake"))
+    tell(storage, 70, book=Book.DELIVERIES, as_of=NOON)
+    tell(storage, 5, node="site-b", as_of=NOON)
+
+    told = spark.read.format("eventd").option("book", "states").load(storage.url).toArrow().to_pylist()
+    assert len(told) == 2 * len(Book)
+    found = {(row["node"], row["head"], row["upto"]) for row in told if row["book"] == "deliveries"}
+    assert found == {("site-a", 70, 70), ("site-b", 5, 0)}
+    assert {int(row["as_of"].timestamp()) * SECOND for row in told} == {NOON}
+
+    def seen() -> list[str]:
+        """Who has been seen to say something, since the stream began for the first time."""
+        rows = spark.readStream.format("eventd").option("book", "states").load(storage.url).where("book = 'events'")
+        writer = rows.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        writer.trigger(availableNow=True).start(str(tmp_path / "seen")).awaitTermination()
+        return sorted(row.node for row in spark.read.parquet(str(tmp_path / "seen")).collect())
+
+    assert seen() == ["site-a", "site-b"]
+    tell(storage, 5, node="site-b", as_of=NOON - SECOND)
+    assert seen() == ["site-a", "site-b", "site-b"], "a clock that was put back is news, and nobody else said anything"
+
+
+def test_a_condition_that_is_met_ends_it_and_another_lake_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    generate(Settings(nodes=2, events=100, span=HOUR, lose=2), str(tmp_path / "lake"))
+    from eventd.audit.objectives import read_conditions
+
+    out = tmp_path / "out"
+    asked = Following(Request(str(tmp_path / "lake"), str(out), conditions=read_conditions(["missing"])), once=True)
+    asked = replace(asked, checkpoint=checkpoint_of(asked))
+    heard = Heard()
+    with quiet(spark), pytest.raises(CheckFailed, match="the audit fails on missing"):
+        Stream(spark, asked, heard).follow()
+    assert [one.report.failed for one in heard.batches] == [("missing",)]
+    assert not list((out / "checkpoint" / "commits").glob("[0-9]*")), "who starts again has to be told again"
+    generate(Settings(nodes=2, events=10, span=HOUR, seed=2), str(tmp_path / "another"))
+    with pytest.raises(Conflict, match="holds an audit of another lake"):
+        follow(spark, tmp_path / "another", out)
+
+
+def test_where_spark_may_not_reach_a_checkpoint_has_to_be_named(tmp_path: Path) -> None:
+    following = Following(Request("lake", "memory://out"))
+    with pytest.raises(Invalid, match="may not be able to keep its checkpoint") as refused:
+        checkpoint_of(following)
+    assert "--checkpoint" in refused.value.hint
+    assert checkpoint_of(replace(following, checkpoint="hdfs://a/b")) == "hdfs://a/b"
+    assert checkpoint_of(replace(following, checkpoint=str(tmp_path))) == f"file://{tmp_path}"
+    assert checkpoint_of(Following(Request("lake", str(tmp_path)))) == f"file://{tmp_path}/checkpoint"

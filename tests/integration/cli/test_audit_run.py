@@ -1,0 +1,258 @@
+"""`routerctl audit run` as a user's command: what a second run reads, spans, objectives, conditions, and bad input.
+
+Most of it is tried on lakes of a few thousand rows and one Spark, which the command takes as a notebook's.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pytest
+
+from eventd.audit import session
+from eventd.audit.findings import Kind
+from eventd.audit.generate import Settings, generate
+from eventd.clock import SECOND
+from eventd.lake.storage import connect, make_lake
+from tests.integration.cli.conftest import Control, Result
+from tests.support.spark import require_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+HOUR = 3600 * SECOND
+LOSSY = Settings(nodes=3, events=600, span=3 * HOUR, lose=2, duplicate=2, seed=1)
+"""From midnight to three; two events are lost, two deliveries made twice."""
+SOUND = Settings(nodes=2, events=200, span=HOUR, seed=2)
+SLO = """
+apiVersion: federation.routerd.net/v1alpha1
+kind: FederationSLO
+metadata: {{name: {name}-slo}}
+spec: {{groupRef: {name}, delivery: {{lagWarnSeconds: 1, lagFailSeconds: {fail}}}}}
+---"""
+EVERYTHING = [*Kind, "unproven", "completeness<100"]
+LATER = ("--from", "2026-01-05T04:00:00Z")
+"""When the books have ended."""
+
+
+@pytest.fixture(scope="module")
+def lakes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the lakes `lossy`, `sound`, `spoilt` and `empty`, for reading only."""
+    folder = tmp_path_factory.mktemp("lakes")
+    generate(LOSSY, str(folder / "lossy"))
+    generate(SOUND, str(folder / "sound"))
+    shutil.copytree(folder / "sound", folder / "spoilt")
+    next((folder / "spoilt").glob("landing/events/*/*/*.parquet")).write_bytes(b"")
+    make_lake(connect(str(folder / "empty")), 0)
+    return folder
+
+
+class Audit:
+    """Runs the command on a lake, and reads what it left in `out`."""
+
+    def __init__(self, control: Control, folder: Path) -> None:
+        self._control = control
+        self.folder = folder
+        self.out = folder / "report"
+
+    def __call__(self, lake: Path, *options: str, code: int = 0) -> dict[str, Any]:
+        """The report of a run that ends with this code."""
+        self.ends(lake, *options, code=code)
+        report: dict[str, Any] = json.loads((self.out / "report.json").read_text())
+        return report
+
+    def ends(self, lake: Path | str, *options: str, code: int) -> Result:
+        """What a run said."""
+        return self._control("audit", "run", "--lake", str(lake), "--out", str(self.out), *options, code=code)
+
+    def refuses(self, lake: Path | str, *options: str, code: int = 1) -> str:
+        """The one line that a run ends with that shows nothing else."""
+        ended = self.ends(lake, *options, code=code)
+        (told,) = ended.err.splitlines()
+        assert ended.out == ""
+        assert told.startswith("error: ")
+        return told
+
+    def file(self, text: str) -> str:
+        """A file with this text; its path."""
+        path = self.folder / "slo.yaml"
+        path.write_text(text)
+        return str(path)
+
+
+@pytest.fixture
+def audit(spark: SparkSession, control: Control, tmp_path: Path) -> Audit:
+    return Audit(control, tmp_path)
+
+
+@pytest.fixture
+def unstarted(control: Control, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Audit:
+    """For what is refused before Spark is started: nobody waits ten seconds for a typing error."""
+    require_spark()
+
+    def start(*_: object, **__: object) -> NoReturn:
+        pytest.fail("Spark is started")
+
+    monkeypatch.setattr(session, "open_session", start)
+    return Audit(control, tmp_path)
+
+
+def work(report: dict[str, Any]) -> tuple[int, int]:
+    """Segments that were read, and those that were known."""
+    return report["work"]["segments_read"], report["work"]["segments_known"]
+
+
+def figures(report: dict[str, Any]) -> dict[str, Any]:
+    """All of a report but when and how it was made, and what is measured with two clocks.
+
+    A correction that new books allow as well as before is kept, where a run that reads everything takes their middle.
+    """
+    told = {name: value for name, value in report.items() if name not in ("made_at", "settings", "work")}
+    told["pairs"] = [{**pair, "latencies": sorted(pair["latencies"])} for pair in report["pairs"]]
+    told["hours"] = [
+        {name: value for name, value in hour.items() if not name.startswith(("peer_recorded", "whole"))}
+        for hour in report["hours"]
+    ]
+    return told
+
+
+def verdicts(report: dict[str, Any]) -> set[str]:
+    """What became of the objectives of all pairs."""
+    return {pair["slo"]["verdict"] for pair in report["pairs"]}
+
+
+def test_a_second_run_reads_only_what_is_new_and_says_the_same(audit: Audit, lakes: Path, tmp_path: Path) -> None:
+    lake, late = tmp_path / "lake", "*site-03-*"
+    shutil.copytree(lakes / "lossy", lake, ignore=shutil.ignore_patterns(late))
+    first = audit(lake)
+    assert work(first) == (12, 0)
+    assert first["troubles"][0]["where"] == "site-03"
+    shutil.copytree(lakes / "lossy", lake, dirs_exist_ok=True)
+    second = audit(lake)
+    assert work(second) == (6, 12)
+    assert second["settings"]["incremental"]
+    anew = audit(lake, "--full")
+    assert work(anew) == (18, 0)
+    assert not anew["settings"]["incremental"]
+    assert figures(anew) == figures(second)
+    hour = audit(lake, "--from", "2026-01-05T01:20:00Z", "--to", "2026-01-05T01:40:00Z")
+    assert work(hour) == (0, 18)
+    assert hour["period"] == {"first": "2026-01-05T01:00:00Z", "last": "2026-01-05T02:00:00Z"}
+    assert hour["hours"] == [one for one in anew["hours"] if one["hour"] == "2026-01-05T01:00:00Z"]
+    assert hour["totals"]["expected"] == sum(one["expected"] for one in hour["hours"]) > 0
+
+
+def test_it_fails_on_what_is_found_and_on_nothing_else(audit: Audit, lakes: Path) -> None:
+    asked = ["--fail-on", "missing, forged", "--fail-on", "completeness<99.99", "--fail-on", ",".join(EVERYTHING)]
+    ended = audit.ends(lakes / "lossy", *asked, "-o", "json", code=4)
+    found = ["missing", "completeness<99.99", "missing", "duplicate", "completeness<100"]
+    told = ended.json
+    assert told["failed"] == found
+    assert told["totals"]["by_kind"] == {"missing": 2, "duplicate": 2}
+    assert [one["kind"] for one in told["findings"]] == ["missing", "missing", "duplicate", "duplicate"]
+    assert f"error: the audit fails on {', '.join(found)} (see report.html in {audit.out})" in ended.err
+    assert json.loads((audit.out / "report.json").read_text())["settings"]["fail_on"][:2] == ["missing", "forged"]
+
+
+def test_books_in_order_keep_to_an_objective_or_not_and_fail_on_nothing(audit: Audit, lakes: Path) -> None:
+    asked = ["--fail-on", ",".join(EVERYTHING)]
+    loose = audit(lakes / "sound", *asked, "--slo", audit.file(SLO.format(name="edge", fail=3600)))
+    assert (loose["verdict"], loose["failed"], verdicts(loose)) == ("complete", [], {"met"})
+    tight = audit(lakes / "sound", "--slo", audit.file(SLO.format(name="edge", fail=2)))
+    assert tight["settings"]["slo"]["edge"] == {"warn": 1, "fail": 2}
+    assert verdicts(tight) == {"met", "missed"}
+    assert sum(pair["slo"]["late"] for pair in tight["pairs"]) == 2
+    other = audit(lakes / "sound", "--slo", audit.file(SLO.format(name="other", fail=2)))
+    assert verdicts(other) == {"met"}, "the objective is another group's"
+
+
+@pytest.mark.parametrize(
+    ("lake", "options", "verdict"),
+    [("empty", (), "unproven"), ("sound", LATER, "unproven"), ("spoilt", (), "incomplete")],
+    ids=["no books", "books that end before", "books that cannot be read"],
+)
+def test_books_that_do_not_reach_are_not_called_complete(
+    audit: Audit, lakes: Path, lake: str, options: tuple[str, ...], verdict: str
+) -> None:
+    asked = [*options, "--fail-on", "missing", "--fail-on", "unproven"]
+    report = audit(lakes / lake, *asked, code=4)
+    assert (report["verdict"], report["failed"]) == (verdict, ["unproven"])
+    assert report["totals"]["completeness"] is None
+    assert "met" not in verdicts(report)
+
+
+@pytest.mark.parametrize("asked", ["lost", "Missing", "", " ,", "missing,lost", "completeness<101", "completeness>99"])
+def test_what_is_no_condition_is_refused_with_what_is_one(unstarted: Audit, lakes: Path, asked: str) -> None:
+    told = unstarted.refuses(lakes / "sound", "--fail-on", asked)
+    assert "is no condition (one of missing, duplicate, " in told
+    assert told.endswith("unproven, or completeness<99.99)")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("kind: [", "slo.yaml:2: is not valid YAML"),
+        ("", "slo.yaml holds no FederationSLO"),
+        (SLO.format(name="edge", fail=1), "slo.yaml:5: spec.delivery.lagWarnSeconds: lagWarnSeconds must be less than"),
+        (SLO.format(name="edge", fail=5) * 2, "slo.yaml:10: spec.groupRef: group edge has another FederationSLO"),
+    ],
+    ids=["no YAML", "nothing", "bounds the wrong way round", "two for a group"],
+)
+def test_a_bad_objective_is_named_with_its_line(unstarted: Audit, lakes: Path, text: str, problem: str) -> None:
+    assert problem in unstarted.refuses(lakes / "sound", "--slo", unstarted.file(text))
+
+
+def test_objectives_that_are_not_there_are_named(unstarted: Audit, lakes: Path) -> None:
+    assert "none.yaml: cannot be read: no such file" in unstarted.refuses(lakes / "sound", "--slo", "none.yaml")
+
+
+def test_a_span_that_is_none_is_refused(unstarted: Audit, lakes: Path) -> None:
+    assert "--to: 'noon' is no time" in unstarted.refuses(lakes / "sound", "--to", "noon")
+    backwards = ("--from", "2026-01-05T02:00:00Z", "--to", "2026-01-05T01:00:00Z")
+    assert "--to (2026-01-05T01:00:00Z) lies before --from" in unstarted.refuses(lakes / "sound", *backwards)
+
+
+def test_a_lake_that_is_none_is_refused(unstarted: Audit, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no lake")
+    for place in (tmp_path / "nowhere", tmp_path / "file", tmp_path):
+        assert f"there is no lake at {place}: " in unstarted.refuses(place, code=3)
+    assert "no lake is named (say --lake FOLDER, or set EVENTD_LAKE)" in unstarted.refuses("")
+    assert "nothing here can reach the lake at s4://audit" in unstarted.refuses("s4://audit")
+    assert not unstarted.out.exists()
+
+
+@pytest.mark.parametrize(
+    ("head", "problem"),
+    [('{"schema": 99, "id": "a", "made_at": 0}', "is of schema version 99"), ("{", "is no JSON")],
+    ids=["another version", "no JSON"],
+)
+def test_a_lake_of_another_schema_is_refused(unstarted: Audit, tmp_path: Path, head: str, problem: str) -> None:
+    (tmp_path / "eventd-lake.json").write_text(head)
+    assert f"the lake at {tmp_path} cannot be read: eventd-lake.json {problem}" in unstarted.refuses(tmp_path)
+
+
+@pytest.mark.parametrize("place", ["file", "file/report", "/proc/report"])
+def test_a_place_that_cannot_be_written_is_named(unstarted: Audit, lakes: Path, tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").write_text("no folder")
+    unstarted.out = tmp_path / place
+    told = unstarted.refuses(lakes / "sound")
+    assert str(tmp_path / place) in told
+    assert "in Spark" not in told
+
+
+def test_the_report_of_one_lake_is_not_mixed_with_that_of_another(
+    audit: Audit, lakes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audit(lakes / "empty", code=0)
+    before = (audit.out / "report.json").read_bytes()
+    told = audit.refuses(lakes / "sound")
+    assert told == (
+        f"error: {audit.out} holds an audit of another lake (choose another --out, or begin anew with --full)"
+    )
+    assert (audit.out / "report.json").read_bytes() == before
+    assert audit(lakes / "sound", "--full")["lake"]["url"] == str(lakes / "sound")

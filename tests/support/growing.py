@@ -1,0 +1,70 @@
+"""A lake that grows under the eyes of a reader: what nodes have shipped, handed over bit by bit."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from eventd.lake.layout import HEAD, state_path
+from eventd.lake.manifest import NodeState, Reach, encode
+from eventd.lake.reading import Survey, survey
+from eventd.lake.schema import Book
+from eventd.lake.storage import connect
+from eventd.lake.writing import Segment
+
+
+class GrowingLake:
+    """A copy of the lake `whole`, at first of none of it. Segments come before the states that promise them."""
+
+    def __init__(self, whole: Path, lake: Path) -> None:
+        self.whole = whole
+        self.lake = lake
+        self.survey: Survey = survey(connect(str(whole)))
+        lake.mkdir()
+        shutil.copy(whole / HEAD, lake / HEAD)
+
+    def grow_until(self, time: int) -> None:
+        """Hand over all that was written down before `time`, and states that promise no more than that."""
+        early = [one for one in self.survey.segments if one.manifest.times and one.manifest.times[0] < time]
+        self._hand_over(early)
+        for state in self.survey.nodes:
+            # What was recorded since is not told, so how far links are is not, either.
+            self._say(replace(_cut(state, early), complete_until=time, as_of=time + 1))
+
+    def grow(self, *, without: Sequence[Segment] = ()) -> None:
+        """Hand over everything, but for some segments; states promise all the same that nothing is missing."""
+        there = [one for one in self.survey.segments if one not in without]
+        self._hand_over(there)
+        for state in self.survey.nodes:
+            self._say(_cut(state, there))
+
+    def late(self, book: Book, node: str, time: int) -> list[Segment]:
+        """The segments of a book of a node that begin after `time`."""
+        mine = [one for one in self.survey.segments if (one.place.book, one.manifest.node) == (book, node)]
+        return [one for one in mine if one.manifest.times and one.manifest.times[0] > time]
+
+    def _hand_over(self, segments: Sequence[Segment]) -> None:
+        for place, _ in segments:
+            for path in (place.data, place.manifest):
+                (self.lake / path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(self.whole / path, self.lake / path)
+
+    def _say(self, state: NodeState) -> None:
+        connect(str(self.lake)).put(state_path(state.node, state.epoch), encode(state))
+
+
+def _cut(state: NodeState, segments: Sequence[Segment]) -> NodeState:
+    """The state with the books that are there."""
+    ends: dict[Book, int] = {}
+    for place, manifest in segments:
+        if (manifest.node, manifest.epoch) == (state.node, state.epoch):
+            ends[place.book] = max(place.upto, ends.get(place.book, 0))
+    reaches = {
+        book: Reach(after=reach.after, upto=min(reach.upto, ends[book]))
+        for book, reach in state.segments.items()
+        if book in ends
+    }
+    return replace(state, books=ends, segments=reaches)

@@ -1,0 +1,195 @@
+"""The balance of a small lake, struck by comparing every row with every other: slow, and too simple to be wrong."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from eventd.audit.findings import (
+    NO_BATCH,
+    NO_ORIGIN,
+    NOT_HELD,
+    NOT_SENT,
+    OTHER_RECEIPT,
+    TO_SOURCE,
+    TWO_SENDERS,
+    Fact,
+    Finding,
+    Kind,
+    corrupt_segment,
+    epoch_change,
+    group_findings,
+    in_order,
+)
+from eventd.lake.reading import BadSegment, Survey, TroubleKind, read_segment, survey
+from eventd.lake.schema import Book
+from eventd.lake.storage import connect
+from federation.selector import Selector
+
+Row = dict[str, Any]
+Rows = dict[Book, list[Row]]
+
+
+class Books(NamedTuple):
+    """All rows of a lake by book, what was seen of it, and the segments that could not be read."""
+
+    rows: Rows
+    seen: Survey
+    bad: list[Finding]
+
+
+def read_books(url: str) -> Books:
+    """Everything in a lake, as Python values."""
+    storage = connect(url)
+    seen = survey(storage)
+    rows: Rows = {book: [] for book in Book}
+    bad = [
+        corrupt_segment(trouble.node, trouble.name, trouble.after, trouble.upto, "")
+        for trouble in seen.troubles
+        if trouble.kind is TroubleKind.CORRUPT
+    ]
+    for segment in seen.segments:
+        try:
+            rows[segment.place.book] += read_segment(storage, segment).to_pylist()
+        except BadSegment:
+            place = segment.place
+            bad.append(corrupt_segment(segment.manifest.node, place.name, place.after, place.upto, ""))
+    return Books(rows, seen, bad)
+
+
+def balance(url: str) -> list[Finding]:
+    """The findings in a lake. Where one of its larger books is damaged, a node proves nothing."""
+    books = read_books(url)
+    blind = {one.source for one in books.bad if not any("/refusals/" in name for name in one.ids)}
+    facts = [
+        fact
+        for fact in (*_one_sided(books), *_forged(books), *_repeated(books), *_looped(books))
+        if not blind & {fact.source, fact.peer}
+    ]
+    epochs = [epoch_change(one.node, "") for one in books.seen.troubles if one.kind is not TroubleKind.CORRUPT]
+    return in_order([*group_findings(facts), *books.bad, *epochs])
+
+
+def _own(books: Books) -> dict[tuple[str, str], dict[str, Row]]:
+    """What each node stated in a group, by id."""
+    found: defaultdict[tuple[str, str], dict[str, Row]] = defaultdict(dict)
+    for row in books.rows[Book.EVENTS]:
+        if row["own"]:
+            found[row["group"], row["node"]][row["id"]] = row
+    return found
+
+
+def _held(books: Books) -> dict[tuple[str, str], dict[str, Row]]:
+    """What each node has in a group, by id."""
+    found: defaultdict[tuple[str, str], dict[str, Row]] = defaultdict(dict)
+    for row in books.rows[Book.EVENTS]:
+        found[row["group"], row["node"]][row["id"]] = row
+    return found
+
+
+def _outcomes(books: Books) -> dict[tuple[str, str, str, str], list[str]]:
+    """What became of each event on each link: (group, sender, peer, id)."""
+    found: defaultdict[tuple[str, str, str, str], list[str]] = defaultdict(list)
+    for row in books.rows[Book.DELIVERIES]:
+        found[row["group"], row["node"], row["peer"], row["id"]].append(row["outcome"])
+    return found
+
+
+def _links(books: Books) -> Iterator[tuple[str, str, Any]]:
+    """Each link as it was last: (group, sender, state)."""
+    latest = {state.node: state for state in sorted(books.seen.nodes, key=lambda state: state.as_of)}
+    for node, state in latest.items():
+        for group in state.groups:
+            for peer in group.peers:
+                yield group.group, node, peer
+
+
+def _seqs(books: Books) -> dict[tuple[str, str], int]:
+    return {(row["group"], row["id"]): row["seq"] for row in books.rows[Book.EVENTS] if row["own"]}
+
+
+def _one_sided(books: Books) -> Iterator[Fact]:
+    """What was meant for a peer and is not there, or is there although nobody sent it."""
+    held, outcomes, shipping = _held(books), _outcomes(books), _shipping(books)
+    versions = _reached(books)
+    for group, sender, peer in _links(books):
+        there = held.get((group, peer.peer), {})
+        for name, row in held.get((group, sender), {}).items():
+            outcome = outcomes.get((group, sender, peer.peer, name), [])
+            meant = (row["own"] or peer.relay) and _wanted(row, peer, versions.get((group, sender, peer.peer), 0))
+            fact = (group, row["source"], peer.peer, row["seq"], name)
+            if "delivered" in outcome and name not in there and peer.peer in shipping:
+                yield Fact(Kind.DISAGREEMENT, *fact, NOT_HELD)
+            elif not outcome and meant and row["position"] <= peer.cursor and name not in there:
+                yield Fact(Kind.MISSING, *fact)
+            elif not outcome and name in there and there[name]["path"] == sender and row["own"]:
+                yield Fact(Kind.DISAGREEMENT, *fact, NOT_SENT)
+
+
+def _reached(books: Books) -> dict[tuple[str, str, str], int]:
+    """The position up to which each link went by the first version of its selection."""
+    found: dict[tuple[str, str, str], int] = {}
+    for row in books.rows[Book.RECEIPTS]:
+        if row["selector_version"] == 1 and not row["repair"]:
+            link = (row["group"], row["node"], row["peer"])
+            found[link] = max(found.get(link, 0), row["upto"])
+    return found
+
+
+def _wanted(row: Row, peer: Any, reached: int) -> bool:
+    """Whether a link ever had to carry an event."""
+
+    def takes(selection: dict[str, Any]) -> bool:
+        return Selector.of(types=selection.get("types", ())).takes_type(row["type"])
+
+    first, last = peer.selections[0], peer.selections[-1]
+    if row["position"] <= reached and takes(first.selection):
+        return True
+    alive = row["expires_at"] is None or row["expires_at"].timestamp() * 1e6 >= last.declared_at
+    return takes(last.selection) and (row["position"] > reached or alive)
+
+
+def _shipping(books: Books) -> set[str]:
+    """The nodes whose books are here."""
+    return {state.node for state in books.seen.nodes}
+
+
+def _forged(books: Books) -> Iterator[Fact]:
+    own, shipping = _own(books), _shipping(books)
+    for row in books.rows[Book.EVENTS]:
+        there = row["source"] in shipping
+        if there and not row["own"] and row["id"] not in own[row["group"], row["source"]]:
+            yield Fact(Kind.FORGED, row["group"], row["source"], row["node"], 0, row["id"], NO_ORIGIN)
+    known = {(row["group"], row["node"], row["batch_id"]): row["receipt_digest"] for row in books.rows[Book.INBOUND]}
+    for row in books.rows[Book.RECEIPTS]:
+        if not row["receipt_digest"] or row["peer"] not in shipping:
+            continue
+        fact = (row["group"], row["node"], row["peer"], 0, row["batch_id"])
+        given = known.get((row["group"], row["peer"], row["batch_id"]))
+        if given is None:
+            yield Fact(Kind.FORGED, *fact, NO_BATCH)
+        elif given != row["receipt_digest"]:
+            yield Fact(Kind.DISAGREEMENT, *fact, OTHER_RECEIPT)
+
+
+def _repeated(books: Books) -> Iterator[Fact]:
+    seqs = _seqs(books)
+    delivered = (row for row in books.rows[Book.DELIVERIES] if row["outcome"] == "delivered")
+    counts = Counter((row["group"], row["source"], row["node"], row["peer"], row["id"]) for row in delivered)
+    for (group, source, _, peer, name), count in counts.items():
+        if count > 1:
+            yield Fact(Kind.DUPLICATE, group, source, peer, seqs.get((group, name), 0), name)
+
+
+def _looped(books: Books) -> Iterator[Fact]:
+    seqs = _seqs(books)
+    senders: defaultdict[tuple[str, str, str, str], set[str]] = defaultdict(set)
+    for row in books.rows[Book.DELIVERIES]:
+        if row["outcome"] == "delivered":
+            senders[row["group"], row["source"], row["peer"], row["id"]].add(row["node"])
+    for (group, source, peer, name), nodes in senders.items():
+        if source == peer:
+            yield Fact(Kind.LOOP, group, source, peer, seqs.get((group, name), 0), name, TO_SOURCE)
+        elif len(nodes) > 1:
+            yield Fact(Kind.LOOP, group, source, peer, seqs.get((group, name), 0), name, TWO_SENDERS)

@@ -1,0 +1,55 @@
+"""One Spark for a test process: it takes seconds to start, and all tests of the process share it."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MEMORY = "1g"
+STARTS_FAST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+"""A test is over before a better compiler pays."""
+QUICK = {
+    "spark.driver.extraJavaOptions": STARTS_FAST,
+    "spark.executor.extraJavaOptions": STARTS_FAST,
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+}
+
+
+def why_not() -> str:
+    """Why Spark cannot run here; empty when it can."""
+    missing = [name for name in ("pyspark", "pyarrow", "pandas") if importlib.util.find_spec(name) is None]
+    if missing:
+        return f"{', '.join(missing)} not installed: make venv-audit"
+    from eventd.audit.java import NoJava, java_home
+
+    try:
+        java_home()
+    except NoJava as error:
+        return str(error)
+    return ""
+
+
+def require_spark() -> None:
+    """Skip the test, with the reason, where Spark cannot run."""
+    if reason := why_not():
+        pytest.skip(reason)
+
+
+@contextlib.contextmanager
+def session_or_skip(folder: Path) -> Iterator[SparkSession]:
+    """A session with two cores that keeps what it writes in `folder`."""
+    require_spark()
+    from eventd.audit.session import open_session
+
+    with open_session("local[2]", app="tests", memory=MEMORY, scratch=folder, conf=QUICK) as session:
+        yield session

@@ -1,0 +1,155 @@
+"""A standalone Spark cluster on this machine: a master and workers, as processes that can be killed."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tarfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from eventd.audit.java import java_home
+from eventd.audit.packing import environment
+from tests.support.ports import free_port
+from tests.support.processes import CONTROL, Process, Processes
+from tests.support.source import ROOT
+from tests.support.spark import STARTS_FAST
+from tests.support.waiting import wait_for
+
+PATIENCE = 200.0
+"""Seconds for each fact of a cluster: several Javas start at the same time, on a machine that may have other work."""
+_LOST = "Telling app of lost executor"
+
+
+class Cluster:
+    """A master on 127.0.0.1, and as many workers as are added; `env` is what any program of Spark needs here."""
+
+    def __init__(self, processes: Processes) -> None:
+        self._processes = processes
+        self._workers: list[Process] = []
+        self._started = 0
+        self.env = {
+            "JAVA_HOME": str(java_home()),
+            "SPARK_HOME": str(installed_spark()),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LAUNCHER_OPTS": STARTS_FAST,
+            "SPARK_LOCAL_DIRS": str(processes.directory / "scratch"),  # who is killed leaves files behind
+        }
+        self.address = f"spark://127.0.0.1:{(port := free_port())}"
+        options = "-Dspark.master.rest.enabled=false"
+        flags = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
+        self._master = self._start("master", "master.Master", flags, SPARK_MASTER_OPTS=options)
+        _wait_for_line(self._master, "New state: ALIVE")
+
+    def fill_up(self, workers: int) -> None:
+        """Add workers with one core each until there are so many; returns once the master knows them all."""
+        flags = ["--host", "127.0.0.1", "--cores", "1", "--memory", "1g", "--webui-port", "0"]
+        while len(self._workers) < workers:
+            self._started += 1
+            name = f"worker-{self._started}"
+            folder = self._processes.directory / f"{name}-work"
+            where = ["--work-dir", str(folder), self.address]
+            self._workers.append(self._start(name, "worker.Worker", [*flags, *where]))
+        for worker in self._workers:
+            _wait_for_line(worker, "Successfully registered with master")
+
+    def kill_a_worker_of(self, job: Process, under_way: Callable[[], Any]) -> None:
+        """Once the job is under way, kill -9 a worker that works for it; its executor dies with it."""
+
+        def at_work() -> Process | None:
+            assert job.running, f"{job.name} has ended:\n{job.log_tail()}"
+            return next(filter(_runs_python, self._workers), None) if under_way() else None
+
+        worker, lost = (
+            wait_for(at_work, f"{job.name} to be under way", seconds=PATIENCE),
+            self._master.log().count(_LOST),
+        )
+        worker.kill9()
+        worker.destroy()
+        self._workers.remove(worker)
+        # The master tells nobody of a job that has ended: with this line it is known to have struck in the middle.
+        wait_for(lambda: self._master.log().count(_LOST) > lost, "the master to miss an executor", seconds=PATIENCE)
+
+    def _start(self, name: str, kind: str, flags: list[str], **env: str) -> Process:
+        command = [str(installed_spark() / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}", *flags]
+        small = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": STARTS_FAST}
+        return self._processes.start(name, command, env={**self.env, **small, **env})
+
+
+def installed_spark() -> Path:
+    """Where Spark lies."""
+    import pyspark
+
+    return Path(pyspark.__file__).parent
+
+
+def own_spark(folder: Path) -> Path:
+    """A Spark home that is the installed one, but for its `work` folder: `local-cluster` writes nowhere else."""
+    home = folder / "spark"
+    home.mkdir()
+    for entry in installed_spark().iterdir():
+        if entry.name != "work":
+            (home / entry.name).symlink_to(entry)
+    return home
+
+
+def quick_executors(folder: Path) -> dict[str, str]:
+    """An environment in which whatever is started has executors that start fast, as a cluster's own settings would."""
+    settings = folder / "conf"
+    settings.mkdir(exist_ok=True)
+    options = f"{STARTS_FAST} -Djava.io.tmpdir={folder}"
+    (settings / "spark-defaults.conf").write_text(f"spark.executor.extraJavaOptions {options}\n")
+    return {"SPARK_CONF_DIR": str(settings)}
+
+
+def without_java(folder: Path) -> dict[str, str]:
+    """An environment in which all programs are found but `java`, as on a machine that has none."""
+    programs = folder / "programs"
+    programs.mkdir()
+    for place in os.environ["PATH"].split(os.pathsep):
+        for entry in Path(place).iterdir() if Path(place).is_dir() else ():
+            if entry.name != "java" and not (programs / entry.name).is_symlink():
+                (programs / entry.name).symlink_to(entry)
+    return {"PATH": str(programs), "JAVA_HOME": ""}
+
+
+def link_environment(path: Path) -> None:
+    """An archive as packing makes it, but with links to the packages installed here: it takes no time."""
+    places = {entry.name.split("/")[0]: entry for entry in environment()}
+    with tarfile.open(path, "w:gz") as archive:
+        for name, entry in places.items():
+            link = tarfile.TarInfo(name)
+            link.type, link.linkname = tarfile.SYMTYPE, str(entry.source).removesuffix(entry.name) + name
+            archive.addfile(link)
+
+
+def start_program(processes: Processes, *arguments: str) -> Process:
+    """One of `tests.support.spark_programs`."""
+    command = [sys.executable, "-m", "tests.support.spark_programs", *arguments]
+    return processes.start(arguments[0], command, env={"PYTHONPATH": str(ROOT), "TMPDIR": str(processes.directory)})
+
+
+def start_audit(processes: Processes, *arguments: str, env: Mapping[str, str]) -> Process:
+    """`routerctl audit run` with these arguments."""
+    return processes.start("audit", [*CONTROL, "audit", "run", *arguments], env=env)
+
+
+def _runs_python(worker: Process) -> bool:
+    """Whether an executor of the worker has started Python, which it does for its first task."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            session = int(stat.read_text().rpartition(")")[2].split()[3])
+            if session == worker.pid and b"pyspark.daemon" in (stat.parent / "cmdline").read_bytes():
+                return True
+        except OSError:  # it has ended since
+            continue
+    return False
+
+
+def _wait_for_line(process: Process, text: str) -> None:
+    def said() -> bool:
+        assert process.running, f"{process.name} has ended:\n{process.log_tail()}"
+        return text in process.log()
+
+    wait_for(said, f"{process.name} to say {text!r}", seconds=PATIENCE)

@@ -1,0 +1,255 @@
+"""The parts of the balance, each by itself: bins, sums, links, cells, verdicts and findings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from eventd.audit import balance
+from eventd.audit.bins import BINS, bins_of, edges_of, latency, middle
+from eventd.audit.cells import What, sum_deliveries, sum_events
+from eventd.audit.columns import Columns
+from eventd.audit.findings import Fact, Kind, group_findings
+from eventd.audit.links import Link, Owing, Wish
+from eventd.audit.objectives import read_conditions
+from eventd.audit.plan import Offset, Plan
+from eventd.audit.report import Totals
+from eventd.audit.sight import Blind, Sight
+from eventd.audit.tally import add_up, count, key_of, parts
+from eventd.audit.verdicts import Outcome, Trail, judge
+from eventd.clock import SECOND
+from eventd.errors import Invalid
+from eventd.lake.schema import COLUMNS, Book, arrow_schema
+from eventd.lake.schema import Kind as Form
+
+EMPTY: dict[Form, Any] = {
+    Form.INT64: 0,
+    Form.INT32: 0,
+    Form.INT16: 0,
+    Form.BOOL: False,
+    Form.STRING: "",
+    Form.WORD: "",
+    Form.TIME: 0,
+    Form.DIGEST: b"\0" * 32,
+}
+MINUTE = 60 * SECOND
+
+
+def table(book: Book, rows: Sequence[dict[str, Any]]) -> pa.Table:
+    """Rows of a book; what is not given is empty, or null where that may be."""
+    columns = []
+    for column, field in zip(COLUMNS[book], arrow_schema(book), strict=True):
+        values = [row.get(column.name, None if column.null else EMPTY[column.kind]) for row in rows]
+        form = pa.string() if column.kind is Form.WORD else field.type
+        columns.append(pa.array(values, form).cast(field.type))
+    return pa.Table.from_arrays(columns, schema=arrow_schema(book))
+
+
+def print_of(number: int) -> int:
+    """A fingerprint: large, so that sums of few of them wrap around."""
+    return (number * 2**61 + 2**63) % 2**64 - 2**63
+
+
+def stated(number: int, **more: Any) -> dict[str, Any]:
+    """An event that `a` stated."""
+    base = {"node": "a", "group": "g", "source": "a", "type": "t", "own": True, "fingerprint": print_of(number)}
+    return {**base, "number": number, "position": number, "seq": number, "id": f"e{number}", **more}
+
+
+def delivered(number: int, **more: Any) -> dict[str, Any]:
+    """Its delivery to `b`."""
+    base = {"node": "a", "group": "g", "peer": "b", "source": "a", "type": "t", "outcome": "delivered", "attempts": 1}
+    return {**base, "fingerprint": print_of(number), "number": number, "position": number, **more}
+
+
+def held(number: int, **more: Any) -> dict[str, Any]:
+    """The same at `b`."""
+    return {**stated(number), "node": "b", "own": False, "path": "a", **more}
+
+
+TO_B = Link("g", "b", (Wish("{}"),), settled=100)
+
+
+def uneven(events: Sequence[dict[str, Any]], sent: Sequence[dict[str, Any]], there: Sequence[dict[str, Any]]) -> int:
+    """In how many slots the books differ."""
+    made = [
+        sum_events("1", Columns(table(Book.EVENTS, events)), [TO_B]),
+        sum_deliveries("2", Columns(table(Book.DELIVERIES, sent)), {}),
+        sum_events("3", Columns(table(Book.EVENTS, there)), []),
+    ]
+    cells = pa.concat_tables([one for one in made if one.num_rows]).unify_dictionaries().drop_columns(["segment"])
+    far = 10**15
+    return int(balance.balance(cells, {"a": far, "b": far})["uneven"].num_rows)
+
+
+@pytest.mark.parametrize("span", [0, 1, 7, 8, 1000, 10**6, 86_400 * 10**6])
+def test_a_span_lies_in_its_bin_and_a_bin_is_narrow(span: int) -> None:
+    low, high = (float(edge[0]) for edge in edges_of(bins_of(np.array([span]))))
+    assert low <= span < high
+    assert high - low <= max(1.0, low / 8)
+
+
+def test_what_only_a_wrong_clock_makes_counts_as_none_and_what_is_endless_as_the_last() -> None:
+    assert bins_of(np.array([-5, 2**62])).tolist() == [0, BINS - 1]
+
+
+def test_percentiles_lie_within_their_bin_and_never_beyond_the_longest() -> None:
+    spans = np.arange(1, 1001) * 1000
+    counts = dict(zip(*np.unique(bins_of(spans), return_counts=True), strict=True))
+    told = latency({int(at): int(n) for at, n in counts.items()}, int(spans.max()))
+    assert told.count == 1000
+    assert told.p50 == pytest.approx(0.5, rel=0.125)
+    assert told.p99 == pytest.approx(0.99, rel=0.125)
+    assert told.max == 1.0
+    assert middle({1: 90, 3: 10}, 0.5) == 1
+    assert middle({1: 90, 3: 10}, 0.95) == 3
+
+
+def test_sums_wrap_around_and_are_the_same_in_any_order() -> None:
+    key = key_of((np.array([1, 1, 0, 1]), 2), (np.array([3, 3, 2, 3]), 4))
+    sums = add_up(key, np.array([2**62, 2**62, 5, 2**62]), np.array([9, 8, 7, 6]))
+    assert [sums.rows.tolist(), sums.total.tolist(), sums.low.tolist(), sums.high.tolist()] == [
+        [1, 3],
+        [5, 3 * 2**62 - 2**64],
+        [7, 6],
+        [7, 9],
+    ]
+    assert [part.tolist() for part in parts(sums.keys, key.sizes)] == [[0, 1], [2, 3]]
+    assert count(key)[1].tolist() == [1, 3]
+
+
+def test_books_that_agree_are_even_and_a_loss_a_repetition_or_an_exchange_is_not() -> None:
+    events, sent, there = ([make(n) for n in (1, 2, 3)] for make in (stated, delivered, held))
+    assert uneven(events, sent, there) == 0
+    assert uneven(events, sent[:2], there[:2]) == 1
+    assert uneven(events, sent, there[:2]) == 1
+    assert uneven(events, [*sent, sent[0]], there) == 1
+    assert uneven(events, [*sent[:2], sent[0]], [*there[:2], there[0]]) == 1
+    assert uneven(events, sent, [*there[:2], held(5)]) == 1
+    assert uneven(events, [*sent[:2], delivered(3, outcome="expired")], there[:2]) == 0
+
+
+def test_what_a_link_has_not_come_to_waits_and_is_not_due() -> None:
+    rows = Columns(table(Book.EVENTS, [stated(n) for n in (1, 2, 3)]))
+    owed = Owing(rows).by(TO_B._replace(settled=2))
+    assert (owed.due.tolist(), owed.ahead.tolist()) == ([True, True, False], [False, False, True])
+
+
+def test_each_version_of_a_selection_counts_for_the_positions_it_went_through() -> None:
+    narrow, wide = '{"types": ["x"]}', "{}"
+    rows = Columns(table(Book.EVENTS, [stated(1), stated(2, type="x"), stated(3), stated(4)]))
+    link = Link("g", "b", (Wish(narrow, 0, 3), Wish(wide, 50, reached=1)), settled=4)
+    owed = Owing(rows).by(link)
+    # 1 was let in later and has been sent afterwards, 3 is still to be; 2 was wanted at once, 4 under the new version.
+    assert (owed.due.tolist(), owed.ahead.tolist()) == ([True, True, False, True], [False, False, True, False])
+    expired = Columns(table(Book.EVENTS, [stated(1, expires_at=40)]))
+    assert not Owing(expired).by(link).due.any()
+
+
+def test_a_link_owes_nothing_of_what_was_over_before_it_began() -> None:
+    rows = Columns(
+        table(Book.EVENTS, [stated(1, recorded_at=10), stated(2, recorded_at=30), stated(3, recorded_at=40)])
+    )
+    owed = Owing(rows).by(TO_B._replace(begins=2, created_at=20))
+    assert owed.due.tolist() == [False, True, True]
+
+
+def test_latencies_to_the_peer_are_corrected_by_its_clock() -> None:
+    from eventd.audit.cells import Skew
+
+    row = delivered(1, event_at=0, attempt_at=SECOND, done_at=2 * SECOND, peer_recorded_at=41 * SECOND)
+    cells = sum_deliveries("1", Columns(table(Book.DELIVERIES, [row])), {"b": Skew((0,), (39 * SECOND,))})
+    longest = {row["what"]: row["high"] for row in cells.to_pylist()}
+    assert longest[What.PEER_RECORDED] == SECOND
+    assert longest[What.WHOLE] == 2 * SECOND
+
+
+def sight(**blinds: Blind) -> Sight:
+    plan = Plan(clocks={("a", "b"): [Offset(0, 0, 0)], ("b", "a"): [Offset(0, 0, 0)]})
+    found = Sight(plan, until={"a": 1000, "b": 1000})
+    for name, blind in blinds.items():
+        node, book = name.split("_")
+        found.blinds[node, Book(book)].append(blind)
+    return found
+
+
+def trail(**more: Any) -> Trail:
+    nothing = dict.fromkeys(Trail._fields, 0) | {
+        "arrived_at": None,
+        "sent_node": "a",
+        "due_node": "a",
+        "due_epoch": "e",
+    }
+    ends = {"group": "g", "source": "a", "peer": "b", "type": "t", "id": "e1", "seq": 7, "origin": 1, "due": 1}
+    times = {"due_at": 10, "sent_at": 20, "done_at": 21, "held_at": 30}
+    return Trail(**{**nothing, **ends, **times, **more})
+
+
+@pytest.mark.parametrize(
+    ("more", "outcome", "kinds"),
+    [
+        ({}, Outcome.MISSING, ["missing"]),
+        ({"held": 1}, Outcome.DISPUTED, ["disagreement"]),
+        ({"sent": 1, "senders": 1, "held": 1}, Outcome.DELIVERED, []),
+        ({"sent": 1, "senders": 1}, Outcome.DISPUTED, ["disagreement"]),
+        ({"sent": 2, "senders": 1, "repeated": 1, "held": 1}, Outcome.DELIVERED, ["duplicate"]),
+        ({"sent": 2, "senders": 2, "held": 1}, Outcome.DELIVERED, ["loop"]),
+        ({"source": "b", "due": 0, "sent": 1, "senders": 1}, Outcome.FOREIGN, ["loop"]),
+        ({"origin": 0, "due": 0, "held": 1}, Outcome.FOREIGN, ["forged"]),
+        ({"ahead": 1, "due": 0}, Outcome.PENDING, []),
+        ({"ahead": 1}, Outcome.PENDING, []),
+        ({"expired": 1}, Outcome.EXPIRED, []),
+        ({"refused": 1, "sent": 1, "senders": 1, "held": 1}, Outcome.DELIVERED, []),
+    ],
+)
+def test_what_became_of_an_event(more: dict[str, Any], outcome: Outcome, kinds: list[str]) -> None:
+    verdict = judge(trail(**more), sight())
+    assert (verdict.outcome, [fact.kind.value for fact in verdict.facts]) == (outcome, kinds)
+
+
+def test_silence_proves_nothing_where_a_book_does_not_reach() -> None:
+    gone = Blind(why="gone")
+    assert judge(trail(), sight(a_deliveries=gone)).outcome is Outcome.UNPROVEN
+    assert judge(trail(held=1), sight(a_deliveries=gone)) == (Outcome.DELIVERED, ())
+    assert judge(trail(sent=1, senders=1), sight(b_events=gone)) == (Outcome.DELIVERED, ())
+    assert judge(trail(origin=0, due=0, held=1), sight(a_events=gone)) == (Outcome.FOREIGN, ())
+    assert judge(trail(sent=1, senders=1, done_at=2000), sight()) == (Outcome.DELIVERED, ())
+    assert judge(trail(origin=0, due=0, held=1, held_at=2000), sight()).facts == ()
+
+
+def test_neighbours_are_one_finding_and_others_are_not() -> None:
+    facts = [Fact(Kind.MISSING, "g", "a", "b", seq, f"e{seq}") for seq in (7, 5, 6, 9)]
+    facts += [Fact(Kind.MISSING, "g", "a", "c", 8, "e8"), Fact(Kind.FORGED, "g", "a", "b", 0, "x"), facts[0]]
+    found = [(one.kind.value, one.peer, one.first, one.last, one.ids) for one in group_findings(facts)]
+    assert found == [
+        ("missing", "b", 5, 7, ("e5", "e6", "e7")),
+        ("missing", "b", 9, 9, ("e9",)),
+        ("missing", "c", 8, 8, ("e8",)),
+        ("forged", "b", 0, 0, ("x",)),
+    ]
+
+
+def test_a_finding_of_many_tells_how_many_it_names() -> None:
+    (found,) = group_findings(Fact(Kind.MISSING, "g", "a", "b", seq, f"e{seq}") for seq in range(1, 6))
+    short = found.shortened(2)
+    assert (short.ids, short.count, short.events, found.events) == (("e1", "e2"), 5, 5, 5)
+
+
+def test_conditions_are_kinds_and_a_share_and_nothing_else() -> None:
+    missing, share = read_conditions(["missing, completeness<99.99"])
+    (found,) = group_findings([Fact(Kind.MISSING, "g", "a", "b", 1, "e1")])
+    assert missing.is_met(Totals(), [found])
+    assert not missing.is_met(Totals(), [])
+    assert share.is_met(Totals(completeness=99.9899), [])
+    assert not share.is_met(Totals(completeness=99.99), [])
+    assert share.is_met(Totals(completeness=None), []), "what cannot be proven is not reached"
+    (unproven,) = read_conditions(["unproven,"])
+    assert unproven.is_met(Totals(completeness=None), [found]), "books that do not reach may hide more than was found"
+    assert not unproven.is_met(Totals(completeness=99.0), [found])
+    for wrong in ("lost", "completeness<101", "completeness>5", "", " , "):
+        with pytest.raises(Invalid, match="is no condition"):
+            read_conditions([wrong])

@@ -1,0 +1,273 @@
+"""The page of a report as a document: whole, in order, and safe whatever a name says."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from html.parser import HTMLParser
+from itertools import pairwise
+from xml.etree import ElementTree
+
+import pytest
+from msgspec.structs import replace
+
+from eventd.audit.findings import Finding, Kind
+from eventd.audit.html import render
+from eventd.audit.html.page import POLICY
+from eventd.audit.report import to_json
+from tests.support.audit_cases import HOSTILE, MADE, event_id
+
+
+@cache
+def page(name: str) -> str:
+    return render(MADE[name]())
+
+
+@cache
+def tree(name: str) -> ElementTree.Element:
+    """The page is XML as well: no parser has anything to guess."""
+    return ElementTree.fromstring(page(name).removeprefix("<!DOCTYPE html>\n"))
+
+
+def words(element: ElementTree.Element) -> str:
+    return " ".join(" ".join(element.itertext()).split())
+
+
+def section(name: str, anchor: str) -> ElementTree.Element:
+    found = [one for one in tree(name).iter("section") if one.get("aria-labelledby") == anchor]
+    assert len(found) == 1
+    return found[0]
+
+
+def files(name: str) -> Iterator[tuple[str, bytes]]:
+    """The files inside the page."""
+    for link in tree(name).iter("a"):
+        if link.get("download"):
+            yield str(link.get("download")), base64.b64decode(str(link.get("href")).partition(";base64,")[2])
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_the_page_is_well_formed_and_has_one_heading_above_all(name: str) -> None:
+    assert page(name).startswith('<!DOCTYPE html>\n<html lang="en">')
+    levels = [int(one.tag[1]) for one in tree(name).iter() if re.fullmatch("h[1-6]", one.tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(deeper <= level + 1 for level, deeper in pairwise(levels))
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_forgiving_parser_sees_the_same_elements(name: str) -> None:
+    class Elements(HTMLParser):
+        seen: list[str]
+
+        def handle_starttag(self, tag: str, attrs: object) -> None:
+            self.seen.append(tag)
+
+    parser = Elements()
+    parser.seen = []
+    parser.feed(page(name))
+    assert parser.seen == [one.tag.rpartition("}")[2].lower() for one in tree(name).iter()]
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_every_table_has_a_caption_and_headers_for_rows_and_columns(name: str) -> None:
+    for table in tree(name).iter("table"):
+        assert [words(one) for one in table.iter("caption")] != [""]
+        head = table.findall("thead/tr/th")
+        assert all(one.get("scope") == "col" and words(one) for one in head)
+        for row in table.findall("tbody/tr"):
+            first = row[0]
+            if row.get("class") != "more":
+                assert (first.tag, first.get("scope")) == ("th", "row")
+                assert len(row) == len(head)
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_ids_are_unique_and_every_link_leads_somewhere(name: str) -> None:
+    ids = [one.get("id") for one in tree(name).iter() if one.get("id")]
+    assert len(ids) == len(set(ids))
+    for link in tree(name).iter("a"):
+        assert (link.get("href") or "").startswith("data:") or (link.get("href") or "#")[1:] in ids
+    for one in tree(name).iter("section"):
+        assert one.get("aria-labelledby") in ids
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_nothing_is_loaded_and_nothing_runs(name: str) -> None:
+    for one in tree(name).iter():
+        assert one.tag not in ("script", "link", "iframe", "object", "embed", "img", "form", "base")
+        assert not [
+            key for key in one.attrib if key.startswith("on") or key in ("src", "srcset", "action", "background")
+        ]
+    policy = [one.get("content") for one in tree(name).iter("meta") if one.get("http-equiv")]
+    assert policy == [POLICY]
+    style = "".join(one.text or "" for one in tree(name).iter("style"))
+    assert "url(" not in style
+    assert "@import" not in style
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_every_drawing_says_in_words_what_it_shows(name: str) -> None:
+    for one in tree(name).iter("svg"):
+        assert one.get("role") == "img"
+        assert len(one.get("aria-label") or "") > 20
+        assert not re.search(r"\bnan\b", ElementTree.tostring(one, "unicode").lower())
+
+
+def test_a_hostile_name_is_shown_and_nothing_else() -> None:
+    text = page("hostile names")
+    assert "<script" not in text
+    assert "\u202e" not in text
+    assert "\x00" not in text
+    assert "secret" not in text  # of the lake's address
+    shown = HOSTILE.replace("\u202e", "\\u202e").replace("\x00", "\\x00").replace("\n", "\\n")
+    assert words(next(tree("hostile names").iter("h1"))) == shown
+    styles = [one.get("style") for one in tree("hostile names").iter() if one.get("style")]
+    assert all(re.fullmatch(r"flex:\d+ 1 0", style or "") for style in styles)
+
+
+def test_the_same_report_is_the_same_page_and_names_the_report_it_shows() -> None:
+    report = MADE["three missing"]()
+    assert render(report) == render(report)
+    assert hashlib.sha256(to_json(report)).hexdigest() in render(report)
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_page_can_be_sent_by_mail(name: str) -> None:
+    assert len(page(name).encode()) < 2_000_000
+
+
+def test_the_largest_page_stays_below_two_megabytes() -> None:
+    report = MADE["twenty nodes"]()
+    found = tuple(
+        Finding(Kind.MISSING, "edge", f"site-{n}", "site-1", 1, 10_000, tuple(event_id(i) for i in range(10_000)))
+        for n in range(2, 20)
+    )
+    many = replace(report, findings=found, hours=report.hours * 2, keys=report.keys * 50, gaps=report.gaps * 500)
+    assert len(render(many).encode()) < 2_000_000
+
+
+def test_the_verdict_comes_first_with_its_figures() -> None:
+    title = next(tree("three missing").iter("title")).text or ""
+    assert "3 missing" in title
+    assert words(next(tree("three missing").iter("h1"))).startswith(
+        "9,999,997 of 10,000,000 deliveries proven; 3 missing"
+    )
+
+
+def test_findings_are_named_by_range_and_id() -> None:
+    told = words(section("three missing", "findings"))
+    assert "amsterdam → cork" in told
+    assert "48,211 – 48,212" in told
+    assert all(event_id(seq) in told for seq in (48_211, 48_212, 310_077))
+
+
+def test_the_files_in_the_page_hold_all_findings() -> None:
+    saved = dict(files("three missing"))
+    report = MADE["three missing"]()
+    assert json.loads(saved["findings.json"]) == json.loads(to_json(report))["findings"]
+    lines = list(csv.DictReader(io.StringIO(saved["findings.csv"].decode())))
+    assert [line["id"] for line in lines] == [id for finding in report.findings for id in finding.ids]
+
+
+def test_a_file_that_would_be_too_long_says_how_much_it_leaves_out() -> None:
+    saved = dict(files("everything broken"))
+    assert "findings.json" not in saved
+    lines = list(csv.DictReader(io.StringIO(saved["findings.csv"].decode())))
+    total = sum(finding.events for finding in MADE["everything broken"]().findings)
+    told = words(section("everything broken", "findings"))
+    left_out = int(re.findall(r"leaves out ([0-9,]+) ids", told)[0].replace(",", ""))
+    assert len({(line["kind"], line["id"]) for line in lines}) + left_out == total
+
+
+def test_no_cell_of_the_csv_is_a_formula() -> None:
+    saved = dict(files("hostile names"))
+    for line in csv.reader(io.StringIO(saved["findings.csv"].decode())):
+        assert not [cell for cell in line if cell.startswith(("=", "+", "-", "@"))]
+
+
+def test_every_kind_of_finding_has_a_heading() -> None:
+    headings = [words(one) for one in section("everything broken", "findings").iter("h3")]
+    assert len(headings) == len(Kind)
+    assert headings[0] == "✕ Missing · 55,001 events in 2 findings"
+
+
+def test_a_cell_of_the_matrix_says_its_state_with_a_sign_and_never_with_colour_alone() -> None:
+    signs = {"good": "✓", "bad": "✕", "open": "○", "none": "?"}
+    seen = set()
+    for cell in section("twenty nodes", "matrix").iter("td"):
+        if (state := cell.get("class")) in signs:
+            assert words(cell).startswith(signs[state])
+            seen.add(state)
+    assert seen == set(signs)
+
+
+def test_what_went_where_nothing_was_to_go_is_in_the_matrix_too() -> None:
+    assert "✕ 1 loop" in [words(cell) for cell in section("everything broken", "matrix").iter("td")]
+
+
+def test_what_is_unproven_never_looks_complete() -> None:
+    assert "✓" not in words(section("empty lake", "findings"))
+    assert "Nothing at all" in words(section("empty lake", "doubts"))
+    cells = [words(cell) for cell in section("unproven", "matrix").iter("td")]
+    assert "? 76.00 unproven" in cells
+    assert "1 h 48 min before those of left" in words(section("unproven", "doubts"))
+    assert "There was no gap" not in page("unproven")
+
+
+def test_nothing_is_called_100_percent_whose_books_do_not_reach() -> None:
+    assert "100 %" not in words(tree("one node"))
+    assert "✓ 100" not in words(tree("one node"))
+    assert "? unproven" in [words(cell) for cell in section("one node", "matrix").iter("td")]
+
+
+def test_a_share_of_all_but_three_of_ten_million_is_not_called_all() -> None:
+    assert "99.99997 %" in page("three missing")
+    assert "99.9996 %" in words(section("three missing", "balance"))
+
+
+def test_only_what_a_pair_has_gets_a_column() -> None:
+    heads = {
+        name: [words(one) for one in section(name, "balance").iter("th") if one.get("scope") == "col"]
+        for name in ("clean", "everything broken")
+    }
+    assert "Missing" not in heads["clean"]
+    assert {"Missing", "Disputed", "Not proven", "Still to come", "Expired", "Refused", "In path"} <= set(
+        heads["everything broken"]
+    )
+
+
+def test_latencies_say_that_the_skew_of_the_clocks_was_taken_out() -> None:
+    told = words(section("everything broken", "latency"))
+    assert "Corrected for the clocks" in told
+    assert "up to 40 s" in told
+    assert "as far as the acknowledgement" in words(section("one node", "latency"))
+
+
+def test_long_lists_are_cut_and_say_so() -> None:
+    told = words(section("twenty nodes", "latency"))
+    assert "The 12 slowest pairs" in told
+    assert told.count(" in edge · ") == 20
+    assert "50,998 more" in words(section("everything broken", "findings"))
+
+
+def test_receipts_say_what_they_prove_and_refusals_why() -> None:
+    told = words(section("everything broken", "evidence"))
+    assert "hmac-sha256 60,300 ? no both ends share the key" in told
+    assert "ed25519 41,022 ✓ yes" in told
+    assert "By reason: bad_signature 44,120, unknown_key 3." in told
+
+
+def test_losses_that_nodes_told_of_are_no_figures_of_the_audit() -> None:
+    assert "Nodes told of 1 loss themselves, of up to 210 events" in words(section("everything broken", "doubts"))
+    assert "declared: retention up to 210" in words(section("everything broken", "timeline"))
+
+
+def test_a_report_of_one_node_says_whose_books_are_not_there() -> None:
+    assert "far ships no books" in words(section("one node", "doubts"))

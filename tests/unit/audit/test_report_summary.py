@@ -1,0 +1,59 @@
+"""The report on a terminal: the verdict first, ids that can be copied, and no name that steers it."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from eventd.audit.summary import summary
+from tests.support.audit_cases import MADE, event_id
+
+
+def shown(name: str, *, width: int = 80) -> str:
+    out = io.StringIO()
+    console = Console(file=out, width=width, highlight=False, force_terminal=True, color_system=None)
+    console.print(summary(MADE[name]()))
+    return out.getvalue()
+
+
+def test_the_verdict_is_the_first_line_and_ids_stand_alone() -> None:
+    lines = [line.strip() for line in shown("three missing").splitlines()]
+    assert lines[0].startswith("✕ 9,999,997 of 10,000,000 deliveries proven; 3 missing")
+    assert all(event_id(seq) in lines for seq in (48_211, 48_212, 310_077))
+    assert any("amsterdam → cork" in line and "numbers 48,211-48,212 · 2 events" in line for line in lines)
+    assert "(99.99997 %)" in " ".join(lines)
+
+
+@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_no_line_is_wider_than_the_terminal(name: str, width: int) -> None:
+    assert max(map(len, shown(name, width=width).splitlines())) <= width
+
+
+def test_a_name_changes_neither_colour_nor_line() -> None:
+    text = shown("hostile names", width=200)
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert "\x00" not in text
+    assert "[/b]" in text
+
+
+def test_few_nodes_have_figures_and_many_have_signs() -> None:
+    assert "✕ 99.99" in shown("three missing")
+    lines = [line.split() for line in shown("twenty nodes", width=100).splitlines()]
+    row = next(line for line in lines if line[:2] == ["site-1", "1"])
+    assert row[2:] == ["·", *"✓✓✓✓✓✕✓?✓✓✓○✓✓✓✓✓✓✓"]
+
+
+def test_what_cannot_be_proven_is_said_with_its_reason() -> None:
+    text = shown("unproven")
+    assert text.startswith("? 8,800 of 10,000")
+    assert "1 h 48 min before those" in " ".join(text.split())
+    assert "✓ 100" not in shown("empty lake")
+
+
+def test_many_reasons_and_findings_are_counted() -> None:
+    assert "site-1 → site-9 and 6 more: the books of the peer end" in " ".join(shown("twenty nodes").split())
+    assert "and 50,998 more" in shown("everything broken")
