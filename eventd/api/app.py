@@ -20,7 +20,7 @@ from eventd.api.health import OPEN_PATHS, Probing, Readiness, add_health
 from eventd.api.operations import Operation, Services
 from eventd.api.params import from_query, merge, read_params
 from eventd.api.problems import SlowBody, WrongMediaType
-from eventd.api.surfaces import OPERATIONS
+from eventd.api.surfaces import all_operations
 from eventd.api.v0.app import add_v0, is_under
 from eventd.api.v0.routes import V0
 from eventd.errors import Invalid
@@ -32,6 +32,7 @@ BODY_SECONDS = 30.0
 KEEPALIVE_SECONDS = 75.0
 """How long the runner of the application should keep an idle connection: longer than proxies do."""
 
+_NUL = rb"\u0000"
 _KEY: web.RequestKey[ApiKey] = web.RequestKey("api_key", ApiKey)
 _HEADERS = {"Server": "routerd-eventd", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
@@ -45,7 +46,7 @@ def build_app(
     version: str,
     door: Door,
     max_body_bytes: int = MAX_BODY_BYTES,
-    operations: Iterable[Operation[Any]] = OPERATIONS,
+    operations: Iterable[Operation[Any]] | None = None,
     v0: V0 | None = None,
 ) -> web.Application:
     """The application; whoever runs it does so with `access_log=None` and `KEEPALIVE_SECONDS`."""
@@ -56,7 +57,7 @@ def build_app(
     probing = Probing(services.clock, readiness, metrics, version, keys, None if v0 is None else v0.count_topics)
     add_health(app, probing, key=_KEY)
     add_effective(app, services, callers, key=_KEY)
-    for operation in operations:
+    for operation in all_operations() if operations is None else operations:
         app.router.add_route(operation.method, operation.path, _mount(operation, services))
     if v0 is not None:
         add_v0(app, v0)
@@ -107,25 +108,27 @@ def _mount(operation: Operation[Any], services: Services) -> Handler:
 
 async def _read(request: web.Request, operation: Operation[Any]) -> BaseModel:
     query = from_query(operation.params, list(request.query.items()))
-    body = {} if operation.method == "GET" else await _read_body(request)
-    params: BaseModel = read_params(operation.params, merge(request.match_info, query, body))
+    raw = b"" if operation.method == "GET" else await _read_body(request)
+    body = _decode(raw) if raw else {}
+    # JSON has one way to write U+0000: what does not stand in the text is in none of its values.
+    plain = body.keys() - request.match_info.keys() - query.keys() if _NUL not in raw else ()
+    params: BaseModel = read_params(operation.params, merge(request.match_info, query, body), plain)
     return params
 
 
-async def _read_body(request: web.Request) -> dict[str, Any]:
-    """The JSON object of the body; no body at all is an empty one."""
+async def _read_body(request: web.Request) -> bytes:
+    """The body, which is to be JSON; empty where there is none."""
     if not request.body_exists:
-        return {}
+        return b""
     if request.content_type != "application/json" or (request.charset or "utf-8").lower() not in ("utf-8", "utf8"):
         raise WrongMediaType("the body must be JSON in UTF-8", hint="send it with Content-Type: application/json")
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            body = await request.read()
+            return await request.read()
     except TimeoutError:
         raise SlowBody(f"the body did not arrive within {BODY_SECONDS:g} s") from None
     except web.RequestPayloadError:
         raise Invalid("the body is broken: it does not follow its own length or encoding") from None
-    return _decode(body) if body else {}
 
 
 def _decode(body: bytes) -> dict[str, Any]:

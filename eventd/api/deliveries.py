@@ -12,10 +12,10 @@ from eventd.api.books import PeerBooks, open_books
 from eventd.api.groups import find_group, find_topic, peers_of
 from eventd.api.moments import read_span, read_token, show_seconds, show_time, write_token
 from eventd.api.operations import Operation, Params, Services
-from eventd.egress.selection import Selection
 from eventd.log.deliveries import Delivery, DeliveryState, count_stale, derive
 from eventd.log.head import read_head
 from eventd.log.reading import Question, list_latest
+from eventd.log.selection import Selection
 from eventd.log.values import Head, Record, Topic
 from eventd.store.database import Connection
 from federation.event import format_time, is_alive

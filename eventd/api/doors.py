@@ -16,6 +16,8 @@ from aiohttp import web
 HEAD_SECONDS = 10.0
 """The head of a connection's first request has to arrive within this time; after it, the keep-alive time bounds."""
 BACKLOG = 512
+_TURNS_TO_ENTER = 3
+"""Turns of the loop from the moment a connection is accepted until it is at the door."""
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
@@ -35,6 +37,7 @@ class Door:
         self._most = most
         self._watcher = watcher
         self._guests: dict[asyncio.Transport, _Guest] = {}  # in the order in which they came
+        self._shut = False
         self._closed = False
         self._show()
 
@@ -46,6 +49,10 @@ class Door:
             if (error.errno or 0) <= 0:  # no address at all: a name that is not known
                 raise
             raise OSError(error.errno, os.strerror(error.errno or 0)) from None
+
+    def shut(self) -> None:
+        """Let nobody in any more: a connection that was accepted before and comes only now would never be ended."""
+        self._shut = True
 
     def close(self) -> None:
         """The listener is no more, and neither are its figures."""
@@ -64,6 +71,8 @@ class Door:
 
     def enter(self, transport: asyncio.Transport, guest: _Guest) -> bool:
         """Whether there is a place; the stranger who has had his for longest may lose it."""
+        if self._shut:
+            return False
         if len(self._guests) >= self._most:
             stranger = next((at for at, other in self._guests.items() if not other.trusted), None)
             if stranger is None:
@@ -157,3 +166,15 @@ class _Site(web.BaseSite):
         assert server is not None
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: _Guest(self._door, server), *self._where, backlog=self._backlog)
+
+    async def stop(self) -> None:
+        """Danger: what a server has accepted when it closes, and not handed over yet, asyncio leaves open for ever."""
+        self._door.shut()
+        loop = asyncio.get_running_loop()
+        for listening in getattr(self._server, "sockets", ()):
+            loop.remove_reader(listening.fileno())
+        for _ in range(_TURNS_TO_ENTER):
+            turned = loop.create_future()
+            loop.call_soon(turned.set_result, None)
+            await turned
+        await super().stop()

@@ -22,6 +22,7 @@ from federation.peers import (
     V1_SIGNATURE_HEADER,
     V1_STATUS_PATH,
     V1_TIMESTAMP_HEADER,
+    VERIFY_PATH,
 )
 from federation.signing import Head
 from federation.wire import ErrorAnswer, encode_json
@@ -68,6 +69,7 @@ def build_listener(ingress: Callable[[], PeerIngress], door: Door) -> web.Applic
         V1_STATUS_PATH: (PROTOCOL_V1, lambda request: _status_v1(ingress())),
         EVENTS_PATH: (PROTOCOL_V2, lambda request: _v2(request, ingress(), arriving)),
         LINK_PATH: (PROTOCOL_V2, lambda request: _v2(request, ingress(), arriving)),
+        VERIFY_PATH: (PROTOCOL_V2, lambda request: _v2(request, ingress(), arriving)),
     }
     arriving, strangers = Arriving(READING_BYTES), Arriving(READING_BYTES_V1)
 
@@ -123,7 +125,7 @@ async def _status_v1(ingress: PeerIngress) -> web.Response:
 
 async def _v2(request: web.Request, ingress: PeerIngress, arriving: Arriving) -> web.Response:
     head = Head(request.method, request.raw_path, request.headers.items())
-    limit = ingress.config.limits.max_batch_bytes
+    limit = ingress.most_bytes(request.path)
     answer = await ingress.push_v2(head, request.content_length, lambda: _body(request, limit, arriving))
     headers = answer.headers | ({"Retry-After": "1"} if answer.status in (429, 503) else {})
     if not request.content.is_eof():

@@ -27,11 +27,16 @@ def read_moment(name: str, text: str, now: int) -> int | None:
         raise Invalid(f"{name}: {text!r} is no time", hint=hint) from None
 
 
-def read_span(since: str, until: str, now: int) -> tuple[int | None, int | None]:
-    """Both ends of a span of time, each as `read_moment` reads it. Raises Invalid when it ends before it begins."""
-    first, last = read_moment("since", since, now), read_moment("until", until, now)
+def read_span(
+    since: str, until: str, now: int, *, names: tuple[str, str] = ("since", "until")
+) -> tuple[int | None, int | None]:
+    """Both ends of a span of time, each as `read_moment` reads it. Raises Invalid when it ends before it begins.
+
+    `names` are what whoever asks calls them.
+    """
+    first, last = read_moment(names[0], since, now), read_moment(names[1], until, now)
     if first is not None and last is not None and last < first:
-        raise Invalid(f"until ({until}) lies before since ({since}): nothing can be in between")
+        raise Invalid(f"{names[1]} ({until}) lies before {names[0]} ({since}): nothing can be in between")
     return first, last
 
 

@@ -1,23 +1,27 @@
 """What can be asked of a node, each written once: the HTTP API mounts an operation, `routerctl` calls the same one.
 
-A surface is a file of this package with `OPERATIONS`, a tuple of `Operation`; `surfaces.py` collects them.
+A surface is a file of this package with `OPERATIONS`, a tuple of `Operation`; `surfaces.py` knows and finds them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, field_validator
 from pydantic.alias_generators import to_camel
 
-from eventd.clock import Clock
-from eventd.dynamic.effective import Following
-from eventd.log.eventlog import EventLog
-from eventd.observe import Metrics
-from eventd.store.database import Database
 from federation.event import is_plain
+
+if TYPE_CHECKING:  # a command waits for what it works with, and for nothing else
+    from eventd.clock import Clock
+    from eventd.dynamic.effective import Following
+    from eventd.log.eventlog import EventLog
+    from eventd.observe import Metrics
+    from eventd.resources.effective import GroupConfig
+    from eventd.store.database import Database
+    from federation.keys import KeyRing
 
 Scope = Literal["read", "write", "delete", "admin"]
 Method = Literal["GET", "POST", "PUT", "DELETE"]
@@ -27,23 +31,33 @@ async def _nobody() -> None:
     """There is no node in this process that could take anything over."""
 
 
+def _keys_in_files(group: GroupConfig) -> KeyRing:
+    """The keys of a group, where no service manager keeps any."""
+    from eventd.resources.keyring import load_ring
+
+    return load_ring(group, None)
+
+
 @dataclass(frozen=True, slots=True)
 class Services:
     """What an operation works with, in a running node and in a command beside it alike.
 
     `take_over` brings the node of this process in line with what was just declared, so that an answer means that it
     is in force here; other processes notice by themselves. `metrics` are those of the running node, None beside one;
-    so is what it is `following`.
+    so is what it is `following`. `ring` gives the keys of a group; it may read files, and raises `SecretUnreadable`.
     """
 
     log: EventLog
     take_over: Callable[[], Awaitable[None]] = _nobody
     metrics: Metrics | None = None
     following: Following | None = None
+    ring: Callable[[GroupConfig], KeyRing] = _keys_in_files
 
     @property
     def effective(self) -> Following:
         """The effective configuration: that of the running node, or what a command finds beside one."""
+        from eventd.dynamic.effective import Following
+
         return self.following or Following(self.database, self.clock, counts=False)
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -48,9 +48,12 @@ _WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
 }
 
 
-def read_params(model: type[P], values: Mapping[str, Any]) -> P:
-    """The parameters, checked. Raises `BadParams` with every field that is wrong."""
-    if flaws := _unstorable(values, ""):
+def read_params(model: type[P], values: Mapping[str, Any], plain: Collection[str] = ()) -> P:
+    """The parameters, checked. Raises `BadParams` with every field that is wrong.
+
+    Those in `plain` are known to hold no U+0000: to look through a batch of events for it costs six times its decoding.
+    """
+    if flaws := _unstorable({name: value for name, value in values.items() if name not in plain}, ""):
         raise BadParams(flaws)
     try:
         params = model.model_validate(dict(values))

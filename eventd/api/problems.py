@@ -21,6 +21,7 @@ from eventd.errors import (
     Full,
     Invalid,
     NotFound,
+    SecretUnreadable,
     TooLarge,
     Unauthorized,
     Unavailable,
@@ -92,6 +93,7 @@ _STATUS: dict[type[EventdError], int] = {
     PluginFailed: 502,
     Unavailable: 503,
     DatabaseUnusable: 503,
+    SecretUnreadable: 503,
     Full: 507,
 }
 

@@ -12,7 +12,6 @@ from eventd.api.books import read_cursor_of, wanted_by
 from eventd.api.groups import find_group, find_peer, find_topic
 from eventd.api.moments import read_span, show_time
 from eventd.api.operations import Operation, Params, Services
-from eventd.egress.selection import Selection
 from eventd.errors import Conflict, EventdError, Invalid, NotFound
 from eventd.log.cursors import Cursor, set_paused
 from eventd.log.repairs import (
@@ -24,6 +23,7 @@ from eventd.log.repairs import (
     survey,
 )
 from eventd.log.scan import read_at
+from eventd.log.selection import Selection
 from eventd.log.values import Record, Topic
 from eventd.resources.effective import PeerConfig
 from eventd.store.database import Connection

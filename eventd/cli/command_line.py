@@ -22,12 +22,19 @@ _WORDS = (
 """What the library says, and how we say it."""
 
 
-class CommandLine(TyperGroup):
-    """The tree of commands of a program."""
+class Group(TyperGroup):
+    """Commands under one word, which are not all loaded to tell their names."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        _name_values(self)
+        name_values(self)
+
+    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # its own name for a context
+        return list(self.commands)
+
+
+class CommandLine(Group):
+    """The tree of commands of a program."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -50,7 +57,7 @@ def _render(error: typer.TyperException, program: str) -> str:
     return f"error: {message[:1].lower()}{message[1:]} (see {command} --help)"
 
 
-def _name_values(command: Any) -> None:
+def name_values(command: Any) -> None:
     """Name the value of each option after the option, and none where it takes none, instead of a type of Python's."""
     about = typer.Context(command)
     for option in (*command.params, command.get_help_option(about)):
@@ -61,7 +68,7 @@ def _name_values(command: Any) -> None:
         elif option.type_descriptor.annotation in (str, Path, list[str]):
             option.metavar = option.opts[-1].removeprefix("--").split("-")[-1].upper()
     for inner in getattr(command, "commands", {}).values():
-        _name_values(inner)
+        name_values(inner)
 
 
 def _say_version(wanted: bool) -> None:

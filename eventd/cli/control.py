@@ -2,135 +2,157 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import typer
 
-from eventd.cli import (
-    copies,
-    declaring,
-    doctor,
-    dynamic,
-    facts,
-    flow,
-    keys,
-    letters,
-    plugins,
-    routers,
-    subscriptions,
-    topic_records,
-    topic_watch,
-    topics,
-    topology,
-)
-from eventd.cli.command_line import CommandLine, program
+from eventd.cli.command_line import program
 from eventd.cli.exits import run
+from eventd.cli.tree import Branch, Leaf, grow
 
-
-def _commands(help: str) -> typer.Typer:
-    return typer.Typer(help=help, no_args_is_help=True)
-
+_SUBSCRIPTION: Final = Branch(
+    "What subscriptions do with events.",
+    {
+        "list": Leaf("subscriptions.list_states"),
+        "runs": Leaf("subscriptions.runs"),
+        "retry": Leaf("subscriptions.retry"),
+        "reset": Leaf("subscriptions.reset"),
+        "pause": Leaf("subscriptions.pause"),
+        "resume": Leaf("subscriptions.resume"),
+    },
+)
+_FEDERATION: Final = Branch(
+    "Events, deliveries and links.",
+    {
+        "status": Leaf("flow.status"),
+        "links": Leaf("flow.links"),
+        "gaps": Leaf("flow.gaps"),
+        "peers": Leaf("flow.links", hidden=True),
+        "redeliver": Leaf("flow.redeliver"),
+        "pause": Leaf("flow.pause"),
+        "resume": Leaf("flow.resume"),
+        "event": Branch(
+            "Emit and look at events.",
+            {
+                "emit": Leaf("facts.emit"),
+                "list": Leaf("facts.list_events"),
+                "deliveries": Leaf("facts.deliveries"),
+                "prune": Leaf("facts.prune"),
+            },
+        ),
+        "deliveries": Branch("What deliveries add up to.", {"summary": Leaf("flow.summary")}),
+        "dead-letters": Branch(
+            "What peers refused for good.",
+            {
+                "list": Leaf("letters.list_letters"),
+                "retry": Leaf("letters.retry"),
+                "drop": Leaf("letters.drop"),
+            },
+        ),
+        "subscription": _SUBSCRIPTION._replace(hidden=True),
+    },
+)
+_TOPIC: Final = Branch(
+    "Topics: what is written to them is kept in order, and read from anywhere.",
+    {
+        "put": Leaf("topics.put"),
+        "set": Leaf("topics.set_fields"),
+        "get": Leaf("topics.get"),
+        "list": Leaf("topics.list_topics"),
+        "describe": Leaf("topics.describe"),
+        "delete": Leaf("topics.delete"),
+        "write": Leaf("topic_records.write"),
+        "read": Leaf("topic_records.read"),
+        "purge": Leaf("topics.purge"),
+    },
+)
+COMMANDS: Final[dict[str, Leaf | Branch]] = {
+    "apply": Leaf("declaring.apply"),
+    "diff": Leaf("declaring.diff"),
+    "get": Leaf("declaring.get"),
+    "describe": Leaf("declaring.describe"),
+    "delete": Leaf("declaring.delete"),
+    "doctor": Leaf("doctor.doctor"),
+    "verify": Leaf("verify.verify"),
+    "watch": Leaf("topic_watch.watch"),
+    "federation": _FEDERATION,
+    "fed": _FEDERATION._replace(hidden=True),
+    "subscription": _SUBSCRIPTION,
+    "plugin": Branch(
+        "Programs and functions that turn events into proposals.",
+        {
+            "init": Leaf("plugins.init"),
+            "list": Leaf("plugins.list_plugins"),
+            "check": Leaf("plugins.check"),
+            "run": Leaf("plugins.run"),
+            "runs": Leaf("plugins.runs"),
+            "logs": Leaf("plugins.logs"),
+        },
+    ),
+    "dynamic": Branch(
+        "What plugins have derived, and the effective configuration.",
+        {
+            "list": Leaf("dynamic.list_parts"),
+            "describe": Leaf("dynamic.describe"),
+            "render": Leaf("dynamic.render"),
+            "diff": Leaf("dynamic.diff"),
+            "delete": Leaf("dynamic.delete"),
+        },
+    ),
+    "topic": _TOPIC,
+    "router": Branch(
+        "What of one topic is copied to another.",
+        {
+            "put": Leaf("routers.put"),
+            "get": Leaf("routers.get"),
+            "list": Leaf("routers.list_routers"),
+            "delete": Leaf("routers.delete"),
+        },
+    ),
+    "topology": Branch("How topics and routers hang together.", {"check": Leaf("topology.check")}),
+    "key": Branch(
+        "Keys to the API.",
+        {"create": Leaf("keys.create"), "list": Leaf("keys.list_keys"), "revoke": Leaf("keys.revoke")},
+    ),
+    "lake": Branch(
+        "What was shipped to the lake.",
+        {
+            "status": Leaf("lake.status"),
+            "check": Leaf("lake.check"),
+            "compact": Leaf("lake.compact"),
+            "retain": Leaf("lake.retain"),
+        },
+    ),
+    "audit": Branch(
+        "The books of all nodes, balanced.",
+        {"run": Leaf("audit.run"), "stream": Leaf("audit.stream"), "generate": Leaf("audit.generate")},
+    ),
+    "bench": Branch(
+        "Measure nodes: what they take, how soon it arrives, and that all of it does.",
+        {
+            "ingest": Leaf("bench.ingest"),
+            "federation": Leaf("bench.federation"),
+            "latency": Leaf("bench.latency"),
+            "fanout": Leaf("bench.fanout"),
+            "watch": Leaf("bench.watch"),
+            "routers": Leaf("bench.routers"),
+            "subscriptions": Leaf("bench.subscriptions"),
+            "mixed": Leaf("bench.mixed"),
+        },
+    ),
+    "db": Branch(
+        "Copies of the node's database.", {"backup": Leaf("copies.backup"), "restore": Leaf("copies.restore")}
+    ),
+}
 
 app = typer.Typer(
     name="routerctl",
-    cls=CommandLine,
+    cls=grow(COMMANDS),
     help="Work on a node of a federated event bus: on its database, whether it is up or down, or on its API.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-federation = _commands("Events, deliveries and links.")
-event = _commands("Emit and look at events.")
-deliveries = _commands("What deliveries add up to.")
-dead_letters = _commands("What peers refused for good.")
-subscription = _commands("What subscriptions do with events.")
-plugin = _commands("Programs and functions that turn events into proposals.")
-dynamic_config = _commands("What plugins have derived, and the effective configuration.")
-topic = _commands("Topics: what is written to them is kept in order, and read from anywhere.")
-router = _commands("What of one topic is copied to another.")
-topology_commands = _commands("How topics and routers hang together.")
-key = _commands("Keys to the API.")
-db = _commands("Copies of the node's database.")
-
 app.callback()(program)
-app.command()(declaring.apply)
-app.command()(declaring.diff)
-app.command()(declaring.get)
-app.command()(declaring.describe)
-app.command()(declaring.delete)
-app.command()(doctor.doctor)
-app.add_typer(federation, name="federation")
-app.add_typer(federation, name="fed", hidden=True)
-
-federation.add_typer(event, name="event")
-federation.add_typer(deliveries, name="deliveries")
-federation.add_typer(dead_letters, name="dead-letters")
-federation.command()(flow.status)
-federation.command()(flow.links)
-federation.command()(flow.gaps)
-federation.command("peers", hidden=True)(flow.links)
-federation.command()(flow.redeliver)
-federation.command()(flow.pause)
-federation.command()(flow.resume)
-
-event.command()(facts.emit)
-event.command("list")(facts.list_events)
-event.command("deliveries")(facts.deliveries)
-event.command()(facts.prune)
-deliveries.command()(flow.summary)
-dead_letters.command("list")(letters.list_letters)
-dead_letters.command()(letters.retry)
-dead_letters.command()(letters.drop)
-
-app.add_typer(subscription, name="subscription")
-federation.add_typer(subscription, name="subscription", hidden=True)
-subscription.command("list")(subscriptions.list_states)
-subscription.command()(subscriptions.runs)
-subscription.command()(subscriptions.retry)
-subscription.command()(subscriptions.reset)
-subscription.command()(subscriptions.pause)
-subscription.command()(subscriptions.resume)
-
-app.add_typer(plugin, name="plugin")
-plugin.command()(plugins.init)
-plugin.command("list")(plugins.list_plugins)
-plugin.command()(plugins.check)
-plugin.command()(plugins.run)
-plugin.command()(plugins.runs)
-plugin.command()(plugins.logs)
-
-app.add_typer(dynamic_config, name="dynamic")
-dynamic_config.command("list")(dynamic.list_parts)
-dynamic_config.command()(dynamic.describe)
-dynamic_config.command()(dynamic.render)
-dynamic_config.command()(dynamic.diff)
-dynamic_config.command()(dynamic.delete)
-
-app.add_typer(topic, name="topic")
-topic.command()(topics.put)
-topic.command("set")(topics.set_fields)
-topic.command()(topics.get)
-topic.command("list")(topics.list_topics)
-topic.command()(topics.describe)
-topic.command()(topics.delete)
-topic.command()(topic_records.write)
-topic.command()(topic_records.read)
-topic.command()(topics.purge)
-app.command()(topic_watch.watch)
-
-app.add_typer(router, name="router")
-router.command()(routers.put)
-router.command()(routers.get)
-router.command("list")(routers.list_routers)
-router.command()(routers.delete)
-app.add_typer(topology_commands, name="topology")
-topology_commands.command()(topology.check)
-
-app.add_typer(key, name="key")
-key.command()(keys.create)
-key.command("list")(keys.list_keys)
-key.command()(keys.revoke)
-
-app.add_typer(db, name="db")
-db.command()(copies.backup)
-db.command()(copies.restore)
 
 
 def main() -> None:

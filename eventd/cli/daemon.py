@@ -80,10 +80,7 @@ def _run(settings: Settings, claim: Claim | None) -> None:
     # The loop and the database's threads hand the interpreter's lock back and forth at every transaction. At its
     # default of 5 ms the one that waits would get it only after 5 ms of the other's work, on every single commit.
     sys.setswitchinterval(0.0005)
-    # What was imported lives as long as the process, and events in flight form no cycles: looking through all of it
-    # again and again for garbage cost a fifth of a node's time.
-    gc.freeze()
-    gc.set_threshold(100_000, 50, 100)
+    gc.freeze()  # as for the collector at all: see `exits.run`
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         manager = ServiceManager(surroundings(), clock)
         runner.run(run_node(lambda: Node(settings, clock=clock, claim=claim), settings, manager, clock))

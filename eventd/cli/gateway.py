@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from http.client import HTTPConnection
 
     from eventd.api.operations import Operation, Services
+    from eventd.resources.effective import GroupConfig
     from eventd.settings import Settings
     from eventd.store.database import Database
+    from federation.keys import KeyRing
 
 REQUEST_SECONDS = 60.0
 
@@ -28,11 +30,10 @@ class Gateway(Protocol):
     async def call(self, operation: str, **params: Any) -> Any: ...
 
 
-def find_operation(name: str) -> Operation[Any]:
-    """The operation of that name."""
-    from eventd.api.surfaces import OPERATIONS
+def _find(name: str) -> Operation[Any]:
+    from eventd.api.surfaces import find_operation
 
-    return next(operation for operation in OPERATIONS if operation.name == name)
+    return find_operation(name)
 
 
 def check_params(operation: Operation[Any], params: Mapping[str, Any]) -> Any:
@@ -60,7 +61,7 @@ class LocalGateway:
         self._held = AsyncExitStack()
 
     async def call(self, operation: str, **params: Any) -> Any:
-        found = find_operation(operation)
+        found = _find(operation)
         checked = check_params(found, params)
         if self._services is None:
             self._services = await self._open()
@@ -95,7 +96,13 @@ class LocalGateway:
             self._require_schema(database)
         log = await EventLog.open(database, self._clock)
         self._held.push_async_callback(log.close)
-        return Services(log, following=Following(database, self._clock, counts=False))
+        return Services(log, following=Following(database, self._clock, counts=False), ring=self._ring)
+
+    def _ring(self, group: GroupConfig) -> KeyRing:
+        """The keys of a group. Few commands need any, and none of the others waits for the cryptography."""
+        from eventd.resources.keyring import load_ring
+
+        return load_ring(group, credentials=self._settings.credentials_directory)
 
     def _begin(self, database: Database, path: Path) -> Database:
         """A new database, where this command may make one."""
@@ -138,7 +145,7 @@ class RemoteGateway:
         self._connection: HTTPConnection | None = None
 
     async def call(self, operation: str, **params: Any) -> Any:
-        found = find_operation(operation)
+        found = _find(operation)
         values = check_params(found, params).model_dump(mode="json", by_alias=True, exclude_unset=True)
         path, rest = _fill(found.path, values)
         return self._request(found.method, path, rest)

@@ -20,8 +20,8 @@ from eventd.clock import SystemClock
 from eventd.errors import Conflict, DatabaseUnavailable, Full
 from eventd.log.eventlog import EventLog
 from eventd.observe import Metrics
-from eventd.store import migrations
 from eventd.store.database import Database
+from tests.support.fresh import make_current
 
 
 class Echo(Params):
@@ -90,10 +90,10 @@ StartApi = Callable[..., Awaitable[Api]]
 async def start_api(sqlite_url: str) -> AsyncIterator[StartApi]:
     """Starts the API; `keys` in the syntax of EVENTD_API_KEYS, none by default."""
     async with AsyncExitStack() as stack:
+        clock = SystemClock()
+        make_current(sqlite_url, now=clock.now())
         database = Database(sqlite_url)
         stack.callback(database.close)
-        clock = SystemClock()
-        database.write_now(migrations.upgrade, now=clock.now())
         log = await EventLog.open(database, clock)
         stack.push_async_callback(log.close)
 

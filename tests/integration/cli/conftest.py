@@ -27,8 +27,8 @@ from eventd.clock import SystemClock
 from eventd.log.eventlog import EventLog
 from eventd.observe import Metrics
 from eventd.settings import load
-from eventd.store import migrations
 from eventd.store.database import Database
+from tests.support.fresh import make_current
 
 EDGE = """
 apiVersion: federation.routerd.net/v1alpha1
@@ -112,9 +112,9 @@ class Api(threading.Thread):
 
     async def _serve(self) -> None:
         self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
+        make_current(self._url, now=SystemClock().now())
         database = Database(self._url)
         try:
-            database.write_now(migrations.upgrade, now=SystemClock().now())
             log = await EventLog.open(database, SystemClock())
             keys = Keys(lambda: parse_keys(self._keys) if self._keys else ())
             metrics = Metrics()
@@ -173,8 +173,6 @@ def routerctl(request: pytest.FixtureRequest, control: Control, monkeypatch: pyt
             yield control
         return
     url = request.getfixturevalue(f"{request.param}_url")
-    database = Database(url)
-    database.write_now(migrations.upgrade, now=SystemClock().now())
-    database.close()
+    make_current(url, now=SystemClock().now())
     monkeypatch.setenv("EVENTD_DATABASE_URL", url)
     yield control

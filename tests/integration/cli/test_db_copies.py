@@ -282,7 +282,7 @@ def test_a_restore_brings_back_the_copy_keeps_the_other_and_begins_a_new_history
     node.backup()
     node.emit("e2")
     node.file.chmod(0o640)
-    before = epoch(node.file)
+    before, instance = epoch(node.file), rows(node.file, "SELECT instance FROM log_heads")
     told = node.restore()
     kept = Path(told["kept"])
     assert told == {
@@ -301,6 +301,7 @@ def test_a_restore_brings_back_the_copy_keeps_the_other_and_begins_a_new_history
     assert node.file.stat().st_mode & 0o777 == 0o640
     assert node.file.stat().st_nlink == kept.stat().st_nlink == 1
     assert epoch(node.copy) == before
+    assert rows(node.file, "SELECT instance FROM log_heads") == instance, "the same database, with another history"
     assert_whole(node.file)
     node.emit("e3")
     assert ids(node.file) == ["e1", "e3"]

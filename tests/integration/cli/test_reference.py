@@ -18,7 +18,7 @@ import typer.main
 from pydantic.fields import FieldInfo
 
 from eventd.api.operations import Operation
-from eventd.api.surfaces import OPERATIONS
+from eventd.api.surfaces import all_operations
 from eventd.cli import control, daemon
 from eventd.cli.flags import _PANEL as SETTINGS_PANEL
 from eventd.cli.session import _SHARED
@@ -133,14 +133,14 @@ def test_the_reference_names_no_command_that_is_not_there() -> None:
     assert named == known
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+@pytest.mark.parametrize("operation", all_operations(), ids=lambda operation: operation.name)
 def test_every_operation_is_in_the_reference(operation: Operation[Any]) -> None:
     block = block_of_operation(operation)
     assert f"\n{block}\n" in sections("http-api.md"), f"docs/reference/http-api.md lacks this block:\n\n{block}"
 
 
 def test_the_reference_names_no_operation_that_is_not_there() -> None:
-    known = {f"### {operation.method} {operation.path}" for operation in OPERATIONS}
+    known = {f"### {operation.method} {operation.path}" for operation in all_operations()}
     named = {line for line in sections("http-api.md").splitlines() if line.startswith("### ")}
     assert named == known
 
@@ -171,5 +171,5 @@ def test_every_command_line_in_the_documentation_can_be_typed() -> None:
 
 
 def test_names_and_routes_are_given_once() -> None:
-    assert len({operation.name for operation in OPERATIONS}) == len(OPERATIONS)
-    assert len({(operation.method, operation.path) for operation in OPERATIONS}) == len(OPERATIONS)
+    assert len({operation.name for operation in all_operations()}) == len(all_operations())
+    assert len({(operation.method, operation.path) for operation in all_operations()}) == len(all_operations())

@@ -8,11 +8,11 @@ import pytest
 from pydantic import ValidationError
 
 from eventd.api.operations import Params
-from eventd.api.surfaces import OPERATIONS
+from eventd.api.surfaces import all_operations
 
 TEXTS = [
     pytest.param(operation.params, name, field.annotation is not str, id=f"{operation.name}.{name}")
-    for operation in OPERATIONS
+    for operation in all_operations()
     for name, field in operation.params.model_fields.items()
     if field.annotation is str or get_args(field.annotation) == (str,)
 ]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eventd.cli.gateway import _fill, _query, check_params, find_operation
+from eventd.api.surfaces import find_operation
+from eventd.cli.gateway import _fill, _query, check_params
 from eventd.client import Address
 from eventd.errors import Invalid
 
