@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import random
 import secrets
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec
 
 import aiohttp
 
+from eventd.bench.children import bare_environment, free_ports
 from eventd.clock import Clock
 from eventd.errors import EventdError
 
@@ -32,8 +29,6 @@ NAMES = ("site-a", "site-b", "site-c")
 PATIENCE_SECONDS = 30.0
 """How long the demo waits for any one fact before it says that it did not come."""
 LOG_LINES = 15
-PORTS = range(20_000, 32_000)
-"""Below those a system hands out for outgoing connections: a killed node must get its port back."""
 
 
 class DemoFailed(EventdError):
@@ -279,26 +274,6 @@ class Stage:
 
 def _has_ended(child: subprocess.Popen[bytes]) -> bool:
     return child.poll() is not None
-
-
-def bare_environment() -> dict[str, str]:
-    """For child processes: nothing of the caller's, so none of its EVENTD_* variables can reach the demo's nodes."""
-    return {"PATH": os.defpath, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)), "LC_ALL": "C.UTF-8"}
-
-
-def free_ports(count: int) -> list[int]:
-    """TCP ports of loopback that nobody listens on."""
-    found: list[int] = []
-    for port in random.SystemRandom().sample(PORTS, len(PORTS)):
-        with closing(socket.socket()) as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        found.append(port)
-        if len(found) == count:
-            return found
-    raise DemoFailed(f"this machine has no {count} free ports between {PORTS.start} and {PORTS.stop}")
 
 
 def _group(node: DemoNode, key: Path) -> str:

@@ -1,0 +1,109 @@
+"""`fanout`: one node with many peers, of which some are dead; how fast each that lives gets what waits for all.
+
+Milliseconds are those of a batch to any of them, from its sending to the receipt.
+"""
+
+from __future__ import annotations
+
+from eventd.bench.children import free_ports
+from eventd.bench.ledger import differing
+from eventd.bench.links import PATIENCE_SECONDS, links_of, seconds_of_batches, settle
+from eventd.bench.nodes import Node, group_of, pause, peer_of
+from eventd.bench.pouring import LOOK_SECONDS, Pouring, held
+from eventd.bench.result import Measured
+from eventd.bench.site import Site
+from eventd.bench.targets import GroupTarget
+from eventd.bench.wire import cpu_now, now
+from eventd.clock import SystemClock
+
+
+class Fanout:
+    """The first node is filled before it knows a peer; then it is told of all of them at once."""
+
+    name = "fanout"
+
+    def __init__(self, peers: int, dead: int) -> None:
+        self._peers = peers
+        self._dead = dead
+        self._pouring: Pouring
+
+    @property
+    def nodes(self) -> int:
+        """The sender and those that live."""
+        return 1 + self._peers - self._dead
+
+    def settings(self, site: Site) -> dict[str, object]:
+        """How many peers."""
+        return {"peers": self._peers, "dead": self._dead}
+
+    async def prepare(self, site: Site) -> None:
+        """Fill the sender, and have the others listen."""
+        sender, *living = site.nodes
+        target = GroupTarget(site.name, sender.name, site.run, site.wanted.size, SystemClock().now())
+        await site.start()
+        for node in living:
+            await node.declare(group_of(node, site.name, listens=True))
+            await node.listening(site.name)
+        await sender.declare(group_of(sender, site.name))
+        self._pouring = Pouring(sender.door, target, site.wanted)
+        await self._pouring.pour(site.show, "filling the sender")
+
+    async def measure(self, site: Site) -> Measured:
+        """Declare the peers, and look at the living ones until each holds all."""
+        sender, *living = site.nodes
+        count, before = self._pouring.ledger.count, sender.cpu_seconds
+        places = [(node.name, *node.listen) for node in living if node.listen is not None]
+        places += [
+            (f"dead-{at}", "127.0.0.1", port) for at, port in enumerate(free_ports(self._dead) if self._dead else [])
+        ]
+        begun, cpu = now(), cpu_now()
+        await sender.declare(*[peer_of(site.name, *place) for place in places])
+        taken = await self._until_all_have(site, living, begun)
+        seconds, busy = now() - begun, cpu_now() - cpu
+        await settle(sender, site.name, living)
+        batches = await seconds_of_batches(sender.door, site.name, 0)
+        rates = [count / one for one in taken]
+        figures = {
+            "each_events_per_second_least": round(min(rates)),
+            "each_events_per_second_most": round(max(rates)),
+            "batches": float(len(batches)),
+        }
+        after = sender.cpu_seconds
+        events = count * len(living)
+        if before is not None and after is not None:
+            figures["sender_cpu_us_per_event_and_peer"] = round((after - before) / events * 1e6, 2)
+        return Measured(events, seconds, batches, busy / seconds, events * site.wanted.size, figures)
+
+    async def _until_all_have(self, site: Site, living: list[Node], begun: float) -> list[float]:
+        """Seconds until each of them had all; those that stand still for too long are left to the verification."""
+        count = self._pouring.ledger.count
+        taken: dict[str, float] = {}
+        have = dict.fromkeys((node.name for node in living), 0)
+        news = now()
+        while len(taken) < len(living) and now() - news < PATIENCE_SECONDS:
+            for node in living:
+                if node.name in taken:
+                    continue
+                found = await held(node.door, site.name)
+                if found > have[node.name]:
+                    have[node.name], news = found, now()
+                if found >= count:
+                    taken[node.name] = now() - begun
+            site.show("sending to all", sum(have.values()), count * len(living))
+            await pause(LOOK_SECONDS)
+        return [taken.get(node.name, now() - begun) for node in living]
+
+    async def verify(self, site: Site) -> list[str]:
+        """Each that lives holds the same as the sender in the same order; for the dead all of it waits."""
+        sender, *living = site.nodes
+        sent = await self._pouring.read(sender.door, site.show, "reading the sender")
+        problems = [f"at the sender {words}" for words in self._pouring.problems(sent)]
+        for node in living:
+            found = await self._pouring.read(node.door, site.show, f"reading {node.name}")
+            words = self._pouring.problems(found) or differing(found, sent, (node.name, "the sender"))
+            problems += [f"at {node.name}: {one}" for one in words]
+        waiting = await links_of(sender, site.name)
+        for name, link in waiting.items():
+            if name.startswith("dead-") and link["lagEvents"] != len(sent):
+                problems.append(f"for {name}, which is dead, {link['lagEvents']} events wait and not {len(sent)}")
+        return problems

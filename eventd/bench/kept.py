@@ -1,0 +1,65 @@
+"""Results that are kept, a line of JSON each, and how a new one stands to those of the same measurement."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from eventd.errors import Invalid, NotFound
+
+COMPARED = ("events_per_second", "p50_ms", "p95_ms", "p99_ms")
+MOST = 5
+"""So many of the last ones are compared with, by their median."""
+
+
+def read_kept(file: Path) -> list[dict[str, Any]]:
+    """All that a file holds, the oldest first. Raises `NotFound`, or `Invalid` with the line that is no result."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        raise NotFound(f"{file}: there is no such file", hint="--save FILE begins one") from None
+    except OSError as error:
+        raise Invalid(f"{file}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise Invalid(f"{file}: is no text", hint="name a file that --save wrote") from None
+    return [_read(file, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+
+
+def _read(file: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        kept = json.loads(line)
+        complete = isinstance(kept["settings"], dict) and isinstance(kept["bench"], str)
+        complete = complete and all(isinstance(kept[name], int | float) for name in COMPARED)
+        complete = complete and isinstance(kept["verified"], bool) and isinstance(kept["time"], str)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        complete = False
+    if not complete:
+        raise Invalid(f"{file}:{number}: is no result of a measurement", hint="name a file that --save wrote")
+    found: dict[str, Any] = kept
+    return found
+
+
+def keep(file: Path, result: Mapping[str, Any]) -> None:
+    """Append a result."""
+    text = json.dumps(result, ensure_ascii=False, separators=(",", ":"))
+    with file.open("a", encoding="utf-8") as lines:
+        lines.write(f"{text}\n")
+
+
+def alike(kept: Sequence[dict[str, Any]], result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Those of the same measurement with the same settings, and verified."""
+    same = ("bench", "settings")
+    return [one for one in kept if one["verified"] and all(one[name] == result[name] for name in same)]
+
+
+def compare(kept: Sequence[dict[str, Any]], result: Mapping[str, Any]) -> dict[str, float] | None:
+    """By how much the figures are those of the last runs, their median; None where there is none to compare with."""
+    last = alike(kept, result)[-MOST:]
+    if not last:
+        return None
+    medians = {name: statistics.median(one[name] for one in last) for name in COMPARED}
+    ratios = {name: round(result[name] / median, 3) for name, median in medians.items() if median}
+    return {"runs": len(last), **ratios}

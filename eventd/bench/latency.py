@@ -1,0 +1,117 @@
+"""`latency`: one event at a time, from the first byte of the request at A to the first byte that a watcher at B hears.
+
+Both are on the clock of this process, so the two nodes need not agree on the time. The way over HTTP is in it, twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from eventd.bench.ledger import differing
+from eventd.bench.links import PATIENCE_SECONDS, join
+from eventd.bench.nodes import group_of, pause
+from eventd.bench.pouring import Pouring, arrive
+from eventd.bench.result import Measured
+from eventd.bench.site import Site
+from eventd.bench.streams import Stream, Turn, open_streams
+from eventd.bench.targets import GroupTarget
+from eventd.bench.wire import Line, cpu_now, now, percentile, read_answer
+from eventd.clock import SystemClock
+from eventd.errors import Unavailable
+
+WARM_UP = 20
+"""Events before those that count: connections open, and code is loaded."""
+PAUSE_SECONDS = 0.005
+"""Between two events, so that a node rests as it does when events are rare."""
+
+
+class Latency:
+    """From the request at A that writes one event to the moment it is heard at B."""
+
+    name = "latency"
+    nodes = 2
+
+    def __init__(self) -> None:
+        self._pouring: Pouring
+        self._target: GroupTarget
+        self._turn: Turn
+        self._stream: Stream
+
+    def settings(self, site: Site) -> dict[str, object]:
+        """How long it rests between two events."""
+        return {"pause_ms": PAUSE_SECONDS * 1000}
+
+    async def prepare(self, site: Site) -> None:
+        """The group on both, a link that works, and a watcher at B."""
+        a, b = site.nodes
+        self._target = GroupTarget(site.name, a.name, site.run, site.wanted.size, SystemClock().now())
+        await site.start()
+        await b.declare(group_of(b, site.name, listens=True))
+        await b.listening(site.name)
+        await join(a, [b], site.name)
+        self._pouring = Pouring(a.door, self._target, site.wanted)
+        self._turn = Turn()
+        line = await a.door.open(Line)
+        try:
+            read_answer(await line.ask(self._next())).json()
+            await arrive(b.door, site.name, 1, site.show, "the first event", longest=PATIENCE_SECONDS)
+            (self._stream,) = await open_streams(b.door, [f"group:{site.name}"], self._turn, from_seq=0)
+            for _ in range(WARM_UP):
+                await self._one(line)
+        finally:
+            line.close()
+
+    def _next(self) -> bytes:
+        """The request that writes one event more."""
+        numbers = self._pouring.ledger.take(0, 1)
+        return self._pouring.door.request("POST", self._target.path, self._target.batch(numbers))
+
+    async def _one(self, line: Line) -> tuple[float, float]:
+        """Seconds until it was acknowledged at A, and until it was heard at B."""
+        number = self._pouring.ledger.count
+        asked = self._next()
+        await pause(PAUSE_SECONDS)
+        everybody = self._turn.begin(b'"number":"%010d"' % number, 1)
+        begun = now()
+        answered = line.ask(asked)
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                raw = await answered
+                acknowledged = now()
+                read_answer(raw).json()
+                await everybody
+        except TimeoutError:
+            raise Unavailable(f"event {number} was not heard at B within {PATIENCE_SECONDS:g} s") from None
+        return acknowledged - begun, self._turn.times[0] - begun
+
+    async def measure(self, site: Site) -> Measured:
+        """One after the other."""
+        a = site.nodes[0]
+        wanted, taken = site.wanted, list[tuple[float, float]]()
+        line = await a.door.open(Line)
+        begun, cpu = now(), cpu_now()
+        try:
+            while now() - begun < wanted.seconds if wanted.seconds else len(taken) < wanted.events:
+                taken.append(await self._one(line))
+                site.show("one at a time", len(taken), wanted.events)
+        finally:
+            line.close()
+        seconds, busy = now() - begun, cpu_now() - cpu
+        acknowledged = [one for one, _ in taken]
+        figures = {
+            "acknowledged_p50_ms": percentile(acknowledged, 50),
+            "acknowledged_p99_ms": percentile(acknowledged, 99),
+        }
+        size = len(taken) * wanted.size
+        return Measured(len(taken), seconds, [heard for _, heard in taken], busy / seconds, size, figures)
+
+    async def verify(self, site: Site) -> list[str]:
+        """Both nodes hold all, in one order; the watcher heard of each once."""
+        a, b = site.nodes
+        self._stream.close()
+        sent = await self._pouring.read(a.door, site.show, "reading the first node")
+        held = await self._pouring.read(b.door, site.show, "reading the second node")
+        problems = [f"at the receiver {words}" for words in self._pouring.problems(held)]
+        problems += differing(held, sent, ("the second node", "the first"))
+        told = [int(one["data"]["number"]) for told in self._stream.told("record") for one in told["records"]]
+        return problems + differing(told, [one.number for one in sent], ("what the watcher heard", "what was sent"))

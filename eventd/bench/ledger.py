@@ -1,0 +1,81 @@
+"""What was sent, to be held against what is read back: each once, in the order of its sender. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+
+SHOWN = 3
+
+
+class Ledger:
+    """Numbers from 0 on that were sent in batches, each batch over one of several lines.
+
+    Batches of one line follow each other; those of different lines may come in any order.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._begins: list[int] = []
+        self._lines: list[int] = []
+
+    def take(self, line: int, count: int) -> range:
+        """The next numbers, for a batch over that line."""
+        taken = range(self.count, self.count + count)
+        self._begins.append(self.count)
+        self._lines.append(line)
+        self.count += count
+        return taken
+
+    def line_of(self, number: int) -> int:
+        """The line over which a number was sent."""
+        return self._lines[bisect_right(self._begins, number) - 1]
+
+    def problems(self, found: Iterable[int | str]) -> list[str]:
+        """What is wrong with what was read back, in words; a text is what nobody sent."""
+        seen = bytearray(self.count)
+        strangers: list[int | str] = []
+        doubled: list[int] = []
+        displaced: list[int] = []
+        last: dict[int, int] = {}
+        for number in found:
+            if isinstance(number, str) or not 0 <= number < self.count:
+                strangers.append(number)
+                continue
+            if seen[number]:
+                doubled.append(number)
+                continue
+            seen[number] = 1
+            line = self.line_of(number)
+            if number < last.get(line, -1):
+                displaced.append(number)
+            last[line] = number
+        missing = [number for number, is_seen in enumerate(seen) if not is_seen]
+        told: dict[str, Sequence[int | str]] = {
+            "missing": missing,
+            "there more than once": doubled,
+            "out of order": displaced,
+            "of nobody's sending": strangers,
+        }
+        return [words for what, numbers in told.items() for words in _told(numbers, self.count, what)]
+
+
+def differing(theirs: Sequence[object], ours: Sequence[object], names: tuple[str, str]) -> list[str]:
+    """Where two readings of the same differ first; nothing where they do not."""
+    if theirs == ours:
+        return []
+    at = next((at for at, (a, b) in enumerate(zip(theirs, ours, strict=False)) if a != b), min(len(theirs), len(ours)))
+    held, sent = ([*map(str, row[at : at + 1]), "the end"][0] for row in (theirs, ours))
+    return [f"{names[0]} differs from {names[1]} from the {ordinal(at + 1)} event on: {held} instead of {sent}"]
+
+
+def ordinal(number: int) -> str:
+    """`1st`, `22nd`, `113th`."""
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number:,}{ending}"
+
+
+def _told(numbers: Sequence[int | str], of: int, what: str) -> Iterator[str]:
+    if numbers:
+        shown = ", ".join(str(number) for number in numbers[:SHOWN]) + (", …" if len(numbers) > SHOWN else "")
+        yield f"{len(numbers):,} of {of:,} {'is' if len(numbers) == 1 else 'are'} {what}: number {shown}"

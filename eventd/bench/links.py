@@ -1,0 +1,71 @@
+"""What measurements of two and more nodes share: the group between them, and what links did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from eventd.bench.nodes import LOOK_SECONDS, Node, group_of, pause, peer_of
+from eventd.bench.wire import Door, now
+
+PATIENCE_SECONDS = 60.0
+"""What has not come in, and nothing else did, for so long does not come any more."""
+SETTLE_SECONDS = 10.0
+ROWS = 20_000
+
+
+async def join(sender: Node, receivers: Sequence[Node], group: str, *, paused: bool = False) -> None:
+    """Declare the group on all, and the receivers as peers of the sender; receivers that are not up yet, later."""
+    places = [(node.name, *node.listen) for node in receivers if node.listen is not None]
+    await sender.declare(group_of(sender, group), *[peer_of(group, *place) for place in places])
+    for name, _, _ in places if paused else []:
+        await sender.door.tell("POST", f"/api/v1/groups/{group}/peers/{name}/pause", {"by": "routerctl bench"})
+
+
+async def resume(sender: Node, receiver: Node, group: str) -> None:
+    """Let a paused link go on."""
+    await sender.door.tell("POST", f"/api/v1/groups/{group}/peers/{receiver.name}/resume", {})
+
+
+async def links_of(sender: Node, group: str) -> dict[str, dict[str, Any]]:
+    """What the sender says of its links, by the peer."""
+    told = await sender.door.tell("GET", f"/api/v1/groups/{group}/links")
+    return {link["peer"]: link for link in told["outbound"]}
+
+
+async def settle(sender: Node, group: str, receivers: Sequence[Node]) -> None:
+    """Wait until the last receipts are in the sender's books; a moment ago they were on their way."""
+    deadline, names = now() + SETTLE_SECONDS, {node.name for node in receivers}
+    while any(link["lagEvents"] for name, link in (await links_of(sender, group)).items() if name in names):
+        if now() > deadline:
+            return  # the verification tells what has not arrived
+        await pause(LOOK_SECONDS)
+
+
+async def troubles(sender: Node, group: str) -> list[str]:
+    """What the sender says of those links that do not run as they should."""
+    links = (await links_of(sender, group)).values()
+    return [
+        f"the link to {link['peer']} is {link['state']}: {link['reason'] or link['lastError']}"
+        for link in links
+        if link["reason"] or link["lastError"]
+    ]
+
+
+async def last_receipt(door: Door) -> int:
+    """Where the sender's book of receipts ends now."""
+    return int((await door.tell("GET", "/api/v1/books"))["books"]["receipts"]["last"])
+
+
+async def seconds_of_batches(door: Door, group: str, after: int) -> list[float]:
+    """How long each later batch took from being sent to its receipt, as the sender's books say."""
+    found: list[float] = []
+    more, epoch = True, ""
+    while more:
+        asked = f"/api/v1/books/receipts?rows={ROWS}&after={after}&epoch={epoch}"
+        page = await door.tell("GET", asked)
+        columns = page["columns"]
+        rows = zip(columns["group"], columns["sent_at"], columns["acked_at"], strict=True)
+        found += [(acked - sent) / 1e6 for name, sent, acked in rows if name == group and acked]
+        after, more, epoch = page["upto"], page["full"], page["epoch"]
+    return found

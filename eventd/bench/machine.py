@@ -1,0 +1,46 @@
+"""What figures depend on beside the options: the machine, its disk, and how busy it was."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from eventd.bench.wire import now
+
+FLUSHES = 50
+
+
+def machine(folder: Path | None) -> dict[str, object]:
+    """The machine as it is now; `folder` is on the disk that the nodes write to, None where it is not ours."""
+    told: dict[str, object] = {
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "cores": os.cpu_count() or 1,
+        "load": round(os.getloadavg()[0], 2),
+    }
+    return told if folder is None else {**told, "fsync_ms": round(fsync_ms(folder), 3)}
+
+
+def fsync_ms(folder: Path | None = None) -> float:
+    """Median time of a small write that is made durable in a folder."""
+    times = []
+    with tempfile.NamedTemporaryFile(prefix="eventd-bench-", dir=folder) as file:
+        for _ in range(FLUSHES):
+            begun = now()
+            file.write(b"x" * 4096)
+            file.flush()
+            os.fsync(file.fileno())
+            times.append((now() - begun) * 1000)
+    return statistics.median(times)
+
+
+def cpu_of(pid: int) -> float | None:
+    """Seconds of all cores that a process has used; None where the system does not tell."""
+    with suppress(OSError, ValueError, IndexError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return None

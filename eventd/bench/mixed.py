@@ -1,0 +1,113 @@
+"""`mixed`: all at once for a while: events poured into A and sent on to B, and a topic at A with watchers.
+
+Milliseconds are those of a request with events; those of the watchers are told beside them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from eventd.bench.ledger import differing
+from eventd.bench.links import PATIENCE_SECONDS, join
+from eventd.bench.nodes import group_of
+from eventd.bench.pouring import Pouring, arrive
+from eventd.bench.result import Measured, Show
+from eventd.bench.site import Site
+from eventd.bench.streams import Stream, Turn, open_streams
+from eventd.bench.targets import GroupTarget, TopicTarget
+from eventd.bench.watch import Writes, heard_wrongly
+from eventd.bench.wire import Line, Load, now, percentile
+from eventd.clock import SystemClock
+from eventd.supervisor import Supervisor
+
+
+class Mixed:
+    """An event that counts is one that was poured into A and has arrived at B."""
+
+    name = "mixed"
+    nodes = 2
+
+    def __init__(self, watchers: int) -> None:
+        self._watchers = watchers
+        self._writes = Writes(watchers)
+        self._pouring: Pouring
+        self._pulse: Pouring
+        self._streams: Sequence[Stream] = ()
+        self._is_over = False
+
+    def settings(self, site: Site) -> dict[str, object]:
+        """How many watch the topic."""
+        return {"watchers": self._watchers}
+
+    async def prepare(self, site: Site) -> None:
+        """A link, a topic, and its watchers."""
+        a, b = site.nodes
+        wanted = site.wanted
+        target = GroupTarget(site.name, a.name, site.run, wanted.size, SystemClock().now())
+        await site.start()
+        await b.declare(group_of(b, site.name, listens=True))
+        await b.listening(site.name)
+        await join(a, [b], site.name)
+        await a.declare_topic(site.name, {"durability": "fsync"})
+        self._pouring = Pouring(a.door, target, wanted)
+        self._pulse = Pouring(a.door, TopicTarget(site.name, wanted.size), wanted)
+        await a.door.tell("POST", self._pulse.target.path, self._pulse.target.batch(self._pulse.ledger.take(0, 1)))
+        turn = self._writes.turn = Turn()
+        self._streams = await open_streams(a.door, [site.name] * self._watchers, turn, from_seq=0)
+
+    async def measure(self, site: Site) -> Measured:
+        """Until the time is over; what is on its way to B then is waited for."""
+        supervisor, (_, b) = Supervisor(), site.nodes
+        begun = now()
+        try:
+            beat = supervisor.spawn(self._beat(site), "pulse")
+            load = await self._pour(site.show, beat)
+            poured = now()
+            self._is_over = True
+            await beat
+            count = self._pouring.ledger.count
+            await arrive(b.door, site.name, count, site.show, "catching up", longest=PATIENCE_SECONDS)
+        finally:
+            await supervisor.stop()
+        seconds = now() - begun
+        figures = {
+            "ingest_events_per_second": round(count / load.seconds),
+            "behind_at_the_end_seconds": round(now() - poured, 3),
+            "watched_writes": float(len(self._writes.last)),
+            "watch_p50_ms": percentile(self._writes.each, 50),
+            "watch_p99_ms": percentile(self._writes.each, 99),
+        }
+        return Measured(count, seconds, load.latencies, load.busy, count * site.wanted.size, figures)
+
+    async def _pour(self, show: Show, beat: asyncio.Task[None]) -> Load:
+        """Pour, unless the writes to the topic fail."""
+
+        def told(words: str, done: int, of: int) -> None:
+            show(words, done, of)
+            if beat.done():
+                beat.result()
+
+        return await self._pouring.pour(told, "all at once")
+
+    async def _beat(self, site: Site) -> None:
+        """Write to the topic, one after the other."""
+        door = site.nodes[0].door
+        line = await door.open(Line)
+        try:
+            while not self._is_over:
+                await self._writes.one(door, line, self._pulse)
+        finally:
+            line.close()
+
+    async def verify(self, site: Site) -> list[str]:
+        """A holds what was sent, B the same in the same order, and each watcher heard of each write once."""
+        a, b = site.nodes
+        sent = await self._pouring.read(a.door, site.show, "reading the first node")
+        held = await self._pouring.read(b.door, site.show, "reading the second node")
+        problems = [f"at the sender {words}" for words in self._pouring.problems(sent)]
+        problems += [f"at the receiver {words}" for words in self._pouring.problems(held)]
+        problems += [] if problems else differing(held, sent, ("the second node", "the first"))
+        beats = await self._pulse.read(a.door, site.show, "reading the topic")
+        problems += [f"in the topic {words}" for words in self._pulse.problems(beats)]
+        return problems + heard_wrongly(self._streams, [one.number for one in beats])

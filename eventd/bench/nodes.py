@@ -1,0 +1,225 @@
+"""The nodes of a measurement: processes of our own in a temporary folder, or nodes that run, of which we are guests."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from eventd.bench.children import bare_environment
+from eventd.bench.machine import cpu_of
+from eventd.bench.wire import Door, now
+from eventd.client.address import Address
+from eventd.clock import SystemClock
+from eventd.errors import Conflict, EventdError, NotFound, Unavailable
+
+START_SECONDS = 60.0
+STOP_SECONDS = 20.0
+LISTEN_SECONDS = 15.0
+LOOK_SECONDS = 0.02
+LOG_LINES = 12
+API = "federation.routerd.net/v1alpha1"
+_TIED = (
+    "import runpy, sys; from eventd.plugins.lifeline import end_with; end_with(int(sys.argv.pop(1)));"
+    " runpy.run_module('eventd.cli.daemon', run_name='__main__')"
+)
+"""`python -m eventd.cli.daemon` that ends with us, even when we are killed."""
+
+_clock = SystemClock()
+
+
+async def pause(seconds: float) -> None:
+    """Wait; whoever asks another process has nothing else to wait for."""
+    await _clock.sleep(seconds)
+
+
+class Node:
+    """A node that runs: its door, and where its group listens, if it is to listen. What we declare goes with us."""
+
+    def __init__(self, name: str, door: Door, *, listen: tuple[str, int] | None = None, secret: str = "") -> None:
+        self.name = name
+        self.door = door
+        self.listen = listen
+        self.secret = secret
+        self._declared: list[str] = []
+
+    @property
+    def cpu_seconds(self) -> float | None:
+        """What its process has used; None where it is not ours to know."""
+        return None
+
+    async def start(self) -> None:
+        """Have it run; one that is not ours does already, or is not there."""
+        await self.door.tell("GET", "/api/v1/status")
+
+    async def declare(self, *documents: dict[str, Any]) -> None:
+        """Declare resources, to be removed at the end."""
+        text = "\n---\n".join(json.dumps(document) for document in documents)
+        self._declared += [f"/api/v1/resources/{one['kind']}/{one['metadata']['name']}" for one in documents]
+        await self.door.tell("POST", "/api/v1/resources/apply", {"sources": [{"name": "bench", "text": text}]})
+
+    async def listening(self, group: str) -> None:
+        """Wait until it listens for a group. Raises `Unavailable` with what it says when it does not."""
+        deadline = now() + LISTEN_SECONDS
+        while (said := (await self.door.ask("GET", "/readyz")).told()["checks"].get(f"group {group}")) != "ok":
+            if now() > deadline:
+                raise Unavailable(
+                    f"{self.door.address} does not listen for its group: {said or 'it has not taken it over'}",
+                    hint="it must be able to read the secret, and to listen at that address",
+                )
+            await pause(LOOK_SECONDS)
+
+    async def declare_topic(self, topic: str, config: dict[str, Any]) -> None:
+        """Make a topic, to be removed at the end."""
+        path = f"/v0/topics/{topic}"
+        self._declared.append(path)
+        await self.door.tell("PUT", path, config)
+
+    async def clear(self) -> list[str]:
+        """Remove all that was declared, the last first; what could not be removed, and why."""
+        left = []
+        for path in reversed(self._declared):
+            try:
+                await self.door.tell("DELETE", path)
+            except NotFound:
+                continue
+            except EventdError as error:
+                left.append(f"{path.rpartition('/')[2]} on {self.door.address}: {error.message}")
+        self._declared.clear()
+        return left
+
+    def stop(self) -> None:
+        """Let it end, if it is ours."""
+
+
+class OwnNode(Node):
+    """A process of ours, with a port for its peers, a key to its API, and a database."""
+
+    def __init__(self, name: str, folder: Path, database: str, ports: tuple[int, int], secret: str) -> None:
+        self.home = folder / name
+        self.home.mkdir()
+        self.key = secrets.token_hex(16)
+        api, port = ports
+        door = Door(Address(False, "127.0.0.1", api, ""), self.key)
+        super().__init__(name, door, listen=("127.0.0.1", port), secret=secret)
+        self._database = database
+        self._log = folder / f"{name}.log"
+        self._child: subprocess.Popen[bytes] | None = None
+        self._lifeline = -1
+
+    @property
+    def file(self) -> Path:
+        """Where SQLite keeps its log."""
+        return self.home / "eventd.db"
+
+    @property
+    def cpu_seconds(self) -> float | None:
+        return cpu_of(self._child.pid) if self._child else None
+
+    def launch(self) -> None:
+        """Start the process; does not wait for it."""
+        ours, self._lifeline = os.pipe()
+        environment = {
+            **bare_environment(),
+            "EVENTD_DATA_DIR": str(self.home),
+            "EVENTD_API_LISTEN": f"127.0.0.1:{self.door.address.port}",
+            "EVENTD_API_KEYS": self.key,
+            "EVENTD_LOG_LEVEL": "warning",
+            "EVENTD_LOG_FORMAT": "text",
+            "EVENTD_MAX_CONNECTIONS": "4096",
+            **({"EVENTD_DATABASE_URL": self._database} if self._database else {}),
+        }
+        migrate = ["--migrate"] if self._database else []
+        try:
+            with self._log.open("ab") as log:
+                self._child = subprocess.Popen(
+                    [sys.executable, "-c", _TIED, str(ours), "serve", *migrate],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    cwd=self.home,
+                    env=environment,
+                    pass_fds=(ours,),
+                    start_new_session=True,  # Ctrl-C is ours: the node is needed to clear away
+                )
+        finally:
+            os.close(ours)
+
+    async def start(self) -> None:
+        """Start the process and wait until it answers. Raises `Unavailable` with what it says when it does not."""
+        if self._child is None:
+            self.launch()
+        deadline = now() + START_SECONDS
+        while not await self._answers():
+            if self._child is None or self._child.poll() is not None:
+                raise Unavailable(f"the node {self.name} did not start; {self._last_words()}")
+            if now() > deadline:
+                raise Unavailable(f"the node {self.name} did not answer in {START_SECONDS:g} s; {self._last_words()}")
+            await pause(LOOK_SECONDS)
+        if self._database:
+            await self._require_empty()
+
+    async def _answers(self) -> bool:
+        try:
+            await self.door.tell("GET", "/api/v1/status")
+        except Unavailable:
+            return False
+        return True
+
+    async def _require_empty(self) -> None:
+        """A database with something in it belongs to somebody."""
+        groups = (await self.door.tell("GET", "/api/v1/status"))["groups"]
+        topics = (await self.door.tell("GET", "/v0/topics"))["topics"]
+        if groups or topics:
+            raise Conflict(
+                f"the database for {self.name} is in use: it holds {len(groups)} groups and {len(topics)} topics",
+                hint="give an empty one",
+            )
+
+    def _last_words(self) -> str:
+        lines = self._log.read_text(errors="replace").splitlines()[-LOG_LINES:] if self._log.exists() else []
+        return "\n".join(["it said:", *(f"  {line}" for line in lines or ["(nothing)"])])
+
+    async def clear(self) -> list[str]:
+        """A folder goes as a whole; what lies in a database that was given is removed from it."""
+        return await super().clear() if self._database and self._child is not None else []
+
+    def stop(self) -> None:
+        """End the process. A file that is thrown away needs no farewell; a server's database does."""
+        child, self._child = self._child, None
+        if child is not None:
+            if self._database:
+                child.terminate()
+                with suppress(subprocess.TimeoutExpired):
+                    child.wait(STOP_SECONDS)
+            child.kill()
+            child.wait()
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
+
+
+def group_of(node: Node, name: str, *, listens: bool = False) -> dict[str, Any]:
+    """The group as a node sees it."""
+    spec: dict[str, Any] = {"nodeName": node.name}
+    if node.secret:
+        spec["auth"] = {"secretFile": node.secret}
+    if listens and node.listen is not None:
+        spec["listen"] = {"address": node.listen[0], "port": node.listen[1]}
+    return {"apiVersion": API, "kind": "EventGroup", "metadata": {"name": name}, "spec": spec}
+
+
+def peer_of(group: str, name: str, host: str, port: int) -> dict[str, Any]:
+    """Another node of the group, to which events are sent. One that is away is tried again soon."""
+    spec = {
+        "groupRef": group,
+        "nodeName": name,
+        "endpoint": f"http://{f'[{host}]' if ':' in host else host}:{port}",
+        "retry": {"baseBackoff": "50ms", "maxBackoff": "500ms"},
+    }
+    return {"apiVersion": API, "kind": "EventPeer", "metadata": {"name": f"{group}-{name}"}, "spec": spec}

@@ -1,0 +1,118 @@
+"""Events poured into one node over its API, by several clients at once, as fast as they are answered."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from eventd.bench.ledger import Ledger
+from eventd.bench.nodes import pause
+from eventd.bench.result import Show
+from eventd.bench.site import Wanted
+from eventd.bench.targets import Found, Target
+from eventd.bench.wire import Door, Load, cpu_now, now
+
+KEEP = 512
+"""Of an answer: its status, and that of its events it is all new."""
+MOST_PREPARED = 256 << 20
+"""Bytes of requests that are made before the clock starts; beyond, the rest is made on the way."""
+LOOK_SECONDS = 0.01
+
+
+@dataclass(slots=True)
+class Pouring:
+    """One run: what is to be sent, and the ledger of it."""
+
+    door: Door
+    target: Target
+    wanted: Wanted
+    ledger: Ledger = field(default_factory=Ledger)
+    sent_bytes: int = 0
+    _ready: list[deque[bytes]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._ready = [deque() for _ in range(self.wanted.in_flight)]
+
+    def prepare(self) -> None:
+        """Make requests beforehand, as far as it is known how many there will be."""
+        made = line = 0
+        while not self.wanted.seconds and self.ledger.count < self.wanted.events and made < MOST_PREPARED:
+            asked = self._next(line)
+            self._ready[line].append(asked)
+            made, line = made + len(asked), (line + 1) % self.wanted.in_flight
+
+    def _next(self, line: int) -> bytes:
+        count = self.wanted.batch
+        if not self.wanted.seconds:
+            count = min(count, self.wanted.events - self.ledger.count)
+        asked = self.door.request("POST", self.target.path, self.target.batch(self.ledger.take(line, count)))
+        self.sent_bytes += len(asked)
+        return asked
+
+    def _row(self, line: int, deadline: float) -> Iterator[bytes]:
+        """What one client sends: what is prepared, and then until all is sent or the time is over."""
+        ready = self._ready[line]
+        while ready:
+            yield ready.popleft()
+        while now() < deadline if self.wanted.seconds else self.ledger.count < self.wanted.events:
+            yield self._next(line)
+
+    async def pour(self, show: Show, words: str) -> Load:
+        """Send all of it. Raises the node's error where it refuses any."""
+        begun, wanted = now(), self.wanted
+
+        def told(answers: int) -> None:
+            done = min(now() - begun, wanted.seconds) * 10 if wanted.seconds else answers * wanted.batch
+            show(words, int(done), int(wanted.seconds * 10) or wanted.events)
+
+        deadline = begun + wanted.seconds
+        rows = [self._row(line, deadline) for line in range(wanted.in_flight)]
+        return await self.door.load(rows, keep=KEEP, told=told)
+
+    async def read(self, door: Door, show: Show, words: str) -> list[Found]:
+        """All that a node holds of it."""
+        found: list[Found] = []
+        pages: AsyncIterator[list[Found]] = self.target.read(door)
+        async for page in pages:
+            found += page
+            show(words, len(found), self.ledger.count)
+        return found
+
+    def problems(self, found: Sequence[Found]) -> list[str]:
+        """What is wrong with what was read."""
+        return self.ledger.problems(one.number for one in found)
+
+
+async def held(door: Door, group: str) -> int:
+    """How many events of a group are durable on a node."""
+    told = await door.tell("GET", "/api/v1/status")
+    return next((int(one["events"]) for one in told["groups"] if one["group"] == group), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """How events came in at a node: seconds from the last look that saw none to the first that saw all, and when."""
+
+    seconds: float
+    begun: float
+    ended: float
+    busy: float
+
+
+async def arrive(door: Door, group: str, count: int, show: Show, words: str, *, longest: float) -> Arrival:
+    """Wait until a node holds so many; what does not come within `longest` without any news is not waited for."""
+    begun, cpu = now(), cpu_now()
+    news, before = now(), 0
+    while True:
+        at = now()
+        have = await held(door, group)
+        if have == 0:
+            begun, cpu = at, cpu_now()
+        if have > before:
+            news, before = at, have
+        show(words, have, count)
+        if have >= count or now() - news > longest:
+            ended = now()
+            return Arrival(ended - begun, begun, ended, (cpu_now() - cpu) / max(ended - begun, 1e-9))
+        await pause(LOOK_SECONDS)

@@ -1,0 +1,65 @@
+"""What a measurement gave, as it is printed, kept and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from eventd.bench.wire import percentile
+
+Show = Callable[[str, int, int], None]
+"""Is told what is under way, how much of it is done, and of how much; 0: nobody knows."""
+
+
+@dataclass(slots=True)
+class Measured:
+    """What was counted, in which time, how long each took, and what else there is to tell. Not verified yet."""
+
+    events: int
+    seconds: float
+    latencies: list[float]
+    busy: float
+    bytes: int = 0
+    figures: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One run, to its end."""
+
+    bench: str
+    measured: Measured
+    problems: list[str]
+    settings: dict[str, Any]
+    machine: dict[str, Any]
+    time: str
+    version: str
+
+    @property
+    def verified(self) -> bool:
+        """Whether all that was counted was read back once, in order, and nothing else."""
+        return not self.problems
+
+    def show(self) -> dict[str, Any]:
+        """As one JSON object."""
+        measured = self.measured
+        seconds = max(measured.seconds, 1e-9)
+        return {
+            "bench": self.bench,
+            "events": measured.events,
+            "seconds": round(measured.seconds, 3),
+            "events_per_second": round(measured.events / seconds, 1),
+            "mb_per_second": round(measured.bytes / seconds / 1e6, 2),
+            "p50_ms": percentile(measured.latencies, 50),
+            "p95_ms": percentile(measured.latencies, 95),
+            "p99_ms": percentile(measured.latencies, 99),
+            "client_cpu": round(measured.busy, 2),
+            "verified": self.verified,
+            "problems": self.problems,
+            "figures": measured.figures,
+            "settings": self.settings,
+            "machine": self.machine,
+            "time": self.time,
+            "version": self.version,
+        }

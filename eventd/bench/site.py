@@ -1,0 +1,139 @@
+"""Where a measurement takes place: what was asked for, and the nodes that it needs, ours or given."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from eventd.bench.children import free_ports
+from eventd.bench.nodes import Node, OwnNode
+from eventd.bench.result import Show
+from eventd.bench.wire import Door
+from eventd.client.address import Address
+from eventd.errors import Invalid
+
+NAMES = ("bench-a", "bench-b")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What every measurement may be asked for. `seconds` comes in the place of `events`."""
+
+    events: int
+    seconds: float = 0.0
+    size: int = 350
+    batch: int = 256
+    in_flight: int = 4
+    durability: str = "full"
+    database: str = ""
+    peer_database: str = ""
+    folder: str = ""
+    servers: tuple[str, ...] = ()
+    key: str = ""
+    peer_key: str = ""
+    secret_file: str = ""
+    peer_listen: tuple[str, int] | None = None
+
+
+@dataclass(slots=True)
+class Site:
+    """The nodes, and a name for all that is declared on them."""
+
+    wanted: Wanted
+    show: Show
+    nodes: Sequence[Node]
+    folder: Path
+    run: str = field(default_factory=lambda: secrets.token_hex(4))
+
+    @property
+    def name(self) -> str:
+        """Of the group, and of the topics."""
+        return f"bench-{self.run}"
+
+    async def start(self) -> None:
+        """Have all nodes run; those of ours start together."""
+        for node in self.nodes:
+            if isinstance(node, OwnNode):
+                node.launch()
+        for node in self.nodes:
+            await node.start()
+
+    @property
+    def are_own(self) -> bool:
+        """Whether the nodes are ours alone."""
+        return all(isinstance(node, OwnNode) for node in self.nodes)
+
+
+@asynccontextmanager
+async def open_site(wanted: Wanted, count: int, show: Show, leftover: list[str]) -> AsyncIterator[Site]:
+    """So many nodes, none of ours started yet. At the end they are gone; `leftover` gets what could not be removed."""
+    async with AsyncExitStack() as stack:
+        folder = _make_folder(wanted.folder)
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        nodes = _given(wanted, count, folder) if wanted.servers else _own(wanted, count, folder)
+        for node in nodes:
+            stack.callback(node.stop)
+
+        async def clear() -> None:
+            for node in nodes:
+                leftover.extend(await node.clear())
+
+        stack.push_async_callback(clear)
+        yield Site(wanted, show, nodes, folder)
+
+
+def _make_folder(inside: str) -> Path:
+    if inside and not Path(inside).is_dir():
+        raise Invalid(f"--folder {inside}: there is no such folder", hint="it says on which disk the nodes write")
+    return Path(tempfile.mkdtemp(prefix="routerctl-bench-", dir=inside or None)).absolute()
+
+
+def _own(wanted: Wanted, count: int, folder: Path) -> list[Node]:
+    databases = [wanted.database, wanted.peer_database][:count]
+    if count > 1 and len({bool(url) for url in databases}) > 1:
+        raise Invalid("two nodes need two databases", hint="give both: --database URL --peer-database URL")
+    if count > len(NAMES) and any(databases):
+        raise Invalid("so many nodes are made on SQLite only", hint="leave out --database")
+    if databases[0] and len(set(databases)) < len(databases):
+        raise Invalid("two nodes cannot share a database", hint="make a second one for --peer-database")
+    secret = folder / "secret"
+    secret.touch(0o600)
+    secret.write_text(secrets.token_hex(32) + "\n")
+    ports = iter(free_ports(2 * count))
+    names = [*NAMES, *(f"bench-{number}" for number in range(2, count))][:count]
+    urls = [*databases, *[""] * count][:count]
+    return [
+        OwnNode(name, folder, url, (next(ports), next(ports)), str(secret))
+        for name, url in zip(names, urls, strict=True)
+    ]
+
+
+def _given(wanted: Wanted, count: int, folder: Path) -> list[Node]:
+    if len(wanted.servers) != count:
+        told = {1: "this measurement needs one node", 2: "this measurement needs two nodes"}.get(count)
+        if told is None or len(wanted.servers) > count:
+            raise Invalid(f"{told or 'this measurement starts nodes of its own'}", hint="leave out the others")
+        raise Invalid(told, hint="give both: --server URL --peer-server URL")
+    addresses = [Address.parse(server) for server in wanted.servers]
+    keys = [wanted.key, wanted.peer_key or wanted.key]
+    listen, secret = wanted.peer_listen, wanted.secret_file
+    if count > 1 and not (listen and secret):
+        if any(address.host not in ("127.0.0.1", "localhost", "::1") for address in addresses):
+            raise Invalid(
+                "nodes of other machines need a secret that both can read, and a place where the second one listens",
+                hint="--secret-file PATH --peer-listen HOST:PORT",
+            )
+        listen = listen or ("127.0.0.1", free_ports(1)[0])
+        file = folder / "secret"
+        file.touch(0o600)
+        file.write_text(secrets.token_hex(32) + "\n")
+        secret = secret or str(file)
+    return [
+        Node(name, Door(address, key), listen=listen if at else None, secret=secret)
+        for at, (name, address, key) in enumerate(zip(NAMES, addresses, keys, strict=False))
+    ]

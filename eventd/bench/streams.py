@@ -1,0 +1,151 @@
+"""Watchers of server-sent events: who has heard of a write, and when."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any, cast
+
+from eventd.api.problems import restore
+from eventd.bench.wire import HEAD_END, Door, now, read_answer
+from eventd.errors import EventdError, Unavailable
+
+MARK_BYTES = 96
+BEGIN_SECONDS = 60.0
+
+
+class Turn:
+    """One write on its way: who has heard of it, and when."""
+
+    def __init__(self) -> None:
+        self.mark = b"\0"
+        self.times: list[float] = []
+        self._expected = 0
+        self._all: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def begin(self, mark: bytes, expected: int) -> asyncio.Future[None]:
+        """Wait until so many have heard of what holds the mark, and nothing else does."""
+        self.mark = mark
+        self.times = []
+        self._expected = expected
+        self._all = asyncio.get_running_loop().create_future()
+        return self._all
+
+    def fail(self, error: Exception) -> None:
+        """A watcher cannot go on."""
+        if not self._all.done():
+            self._all.set_exception(error)
+            self._all.exception()  # there may be nobody who waits just now
+
+    def heard(self) -> None:
+        self.times.append(now())
+        if len(self.times) == self._expected and not self._all.done():
+            self._all.set_result(None)
+
+
+class Stream(asyncio.Protocol):
+    """A watcher. `begun` is done when it has got what `since` says."""
+
+    def __init__(self, turn: Turn, asked: bytes, since: bytes) -> None:
+        self.received: list[bytes] = []
+        self.begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._turn = turn
+        self._asked = asked
+        self._since = since
+        self._tail = b""
+        self._closing = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.write(self._asked)
+
+    def data_received(self, data: bytes) -> None:
+        if not self.received and data[9:12] != b"200":
+            self._refused(restore(*read_answer(data)))
+            return
+        window = self._tail + data
+        at = window.find(self._turn.mark)
+        if at >= 0:
+            self._turn.heard()
+            window = window[at + len(self._turn.mark) :]
+        if not self.begun.done() and self._since in window:
+            self.begun.set_result(None)
+        self._tail = window[-MARK_BYTES:]
+        self.received.append(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._refused(error or Unavailable("a stream of the node ended", hint="did the node end?"))
+
+    def _refused(self, error: Exception) -> None:
+        if self._closing:
+            return
+        self._closing = True
+        if not self.begun.done():
+            self.begun.set_exception(error)
+            self.begun.exception()
+        self._turn.fail(error)
+
+    def close(self) -> None:
+        """End it."""
+        self._closing = True
+        self.begun.cancel()
+        self.transport.abort()
+
+    def told(self, event: str) -> list[Any]:
+        """The data of all events of that kind; its chunks are put together again."""
+        _, _, rest = b"".join(self.received).partition(HEAD_END)
+        text = bytearray()
+        while rest:
+            size, _, after = rest.partition(b"\r\n")
+            text += after[: int(size, 16)]
+            rest = after[int(size, 16) + 2 :]
+        blocks = bytes(text).split(b"\n\n")[:-1]
+        begins = f"event: {event}\n".encode()
+        return [json.loads(block.partition(b"data: ")[2]) for block in blocks if begins in block + b"\n"]
+
+    def numbers(self) -> list[int | str]:
+        """Of the records that it got: a number, or a text where it was told of a loss."""
+        found: list[int | str] = [one["data"]["n"] for told in self.told("record") for one in told["records"]]
+        return [*found, *(f"a gap: {told['reason']}" for told in self.told("tombstone"))]
+
+
+def mark_of(number: int) -> bytes:
+    """What only the record of this number holds."""
+    return b'"n":%d,' % number
+
+
+async def open_streams(door: Door, topics: Sequence[str], turn: Turn, *, from_seq: int) -> list[Stream]:
+    """A watcher for each of these, with a session of its own, all in step."""
+    asked = [_session(door, topic, from_seq) for topic in topics]
+    sessions = (await door.load([asked])).jsons()[0]
+    streams = []
+    try:
+        for session in sessions:
+            path = session["stream_url"]
+            streams.append(await open_stream(door, path, turn, b"caught-up"))
+        await _all_begun(streams)
+    except BaseException:
+        for stream in streams:
+            stream.close()
+        raise
+    return streams
+
+
+async def open_stream(door: Door, path: str, turn: Turn, since: bytes) -> Stream:
+    """One watcher of a path."""
+    asked = door.request("GET", path)
+    return await door.open(lambda: Stream(turn, asked, since))
+
+
+async def _all_begun(streams: Sequence[Stream]) -> None:
+    try:
+        async with asyncio.timeout(BEGIN_SECONDS):
+            await asyncio.gather(*(stream.begun for stream in streams))
+    except TimeoutError:
+        raise EventdError(f"not all {len(streams)} watchers were served within {BEGIN_SECONDS:g} s") from None
+
+
+def _session(door: Door, topic: str, from_seq: int) -> bytes:
+    body = {"topics": {topic: {"from_seq": from_seq}}, "heartbeat_ms": 60_000}
+    return door.request("POST", "/v0/watch", body)

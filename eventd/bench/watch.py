@@ -1,0 +1,114 @@
+"""`watch`: many watchers of one topic; from the first byte of a write to the first byte that each of them hears."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from eventd.bench.ingest import CLASSES
+from eventd.bench.ledger import differing
+from eventd.bench.nodes import pause
+from eventd.bench.pouring import Pouring
+from eventd.bench.result import Measured
+from eventd.bench.site import Site
+from eventd.bench.streams import Stream, Turn, mark_of, open_streams
+from eventd.bench.targets import TopicTarget
+from eventd.bench.wire import Door, Line, cpu_now, now, percentile, read_answer
+from eventd.errors import Unavailable
+
+REST_SECONDS = 0.01
+REST_SECONDS_PER_WATCHER = 0.0003
+"""After which those who have heard of a write wait again."""
+LONGEST = 60.0
+
+
+class Watch:
+    """A write is sent when all have heard of the one before. An event that counts is one that one watcher heard."""
+
+    name = "watch"
+    nodes = 1
+
+    def __init__(self, watchers: int) -> None:
+        self._watchers = watchers
+        self._writes = Writes(watchers)
+        self._pouring: Pouring
+        self._streams: Sequence[Stream] = ()
+
+    def settings(self, site: Site) -> dict[str, object]:
+        """How many watchers."""
+        return {"watchers": self._watchers, "durability": site.wanted.durability}
+
+    async def prepare(self, site: Site) -> None:
+        """A topic with one record, and the watchers in step with it."""
+        (node,) = site.nodes
+        target = TopicTarget(site.name, site.wanted.size)
+        await node.start()
+        await node.declare_topic(site.name, {"durability": CLASSES[site.wanted.durability]})
+        self._pouring = Pouring(node.door, target, site.wanted)
+        await node.door.tell("POST", target.path, target.batch(self._pouring.ledger.take(0, 1)))
+        site.show("opening the streams", 0, 0)
+        turn = self._writes.turn = Turn()
+        self._streams = await open_streams(node.door, [site.name] * self._watchers, turn, from_seq=0)
+
+    async def measure(self, site: Site) -> Measured:
+        """Write."""
+        (node,), wanted, writes = site.nodes, site.wanted, self._writes
+        before, cpu, begun = node.cpu_seconds, cpu_now(), now()
+        line = await node.door.open(Line)
+        try:
+            while now() - begun < wanted.seconds if wanted.seconds else len(writes.last) < wanted.events:
+                await writes.one(node.door, line, self._pouring)
+                site.show("writing", len(writes.last), wanted.events)
+        finally:
+            line.close()
+        seconds, busy, after = now() - begun, cpu_now() - cpu, node.cpu_seconds
+        figures = {"writes": float(len(writes.last)), "last_p50_ms": percentile(writes.last, 50)}
+        figures["last_p99_ms"] = percentile(writes.last, 99)
+        heard = len(writes.each)
+        if before is not None and after is not None:
+            figures["node_cpu_us_per_event"] = round((after - before) / heard * 1e6, 2)
+        return Measured(heard, seconds, writes.each, busy / seconds, heard * wanted.size, figures)
+
+    async def verify(self, site: Site) -> list[str]:
+        """The topic holds each write once, in order, and so did each watcher hear of it."""
+        (node,) = site.nodes
+        found = await self._pouring.read(node.door, site.show, "reading back")
+        problems = self._pouring.problems(found)
+        return problems + heard_wrongly(self._streams, [one.number for one in found])
+
+
+class Writes:
+    """Writes that watchers hear of, one at a time: seconds to each of them, and to the last of each write."""
+
+    def __init__(self, watchers: int) -> None:
+        self.turn: Turn
+        self.each: list[float] = []
+        self.last: list[float] = []
+        self._watchers = watchers
+
+    async def one(self, door: Door, line: Line, pouring: Pouring) -> None:
+        """Rest, write, and wait until all have heard of it."""
+        (number,) = numbers = pouring.ledger.take(0, 1)
+        asked = door.request("POST", pouring.target.path, pouring.target.batch(numbers))
+        await pause(REST_SECONDS + self._watchers * REST_SECONDS_PER_WATCHER)
+        everybody = self.turn.begin(mark_of(number), self._watchers)
+        begun = now()
+        answered = line.ask(asked)
+        try:
+            async with asyncio.timeout(LONGEST):
+                read_answer(await answered).json()
+                await everybody
+        except TimeoutError:
+            heard = f"{len(self.turn.times)} of {self._watchers} watchers"
+            raise Unavailable(f"of write {number} only {heard} heard within {LONGEST:g} s") from None
+        self.each += [at - begun for at in self.turn.times]
+        self.last.append(max(self.turn.times) - begun)
+
+
+def heard_wrongly(streams: Sequence[Stream], numbers: Sequence[int | str]) -> list[str]:
+    """What watchers heard that is not what the topic holds; ends the watchers."""
+    problems: list[str] = []
+    for at, stream in enumerate(streams, 1):
+        stream.close()
+        problems += differing(stream.numbers(), numbers, (f"what watcher {at} heard", "the topic"))
+    return problems if len(problems) <= 3 else [*problems[:3], f"and {len(problems) - 3} more watchers heard wrongly"]

@@ -1,0 +1,304 @@
+"""A light HTTP/1.1 client: requests are bytes made beforehand, answers are looked at when the clock has stopped.
+
+A Python client is easily slower than what it measures, and here it shares the machine with it. This one spends some
+microseconds on a request, and every run tells which share of a core it took (`busy`): near 1 the figures are those of
+the client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import resource
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, NamedTuple, TypeVar, cast
+
+import msgspec
+
+from eventd.api.problems import restore
+from eventd.client.address import Address
+from eventd.clock import SystemClock
+from eventd.errors import EventdError, Unavailable
+
+P = TypeVar("P", bound=asyncio.BaseProtocol)
+
+HEAD_END = b"\r\n\r\n"
+_LENGTH = b"\r\ncontent-length:"
+SECONDS = 600.0
+"""After which a run that does not end is taken for a fault."""
+ASKING_SECONDS = 60.0
+"""The same for one question aside from a measurement."""
+LOOK_SECONDS = 0.1
+"""How often it is told how far a run is."""
+
+now = SystemClock().monotonic
+
+
+def cpu_now() -> float:
+    """Seconds of all cores that this process has used."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+class Answer(NamedTuple):
+    """What came back."""
+
+    status: int
+    body: bytes
+
+    def json(self) -> Any:
+        """The body. Raises the node's error where it is one."""
+        if self.status not in (200, 201):
+            raise restore(self.status, self.body)
+        return self.told()
+
+    def told(self) -> Any:
+        """The body, also of an answer that says that something is not well. Raises the error of what is no JSON."""
+        try:
+            return msgspec.json.decode(self.body)
+        except msgspec.DecodeError:
+            raise restore(self.status, self.body) from None
+
+
+def read_answer(raw: bytes) -> Answer:
+    """The parts of an answer."""
+    head, _, body = raw.partition(HEAD_END)
+    return Answer(int(head[9:12]), body)
+
+
+def length_of(data: bytes | bytearray) -> int:
+    """Bytes of the answer that begins here; 0 while that cannot be told."""
+    end = data.find(HEAD_END)
+    if end < 0:
+        return 0
+    at = data[:end].lower().find(_LENGTH)
+    if at < 0:
+        raise EventdError(
+            "an answer does not say how long it is", hint="give the node's own address, not that of a proxy"
+        )
+    line = data.find(b"\r\n", at + 2)
+    return end + len(HEAD_END) + int(data[at + len(_LENGTH) : line])
+
+
+class Line(asyncio.Protocol):
+    """One connection that stays open: one question at a time."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._buffer = bytearray()
+        self._length = 0
+        self._answer: asyncio.Future[bytes] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        whole: bytes | bytearray = data
+        if self._buffer:
+            self._buffer += data
+            whole = self._buffer
+        try:
+            self._length = self._length or length_of(whole)
+        except EventdError as error:
+            self.failed(error)
+            return
+        if not self._length or len(whole) < self._length:
+            if whole is data:
+                self._buffer += data
+            return
+        answer = bytes(whole)
+        self._buffer, self._length = bytearray(), 0
+        self.answered(answer)
+
+    def answered(self, raw: bytes) -> None:
+        """A whole answer is here."""
+        future, self._answer = self._answer, None
+        if future is not None and not future.done():
+            future.set_result(raw)
+
+    def failed(self, error: Exception) -> None:
+        """No answer will come."""
+        future, self._answer = self._answer, None
+        if future is not None and not future.done():
+            future.set_exception(error)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.failed(_lost())
+
+    def ask(self, asked: bytes) -> asyncio.Future[bytes]:
+        """Ask; the raw answer, or `Unavailable`."""
+        if self.transport.is_closing():
+            raise _lost()
+        self._answer = self._loop.create_future()
+        self.transport.write(asked)
+        return self._answer
+
+    def close(self) -> None:
+        """End it; without waiting for what was not sent."""
+        self.transport.abort()
+
+
+def _lost() -> Unavailable:
+    return Unavailable("the connection to the node was lost", hint="did the node end?")
+
+
+class Caller(Line):
+    """Asks a row of questions, each as soon as the one before is answered; no task is woken for it.
+
+    Of an answer it keeps the first `keep` bytes, 0 for all; what is none of success ends the row.
+    """
+
+    def __init__(self, asked: Iterable[bytes], keep: int = 0) -> None:
+        super().__init__()
+        self.done: asyncio.Future[None] = self._loop.create_future()
+        self.answers: list[bytes] = []
+        self.latencies: list[float] = []
+        self._ahead = iter(asked)
+        self._keep = keep
+        self._begun = 0.0
+
+    def begin(self) -> None:
+        """Ask the next one, if there is any."""
+        following = next(self._ahead, None)
+        if following is None:
+            self._end(None)
+            return
+        self._begun = now()
+        self.transport.write(following)
+
+    def answered(self, raw: bytes) -> None:
+        self.latencies.append(now() - self._begun)
+        if raw[9:12] not in (b"200", b"201"):
+            self._end(restore(*read_answer(raw)))
+            return
+        self.answers.append(raw[: self._keep] if self._keep else raw)
+        self.begin()
+
+    def failed(self, error: Exception) -> None:
+        self._end(error)
+
+    def close(self) -> None:
+        if not self.done.cancel() and not self.done.cancelled():
+            self.done.exception()  # the first of all callers is told of; the others need not be
+        super().close()
+
+    def _end(self, error: Exception | None) -> None:
+        if self.done.done():
+            return
+        if error is None:
+            self.done.set_result(None)
+        else:
+            self.done.set_exception(error)
+
+
+class Load(NamedTuple):
+    """What a run of several clients gave: answers by client, seconds of each question, of all, and of a core."""
+
+    answers: list[list[bytes]]
+    latencies: list[float]
+    seconds: float
+    busy: float
+
+    @property
+    def calls(self) -> int:
+        return len(self.latencies)
+
+    @property
+    def rate(self) -> float:
+        """Calls a second."""
+        return self.calls / self.seconds
+
+    def percentile(self, percent: float) -> float:
+        """Milliseconds."""
+        return percentile(self.latencies, percent)
+
+    def jsons(self) -> list[list[Any]]:
+        """The bodies of all answers by client."""
+        return [[read_answer(raw).json() for raw in answers] for answers in self.answers]
+
+
+def percentile(seconds: Sequence[float], percent: float) -> float:
+    """In milliseconds; 0 of none."""
+    ordered = sorted(seconds)
+    return round(ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))] * 1000, 3) if ordered else 0.0
+
+
+class Door:
+    """The way to one node: its API's address, and the key to it."""
+
+    def __init__(self, address: Address, key: str = "") -> None:
+        self.address = address
+        host = f"[{address.host}]" if ":" in address.host else address.host
+        lines = [f"Host: {host}:{address.port}", "Content-Type: application/json", "Accept: */*"]
+        lines += [f"Authorization: Bearer {key}"] if key else []
+        self._lines = "\r\n".join(lines)
+
+    def request(self, method: str, path: str, body: Any = None) -> bytes:
+        """One request. A `body` that is no bytes goes out as JSON."""
+        content = b"" if body is None else body if isinstance(body, bytes) else msgspec.json.encode(body)
+        head = f"{method} {self.address.prefix}{path} HTTP/1.1\r\n{self._lines}\r\nContent-Length: {len(content)}"
+        return head.encode() + HEAD_END + content
+
+    async def open(self, make: Callable[[], P], **where: Any) -> P:
+        """A connection; `where` may hold a socket that is connected already. Raises `Unavailable`."""
+        place = where or {"host": self.address.host, "port": self.address.port}
+        secure = True if self.address.secure else None
+        try:
+            return (await asyncio.get_running_loop().create_connection(make, ssl=secure, **place))[1]
+        except OSError as error:
+            words = error.strerror or str(error) or type(error).__name__
+            raise Unavailable(f"cannot reach {self.address}: {words}", hint="is the node running there?") from None
+
+    async def tell(self, method: str, path: str, body: Any = None) -> Any:
+        """Ask one thing aside from a measurement: the JSON of its answer. Raises the node's error."""
+        return (await self.ask(method, path, body)).json()
+
+    async def ask(self, method: str, path: str, body: Any = None) -> Answer:
+        """The same, whatever the status of the answer is."""
+        line = await self.open(Line)
+        try:
+            async with asyncio.timeout(ASKING_SECONDS):
+                raw = await line.ask(self.request(method, path, body))
+        except TimeoutError:
+            raise Unavailable(f"{self.address} did not answer {method} {path} in {ASKING_SECONDS:g} s") from None
+        finally:
+            line.close()
+        return read_answer(raw)
+
+    async def load(
+        self, rows: Sequence[Iterable[bytes]], *, keep: int = 0, told: Callable[[int], None] = lambda _: None
+    ) -> Load:
+        """As many clients as there are rows of questions, each with a connection of its own, all at once.
+
+        `told` hears now and then how many answers there are. Raises what the first question that failed was told.
+        """
+        callers: list[Caller] = []
+        gc.collect()
+        gc.disable()
+        try:
+            for some in rows:
+                caller = await self.open(partial(Caller, some, keep))
+                callers.append(caller)
+            cpu, begun = cpu_now(), now()
+            for caller in callers:
+                caller.begin()
+            await _all_done(callers, begun + SECONDS, told)
+            seconds, busy = now() - begun, cpu_now() - cpu
+        finally:
+            gc.enable()
+            for caller in callers:
+                caller.close()
+        latencies = [seconds for caller in callers for seconds in caller.latencies]
+        return Load([caller.answers for caller in callers], latencies, seconds, round(busy / seconds, 2))
+
+
+async def _all_done(callers: Sequence[Caller], deadline: float, told: Callable[[int], None]) -> None:
+    waiting = {caller.done for caller in callers}
+    while waiting:
+        done, waiting = await asyncio.wait(waiting, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_EXCEPTION)
+        for future in done:
+            future.result()
+        told(sum(len(caller.latencies) for caller in callers))
+        if now() > deadline:
+            raise Unavailable(f"the node did not get through within {SECONDS:g} s")

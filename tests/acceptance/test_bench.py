@@ -1,0 +1,56 @@
+"""A measurement as a user starts it: it prints what it found, and whatever ends it, nothing of it is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+from tests.support.processes import CONTROL, Processes
+from tests.support.waiting import wait_for
+
+
+def nodes_in(folder: Path) -> list[int]:
+    """The processes that work in the folder."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cwd"):
+        try:
+            place = os.readlink(entry)
+        except OSError:
+            continue
+        if place.startswith(str(folder)):
+            found.append(int(entry.parent.name))
+    return found
+
+
+def test_it_measures_a_node_of_its_own_and_leaves_nothing(processes: Processes, tmp_path: Path) -> None:
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "disk").mkdir()
+    arguments = ["bench", "ingest", "--events", "2000", "--folder", str(tmp_path / "disk"), "--json"]
+    done = processes.control(*arguments, env={"TMPDIR": str(tmp_path / "tmp")})
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    told = json.loads(done.stdout)
+    assert (told["events"], told["verified"]) == (2000, True)
+    assert [list((tmp_path / name).iterdir()) for name in ("tmp", "disk")] == [[], []]
+    assert nodes_in(tmp_path / "disk") == []
+
+
+def test_it_ends_when_it_is_told_to_and_when_it_is_killed(processes: Processes, tmp_path: Path) -> None:
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    command = [*CONTROL, "bench", "ingest", "--duration", "10m"]
+    for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)):
+        bench = processes.start(f"bench-{number.name}", command, env={"TMPDIR": str(folder)})
+        wait_for(lambda: list(folder.glob("*/bench-a/eventd.db")) or not bench.running, "a node")  # noqa: B023
+        assert bench.running, bench.log()
+        if number is signal.SIGKILL:
+            bench.kill9()
+            wait_for(lambda: nodes_in(folder) == [], "the node to end with it")
+            return
+        bench.send(number)
+        assert bench.wait_exit() == code, bench.log()
+        assert bench.log() == ""
+        assert list(folder.iterdir()) == []
+        assert nodes_in(folder) == []
