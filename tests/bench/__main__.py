@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import os
-import platform
 import shutil
-import sqlite3
-import statistics
 import sys
 import tempfile
 import time
@@ -23,29 +18,20 @@ from eventd.store.database import Database
 from eventd.store.migrations import upgrade
 from tests.bench.latency import measure_latency
 from tests.bench.nodes import BenchNode, make_drafts, verify
-from tests.support.postgres import PostgresServer, find_programs
+from tests.bench.rounds import databases, run_rounds
 
 
 def main() -> None:
     options = _options()
-    server = None
-    if options.database == "postgres":
-        server = PostgresServer(find_programs())
-        server.start()
-    try:
-        make_url: Callable[[], str | None] = server.create_database if server else lambda: None
-        print(json.dumps({"settings": _settings(options)}, indent=2))
-        rounds = []
-        for number in range(options.rounds):
+    durability = {"durability": "FULL" if options.database == "sqlite" else "synchronous_commit=on"}
+    measure = measure_latency if options.what == "latency" else _catch_up
+    with databases(options.database) as make_url:
+
+        def one() -> dict[str, float]:
             with tempfile.TemporaryDirectory(prefix="eventd-bench-") as directory:
-                measure = measure_latency if options.what == "latency" else _catch_up
-                rounds.append(asyncio.run(measure(Path(directory), make_url, options)))
-            print(json.dumps({"round": number + 1, **rounds[-1]}))
-        medians = {name: round(statistics.median(one[name] for one in rounds), 3) for name in rounds[0]}
-        print(json.dumps({"medians": medians, "verified": True}, indent=2))
-    finally:
-        if server is not None:
-            server.stop()
+                return asyncio.run(measure(Path(directory), make_url, options))
+
+        run_rounds(vars(options) | durability, options.rounds, one)
 
 
 def _options() -> argparse.Namespace:
@@ -56,30 +42,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--database", choices=["sqlite", "postgres"], default="sqlite")
     return parser.parse_args()
-
-
-def _settings(options: argparse.Namespace) -> dict[str, object]:
-    return vars(options) | {
-        "durability": "FULL" if options.database == "sqlite" else "synchronous_commit=on",
-        "python": platform.python_version(),
-        "sqlite": sqlite3.sqlite_version,
-        "cores": os.cpu_count(),
-        "load": os.getloadavg()[0],
-        "fsync_ms": round(_fsync_ms(), 3),
-    }
-
-
-def _fsync_ms() -> float:
-    """Median time of a small write that is made durable, on the disk that is measured."""
-    times = []
-    with tempfile.NamedTemporaryFile(prefix="eventd-bench-") as file:
-        for _ in range(50):
-            begun = time.perf_counter()
-            file.write(b"x" * 4096)
-            file.flush()
-            os.fdatasync(file.fileno())
-            times.append((time.perf_counter() - begun) * 1000)
-    return statistics.median(times)
 
 
 async def _catch_up(

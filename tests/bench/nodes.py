@@ -12,6 +12,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from eventd.bench.machine import cpu_of
 from eventd.clock import SystemClock
 from eventd.ingress.admission import draft_of
 from eventd.log.eventlog import EventLog
@@ -93,13 +94,14 @@ class BenchNode:
         await log.close()
         database.close()
 
-    def start(self) -> None:
-        """Start the process; returns when it is ready."""
+    def start(self, **settings: str) -> None:
+        """Start the process with more variables; returns when it is ready."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("EVENTD_")}
         environment |= {
             "EVENTD_DATA_DIR": str(self.directory),
             "EVENTD_DATABASE_URL": self.url,
             "EVENTD_API_LISTEN": f"127.0.0.1:{self.api}",
+            **settings,
         }
         with (self.directory / "node.log").open("ab") as log:
             command = [sys.executable, "-m", "eventd.cli.daemon", "serve"]
@@ -121,8 +123,7 @@ class BenchNode:
     def cpu_seconds(self) -> float:
         """CPU time of the process so far."""
         assert self._process is not None
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_of(self._process.pid) or 0.0
 
     def resident_mib(self) -> float:
         """Most memory the process ever had resident."""

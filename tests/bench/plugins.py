@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import os
-import platform
 import statistics
 import tempfile
 import time
@@ -22,6 +19,7 @@ from eventd.plugins.contract import MANUAL_TRIGGER, Outcome, Request
 from eventd.plugins.running import Plugins
 from eventd.resources.effective import PluginConfig
 from eventd.testing import event
+from tests.bench.rounds import run_rounds
 from tests.support.plugins import plugin_config, write_package, write_program
 
 FUNCTION = """
@@ -49,14 +47,8 @@ def main() -> None:
     parser.add_argument("--concurrency", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    about = {"python": platform.python_version(), "cores": os.cpu_count(), "load": os.getloadavg()[0]}
-    print(json.dumps({"settings": vars(options) | about}, indent=2))
     with tempfile.TemporaryDirectory(prefix="eventd-bench-") as directory:
-        rounds = [asyncio.run(_measure(Path(directory), options)) for _ in range(options.rounds)]
-    for number, one in enumerate(rounds, start=1):
-        print(json.dumps({"round": number, **one}))
-    medians = {name: round(statistics.median(one[name] for one in rounds), 1) for name in rounds[0]}
-    print(json.dumps({"medians": medians, "verified": True}, indent=2))
+        run_rounds(vars(options), options.rounds, lambda: asyncio.run(_measure(Path(directory), options)), digits=1)
 
 
 async def _measure(folder: Path, options: argparse.Namespace) -> dict[str, float]:

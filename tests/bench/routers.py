@@ -45,7 +45,7 @@ from eventd.store.database import Database, execute, fetch
 from eventd.store.migrations import upgrade
 from eventd.supervisor import Supervisor
 from federation.lines import split_line
-from tests.support.postgres import PostgresServer, find_programs
+from tests.bench.rounds import databases, run_rounds
 
 TICK = 0.0002
 """Seconds that the gauge of the loop sleeps."""
@@ -53,23 +53,14 @@ TICK = 0.0002
 
 def main() -> None:
     options = _options()
-    server = None
-    if options.database == "postgres":
-        server = PostgresServer(find_programs())
-        server.start()
-    try:
-        print(json.dumps({"settings": vars(options) | {"cores": os.cpu_count(), "load": os.getloadavg()[0]}}))
-        rounds = []
-        for number in range(options.rounds):
+    with databases(options.database) as make_url:
+
+        def one() -> dict[str, float]:
             with tempfile.TemporaryDirectory(prefix="eventd-bench-") as directory:
-                url = server.create_database() if server else f"sqlite:///{Path(directory) / 'eventd.db'}"
-                rounds.append(asyncio.run(_measure(url, options)))
-            print(json.dumps({"round": number + 1, **rounds[-1]}))
-        medians = {name: round(statistics.median(one[name] for one in rounds), 3) for name in rounds[0]}
-        print(json.dumps({"medians": medians, "verified": True}))
-    finally:
-        if server is not None:
-            server.stop()
+                url = make_url() or f"sqlite:///{Path(directory) / 'eventd.db'}"
+                return asyncio.run(_measure(url, options))
+
+        run_rounds(vars(options), options.rounds, one)
 
 
 def _options() -> argparse.Namespace:

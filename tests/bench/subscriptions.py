@@ -11,9 +11,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import os
-import statistics
 import sys
 import tempfile
 import time
@@ -31,6 +28,7 @@ from eventd.store.database import Database, fetch
 from eventd.store.migrations import upgrade
 from eventd.store.runs import RunStatus, read_runs
 from federation.event import Event, encode, from_micros
+from tests.bench.rounds import run_rounds
 from tests.support.declared import declare, group
 from tests.support.derived import plugin, subscription
 
@@ -47,14 +45,12 @@ def routes(events):
 
 def main() -> None:
     options = _options()
-    print(json.dumps({"settings": vars(options) | {"cores": os.cpu_count(), "load": os.getloadavg()[0]}}))
-    rounds: list[dict[str, float]] = []
-    for number in range(options.rounds):
+
+    def one() -> dict[str, float]:
         with tempfile.TemporaryDirectory(prefix="eventd-bench-") as directory:
-            rounds.append(asyncio.run(_measure(Path(directory), options)))
-        print(json.dumps({"round": number + 1, **rounds[-1]}))
-    medians = {name: round(statistics.median(one[name] for one in rounds), 3) for name in rounds[0]}
-    print(json.dumps({"medians": medians, "verified": True}, indent=2))
+            return asyncio.run(_measure(Path(directory), options))
+
+    run_rounds(vars(options), options.rounds, one)
 
 
 def _options() -> argparse.Namespace:

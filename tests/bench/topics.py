@@ -7,17 +7,12 @@ counted arrived. A ratio is to the rival, or to a bare insert, of the same round
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import platform
-import sqlite3
-import statistics
 import tempfile
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from tests.bench.__main__ import _fsync_ms
+from tests.bench.rounds import run_rounds
 from tests.bench.topics_queues import measure_queues
 from tests.bench.topics_reads import measure_reads
 from tests.bench.topics_recovery import measure_kills, measure_recovery
@@ -46,14 +41,12 @@ CLIENT = (
 
 def main() -> None:
     options = _options()
-    print(json.dumps({"settings": _settings(options)}, indent=2))
-    rounds: list[Figures] = []
-    for number in range(options.rounds):
+
+    def one() -> Figures:
         with tempfile.TemporaryDirectory(prefix="eventd-bench-") as directory:
-            rounds.append(run_alone(MEASURES[options.what](Path(directory), options)))
-        print(json.dumps({"round": number + 1, **rounds[-1]}), flush=True)
-    medians = {name: round(statistics.median(one[name] for one in rounds), 3) for name in rounds[0]}
-    print(json.dumps({"medians": medians, "verified": True}, indent=2))
+            return run_alone(MEASURES[options.what](Path(directory), options))
+
+    run_rounds(vars(options) | {"client": CLIENT}, options.rounds, one)
 
 
 def _options() -> argparse.Namespace:
@@ -84,17 +77,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--writers", type=int, default=4, help="kills: clients that write meanwhile")
     parser.add_argument("--seed", type=int, default=1, help="kills: of the lots that are drawn")
     return parser.parse_args()
-
-
-def _settings(options: argparse.Namespace) -> dict[str, object]:
-    return vars(options) | {
-        "python": platform.python_version(),
-        "sqlite": sqlite3.sqlite_version,
-        "cores": os.cpu_count(),
-        "load": os.getloadavg()[0],
-        "fsync_ms": round(_fsync_ms(), 3),
-        "client": CLIENT,
-    }
 
 
 if __name__ == "__main__":

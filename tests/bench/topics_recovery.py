@@ -19,6 +19,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from eventd.errors import EventdError, Unavailable
 from tests.bench.topics_site import Figures, Site, fill, make_record, read_numbers, resident_mib, site, write_of
 from tests.bench.wire import Line, open_line, read_answer, request, tell
 
@@ -62,7 +63,7 @@ async def _write_until_killed(at: Site, options: argparse.Namespace) -> int:
     """Write on, and kill the node amid that; up to which number all was acknowledged."""
     line, acknowledged = await open_line(at.port), options.held
     killing = asyncio.create_task(_kill_after(at, 0.3))
-    with contextlib.suppress(ConnectionResetError):
+    with contextlib.suppress(Unavailable):
         while True:
             numbers = range(acknowledged + 1, acknowledged + 101)
             answer = read_answer(await line.ask(write_of(TOPIC, numbers, options.size))).json()
@@ -163,7 +164,7 @@ class _Writer:
                 if answer.status < 500:
                     self.repeated += bool(tries)
                     return answer.json()
-            except (OSError, AssertionError):  # no port file, nobody there, or gone without a word
+            except (OSError, AssertionError, EventdError):  # no port file, nobody there, or gone without a word
                 self._line = None
             tries += 1
             await asyncio.sleep(0.01)

@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
+from eventd.bench.machine import cpu_of
 from tests.bench import rival
 from tests.bench.wire import load, request, tell
 from tests.support.processes import Process, Processes
@@ -83,8 +84,7 @@ def resident_mib(process: Process) -> float:
 
 def cpu_seconds(process: Process) -> float:
     """What it used of all cores since its start."""
-    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / 100
+    return cpu_of(process.pid) or 0.0
 
 
 # --- records ------------------------------------------------------------------------------------------------------

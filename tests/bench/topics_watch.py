@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import socket
 import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
+from eventd.bench import streams as watchers
+from eventd.bench.streams import Stream, Turn, mark_of
 from tests.bench.topics_site import Figures, Site, site, write_of
-from tests.bench.wire import Line, compact, load, open_line, percentile, read_answer, request
+from tests.bench.wire import Line, compact, door, load, open_line, percentile, read_answer, request, tell
 
 SOME_SECONDS = 0.02
 SECONDS_PER_WATCHER = 0.0005
@@ -28,7 +29,6 @@ LONGEST = 60.0
 STALL_BYTES = 16 << 20
 """What is written while nobody but the stalled watcher is there: far more than sockets hold."""
 STALL_SIZE = 16 << 10
-MARK_BYTES = 32
 
 
 async def measure_watch(directory: Path, options: argparse.Namespace) -> Figures:
@@ -39,81 +39,6 @@ async def measure_watch(directory: Path, options: argparse.Namespace) -> Figures
             figures |= await _polls(at, count, options)
         figures |= await _stalled(at, options)
     return figures
-
-
-class Turn:
-    """One write on its way: who has heard of it, and when."""
-
-    def __init__(self) -> None:
-        self.mark = b"\0"
-        self.times: list[float] = []
-        self._expected = 0
-        self._all: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def begin(self, number: int, expected: int) -> asyncio.Future[None]:
-        """Wait until so many have heard of the record of this number."""
-        self.mark = mark_of(number)
-        self.times = []
-        self._expected = expected
-        self._all = asyncio.get_running_loop().create_future()
-        return self._all
-
-    def fail(self, why: str) -> None:
-        """A watcher cannot go on."""
-        if not self._all.done():
-            self._all.set_exception(AssertionError(why))
-
-    def heard(self) -> None:
-        self.times.append(time.perf_counter())
-        if len(self.times) == self._expected:
-            self._all.set_result(None)
-
-
-def mark_of(number: int) -> bytes:
-    """What only the record of this number holds."""
-    return b'"n":%d,' % number
-
-
-class Stream(asyncio.Protocol):
-    """A watcher of server-sent events. `begun` is done when it has got what `since` says."""
-
-    def __init__(self, turn: Turn, asked: bytes, since: bytes) -> None:
-        self.received: list[bytes] = []
-        self.begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._turn = turn
-        self._asked = asked
-        self._since = since
-        self._tail = b""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
-        self.transport.write(self._asked)
-
-    def data_received(self, data: bytes) -> None:
-        window = self._tail + data
-        at = window.find(self._turn.mark)
-        if at >= 0:
-            self._turn.heard()
-            window = window[at + len(self._turn.mark) :]
-        if not self.begun.done() and self._since in window:
-            self.begun.set_result(None)
-        self._tail = window[-MARK_BYTES:]
-        self.received.append(data)
-
-    def numbers(self) -> list[int]:
-        """Of the records that it got; its chunks are put together again."""
-        _, _, rest = b"".join(self.received).partition(b"\r\n\r\n")
-        text = bytearray()
-        while rest:
-            size, _, after = rest.partition(b"\r\n")
-            text += after[: int(size, 16)]
-            rest = after[int(size, 16) + 2 :]
-        found: list[int] = []
-        for block in bytes(text).split(b"\n\n"):
-            if b"event: record\n" in block:
-                told = json.loads(block.partition(b"data: ")[2])
-                found += [one["data"]["n"] for one in told["records"]]
-        return found
 
 
 class Poll(Line):
@@ -131,7 +56,7 @@ class Poll(Line):
 
     def answered(self, raw: bytes) -> None:
         if read_answer(raw).status != 200:
-            self._turn.fail(f"a poll was answered {raw!r}")
+            self._turn.fail(AssertionError(f"a poll was answered {raw!r}"))
             return
         if self._turn.mark in raw:
             self._turn.heard()
@@ -153,7 +78,7 @@ async def _write_all(
     try:
         for number in numbers:
             await asyncio.sleep(SOME_SECONDS + watchers * SECONDS_PER_WATCHER)
-            everybody = turn.begin(number, watchers)
+            everybody = turn.begin(mark_of(number), watchers)
             cpu, begun = time.process_time(), time.perf_counter()
             answered = line.ask(asked(number))
             async with asyncio.timeout(LONGEST):
@@ -195,7 +120,7 @@ async def _streams(at: Site, count: int, options: argparse.Namespace) -> Figures
     streams = await open_streams(at.port, topic, count, turn, from_seq=0)
     mine = await _write_all(at.port, turn, lambda n: write_of(topic, [n], options.size), numbers, count)
     for stream in streams:
-        stream.transport.abort()
+        stream.close()
         assert stream.numbers() == [0, *numbers], "each record once, in order"
     size = sum(map(len, streams[0].received)) // (len(numbers) + 1)
     asked = request("GET", "/stream")
@@ -203,7 +128,7 @@ async def _streams(at: Site, count: int, options: argparse.Namespace) -> Figures
     await asyncio.gather(*(stream.begun for stream in others))
     rival = await _write_all(at.rival.port, turn, lambda n: _tell(n, size), numbers, count)
     for stream in others:
-        stream.transport.abort()
+        stream.close()
     return _told(f"sse_{count}", mine, rival)
 
 
@@ -213,18 +138,7 @@ def _tell(number: int, size: int) -> bytes:
 
 async def open_streams(port: int, topic: str, count: int, turn: Turn, *, from_seq: int) -> list[Stream]:
     """So many watchers, each with a session of its own, all at the head."""
-    wids = await load(port, [[_session(topic, from_seq)] * count])
-    streams = []
-    for session in wids.jsons()[0]:
-        asked = request("GET", session["stream_url"])
-        streams.append(await _open(port, lambda asked=asked: Stream(turn, asked, b"caught-up")))  # type: ignore[misc]
-    async with asyncio.timeout(LONGEST):
-        await asyncio.gather(*(stream.begun for stream in streams))
-    return streams
-
-
-def _session(topic: str, from_seq: int) -> bytes:
-    return request("POST", "/v0/watch", {"topics": {topic: {"from_seq": from_seq}}, "heartbeat_ms": 60_000})
+    return await watchers.open_streams(door(port), [topic] * count, turn, from_seq=from_seq)
 
 
 async def _open(port: int, make: Callable[[], Any], **options: Any) -> Any:
@@ -281,7 +195,7 @@ async def _beside(at: Site, topic: str, options: argparse.Namespace, *, is_stall
     numbers = range(before, before + options.told)
     seconds, _, _ = await _write_all(at.port, turn, lambda n: write_of(topic, [n], STALL_SIZE), numbers, count)
     for stream in streams:
-        stream.transport.abort()
+        stream.close()
         assert stream.numbers() == [before - 1, *numbers], "each record once, in order"
     if stalled is not None:
         await _read_on(stalled, numbers[-1])
@@ -294,7 +208,7 @@ async def _open_stalled(port: int, topic: str) -> Stream:
     room.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     room.connect(("127.0.0.1", port))
     room.setblocking(False)
-    session = (await load(port, [[_session(topic, 0)]])).jsons()[0][0]
+    session = await tell(port, "POST", "/v0/watch", {"topics": {topic: {"from_seq": 0}}, "heartbeat_ms": 60_000})
     asked = request("GET", session["stream_url"])
     stream: Stream = await _open(port, lambda: Stream(Turn(), asked, b"caught-up"), sock=room)
     await stream.begun
@@ -311,5 +225,5 @@ async def _read_on(stalled: Stream, last: int) -> None:
         while not any(mark in each for each in stalled.received[got:]) or stalled.numbers()[-1] != last:
             got = max(got, len(stalled.received) - 2)
             await asyncio.sleep(0.05)
-    stalled.transport.abort()
+    stalled.close()
     assert stalled.numbers() == [*range(last + 1)], "each record once, in order"

@@ -1,0 +1,209 @@
+"""Measure the audit: `python -m tests.bench.audit --rows 1e6 1e7`. What it finds is checked against what is there.
+
+Each round generates nothing: a lake is made once for each size, and kept where `--lakes` says. The audit runs in a
+process of its own, as a user runs it, with everything to be read anew. Beside it, in the same round and on the same
+files, Spark alone counts the rows of deliveries, and reads every column of them; and of deliveries and events together,
+which is what the audit has to read at the least.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from eventd.audit.findings import Finding
+from eventd.audit.generate import Settings, Truth, generate
+from eventd.clock import SECOND
+from tests.bench.rounds import run_rounds
+
+FAULTS = {
+    **{"lose": 30, "duplicate": 20, "forge": 10, "loop": 10, "disagree": 10, "corrupt": 3, "epoch": 2},
+    **{"expire": 100, "dead_letter": 50, "retry": 200, "pending": 20, "skew": 40 * SECOND},
+}
+
+
+def main() -> None:
+    options = _options()
+    if options.bare:
+        print(json.dumps(scan_bare(options.bare, options.master, options.memory)))
+        return
+    with _folder(options.lakes) as lakes:
+        for rows in map(int, options.rows):
+            truth, lake = make(lakes, rows, options)
+            settings = {"rows": rows, "master": options.master, "memory": options.memory} | truth.totals
+            run_rounds(settings, options.rounds, lambda: measure(lake, truth, options))  # noqa: B023
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.audit")
+    parser.add_argument("--rows", type=float, nargs="+", default=[1e6], help="rows of deliveries; several sizes")
+    parser.add_argument("--nodes", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--lakes", type=Path, help="where lakes are kept from run to run; a temporary folder")
+    parser.add_argument("--processes", type=int, default=1, help="that generate")
+    parser.add_argument("--master", default="local[*]")
+    parser.add_argument("--memory", default="4g")
+    parser.add_argument("--bare", type=Path, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+@contextmanager
+def _folder(named: Path | None) -> Iterator[Path]:
+    if named is not None:
+        named.mkdir(parents=True, exist_ok=True)
+        yield named
+        return
+    with tempfile.TemporaryDirectory(prefix="eventd-bench-") as folder:
+        yield Path(folder)
+
+
+def make(lakes: Path, rows: int, options: argparse.Namespace) -> tuple[Truth, Path]:
+    """A lake with about so many rows of deliveries, and what is hidden in it; made if it is not there."""
+    events = round(rows / (options.nodes - 1))
+    settings = Settings(nodes=options.nodes, events=events, seed=options.seed, **FAULTS)
+    lake = lakes / f"{rows:.0e}-{options.nodes}-{options.seed}"
+    file = lakes / f"{lake.name}.json"
+    if file.exists():
+        truth = msgspec.json.decode(file.read_bytes(), type=Truth)
+        if truth.settings == settings:
+            return truth, lake
+    shutil.rmtree(lake, ignore_errors=True)
+    begun = time.perf_counter()
+    truth = generate(settings, str(lake), processes=options.processes)
+    seconds = time.perf_counter() - begun
+    file.write_bytes(truth.to_json())
+    told = {"lake": lake.name, "seconds": round(seconds, 1), "bytes": _size(lake)}
+    print(json.dumps({"generated": told | {"deliveries/s": round(truth.totals["deliveries"] / seconds)}}), flush=True)
+    return truth, lake
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def measure(lake: Path, truth: Truth, options: argparse.Namespace) -> dict[str, float]:
+    """One round: Spark alone, then the audit."""
+    for path in lake.rglob("*.parquet"):  # neither of them is to wait for the disk
+        path.read_bytes()
+    spark = ["--master", options.master, "--memory", options.memory]
+    bare = Watched([sys.executable, "-m", "tests.bench.audit", "--bare", str(lake), *spark])
+    with tempfile.TemporaryDirectory(prefix="eventd-bench-") as out:
+        command = [str(Path(sys.executable).with_name("routerctl")), "audit", "run", "--lake", str(lake), "--out", out]
+        audit = Watched([*command, "-o", "json", *spark])
+        report = json.loads((Path(out) / "report.json").read_text())
+    _compare(report, truth)
+    scans, job = json.loads(bare.output), report["work"]["seconds"]
+    rows = truth.totals["deliveries"]
+    return {
+        "audit_s": round(audit.seconds, 2),
+        "job_s": job,
+        **{f"{name.replace(' ', '_')}_s": seconds for name, seconds in report["work"]["stages"].items()},
+        **{f"bare_{name}_s": seconds for name, seconds in scans.items()},
+        "rows/s": round(rows / job),
+        "ratio_to_count": round(job / scans["count"], 2),
+        "ratio_to_scan": round(job / scans["scan"], 2),
+        "ratio_to_scan_both": round(job / scans["scan_both"], 2),
+        "peak_MiB": round(audit.peak / 2**20),
+        "bare_peak_MiB": round(bare.peak / 2**20),
+    }
+
+
+def _compare(report: dict[str, Any], truth: Truth) -> None:
+    """End here if the audit has found anything else than what is hidden."""
+    found = [msgspec.convert(one, Finding) for one in report["findings"]]
+    wrong = Counter(map(_what, found))
+    wrong.subtract(map(_what, truth.findings))
+    if any(wrong.values()):
+        told = [f"{'missed' if count < 0 else 'made up'}: {what}" for what, count in wrong.items() if count]
+        raise SystemExit("\n".join(["the audit is wrong", *told[:20]]))
+
+
+def _what(one: Finding) -> tuple[object, ...]:
+    return (one.kind, one.group, one.source, one.peer, one.first, one.last, one.ids)
+
+
+# --- processes and their memory -------------------------------------------------------------------------------------
+
+
+class Watched:
+    """A process that has ended: what it wrote, how long it took, and the most memory that it and its children had."""
+
+    def __init__(self, command: list[str]) -> None:
+        self.peak = 0
+        begun = time.perf_counter()
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            watcher = threading.Thread(target=self._watch, args=(process,), daemon=True)
+            watcher.start()
+            self.output = process.communicate()[0]
+        self.seconds = time.perf_counter() - begun
+        watcher.join()
+        if process.returncode:
+            raise SystemExit(f"{' '.join(command)} ended with {process.returncode}")
+
+    def _watch(self, process: subprocess.Popen[str]) -> None:
+        while process.poll() is None:
+            self.peak = max(self.peak, sum(map(_memory, _family(process.pid))))
+            time.sleep(0.3)
+
+
+def _family(pid: int) -> Iterator[int]:
+    """A process and all that it has started."""
+    yield pid
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            children = task.read_text().split()
+        except OSError:
+            continue
+        for child in children:
+            yield from _family(int(child))
+
+
+def _memory(pid: int) -> int:
+    """Bytes of a process; what several share is parted between them."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), 0)
+
+
+def scan_bare(lake: Path, master: str, memory: str) -> dict[str, float]:
+    """Seconds that Spark takes for the same files without us: the first time each is asked, but not for its start."""
+    from eventd.audit.session import open_session
+
+    both = [str(lake / "landing" / book) for book in ("deliveries", "events")]
+    with open_session(master, app="bench", memory=memory) as spark:
+        spark.range(10).selectExpr("sum(id)").collect()
+
+        files = spark.read.option("recursiveFileLookup", "true").option("pathGlobFilter", "*.parquet")
+
+        def timed(*folders: str, what: str) -> float:
+            begun = time.perf_counter()
+            for folder in folders:
+                files.parquet(folder).selectExpr(what).collect()
+            return round(time.perf_counter() - begun, 3)
+
+        every = "bit_xor(xxhash64(*))"
+        return {
+            "count": timed(both[0], what="count(*)"),
+            "scan": timed(both[0], what=every),
+            "scan_both": timed(*both, what=every),
+        }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""What is measured of each contestant, and how: the same bodies, the same clock, the same looks."""
+
+from __future__ import annotations
+
+import gc
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from eventd.bench.latency import PAUSE_SECONDS, WARM_UP
+from eventd.bench.ledger import differing
+from eventd.bench.pouring import LOOK_SECONDS
+from eventd.bench.wire import percentile
+from tests.bench.rivals.servers import Server
+
+BATCH, IN_FLIGHT = 64, 4
+"""A publisher has four lots of 64 messages on the way: a window of 256."""
+PATIENCE_SECONDS = 60.0
+Figures = dict[str, float]
+
+
+class NotMeasured(Exception):
+    """Why a contestant has no figures, in words for the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What every contestant is asked to do."""
+
+    events: int
+    size: int
+    singles: int
+
+
+class Contestant(Protocol):
+    """A program with the settings it runs under."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def family(self) -> str: ...
+
+    @property
+    def durability(self) -> str: ...
+
+    @property
+    def settings(self) -> str: ...
+
+    def version(self) -> str:
+        """Of the installed program. Raises `NotMeasured` where it is missing, or does not know its settings."""
+
+    def measure(self, folder: Path, task: Task) -> Figures:
+        """One round."""
+
+
+class Pair(ABC):
+    """Two running servers of a rival, A and B, of which B is away until `join`."""
+
+    a: Server
+    b: Server
+
+    @abstractmethod
+    def prepare(self, bodies: Sequence[bytes]) -> list[bytes]:
+        """What is sent to A for them, by `BATCH`; made before the clock starts."""
+
+    @abstractmethod
+    def send(self, lot: bytes, count: int) -> None:
+        """Send one lot of so many messages to A."""
+
+    @abstractmethod
+    def take_answers(self, count: int) -> None:
+        """Wait until A has acknowledged so many more."""
+
+    @abstractmethod
+    def join(self) -> None:
+        """Let B come, and take over what A holds."""
+
+    @abstractmethod
+    def count(self) -> int:
+        """Messages that are visible at B."""
+
+    @abstractmethod
+    def read(self, count: int) -> list[bytes]:
+        """All bodies that B holds."""
+
+    @abstractmethod
+    def listen(self) -> None:
+        """Have a client at B told of each message from now on."""
+
+    @abstractmethod
+    def hear(self) -> bytes:
+        """The next message that this client is told of."""
+
+    def rest(self) -> None:
+        """Between two looks at B."""
+        time.sleep(LOOK_SECONDS)
+
+
+class Rival:
+    """A contestant whose servers are opened as a pair."""
+
+    def __init__(
+        self, family: str, name: str, durability: str, settings: str, open_pair: Callable[[ExitStack, Path], Pair]
+    ) -> None:
+        self.family, self.name, self.durability, self.settings = family, name, durability, settings
+        self._open = open_pair
+
+    def version(self) -> str:
+        raise NotMeasured("its version cannot be told")
+
+    def measure(self, folder: Path, task: Task) -> Figures:
+        """Fill A while B is away, let B catch up, read all of it back, then one message at a time."""
+        bodies = make_bodies(task.events + WARM_UP + task.singles, task.size)
+        with ExitStack() as stack:
+            pair = self._open(stack, folder)
+            stored = bodies[: task.events]
+            figures = publish(pair, stored) | catch_up(pair, len(stored))
+            problems = differing(pair.read(len(stored)), stored, ("B", "A"))
+            if problems:
+                raise NotMeasured(problems[0][:200])
+            return figures | one_by_one(pair, bodies[task.events :])
+
+
+def make_bodies(count: int, size: int) -> list[bytes]:
+    """Events as a node stores them, `size` bytes each, all different."""
+    pad = "x" * max(0, size - len(_body(0, "")))
+    return [_body(number, pad) for number in range(count)]
+
+
+def _body(number: int, pad: str) -> bytes:
+    place = f"10.88.{number // 250 % 250:03}.{number % 250:03}/32"
+    return (
+        f'{{"apiVersion":"federation.routerd.net/v1alpha1","group":"bench","id":"bench-{number:020}",'
+        f'"kind":"FederationEvent","observedAt":"2026-01-01T00:00:00Z",'
+        f'"payload":{{"number":"{number:010}","pad":"{pad}"}},'
+        f'"sourceNode":"bench-a","subject":"{place}","type":"bench.client.t000"}}'
+    ).encode()
+
+
+def publish(pair: Pair, bodies: Sequence[bytes]) -> Figures:
+    """Messages a second that one client here gets acknowledged by A, and the share of a core that the client took."""
+    lots = pair.prepare(bodies)
+    sent = answered = 0
+    gc.collect()
+    gc.disable()
+    try:
+        begun, cpu = time.perf_counter(), time.process_time()
+        for lot in lots:
+            if sent - answered == IN_FLIGHT * BATCH:
+                pair.take_answers(BATCH)
+                answered += BATCH
+            count = min(BATCH, len(bodies) - sent)
+            pair.send(lot, count)
+            sent += count
+        pair.take_answers(sent - answered)
+        seconds, busy = time.perf_counter() - begun, time.process_time() - cpu
+        return {"publish": len(bodies) / seconds, "client": busy / seconds}
+    finally:
+        gc.enable()
+
+
+def catch_up(pair: Pair, count: int) -> Figures:
+    """Messages a second from the last look at B that saw none to the first that saw all, and what they cost."""
+    before_a, before_b = pair.a.cpu_seconds, pair.b.cpu_seconds
+    pair.join()
+    begun = news = time.perf_counter()
+    before = 0
+    while True:
+        at = time.perf_counter()
+        have = pair.count()
+        if have == 0:
+            begun, before_b = at, pair.b.cpu_seconds
+            before_a = pair.a.cpu_seconds
+        if have > before:
+            news, before = at, have
+        if have >= count:
+            break
+        if at - news > PATIENCE_SECONDS:
+            raise NotMeasured(f"{have:,} of {count:,} came to B, and then no more for {PATIENCE_SECONDS:g} s")
+        pair.rest()
+    seconds = time.perf_counter() - begun
+    return {
+        "catch_up": count / seconds,
+        "cpu_a": (pair.a.cpu_seconds - before_a) / count * 1e6,
+        "cpu_b": (pair.b.cpu_seconds - before_b) / count * 1e6,
+    }
+
+
+def one_by_one(pair: Pair, bodies: Sequence[bytes]) -> Figures:
+    """Milliseconds from the first byte sent to A to the moment a client at B has the message."""
+    pair.listen()
+    taken = []
+    lots = [pair.prepare([body])[0] for body in bodies]
+    for lot, body in zip(lots, bodies, strict=True):
+        time.sleep(PAUSE_SECONDS)
+        begun = time.perf_counter()
+        pair.send(lot, 1)
+        heard = pair.hear()
+        taken.append(time.perf_counter() - begun)
+        if heard != body:
+            raise NotMeasured("a client at B heard of another message than the one that was sent")
+        pair.take_answers(1)
+    return {"p50": percentile(taken[WARM_UP:], 50), "p99": percentile(taken[WARM_UP:], 99)}

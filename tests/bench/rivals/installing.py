@@ -1,0 +1,55 @@
+"""Install the rivals by the names of their packages, with the system's package manager, without starting them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.bench.rivals.servers import program
+
+POLICY = Path("/usr/sbin/policy-rc.d")
+"""Debian asks it whether a package that is installed may start its service."""
+
+
+def install(packages: Sequence[str]) -> list[str]:
+    """Install those that are missing, each by itself. Returns why those that could not be installed could not."""
+    missing = [name for name in packages if not program(name)]
+    if not missing:
+        return []
+    if not program("apt-get"):
+        return [f"cannot install {' '.join(missing)}: there is no apt-get here; install them by hand"]
+    if os.geteuid() != 0:
+        return [f"cannot install {' '.join(missing)}: run it as root, or `sudo apt-get install {' '.join(missing)}`"]
+    failed = []
+    with _services_stay_off():
+        _run("apt-get", "update", "-qq")
+        for name in missing:
+            words = _run("apt-get", "install", "-qq", "-y", "--no-install-recommends", name)
+            if words:
+                failed.append(f"cannot install {name}: {words}")
+    return failed
+
+
+@contextmanager
+def _services_stay_off() -> Iterator[None]:
+    """No service of a package is started by its installation, unless the machine has a rule of its own for that."""
+    if POLICY.exists():
+        yield
+        return
+    POLICY.write_text("#!/bin/sh\nexit 101\n")
+    POLICY.chmod(0o755)
+    try:
+        yield
+    finally:
+        POLICY.unlink()
+
+
+def _run(*command: str) -> str:
+    """An empty text, or what it said when it failed."""
+    environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    lines = done.stderr.strip().splitlines()
+    return "" if done.returncode == 0 else (lines[-1] if lines else f"it ended with {done.returncode}")

@@ -1,0 +1,141 @@
+"""What was measured, as Markdown and as a picture. Pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+HIGHER, LOWER = ("catch_up", "publish"), ("p50", "p99")
+NAMES = {"catch_up": "catch-up", "publish": "publish", "p50": "p50", "p99": "p99"}
+COLOURS = {"catch_up": "#1f6feb", "publish": "#2da44e", "p50": "#bf8700", "p99": "#cf222e"}
+WIDTH, LABEL, BAR, SPACE, TOP = 800, 250, 12, 16, 64
+FURTHEST = 100.0
+
+
+@dataclass(slots=True)
+class Row:
+    """A contestant and its rounds; `missing` tells why it has none."""
+
+    name: str
+    version: str = ""
+    durability: str = ""
+    settings: str = ""
+    rounds: list[Mapping[str, float]] = field(default_factory=list)
+    missing: str = ""
+
+    def median(self, figure: str) -> float:
+        """Of its rounds."""
+        return statistics.median(one[figure] for one in self.rounds)
+
+
+def ratio(own: Row, other: Row, figure: str) -> float:
+    """How many times better than the other we are: above 1 we are ahead, whether more or less is better."""
+    ours, theirs = own.median(figure), other.median(figure)
+    return ours / theirs if figure in HIGHER else theirs / ours
+
+
+def markdown(rows: Sequence[Row], facts: Mapping[str, object]) -> str:
+    """The tables: figures, ratios, what each promises, and who is missing. The first row is ours."""
+    measured = [row for row in rows if row.rounds]
+    told = ", ".join(f"{name} {value}" for name, value in facts.items())
+    parts = [f"Run: {told}.", _figures(measured)]
+    own = rows[0]
+    if own.rounds and len(measured) > 1:
+        parts += ["How many times better our node is; below 1 it is behind:", _ratios(own, measured[1:])]
+    if any(len(row.rounds) > 1 for row in measured):
+        parts += ["The lowest and the highest round:", _spread(measured)]
+    parts.append(_promises(measured))
+    missing = [f"- {row.name}: {row.missing}." for row in rows if row.missing]
+    if missing:
+        parts.append("Not measured:\n\n" + "\n".join(missing))
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(heads: Sequence[str], lines: Sequence[Sequence[str]], numbers: bool = True) -> str:
+    rule = ["---", *(["--:" if numbers else "---"] * (len(heads) - 1))]
+    return "\n".join("| " + " | ".join(line) + " |" for line in (heads, rule, *lines))
+
+
+def _figures(rows: Sequence[Row]) -> str:
+    heads = ["", "catch-up/s", "CPU A µs", "CPU B µs", "p50 ms", "p99 ms", "publish/s", "client", "fsync ms", "load"]
+    digits = {
+        "catch_up": 0,
+        "cpu_a": 1,
+        "cpu_b": 1,
+        "p50": 2,
+        "p99": 2,
+        "publish": 0,
+        "client": 2,
+        "fsync": 2,
+        "load": 1,
+    }
+    lines = [[row.name, *(f"{row.median(name):,.{places}f}" for name, places in digits.items())] for row in rows]
+    return _table(heads, lines)
+
+
+def _ratios(own: Row, others: Sequence[Row]) -> str:
+    lines = [[row.name, *(f"{ratio(own, row, figure):.2f}" for figure in NAMES)] for row in others]
+    return _table(["", *NAMES.values()], lines)
+
+
+def _spread(rows: Sequence[Row]) -> str:
+    digits = {"catch_up": 0, "p50": 2, "p99": 2, "publish": 0}
+    lines = []
+    for row in rows:
+        ends = [
+            (one(told[name] for told in row.rounds), places) for name, places in digits.items() for one in (min, max)
+        ]
+        words = [f"{value:,.{places}f}" for value, places in ends]
+        lines.append([row.name, *(f"{low} – {high}" for low, high in zip(words[::2], words[1::2], strict=True))])
+    return _table(["", "catch-up/s", "p50 ms", "p99 ms", "publish/s"], lines)
+
+
+def _promises(rows: Sequence[Row]) -> str:
+    lines = [[row.name, row.version, row.durability, row.settings] for row in rows]
+    return _table(["", "version", "what is acknowledged is", "settings"], lines, numbers=False)
+
+
+def picture(rows: Sequence[Row]) -> str:
+    """The ratios as bars on a scale of powers of ten: to the right of the line we are ahead, to the left behind."""
+    own, others = rows[0], [row for row in rows[1:] if row.rounds]
+    group = BAR * len(NAMES) + SPACE
+    height = TOP + group * len(others) + 30
+    size = {"viewBox": f"0 0 {WIDTH} {height}", "width": str(WIDTH), "height": str(height)}
+    label = "our node compared with each rival"
+    fonts = {"font-family": "system-ui, sans-serif", "font-size": "12"}
+    image = Element("svg", {"xmlns": "http://www.w3.org/2000/svg", "role": "img", "aria-label": label, **size, **fonts})
+    SubElement(image, "rect", {"width": "100%", "height": "100%", "fill": "#ffffff"})
+    _text(image, 16, 22, "How many times better our node is than each rival (left of 1: behind)")
+    for at, (figure, name) in enumerate(NAMES.items()):
+        _text(image, 16 + 100 * at, 42, f"■ {name}", COLOURS[figure])
+    for mark in (0.01, 0.1, 1, 10, 100):
+        x = _across(mark)
+        line = {"x1": f"{x:g}", "x2": f"{x:g}", "y1": str(TOP - 6), "y2": str(height - 24)}
+        SubElement(image, "line", {**line, "stroke": "#24292f" if mark == 1 else "#d0d7de"})
+        _text(image, x - 8, height - 8, f"{mark:g}")
+    for at, row in enumerate(others):
+        y = TOP + group * at
+        _text(image, 16, y + group / 2 - 4, row.name)
+        for number, figure in enumerate(NAMES):
+            _bar(image, y + BAR * number, ratio(own, row, figure), COLOURS[figure])
+    indent(image)
+    return tostring(image, encoding="unicode") + "\n"
+
+
+def _across(value: float) -> float:
+    """Where a ratio lies; those beyond the scale lie at its end."""
+    share = math.log(min(FURTHEST, max(1 / FURTHEST, value)), FURTHEST)
+    return LABEL + (WIDTH - LABEL - 24) * (share + 1) / 2
+
+
+def _bar(image: Element, y: float, value: float, colour: str) -> None:
+    begin, end = sorted((_across(1), _across(value)))
+    box = {"x": f"{begin:.1f}", "y": f"{y:g}", "width": f"{end - begin:.1f}", "height": str(BAR - 2), "fill": colour}
+    SubElement(SubElement(image, "rect", box), "title").text = f"{value:.2f}"
+
+
+def _text(image: Element, x: float, y: float, words: str, colour: str = "#24292f") -> None:
+    SubElement(image, "text", {"x": f"{x:g}", "y": f"{y:g}", "fill": colour}).text = words
