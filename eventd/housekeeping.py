@@ -12,6 +12,7 @@ from eventd.api.links import read_outbound
 from eventd.api.subscription_states import ListSubscriptions, read_states
 from eventd.clock import SECOND
 from eventd.errors import EventdError, NotFound
+from eventd.ingress.tally import Tally
 from eventd.log.eventlog import EventLog
 from eventd.log.head import lock_head, read_topic
 from eventd.log.leases import release_leases
@@ -59,6 +60,7 @@ class Housekeeping:
         self._settings = settings
         self._metrics = metrics
         self._measured = _Measured()
+        self.tally = Tally(log.clock)
 
     async def begin(self) -> None:
         """What has to be done before the node serves: with its last run ephemeral records ended, and leases of jobs.
@@ -71,6 +73,10 @@ class Housekeeping:
         while await self._log.database.write(forget_ephemeral, self._log.clock.now()) > 0:
             pass
 
+    async def end(self) -> None:
+        """What is to be written when all else has ended."""
+        await self.tally.write(self._log, ends=True)
+
     def chores(self, groups: Callable[[], Iterable[GroupConfig]]) -> dict[str, Coroutine[Any, Any, None]]:
         """What goes on as long as the node does, by its name."""
         return {
@@ -78,6 +84,7 @@ class Housekeeping:
             "sweep": self.sweep_for_ever(),
             "checkpoint": self.checkpoint_for_ever(),
             "measure": self.measure_for_ever(groups),
+            "refusals": self.tally.write_for_ever(self._log),
         }
 
     async def prune_for_ever(self, groups: Callable[[], Iterable[GroupConfig]]) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -27,6 +27,7 @@ from eventd.egress.transport import Transport
 from eventd.errors import EventdError, Unavailable
 from eventd.ingress.peers import PeerIngress
 from eventd.ingress.peers import Watcher as IngressWatcher
+from eventd.ingress.tally import Tally
 from eventd.log.cursors import Cursor
 from eventd.log.eventlog import EventLog
 from eventd.log.lines import Lines
@@ -59,6 +60,7 @@ class Surroundings:
     random: Callable[[int], bytes]
     jitter: Random
     max_connections: int
+    tally: Tally
 
 
 class Membership:
@@ -78,7 +80,8 @@ class Membership:
         self.ingress = self._make_ingress()
 
     def _make_ingress(self) -> PeerIngress:
-        return PeerIngress(self.config, self.topic_id, self._around.log, self.ring, self._around.watcher)
+        around = self._around
+        return PeerIngress(self.config, self.topic_id, around.log, self.ring, around.watcher, around.tally)
 
     # --- keys -------------------------------------------------------------------------------------------------
 
@@ -236,3 +239,13 @@ class Membership:
     def link_names(self) -> list[str]:
         """The cursors that are being worked on."""
         return self._links.names
+
+
+def rings_of(groups: Mapping[str, Membership], around: Surroundings) -> Callable[[GroupConfig], KeyRing]:
+    """Gives the keys that a group works with here, or has in its files where it is served by another process."""
+
+    def ring(config: GroupConfig) -> KeyRing:
+        here = groups.get(config.name)
+        return load_ring(config, around.credentials) if here is None else here.ring()
+
+    return ring

@@ -12,6 +12,7 @@ from typing import Any
 from aiohttp import web
 
 import eventd
+from eventd import shipping
 from eventd.api.app import KEEPALIVE_SECONDS, build_app
 from eventd.api.auth import Keys
 from eventd.api.callers import Callers
@@ -29,7 +30,7 @@ from eventd.egress.tries import Outfit
 from eventd.errors import EventdError, Unavailable
 from eventd.housekeeping import Housekeeping
 from eventd.log.eventlog import EventLog
-from eventd.membership import SHUTDOWN_SECONDS, Membership, Surroundings
+from eventd.membership import SHUTDOWN_SECONDS, Membership, Surroundings, rings_of
 from eventd.observe import Metrics
 from eventd.plugins.context import context_of
 from eventd.plugins.running import Plugins
@@ -110,8 +111,8 @@ class Node:
         self._started.append(lambda: asyncio.to_thread(database.close))
         await asyncio.to_thread(require_current, database)
         self.log = await EventLog.open(database, self._clock, timed=self.metrics.committed)
-        self._started.append(self.log.close)
         self._books = Housekeeping(self.log, self.settings, self.metrics)
+        self._started += [self.log.close, self._books.end]
         await self._books.begin()
         await self._read_keys()
         self.keys.require_any()
@@ -127,6 +128,7 @@ class Node:
             secrets.token_bytes,
             Random(),
             self.settings.max_connections,
+            self._books.tally,
         )
         self._started.append(self._stop_groups)
         self.subscribers = self._make_subscribers()
@@ -156,6 +158,7 @@ class Node:
 
     def _keep_up(self) -> None:
         chores = {
+            **shipping.chores(self.log, self.settings, self.metrics.lake, self._around.jitter.random),
             "changes": self._follow_changes(),
             **self._books.chores(self._configs),
             "mend": self._mend_for_ever(),
@@ -171,7 +174,7 @@ class Node:
         settings = self.settings
         door = Door("", settings.max_connections + settings.max_sse_connections, self.metrics)
         app = build_app(
-            Services(self.log, self._take_over_now, self.metrics, self.following),
+            Services(self.log, self._take_over_now, self.metrics, self.following, rings_of(self.groups, self._around)),
             keys=self.keys,
             readiness=self.readiness,
             metrics=self.metrics,

@@ -15,10 +15,11 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.registry import Collector
 
 from eventd.errors import EventdError
+from eventd.lake.figures import LakeFigures
 
 METRICS_CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 LINK_STATES = ("running", "backing-off", "blocked", "paused", "failed")
-LABELS = ("group", "peer", "subscription", "event_type", "status", "reason", "state")
+LABELS = ("group", "peer", "subscription", "event_type", "status", "reason", "state", "book")
 """All label names a metric may have. Ids, subjects, addresses and texts of errors would make series without bound."""
 
 _WITHHELD = frozenset(
@@ -185,6 +186,7 @@ class Metrics:
         self._sending()
         self._deriving()
         self._storing()
+        self.lake = LakeFigures(self.registry)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"routerd_eventd_{name}", text, labels, registry=self.registry)

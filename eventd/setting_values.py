@@ -78,6 +78,19 @@ def read_age(value: Any) -> int:
     return round(float(match[1]) * UNITS[match[2]])
 
 
+def read_age_or_none(value: Any) -> int:
+    """Microseconds; 0: without an end."""
+    return 0 if str(value).strip() == "0" else read_age(value)
+
+
+def read_lake(value: Any) -> str:
+    """The address of a lake, or the absolute path of its folder."""
+    text = read_text(value)
+    if not text or "://" in text:
+        return text
+    return str(read_path(text))
+
+
 def read_seconds(value: Any) -> float:
     """Seconds, more than none."""
     if not (microseconds := read_age(value)):
@@ -137,5 +150,7 @@ FilePath = Annotated[Path, BeforeValidator(read_path)]
 AnyPath = Annotated[Path | None, BeforeValidator(read_path)]
 Seconds = Annotated[float, BeforeValidator(read_seconds)]
 Age = Annotated[int, BeforeValidator(read_age)]
+AgeOrNone = Annotated[int, BeforeValidator(read_age_or_none)]
+Lake = Annotated[str, BeforeValidator(read_lake)]
 Format = Annotated[Literal["auto", "json", "text"], one_of("auto", "json", "text")]
 Level = Annotated[Literal["debug", "info", "warning", "error"], one_of("debug", "info", "warning", "error")]

@@ -18,15 +18,18 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
 
 from eventd.errors import SettingsError
+from eventd.lake.address import shown
 from eventd.setting_values import (
     SECOND,
     SIZES,
     UNITS,
     Age,
+    AgeOrNone,
     AnyPath,
     Endpoint,
     FilePath,
     Format,
+    Lake,
     Level,
     Seconds,
     Text,
@@ -46,6 +49,7 @@ __all__ = [
     "Settings",
     "Shown",
     "flag_of",
+    "lake_environment",
     "load",
     "plugin_environment",
     "surroundings",
@@ -135,6 +139,26 @@ class Settings(BaseModel):
     dead_letter_retention: Age = Field(30 * UNITS["d"], description="How long a dead letter is kept.")
     run_retention: Age = Field(7 * UNITS["d"], description="How long the record of a plugin's run is kept.")
     part_retention: Age = Field(UNITS["d"], description="How long a part is kept after all of it has ended.")
+    lake: Lake = Field(
+        "", repr=False, description="Folder or fsspec address of the lake that the books are shipped to; empty: none."
+    )
+    lake_interval: Seconds = Field(10.0, description="What came in is shipped after this time at the latest.")
+    lake_rows: int = Field(
+        100_000, ge=1000, le=2_000_000, description="Rows of one segment; as many are shipped at once."
+    )
+    lake_payloads: Annotated[bool, BeforeValidator(read_truth)] = Field(
+        False, description="Ship what the events say, too; otherwise a digest stands for it."
+    )
+    lake_compact_after: AgeOrNone = Field(
+        UNITS["d"], description="So long after its end a day is put into the archive; 0: never."
+    )
+    lake_retention: AgeOrNone = Field(0, description="How long days are kept in the lake; 0: for ever.")
+    lake_nice: int = Field(
+        19,
+        ge=0,
+        le=19,
+        description="How far the shipping process gives way on this machine; 0: not at all, 19: to everybody.",
+    )
     max_body_bytes: Annotated[int, BeforeValidator(read_size)] = Field(
         64 << 20, description="The largest request body the API takes."
     )
@@ -192,13 +216,15 @@ def _show(name: str, value: Any) -> str:
     match value:
         case SecretStr():
             return "(set, not shown)" if value.get_secret_value() else ""
+        case str() if name == "lake":
+            return shown(value)
         case str() if name == "database_url":
             return _without_password(value)
         case bool():
             return str(value).lower()
         case float():
             return _largest(round(value * SECOND), UNITS)
-        case int() if name.startswith("max_") and not name.endswith("_bytes"):
+        case int() if name.startswith(("max_", "lake_rows", "lake_nice")) and not name.endswith("_bytes"):
             return str(value)
         case int():
             return _largest(value, SIZES if name.endswith("_bytes") else UNITS)
@@ -267,6 +293,27 @@ def plugin_environment(environ: Mapping[str, str] | None = None) -> dict[str, st
     """What every plugin finds in its environment, beside what its own declaration adds: a way to programs."""
     environ = os.environ if environ is None else environ
     return {"PATH": environ.get("PATH", "") or "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+
+
+def java_surroundings(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Where a Java may be found, where we may keep files of ours, and whether Spark started us."""
+    environ = os.environ if environ is None else environ
+    names = ("JAVA_HOME", "PATH", "HOME", "XDG_CACHE_HOME", "PYSPARK_GATEWAY_PORT", "SPARK_HOME")
+    return {name: environ[name] for name in names if environ.get(name)}
+
+
+def hand_on(values: Mapping[str, str]) -> None:
+    """Put variables into our own environment, for a program that a library starts with it."""
+    os.environ.update(values)
+
+
+def lake_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What the process that ships to the lake finds in its environment: all but our own settings, some are secret.
+
+    Stores have variables of their own, for their addresses and keys.
+    """
+    environ = os.environ if environ is None else environ
+    return {name: value for name, value in environ.items() if not name.startswith("EVENTD_")}
 
 
 def _validate(said: Mapping[str, tuple[Any, str]], problems: list[Problem]) -> Settings:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -30,13 +29,10 @@ START_SECONDS: Final = 30.0
 """How long the plugin's module may take to be imported."""
 _LENGTH: Final = 4
 _FRAME: Final = MAX_STDOUT + 1024
-_MAIN: Final = f"""\
-import sys
-sys.path[:] = sys.argv.pop().split({os.pathsep!r})
+_MAIN: Final = """\
 from eventd.plugins.host import main
 main(sys.argv[1], int(sys.argv[2]))
 """
-"""It finds modules where this process does. Not by PYTHONPATH: programs that a plugin starts would see that, too."""
 _ABOUT_PLUGIN: Final = ("no_entry_point", "cannot_import")
 
 
@@ -61,7 +57,8 @@ class Host:
         self._config = config
         self._loop = asyncio.get_running_loop()
         self.born = clock.monotonic()
-        self.process = _start(config.entry_point, environment, clock)
+        own = environment.get("PYTHONPATH", "").split(os.pathsep)
+        self.process = Process.start_python(_MAIN, [config.entry_point], environment, clock, own)
         self._out = bytearray()
         self._err = bytearray()
         self._frame: asyncio.Future[_Frame] = self._loop.create_future()
@@ -263,20 +260,3 @@ class Hosts:
     async def _end(self, host: Host) -> None:
         self._drop(host)
         await host.process.wait_gone()
-
-
-def _start(entry_point: str, environment: Mapping[str, str], clock: Clock) -> Process:
-    """A process that ends when this one does, even if this one is killed. Raises OSError."""
-    own = environment.get("PYTHONPATH", "").split(os.pathsep)
-    path = os.pathsep.join(filter(None, (*own, *sys.path)))
-    theirs, ours = os.pipe()
-    try:
-        argv = [sys.executable, "-P", "-X", "utf8", "-c", _MAIN, entry_point, str(theirs), path]
-        process = Process.start(argv, environment, clock, inherited=(theirs,))
-    except BaseException:
-        os.close(ours)
-        raise
-    finally:
-        os.close(theirs)
-    process.gone.add_done_callback(lambda _: os.close(ours))
-    return process

@@ -7,24 +7,21 @@ with. They are put aside first: what the plugin prints goes to the standard erro
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import inspect
 import os
-import select
 import sys
-import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NoReturn
 
 import msgspec
 
+from eventd.plugins.lifeline import end_with
 from eventd.plugins.proposals import Gathered, TooMuch
 from federation.event import Event
 
 GROUP: Final = "eventd.plugins"
 LENGTH: Final = 4
-_KILL: Final = 9
 _SHOWN: Final = 10
 """Names of entry points that are told to somebody who asked for another one."""
 _SELF: Final = os.getpid()
@@ -226,36 +223,13 @@ def _put_pipes_aside() -> tuple[int, int]:
     return requests, answers
 
 
-def _end_with_the_node(lifeline: int) -> None:
-    """End this process and all it started when the node is gone.
-
-    A thread sees to it even in an endless loop, but not while something holds the interpreter: a regular expression
-    can, for years. Where the kernel can do it, it kills the group by itself.
-    """
-    os.set_inheritable(lifeline, False)
-    if hasattr(fcntl, "F_SETSIG") and os.getpgid(0) == _SELF:
-        fcntl.fcntl(lifeline, fcntl.F_SETOWN, -_SELF)
-        fcntl.fcntl(lifeline, fcntl.F_SETSIG, _KILL)
-        fcntl.fcntl(lifeline, fcntl.F_SETFL, os.O_ASYNC)
-    threading.Thread(target=_watch, args=(lifeline,), name="lifeline", daemon=True).start()
-
-
-def _watch(lifeline: int) -> None:
-    poll = select.poll()
-    poll.register(lifeline, 0)  # only the hang-up
-    poll.poll()
-    if os.getpgid(0) == _SELF:
-        os.killpg(0, _KILL)
-    os._exit(0)
-
-
 def main(name: str, lifeline: int) -> NoReturn:
     """Load the plugin, say so, then answer requests until the pipe ends.
 
     `lifeline` is a pipe whose other end the node holds, and nobody writes to.
     """
     requests, answers = _put_pipes_aside()
-    _end_with_the_node(lifeline)
+    end_with(lifeline)
     try:
         function = load(name)
     except Failed as failed:

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -19,6 +20,7 @@ from eventd.clock import Clock
 CHUNK: Final = 64 * 1024
 _KILL: Final = 9
 """SIGKILL, on every system: what a program cannot ignore."""
+_FIND_MODULES: Final = f"import sys; sys.path[:] = sys.argv.pop().split({os.pathsep!r})\n"
 _LOOK_AGAIN_SECONDS: Final = 0.01
 _REAP_SECONDS: Final = 5.0
 
@@ -145,6 +147,28 @@ class Process:
                 start_new_session=True,
             )
             return cls(popen, [ours.pop(0) for _ in range(3)], clock)
+
+    @classmethod
+    def start_python(
+        cls, code: str, arguments: Sequence[str], environment: Mapping[str, str], clock: Clock, path: Sequence[str] = ()
+    ) -> Process:
+        """Start Python code that finds modules in `path` and where this process does. Raises OSError.
+
+        Not by PYTHONPATH: programs that it starts would see that, too. In `sys.argv` it has the `arguments`, and last
+        the number of a pipe for `lifeline.end_with`, so that it ends when this process does, even if that is killed.
+        """
+        places = os.pathsep.join(filter(None, (*path, *sys.path)))
+        theirs, ours = os.pipe()
+        try:
+            argv = [sys.executable, "-P", "-X", "utf8", "-c", _FIND_MODULES + code, *arguments, str(theirs), places]
+            process = cls.start(argv, environment, clock, inherited=(theirs,))
+        except BaseException:
+            os.close(ours)
+            raise
+        finally:
+            os.close(theirs)
+        process.gone.add_done_callback(lambda _: os.close(ours))
+        return process
 
     @property
     def pid(self) -> int:

@@ -1,0 +1,35 @@
+"""How a process that a node started ends with it, however the node ends."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import threading
+from typing import Final
+
+_KILL: Final = 9
+_SELF: Final = os.getpid()
+
+
+def end_with(lifeline: int) -> None:
+    """End this process and all it started when the other end of a pipe is closed; nobody writes to it.
+
+    A thread sees to it even in an endless loop, but not while something holds the interpreter: a regular expression
+    can, for years. Where the kernel can do it, it kills the group by itself.
+    """
+    os.set_inheritable(lifeline, False)
+    if hasattr(fcntl, "F_SETSIG") and os.getpgid(0) == _SELF:
+        fcntl.fcntl(lifeline, fcntl.F_SETOWN, -_SELF)
+        fcntl.fcntl(lifeline, fcntl.F_SETSIG, _KILL)
+        fcntl.fcntl(lifeline, fcntl.F_SETFL, os.O_ASYNC)
+    threading.Thread(target=_watch, args=(lifeline,), name="lifeline", daemon=True).start()
+
+
+def _watch(lifeline: int) -> None:
+    poll = select.poll()
+    poll.register(lifeline, 0)  # only the hang-up
+    poll.poll()
+    if os.getpgid(0) == _SELF:
+        os.killpg(0, _KILL)
+    os._exit(0)
