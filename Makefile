@@ -4,13 +4,14 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test lint types unit properties suite bench lock clean force
+.PHONY: help venv venv-audit demo test lint types unit properties suite spark bench spark-zip lock clean force
 
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input
 PYTHONS := $(or $(PYTHON),python3.11 python3 python3.12 python3.13 python3.14)
 WORKERS ?= 2
+PARALLEL = $(BIN)/python -m pytest --quiet --numprocesses $(WORKERS) --hypothesis-profile steady tests --ignore tests/unit
 ARGS ?=
 
 # The stamp holds the directory it was made for: a virtual environment does not survive being moved, and its
@@ -18,7 +19,7 @@ ARGS ?=
 STALE := $(shell [ -x $(BIN)/python ] && [ "$$(cat $(VENV)/.locked 2>/dev/null)" = "$(CURDIR)" ] || echo force)
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1|/p' Makefile | while IFS='|' read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
 
 venv: $(VENV)/.ready ## set up .venv from requirements.lock (PYTHON=… names the interpreter)
 
@@ -49,40 +50,58 @@ $(VENV)/.ready: $(VENV)/.locked pyproject.toml
 	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
+venv-audit: $(VENV)/.audit ## the same, and Spark for the audit (500 MB)
+
+# PySpark is published as a source archive only. It is built without isolation, so nothing comes that is not locked.
+$(VENV)/.audit: requirements-audit.lock $(VENV)/.locked | $(VENV)/.ready
+	@echo "installing Spark: about a minute, once"
+	@rm -f $@
+	@$(PIP) install --only-binary :all: --no-binary pyspark --no-build-isolation --require-hashes -r requirements-audit.lock
+	@touch $@
+
 demo: venv ## three nodes on this machine: federate, cut one off, prove that nothing is lost
 	@$(BIN)/routerd-eventd demo $(ARGS)
 
 # Fast first: a mistake in a pure function should not have to wait for the processes.
-test: venv ## everything the CI asks: lint, types, all tests, Postgres included
+test: venv-audit ## everything the CI asks: lint, types, all tests, Postgres and Spark included
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory types
 	@$(MAKE) --no-print-directory unit
 	@$(MAKE) --no-print-directory properties
 	@$(MAKE) --no-print-directory suite
+	@$(MAKE) --no-print-directory spark
 
 lint: venv ## ruff: rules and format
 	@echo "lint"
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --quiet --check . || { echo "run $(BIN)/ruff format ."; exit 1; }
 
-types: venv ## mypy, strict, over eventd and federation
+types: venv-audit ## mypy, strict, over eventd and federation
 	@echo "types"
 	@$(BIN)/mypy --no-error-summary
 
-unit: venv ## the tests without I/O (ARGS="-k name")
+unit: venv-audit ## the tests without I/O (ARGS="-k name")
 	@echo "unit tests"
 	@$(BIN)/python -m pytest --quiet tests/unit $(ARGS)
 
-properties: venv ## the property tests among them, with many examples
+properties: venv-audit ## the property tests among them, with many examples
 	@echo "property tests"
 	@$(BIN)/python -m pytest --quiet --hypothesis-profile thorough -m hypothesis tests/unit $(ARGS)
 
-suite: venv ## all other tests, on both databases, WORKERS=2 processes
+suite: venv-audit ## all other tests, on both databases, WORKERS=2 processes
 	@echo "contract, integration and acceptance tests"
-	@$(BIN)/python -m pytest --quiet --numprocesses $(WORKERS) --dist worksteal --hypothesis-profile thorough tests --ignore tests/unit $(ARGS)
+	@$(PARALLEL) --dist worksteal -m "not spark" $(ARGS)
 
-bench: venv ## measure: append, catch-up between two nodes, latency, memory
-	@$(BIN)/python -m tests.bench $(ARGS)
+# On their own: whoever has used Spark keeps a Java beside it, which tests of processes would find.
+spark: venv-audit ## those that work with Spark
+	@echo "tests with Spark"
+	@$(PARALLEL) --dist loadfile -m spark $(ARGS)
+
+bench: venv ## a short run over the hot paths, beside a bare loop of the same run (ARGS=--keep keeps its ratios)
+	@$(BIN)/python -m tests.bench.guard $(ARGS)
+
+spark-zip: venv-audit ## what a Spark cluster is given, in build/spark: our code as a zip, what it needs as an archive
+	@$(BIN)/python -m eventd.audit.packing build/spark $(ARGS)
 
 # The resolver is no part of the lock. Bring it with: python3 -m venv ../uv && ../uv/bin/pip install uv && make lock UV=../uv/bin/uv
 UV ?= uv

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
@@ -17,7 +18,11 @@ from tests.support.skips import (
     pytest_make_collect_report,
     pytest_runtest_makereport,
 )
+from tests.support.spark import session_or_skip
 from tests.support.waiting import wait_for
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = [
     "no_leaks",
@@ -27,10 +32,11 @@ __all__ = [
     "pytest_runtest_makereport",
 ]
 
-# No deadline per example: a test of this suite waits for facts, and the machine is shared. Few examples unless
-# pytest is told --hypothesis-profile=thorough: `make properties` and `make suite` do.
+# No deadline per example: a test of this suite waits for facts, and the machine is shared. Few examples unless pytest
+# is told otherwise: by `make suite` with `steady`, as databases take their time, by `make properties` with `thorough`.
 _SAME_EVERY_TIME = settings(derandomize=True, database=None, print_blob=True) if in_ci() else settings()
 settings.register_profile("quick", _SAME_EVERY_TIME, max_examples=10, deadline=None)
+settings.register_profile("steady", _SAME_EVERY_TIME, max_examples=40, deadline=None)
 settings.register_profile("thorough", _SAME_EVERY_TIME, max_examples=100, deadline=None)
 settings.load_profile("quick")
 
@@ -40,6 +46,13 @@ def postgres_server() -> Iterator[PostgresServer]:
     """A server for this test process (each worker of pytest-xdist has its own): `create_database`, `drop_database`."""
     with server_or_skip() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Spark on two cores, started once for this test process. Streams that a test starts have to end with it."""
+    with session_or_skip(tmp_path_factory.mktemp("spark")) as session:
+        yield session
 
 
 @pytest.fixture

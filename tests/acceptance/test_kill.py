@@ -106,7 +106,7 @@ def test_acknowledged_events_survive_kills_on_sqlite(processes: Processes) -> No
     a, b = Running(processes, "a"), Running(processes, "b")
     a.join(), b.join()
     a.join(b), b.join(a)
-    _storm(a, b, kills=26)
+    _storm(a, b, kills=16)
 
 
 @pytest.mark.timeout(300)
@@ -119,7 +119,7 @@ def test_acknowledged_events_survive_kills_on_postgres(
         b = Running(processes, "b", database_url=second)
         a.join(), b.join()
         a.join(b), b.join(a)
-        _storm(a, b, kills=10)
+        _storm(a, b, kills=7)
     finally:
         processes.close()
         postgres_server.drop_database(second)

@@ -12,6 +12,7 @@ import pytest
 import eventd
 from eventd.api.problems import status_of
 from eventd.api.v0 import problems as topics
+from eventd.audit.source.options import NAMES
 from eventd.cli.exits import ExitCode, exit_code
 from eventd.errors import EventdError, SettingsError
 from eventd.observe import LABELS, Metrics
@@ -52,7 +53,7 @@ def _subclasses(kind: type[EventdError]) -> Iterator[type[EventdError]]:
 
 def _declared_errors() -> list[type[EventdError]]:
     for module in pkgutil.walk_packages(eventd.__path__, "eventd."):
-        if not module.name.startswith(("eventd.migrations", "eventd.audit")):
+        if not module.name.startswith("eventd.migrations"):
             importlib.import_module(module.name)
     ours = {kind for kind in _subclasses(EventdError) if kind.__module__.startswith("eventd.")}
     found = {kind for kind in ours if not kind.__module__.startswith("eventd.client")}  # it tells what a node told it
@@ -70,6 +71,10 @@ def test_every_code_of_an_error_is_in_the_reference(kind: type[EventdError]) -> 
 
 def test_no_code_of_the_reference_is_gone() -> None:
     assert set(rows("errors.md")) == {kind.code for kind in _declared_errors()}
+
+
+def test_every_option_of_the_spark_source_is_in_the_reference() -> None:
+    assert list(rows("spark-source.md"))[: len(NAMES)] == list(NAMES)
 
 
 def test_every_exit_code_is_in_the_reference() -> None:

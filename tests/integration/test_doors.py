@@ -216,3 +216,17 @@ def test_the_node_as_it_is_run_keeps_its_door(processes: Processes) -> None:
             figures = read_reply(link).body.decode()
     assert 'routerd_eventd_listener_turned_away_total{group="edge",reason="displaced"}' in figures
     assert 'routerd_eventd_listener_turned_away_total{group="",reason="displaced"}' in figures
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_a_connection_that_comes_while_the_listener_ends_is_ended_with_it(sites: MakeSites, turns: int) -> None:
+    """It was accepted by the system, and by the loop as far as some turns of it go."""
+    b = await _one(sites)
+    with socket.create_connection(("127.0.0.1", b.port)) as guest:
+        guest.settimeout(10)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await b.running.groups["edge"].stop_listening()
+        with contextlib.suppress(ConnectionError):
+            told = await asyncio.to_thread(guest.recv, 1024)
+            assert told == b"" or told.startswith(b"HTTP/1.1 503 ")

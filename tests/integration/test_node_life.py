@@ -113,7 +113,7 @@ async def test_a_secret_that_appears_late_lets_everything_go_on(sites: MakeSites
 async def test_a_node_with_no_schema_says_what_to_run(sites: MakeSites) -> None:
     (a,) = sites("a")
     a.file.unlink()
-    with pytest.raises(DatabaseUnusable, match="lacks 3 migrations") as caught:
+    with pytest.raises(DatabaseUnusable, match="lacks 4 migrations") as caught:
         await a.start()
     assert caught.value.hint == "run `routerd-eventd migrate`"
     await a.stop()

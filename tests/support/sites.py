@@ -14,21 +14,19 @@ from typing import Any
 import sqlalchemy as sa
 
 from eventd.api.operations import Services
-from eventd.api.surfaces import OPERATIONS
+from eventd.api.surfaces import find_operation
 from eventd.clock import Clock, SystemClock
 from eventd.log.cursors import Cursor, read_cursors
 from eventd.log.values import Record
 from eventd.node import Node
 from eventd.settings import load
-from eventd.store import migrations
 from eventd.store.changes import POLL
-from eventd.store.database import Database, fetch
+from eventd.store.database import fetch
 from eventd.testing import ManualClock, until
 from tests.support.declared import declare, group, peer
+from tests.support.fresh import make_current
 from tests.support.ports import free_port
 from tests.support.stored import read_stored
-
-_OPERATIONS = {operation.name: operation for operation in OPERATIONS}
 
 
 class Site:
@@ -47,11 +45,7 @@ class Site:
         self._make_database()
 
     def _make_database(self) -> None:
-        database = Database(self.url)
-        try:
-            database.write_now(migrations.upgrade, now=self.clock.now())
-        finally:
-            database.close()
+        make_current(self.url, now=self.clock.now())
 
     def back_up(self) -> Path:
         """A copy of the SQLite database as it is now, the node up or down."""
@@ -99,7 +93,7 @@ class Site:
 
     async def ask(self, operation: str, /, **params: Any) -> Any:
         """Run an operation, its parameters by their JSON names."""
-        found = _OPERATIONS[operation]
+        found = find_operation(operation)
         return await found.run(Services(self.running.log), found.params.model_validate(params))
 
     async def apply(self, *documents: dict[str, Any], prune: bool = False) -> None:

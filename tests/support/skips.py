@@ -32,10 +32,11 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever uses the server is marked, so that `-m "not postgres"` leaves it out and no skip of it passes in CI."""
+    """Whatever uses a server or Spark is marked: `-m "not spark"` leaves it out, and no skip of it passes in CI."""
     for item in items:
-        if "postgres_server" in getattr(item, "fixturenames", ()):
-            item.add_marker("postgres")
+        for fixture, marker in (("postgres_server", "postgres"), ("spark", "spark")):
+            if fixture in getattr(item, "fixturenames", ()):
+                item.add_marker(marker)
 
 
 def _fail(report: pytest.TestReport | pytest.CollectReport) -> None:

@@ -13,7 +13,7 @@ from federation.event import encode, new_event_id
 from federation.keys import Key, KeyRing
 from federation.ranges import Range
 from federation.signing import sign_request
-from federation.wire import BatchHeader, LinkQuery
+from federation.wire import BatchHeader, LinkQuery, VerifyQuery
 from tests.support.v1_node import Reply, read_reply
 
 SECRET = "0123456789abcdef0123456789abcdef"
@@ -65,6 +65,11 @@ class V2Sender:
     def query(self) -> bytes:
         """A signed question where the link stands."""
         return self._sign(LinkQuery(from_node=self.node, to_node=self.to, group=self.group), b"{}", 0)
+
+    def ask(self, question: bytes, *, to: str = "", group: str = "", skew: int = 0) -> bytes:
+        """A signed question what the node holds."""
+        header = VerifyQuery(from_node=self.node, to_node=to or self.to, group=group or self.group)
+        return self._sign(header, question, skew)
 
     def _sign(self, header: LinkQuery, body: bytes, skew: int) -> bytes:
         now = time.time_ns() // 1000 + skew * 1_000_000

@@ -13,6 +13,7 @@ from eventd.settings import (
     Endpoint,
     Settings,
     flag_of,
+    lake_environment,
     load,
     plugin_environment,
     surroundings,
@@ -225,3 +226,26 @@ def test_the_surroundings_are_no_settings() -> None:
 def test_a_plugin_sees_where_programs_are_and_nothing_else() -> None:
     assert plugin_environment({"PATH": "/bin", "EVENTD_API_KEYS": "secret"}) == {"PATH": "/bin"}
     assert plugin_environment({"PATH": ""})["PATH"].endswith(":/usr/sbin:/usr/bin:/sbin:/bin")
+
+
+def test_a_lake_is_a_folder_or_an_address_and_shows_no_secret() -> None:
+    assert load({"lake": "lake"}, {}).lake == str(Path("lake").absolute())
+    assert load({}, {}).lake == ""
+    settings = load({}, {"EVENTD_LAKE": "s3://me:hush@bucket/lake?sig=hush"})
+    assert settings.lake == "s3://me:hush@bucket/lake?sig=hush"
+    shown = {setting.name: setting.value for setting in settings.describe()}
+    assert shown["lake"] == "s3://***@bucket/lake?***"
+    assert "hush" not in repr(settings)
+
+
+def test_ages_of_the_lake_may_be_without_an_end() -> None:
+    settings = load({"lake_retention": "0", "lake_compact_after": 0}, {})
+    assert (settings.lake_retention, settings.lake_compact_after) == (0, 0)
+    assert load({"lake_retention": "90d"}, {}).lake_retention == 90 * 86_400_000_000
+    (problem,) = problems_of({"lake_retention": "90"})
+    assert "a unit is missing" in problem
+
+
+def test_the_shipping_process_gets_what_is_not_ours() -> None:
+    environ = {"AWS_SECRET_ACCESS_KEY": "x", "HOME": "/h", "EVENTD_API_KEYS": "hush"}
+    assert lake_environment(environ) == {"AWS_SECRET_ACCESS_KEY": "x", "HOME": "/h"}
