@@ -389,8 +389,9 @@ class Node:
 
     async def _end_chores(self) -> None:
         """First of all: what follows the declarations must not open what is being closed."""
-        for task in self._chores:
-            task.cancel()
+        async with self._reloading:  # cut off in the middle of a declaration, a listener would be left that nobody ends
+            for task in self._chores:
+                task.cancel()
         await asyncio.gather(*self._chores, return_exceptions=True)
 
     async def _stop_groups(self) -> None:

@@ -37,6 +37,23 @@ async def test_a_stop_in_the_middle_of_a_declaration_leaves_nothing_open(sites: 
         await a.start()
 
 
+async def test_a_stop_while_a_listener_moves_leaves_neither_open(sites: MakeSites) -> None:
+    (a,) = sites("a")
+    await a.start()
+    before, port = free_port(), free_port()
+    await a.apply(group("a", port=before, secret=a.secret))
+    await until(lambda: _listeners(before), "the group to listen")
+    text = declare(group("a", port=port, secret=a.secret))
+    await a.ask("resources.apply", sources=[{"name": "test", "text": text}])
+    membership = a.running.groups["edge"]
+    async with asyncio.timeout(10):
+        while membership.address is not None:
+            await asyncio.sleep(0)
+    await a.stop()
+    assert (_listeners(before), _listeners(port)) == (False, False)
+    assert open_files(a.file) == []
+
+
 async def test_a_stop_does_not_wait_for_a_peer_that_never_answers(sites: MakeSites) -> None:
     with FlakyPeer(free_port()) as hole:
         (a,) = sites("a")
