@@ -388,8 +388,8 @@ class Node:
             await self._started.pop()()
 
     async def _end_chores(self) -> None:
-        """First of all: what follows the declarations must not open what is being closed."""
-        async with self._reloading:  # cut off in the middle of a declaration, a listener would be left that nobody ends
+        """First of all: what follows the declarations must not open what is being closed, nor be cut off half-way."""
+        async with self._reloading:
             for task in self._chores:
                 task.cancel()
         await asyncio.gather(*self._chores, return_exceptions=True)
