@@ -144,11 +144,7 @@ class Node:
         plugins = Plugins(self._clock, environment=plugin_environment())
         self.schedules = Schedules(self.log, plugins, spawn, self.following.changed)
         outfit = Outfit(
-            self.log,
-            plugins,
-            lambda plugin: context_of(plugin, self._declared),
-            self.following.changed,
-            self.metrics,
+            self.log, plugins, lambda plugin: context_of(plugin, self._declared), self.following.changed, self.metrics
         )
         self._started.append(plugins.close)
         subscribers = Subscribers(outfit, spawn, self._around.jitter.random)
