@@ -11,11 +11,12 @@ import msgspec
 from pydantic import Field
 
 from eventd.api.emitted import drafts_from
-from eventd.api.groups import evict_some, find_group, find_place, find_topic
-from eventd.api.moments import Place, read_span, read_token, show_time, write_token
+from eventd.api.groups import Place, evict_some, find_group, find_place, find_topic, recall_place
+from eventd.api.moments import Place as Token
+from eventd.api.moments import read_span, read_token, show_time, write_token
 from eventd.api.operations import Operation, Params, Services
 from eventd.dynamic.guard import OBSERVED, observations_of, refuse_captured
-from eventd.errors import Conflict
+from eventd.errors import Conflict, EventdError
 from eventd.log.head import read_head
 from eventd.log.reading import Question, list_latest
 from eventd.log.scan import read_at
@@ -65,15 +66,9 @@ class Emit(Params):
 
 
 async def _emit(services: Services, params: Emit) -> dict[str, Any]:
-    now = services.clock.now()
-    group, topic = await find_place(services.database, params.group, now)
-    drafts = drafts_from(params.events, group, now=now, random=secrets.token_bytes)
-    places = [at for at, draft in enumerate(drafts) if draft.tag == OBSERVED]
-    reports = observations_of(drafts)
-    check = (lambda conn, at: refuse_captured(conn, reports, at, places)) if reports else None
-    appended = await services.log.submit(Publish(topic, drafts, ceiling=group.retention.max_bytes, check=check))
+    drafts, appended = await _append(services, params)
     if len(drafts) == 1 and appended.outcomes[0] is Outcome.CONFLICT:
-        what = f"the id {drafts[0].event_id} is taken in group {group.name} by another content or another source"
+        what = f"the id {drafts[0].event_id} is taken in group {params.group} by another content or another source"
         raise Conflict(what, hint="an id stands for one fact: give the new fact an id of its own")
     results = _results(drafts, appended)
     if not params.brief:
@@ -81,6 +76,34 @@ async def _emit(services: Services, params: Emit) -> dict[str, Any]:
         for result, position in zip(results, appended.positions, strict=True):
             result["event"] = show_event(stored[position]) if position in stored else None
     return {"counts": {word: appended.count(outcome) for outcome, word in RESULTS.items()}, "results": results}
+
+
+async def _append(services: Services, params: Emit) -> tuple[list[Draft], Appended]:
+    """What becomes of the events in the group as it is declared by now.
+
+    Where it was is remembered, which saves a look into the database for each event: the writer looks, and whatever is
+    refused by a declaration that has been replaced is judged again by the one that has replaced it.
+    """
+    now = services.clock.now()
+    place = recall_place(services.database, params.group) or await find_place(services.database, params.group, now)
+    while True:
+        try:
+            return await _append_at(services, params, place, now)
+        except EventdError:
+            present = await find_place(services.database, params.group, now)
+            if present is place:
+                raise
+            place = present
+
+
+async def _append_at(services: Services, params: Emit, place: Place, now: int) -> tuple[list[Draft], Appended]:
+    drafts = drafts_from(params.events, place.group, now=now, random=secrets.token_bytes)
+    indexes = [at for at, draft in enumerate(drafts) if draft.tag == OBSERVED]
+    reports = observations_of(drafts)
+    check = (lambda conn, at: refuse_captured(conn, reports, at, indexes)) if reports else None
+    ceiling = place.group.retention.max_bytes
+    unit = Publish(place.topic, drafts, ceiling=ceiling, check=check, declared=place.version)
+    return drafts, await services.log.submit(unit)
 
 
 def _results(drafts: Sequence[Draft], appended: Appended) -> list[dict[str, Any]]:
@@ -133,7 +156,7 @@ class _Scene(NamedTuple):
     """What a listing began with."""
 
     head: Head
-    place: Place
+    place: Token
 
 
 def _open_listing(

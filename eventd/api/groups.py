@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from eventd.api.operations import Operation, Params, Services
@@ -28,16 +28,27 @@ def find_group(conn: Connection, name: str) -> GroupConfig:
     return effective([*stored, *read_resources(conn, EVENT_PEER.name)])[name]
 
 
-Place = tuple[GroupConfig, int]
-"""A declared group, and the id of its topic."""
+class Place(NamedTuple):
+    """A declared group, the id of its topic, and the version of what is declared at which both are true."""
+
+    group: GroupConfig
+    topic: int
+    version: int
+
 
 _declared: WeakKeyDictionary[Database, tuple[int, dict[str, Place]]] = WeakKeyDictionary()
 
 
-async def find_place(database: Database, name: str, now: int) -> Place:
-    """The group and its topic, for those who ask at every event. Raises NotFound.
+def recall_place(database: Database, name: str) -> Place | None:
+    """The group and its topic as they were found last: for those who have the writer look whether that still holds."""
+    return _declared.get(database, (0, {}))[1].get(name)
 
-    Both are read again only when the version of what is declared has moved: a topic never changes otherwise.
+
+async def find_place(database: Database, name: str, now: int) -> Place:
+    """The group and its topic. Raises NotFound.
+
+    Both are read again only when the version of what is declared has moved, and as long as it has not the answer is the
+    same object: a topic never changes otherwise.
     """
     seen, places = _declared.get(database, (0, {}))
     version = await database.read(read_version)
@@ -52,16 +63,16 @@ async def find_place(database: Database, name: str, now: int) -> Place:
 
 
 def _read_places(conn: Connection) -> tuple[int, dict[str, Place]]:
-    topics = {topic.name: topic.id for topic in read_topics(conn)}
+    version, topics = read_version(conn), {topic.name: topic.id for topic in read_topics(conn)}
     groups = effective(read_resources(conn))
     found = {name: (group, topics.get(topic_of(name))) for name, group in groups.items()}
-    return read_version(conn), {name: (group, topic) for name, (group, topic) in found.items() if topic is not None}
+    return version, {name: Place(group, topic, version) for name, (group, topic) in found.items() if topic is not None}
 
 
 def _make_place(conn: Connection, name: str, now: int) -> Place:
     """Declared, and nobody has made its topic so far."""
-    lock_head(conn)  # or it could be deleted in between
-    return find_group(conn, name), ensure_topic(conn, topic_of(name), now)
+    head = lock_head(conn)  # or it could be deleted in between
+    return Place(find_group(conn, name), ensure_topic(conn, topic_of(name), now), head.registry_version)
 
 
 def evict_some(conn: Connection, name: str, now: int) -> Evicted:

@@ -7,7 +7,7 @@ records and those of the reader's own nodes are passed over silently.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import sqlalchemy as sa
@@ -23,6 +23,7 @@ from eventd.log.refusals import TopicNotFound
 from eventd.log.scan import scan_seqs
 from eventd.log.shedding import read_aged
 from eventd.log.stock import EMPTY, first_live, last_of, read_stock
+from eventd.log.tail import Recent
 from eventd.log.topics import TopicLine, read_line, read_line_of
 from eventd.log.values import Head
 from federation.lines import split_line
@@ -75,8 +76,8 @@ class Slice:
     """`records` are JSON texts, `seqs` their seqs. All up to `next_from_seq` was looked at, `scanned` seqs in all.
 
     `tombstone` tells of what is missing between `from_seq` and `next_from_seq`. `epoch` names the history these seqs
-    belong to. `dedupe_node`: whether the topic keeps from readers what their own nodes wrote. `position`: the last one
-    that this page has seen, to wait for what comes beyond.
+    belong to. `dedupe_node`: whether the topic keeps from readers what their own nodes wrote. `goes_on`: what is
+    appended next continues the page, since nothing in the topic goes by itself or is handed out.
     """
 
     topic_id: int
@@ -90,6 +91,8 @@ class Slice:
     tombstone: Tombstone | None
     scanned: int
     dedupe_node: bool
+    of_group: bool
+    goes_on: bool
     head: Head
 
     @property
@@ -133,7 +136,36 @@ def read_slice(conn: sa.Connection, ask: Ask) -> Slice:
         tombstone=tombstone,
         scanned=sheet.upto - after,
         dedupe_node=line.config.dedupe_node,
+        of_group=line.of_group,
+        goes_on=line.config.type != "queue" and not line.config.limited,
         head=head,
+    )
+
+
+def continue_slice(last: Slice, recent: Recent, ask: Ask) -> Slice | None:
+    """The page after one that had caught up, out of memory; None where the books have to be asked."""
+    if not (last.goes_on and last.caught_up) or recent.head.epoch != last.head.epoch:
+        return None
+    seq = last.head_seq
+    for block in recent.blocks:
+        if block.seq != seq + 1:  # some were skipped: they are told as lost
+            return None
+        seq = last_of(block)
+    sheet = _Sheet(ask, frozenset(), last.head_seq, seq)
+    for block in recent.blocks:
+        made = records_of_events(block, ask.now) if last.of_group else block
+        sheet.take(made, (), may_be_empty=last.of_group)
+        if sheet.is_full:
+            return None
+    return replace(
+        last,
+        records=sheet.texts,
+        seqs=sheet.seqs,
+        next_from_seq=seq,
+        head_seq=seq,
+        tombstone=None,
+        scanned=seq - last.head_seq,
+        head=recent.head,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import sqlalchemy as sa
 
-from eventd.errors import Full
+from eventd.errors import Conflict, Full
 from eventd.log.commit import Transaction, Turn
 from eventd.log.cursors import Postponement, Step, apply_step, check_fence, postpone
 from eventd.log.head import read_topic_bytes
@@ -18,10 +18,15 @@ Check = Callable[[sa.Connection, int], None]
 """Raises an `EventdError` where something must not be written, by what is stored and the time in microseconds."""
 
 
+class DeclaredAnew(Conflict):
+    """What a unit rests on was replaced meanwhile. Whoever handed it over makes another one; no client is told."""
+
+
 class Publish:
     """Append drafts to a topic, up to a ceiling of stored bytes. Result: `Appended`.
 
     Raises `Full`, `NotFound` when the topic was retired, and whatever `check` raises, which looks at what is stored.
+    Where it rests on what was `declared` at some version, it raises `DeclaredAnew` as soon as that is another one.
     """
 
     cursor = None
@@ -29,18 +34,27 @@ class Publish:
     turn = Turn.FRONT
 
     def __init__(
-        self, topic_id: int, drafts: Sequence[Draft], *, ceiling: int | None = None, check: Check | None = None
+        self,
+        topic_id: int,
+        drafts: Sequence[Draft],
+        *,
+        ceiling: int | None = None,
+        check: Check | None = None,
+        declared: int | None = None,
     ) -> None:
         self.topic_id = topic_id
         self._drafts = Drafts.of(drafts)
         self._ceiling = ceiling
         self._check = check
+        self._declared = declared
 
     @property
     def weight(self) -> int:
         return len(self._drafts)
 
     def admit(self, tx: Transaction) -> Drafts:
+        if self._declared not in (None, tx.head.registry_version):
+            raise DeclaredAnew("something else is declared by now")
         require_in_use(tx.conn, tx.head, self.topic_id)
         if self._check is not None:
             self._check(tx.conn, tx.now)

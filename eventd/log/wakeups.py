@@ -20,6 +20,8 @@ class Watch:
         self.head = 0
         self.turn = 0
         """Moves with every sign: also with those that no head tells of."""
+        self.looks = 0
+        """Moves with those alone."""
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._signs: list[asyncio.Future[None]] = []
 
@@ -41,6 +43,7 @@ class Watch:
     def look(self) -> None:
         """Say that its topics have changed otherwise: whoever waits for anything looks again."""
         waiting, self._waiting = self._waiting, []
+        self.looks += 1
         self._sign()
         for _, future in waiting:
             if not future.done():

@@ -11,6 +11,7 @@ from eventd.clock import SECOND
 from eventd.errors import Conflict, Full, Invalid, NotFound
 from eventd.log.eventlog import EventLog
 from eventd.log.retention import Limits, evict
+from eventd.log.units import DeclaredAnew, Publish
 from eventd.testing import NOW, ManualClock, draft
 from tests.support.bookkeeping import Books
 
@@ -299,3 +300,34 @@ async def test_a_span_that_ends_before_it_begins_is_refused(books: Books) -> Non
     for operation, more in (("events.list", {}), ("deliveries.list", {}), ("deliveries.redeliver", {"peer": "b"})):
         with pytest.raises(Invalid, match=r"until \(2h\) lies before since \(1h\)"):
             await books.call(operation, group="g", since="1h", until="2h", **more)
+
+
+async def test_whoever_emits_is_held_to_what_is_declared_by_now(books: Books) -> None:
+    """The group is remembered from one event to the next, also where another process has declared it anew."""
+    await emit(books, {"type": "t", "id": "a"})
+    await books.declare(spec="limits: {maxEventBytes: 4096}")
+    with pytest.raises(EventsTooLarge, match="limit of 4096"):
+        await emit(books, {"type": "t", "payload": {"k": "v" * 5000}})
+    await books.declare(spec="limits: {maxEventBytes: 8192}")
+    await emit(books, {"type": "t", "id": "b", "payload": {"k": "v" * 5000}})
+    await books.declare(spec="retention: {maxBytes: 1}")
+    with pytest.raises(Full):
+        await emit(books, {"type": "t"})
+    assert await ids(books) == ["a", "b"]
+
+
+async def test_a_group_that_is_gone_takes_nothing_though_it_is_remembered(books: Books) -> None:
+    await emit(books, {"type": "t"})
+    await books.call("resources.delete", kind="EventGroup", name="g")
+    with pytest.raises(NotFound, match="no EventGroup g"):
+        await emit(books, {"type": "t"})
+    await books.declare()
+    await emit(books, {"type": "t", "id": "again"})
+    assert await ids(books) == ["again"]
+
+
+async def test_what_was_made_for_another_declaration_is_not_written(books: Books) -> None:
+    topic = await books.log.topic("group:g")
+    with pytest.raises(DeclaredAnew):
+        await books.log.submit(Publish(topic, [draft("a")], declared=0))
+    assert await ids(books) == []

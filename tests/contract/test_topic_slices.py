@@ -13,7 +13,7 @@ from eventd.log.head import renew_epoch
 from eventd.log.records import View, body_of_event
 from eventd.log.refusals import TopicNotFound
 from eventd.log.retention import Limits, evict
-from eventd.log.slices import Tombstone
+from eventd.log.slices import Ask, Slice, Tombstone, continue_slice
 from eventd.log.topics import DeleteTopic
 from eventd.store.database import Database
 from eventd.testing import NOW, ManualClock, draft
@@ -242,3 +242,63 @@ async def test_pages_of_groups_have_the_same_bounds(topics: Topics, log: EventLo
     assert len((await topics.slice("group:g", 2, max_bytes=1)).seqs) == 1
     size = len(json.dumps({"k": "v" * 100}, separators=(",", ":")))
     assert len((await topics.slice("group:g", 2, max_bytes=4 * size, view=View(meta=False))).seqs) < 4
+
+
+# --- going on at the end of the log, out of memory ---------------------------------------------------------------
+
+
+async def go_on(topics: Topics, last: Slice, **ask: Any) -> tuple[Slice | None, Slice]:
+    """The page after one that had caught up: out of memory, and as the database has it."""
+    recent = topics.log.tail.beyond(last.topic_id, last.head.last, own=False)
+    assert recent is not None
+    asked = Ask(last.topic_id, NOW, last.next_from_seq, apart=True, **ask)
+    return continue_slice(last, recent, asked), await topics.slice(last.topic_id, last.next_from_seq, apart=True, **ask)
+
+
+async def test_what_comes_after_a_page_is_the_same_out_of_memory(topics: Topics) -> None:
+    await topics.make("t")
+    await topics.make("other")
+    for some in ([], RICH[:2]):
+        for one in some:
+            await topics.add("t", [one])
+        last = await topics.slice("t")
+        await topics.add("other", RICH)
+        await topics.add("t", RICH[3:])
+        for one in RICH:
+            await topics.add("t", [one])
+        for view in (View(), View(tags=True), View(data=False)):
+            made, stored = await go_on(topics, last, view=view)
+            assert made == stored
+        made, _ = await go_on(topics, last, limit=3)
+        assert made is None, "who wants less than there is reads it page by page"
+
+
+async def test_events_of_a_group_come_out_of_memory_as_they_do_from_the_database(topics: Topics) -> None:
+    topic = await topics.log.topic("group:g")
+    last = await topics.slice("group:g")
+    await topics.log.append(topic, [draft("a", payload={"k": "ä"}), draft("gone", expires=NOW - 1), draft("b")])
+    await topics.log.append(topic, [draft("c", node="n", path="n")])
+    made, stored = await go_on(topics, last)
+    assert made == stored
+    assert len(stored.records) == 3
+
+
+@pytest.mark.parametrize("config", [{"type": "queue"}, {"cap_records": 5}, {"ttl_ms": 1000}])
+async def test_what_may_go_by_itself_is_never_told_out_of_memory(topics: Topics, config: dict[str, Any]) -> None:
+    await topics.make("t", **config)
+    last = await topics.slice("t")
+    await topics.put("t", 1)
+    made, _ = await go_on(topics, last)
+    assert made is None
+
+
+async def test_seqs_that_were_skipped_are_not_passed_over_out_of_memory(topics: Topics) -> None:
+    from eventd.log.shedding import open_hole
+
+    topic = await topics.make("t")
+    last = await topics.slice("t")
+    await topics.log.database.write(open_hole, topic, 3)
+    await topics.put("t", 1)
+    made, stored = await go_on(topics, last)
+    assert made is None
+    assert stored.tombstone is not None

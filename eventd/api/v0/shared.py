@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 from eventd.api.v0.routes import V0
 from eventd.log.records import View
 from eventd.log.refusals import TopicNotFound
-from eventd.log.slices import Ask, Slice, Tombstone, read_slice
+from eventd.log.slices import Ask, Slice, Tombstone, continue_slice, read_slice
 
 LINGER_SECONDS = 0.2
 """How long a page is given to others who ask for it, as long as nothing was written to its topic meanwhile."""
@@ -156,6 +156,7 @@ class Feed:
         self._v0 = v0
         self._watch = v0.log.wakeups.watch((want.topic_id,))
         self._reads: dict[tuple[int, frozenset[str]], tuple[int, asyncio.Task[Portion]]] = {}
+        self._last: tuple[int, Slice] | None = None  # a page that had caught up, after so many looks of the watch
         self._waiting: dict[int, dict[Waiting, None]] = {}
         self._serving = v0.spawn(self._serve_for_ever(), f"feed of {want.name}")
 
@@ -201,10 +202,20 @@ class Feed:
         return await asyncio.shield(reading)
 
     async def _load(self, after: int, nodes: frozenset[str]) -> Portion:
-        (topic_id, name, pages), now = self.want, self._v0.clock.now()
-        ask = Ask(
-            topic=topic_id,
-            now=now,
+        looks, ask = self._watch.looks, self._ask(after, nodes)
+        self._v0.recency.touch(self.want.topic_id, ask.now)
+        try:
+            found = await self._v0.database.read(read_slice, ask)
+        except TopicNotFound:
+            return Portion(self.want.name, after, None)
+        self._last = (looks, found) if found.caught_up else self._last
+        return Portion(self.want.name, after, found)
+
+    def _ask(self, after: int, nodes: frozenset[str] = frozenset()) -> Ask:
+        pages = self.want.pages
+        return Ask(
+            topic=self.want.topic_id,
+            now=self._v0.clock.now(),
             from_seq=after,
             limit=pages.limit,
             max_bytes=pages.max_bytes,
@@ -212,11 +223,25 @@ class Feed:
             view=pages.view,
             apart=True,
         )
-        self._v0.recency.touch(topic_id, now)
-        try:
-            return Portion(name, after, await self._v0.database.read(read_slice, ask))
-        except TopicNotFound:
-            return Portion(name, after, None)
+
+    def _at_hand(self, after: int) -> Portion | None:
+        """The page beyond the end of the last one, out of memory; None: it has to be read.
+
+        The topic must have grown, and changed in no other way, and by the hand of this process alone.
+        """
+        log, (looks, last) = self._v0.log, self._last or (-1, None)
+        if last is None or looks != self._watch.looks or last.head_seq != after:
+            return None
+        recent = log.tail.beyond(self.want.topic_id, last.head.last, own=False)
+        if recent is None or recent.head.last != log.wakeups.head:
+            return None
+        ask = self._ask(after)
+        found = continue_slice(last, recent, ask)
+        if found is None:
+            return None
+        self._v0.recency.touch(self.want.topic_id, ask.now)
+        self._last = looks, found
+        return Portion(self.want.name, after, found)
 
     def _linger(self, place: tuple[int, frozenset[str]], done: asyncio.Task[Portion]) -> None:
         def forget() -> None:
@@ -238,7 +263,7 @@ class Feed:
     async def _serve(self, after: int, clients: Collection[Waiting]) -> bool:
         """The next page for all of them; whether there is more."""
         try:
-            portion = await self.read(after)
+            portion = self._at_hand(after) or await self.read(after)
         except Exception:
             for client in clients:
                 client.look()  # and meet the error itself
