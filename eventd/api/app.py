@@ -107,12 +107,14 @@ def _mount(operation: Operation[Any], services: Services) -> Handler:
 
 
 async def _read(request: web.Request, operation: Operation[Any]) -> BaseModel:
-    query = from_query(operation.params, list(request.query.items()))
     raw = b"" if operation.method == "GET" else await _read_body(request)
-    body = _decode(raw) if raw else {}
-    # JSON has one way to write U+0000: what does not stand in the text is in none of its values.
-    plain = body.keys() - request.match_info.keys() - query.keys() if _NUL not in raw else ()
-    params: BaseModel = read_params(operation.params, merge(request.match_info, query, body), plain)
+    params: BaseModel | None = None if request.query_string else operation.quick(request.match_info, raw)
+    if params is None:
+        query = from_query(operation.params, list(request.query.items()))
+        body = _decode(raw) if raw else {}
+        # JSON has one way to write U+0000: what does not stand in the text is in none of its values.
+        plain = body.keys() - request.match_info.keys() - query.keys() if _NUL not in raw else ()
+        params = read_params(operation.params, merge(request.match_info, query, body), plain)
     return params
 
 

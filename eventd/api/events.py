@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -11,18 +11,20 @@ import msgspec
 from pydantic import Field
 
 from eventd.api.emitted import drafts_from
+from eventd.api.facts import MOST, read_facts
 from eventd.api.groups import Place, evict_some, find_group, find_place, find_topic, recall_place
 from eventd.api.moments import Place as Token
 from eventd.api.moments import read_span, read_token, show_time, write_token
 from eventd.api.operations import Operation, Params, Services
-from eventd.dynamic.guard import OBSERVED, observations_of, refuse_captured
+from eventd.dynamic.guard import OBSERVED, refuse_captured
 from eventd.errors import Conflict, EventdError
 from eventd.log.head import read_head
 from eventd.log.reading import Question, list_latest
 from eventd.log.scan import read_at
-from eventd.log.units import Publish
-from eventd.log.values import Appended, Draft, Head, Outcome, Record
+from eventd.log.units import Check, Publish
+from eventd.log.values import Appended, Drafts, Head, Outcome, Record
 from eventd.store.database import Connection
+from federation.event import DECODER, is_plain
 from federation.loops import decode_path
 
 RESULTS = {
@@ -58,17 +60,24 @@ class Emit(Params):
     group: str
     events: list[Any] = Field(
         min_length=1,
-        max_length=10_000,
+        max_length=MOST,
         description="Each has a type and, as wanted, id, sourceNode, subject, dedupeKey, payload, observedAt,"
         " expiresAt or ttl.",
     )
     brief: bool = Field(default=False, description="Answer without the events as they are stored, which is faster.")
 
 
+def _read_quickly(path: Mapping[str, str], body: bytes) -> Emit | None:
+    facts = read_facts(body) if is_plain(path["group"]) else None
+    if facts is None:
+        return None
+    return Emit.model_construct(group=path["group"], events=facts.events, brief=facts.brief)
+
+
 async def _emit(services: Services, params: Emit) -> dict[str, Any]:
     drafts, appended = await _append(services, params)
     if len(drafts) == 1 and appended.outcomes[0] is Outcome.CONFLICT:
-        what = f"the id {drafts[0].event_id} is taken in group {params.group} by another content or another source"
+        what = f"the id {drafts.event_ids[0]} is taken in group {params.group} by another content or another source"
         raise Conflict(what, hint="an id stands for one fact: give the new fact an id of its own")
     results = _results(drafts, appended)
     if not params.brief:
@@ -78,7 +87,7 @@ async def _emit(services: Services, params: Emit) -> dict[str, Any]:
     return {"counts": {word: appended.count(outcome) for outcome, word in RESULTS.items()}, "results": results}
 
 
-async def _append(services: Services, params: Emit) -> tuple[list[Draft], Appended]:
+async def _append(services: Services, params: Emit) -> tuple[Drafts, Appended]:
     """What becomes of the events in the group as it is declared by now.
 
     Where it was is remembered, which saves a look into the database for each event: the writer looks, and whatever is
@@ -96,19 +105,24 @@ async def _append(services: Services, params: Emit) -> tuple[list[Draft], Append
             place = present
 
 
-async def _append_at(services: Services, params: Emit, place: Place, now: int) -> tuple[list[Draft], Appended]:
+async def _append_at(services: Services, params: Emit, place: Place, now: int) -> tuple[Drafts, Appended]:
     drafts = drafts_from(params.events, place.group, now=now, random=secrets.token_bytes)
-    indexes = [at for at, draft in enumerate(drafts) if draft.tag == OBSERVED]
-    reports = observations_of(drafts)
-    check = (lambda conn, at: refuse_captured(conn, reports, at, indexes)) if reports else None
+    check = _refusal_of(drafts) if OBSERVED in drafts.types else None
     ceiling = place.group.retention.max_bytes
     unit = Publish(place.topic, drafts, ceiling=ceiling, check=check, declared=place.version)
     return drafts, await services.log.submit(unit)
 
 
-def _results(drafts: Sequence[Draft], appended: Appended) -> list[dict[str, Any]]:
-    fates = zip(drafts, appended.outcomes, strict=True)
-    return [{"id": draft.event_id, "result": RESULTS[outcome]} for draft, outcome in fates]
+def _refusal_of(drafts: Drafts) -> Check:
+    """What looks whether clients are reported that this node captures itself."""
+    events = [*map(DECODER.decode, drafts.bodies)]
+    reports = [(event.type, event.subject, event.payload) for event in events]
+    return lambda conn, at: refuse_captured(conn, reports, at)
+
+
+def _results(drafts: Drafts, appended: Appended) -> list[dict[str, Any]]:
+    fates = zip(drafts.event_ids, appended.outcomes, strict=True)
+    return [{"id": event_id, "result": RESULTS[outcome]} for event_id, outcome in fates]
 
 
 class ListEvents(Params):
@@ -202,7 +216,16 @@ async def _prune(services: Services, params: Prune) -> dict[str, Any]:
 
 
 OPERATIONS: tuple[Operation[Any], ...] = (
-    Operation("events.emit", "POST", "/api/v1/groups/{group}/events", Emit, _emit, "write", "Store observed facts"),
+    Operation(
+        "events.emit",
+        "POST",
+        "/api/v1/groups/{group}/events",
+        Emit,
+        _emit,
+        "write",
+        "Store observed facts",
+        _read_quickly,
+    ),
     Operation("events.list", "GET", "/api/v1/groups/{group}/events", ListEvents, _list, "read", "List events"),
     Operation(
         "events.prune", "POST", "/api/v1/groups/{group}/prune", Prune, _prune, "delete", "Apply the retention now"

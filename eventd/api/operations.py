@@ -5,7 +5,7 @@ A surface is a file of this package with `OPERATIONS`, a tuple of `Operation`; `
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
@@ -92,12 +92,18 @@ class Params(BaseModel):
 P = TypeVar("P", bound=BaseModel)
 
 
+def _never(_path: Mapping[str, str], _body: bytes) -> None:
+    """No body is usual enough."""
+
+
 @dataclass(frozen=True, slots=True)
 class Operation(Generic[P]):
     """One thing that can be asked.
 
     `path` may hold fields of `params` in braces; the others come from the query and, except with GET, from a JSON
-    object as the body. `run` returns plain JSON-able values and raises `EventdError`.
+    object as the body. `run` returns plain JSON-able values and raises `EventdError`. `quick` may read the usual body
+    of a request without a query by itself, given the fields of the path; where it gives None the general way says what
+    is wrong.
     """
 
     name: str
@@ -107,3 +113,4 @@ class Operation(Generic[P]):
     run: Callable[[Services, P], Awaitable[Any]]
     scope: Scope
     summary: str
+    quick: Callable[[Mapping[str, str], bytes], P | None] = _never

@@ -32,16 +32,13 @@ class SelfCapture(Conflict):
         self.detail = [{"index": index, "message": said} for index, said, _ in refused]
 
 
-def refuse_captured(conn: Connection, events: Iterable[Observation], now: int, places: Sequence[int] = ()) -> None:
+def refuse_captured(conn: Connection, events: Iterable[Observation], now: int) -> None:
     """Raise SelfCapture when some of the events report addresses that a live part or a declared resource captures.
 
-    A capture whose address cannot be read refuses every report: it might be of this one. `places` are the indexes of
-    the events in what they come from, if they are not all of it.
+    A capture whose address cannot be read refuses every report: it might be of this one.
     """
     reports = [
-        (places[at] if places else at, address_of(subject, payload))
-        for at, (type, subject, payload) in enumerate(events)
-        if type == OBSERVED
+        (at, address_of(subject, payload)) for at, (type, subject, payload) in enumerate(events) if type == OBSERVED
     ]
     reported = {address for _, address in reports} - {""}
     if not reported:

@@ -36,14 +36,14 @@ class Publish:
     def __init__(
         self,
         topic_id: int,
-        drafts: Sequence[Draft],
+        drafts: Sequence[Draft] | Drafts,
         *,
         ceiling: int | None = None,
         check: Check | None = None,
         declared: int | None = None,
     ) -> None:
         self.topic_id = topic_id
-        self._drafts = Drafts.of(drafts)
+        self._drafts = drafts if isinstance(drafts, Drafts) else Drafts.of(drafts)
         self._ceiling = ceiling
         self._check = check
         self._declared = declared

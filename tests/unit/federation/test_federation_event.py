@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import re
 import uuid
 from datetime import UTC, datetime, timedelta, timezone
@@ -22,6 +23,7 @@ from federation.event import (
     is_alive,
     micros,
     new_event_id,
+    new_event_ids,
     normalise,
 )
 from federation.lenient import decode_lenient
@@ -152,6 +154,17 @@ def test_new_ids_are_uuids_of_version_7_at_that_time(now: int, random: bytes) ->
     assert (made.version, made.variant) == (7, uuid.RFC_4122)
     assert made.int >> 80 == now // 1000
     assert str(made) == new_event_id(now, random)
+
+
+@given(st.integers(min_value=0, max_value=2**48 * 1000 - 1), st.integers(min_value=0, max_value=20))
+def test_ids_of_one_time_are_made_together_in_rising_order(now: int, count: int) -> None:
+    ids = new_event_ids(now, count, os.urandom)
+    made = [uuid.UUID(text) for text in ids]
+    assert {(each.version, each.variant) for each in made} <= {(7, uuid.RFC_4122)}
+    assert ids == sorted({str(each) for each in made})
+    assert len(ids) == count
+    begin = new_event_id(now, bytes(8))[:19]
+    assert all(text.startswith(begin) for text in ids)
 
 
 def test_later_ids_sort_later() -> None:
