@@ -10,23 +10,24 @@ from federation.structured import Item, Params, write_member, write_params
 
 
 class Components(NamedTuple):
-    """Covered components: each as an item, as it is written, and the name its value goes by."""
+    """Covered components: each as an item, as it is written, and the name its value goes by. `listed`: all, written."""
 
     items: tuple[Item, ...]
     written: tuple[str, ...]
     names: tuple[str, ...]
+    listed: str
 
 
 def cover(items: tuple[Item, ...]) -> Components:
     """The components of a list. A value goes by its bare name, or by all of it where it has parameters."""
     written = tuple(map(write_member, items))
     names = tuple(text if item.params else str(item.value) for item, text in zip(items, written, strict=True))
-    return Components(items, written, names)
+    return Components(items, written, names, f"({' '.join(written)})")
 
 
 def write_list(covered: Components, params: Params) -> str:
     """The list of what is covered with the signature's parameters, as `Signature-Input` holds it."""
-    return f"({' '.join(covered.written)}){write_params(params)}"
+    return covered.listed + write_params(params)
 
 
 def require_all(covered: Components, values: Mapping[str, str]) -> None:

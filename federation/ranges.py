@@ -15,6 +15,11 @@ from federation.errors import Conflict, Malformed
 from federation.structured import InnerList, Member, Token, Value, parse_dictionary, write_dictionary
 
 EPOCH: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_NUMBER: Final = "([0-9]{1,15})"
+_USUAL: Final = re.compile(
+    f'epoch="({EPOCH.pattern})", incarnation={_NUMBER}, after={_NUMBER}, upto={_NUMBER}', re.ASCII
+)
+"""A covering range as we write it: reading it as such takes a fifth of the time."""
 MAX_POSITION: Final = 10**15 - 1
 """The largest integer a structured field can hold."""
 
@@ -46,6 +51,10 @@ class Range(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def from_header(cls, text: str) -> Range:
         """Read the value of an Eventd-Range header. Raises Malformed."""
+        if usual := _USUAL.fullmatch(text):
+            incarnation, after, upto = map(int, usual.groups()[1:])
+            if after <= upto:
+                return cls(epoch=usual[1], incarnation=incarnation, after=after, upto=upto)
         values = {name: _bare(name, member) for name, member in parse_dictionary(text).items()}
         kind = frozenset(values) - {"lost"}
         if kind == _REPAIR and "lost" not in values and values["repair"] is True:

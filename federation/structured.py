@@ -11,6 +11,7 @@ import re
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from decimal import Decimal
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from federation.errors import Malformed
@@ -51,6 +52,10 @@ _BOOLEAN: Final = re.compile(r"\?([01])")
 _ESCAPED: Final = re.compile(r'\\(["\\])')
 _COMMA: Final = re.compile(r"[ \t]*,[ \t]*")
 _SPACES: Final = re.compile(r" *")
+_PLAIN_PARAM: Final = re.compile(r'; *([a-z*][a-z0-9_.*-]*)=(?:([0-9]{1,15})(?![0-9.])|"([ !#-\[\]-~]*)")')
+"""A parameter that is a whole number, or a string without escapes."""
+_PLAIN_LIST: Final = re.compile(r'\((?:[^()"]|"[^()"\\]{0,100}"){0,100}\)')
+"""A short inner list without parentheses or escapes in its strings."""
 
 
 class _Reader:
@@ -90,6 +95,10 @@ class _Reader:
 
     def params(self) -> Params:
         found: Params = {}
+        while plain := _PLAIN_PARAM.match(self.text, self.at):
+            name, number, text = plain.groups()
+            found[name] = int(number) if text is None else text
+            self.at = plain.end()
         while self.skip(";"):
             self.take(_SPACES, "space")
             name = self.take(_KEY, "parameter name").group()
@@ -97,16 +106,31 @@ class _Reader:
         return found
 
     def member(self) -> Member:
-        if not self.skip("("):
+        if not self.text.startswith("(", self.at):
             return Item(self.value(), self.params())
+        plain = _PLAIN_LIST.match(self.text, self.at)
+        if plain is None:
+            return InnerList(self.items(), self.params())
+        items = _read_items(plain.group())
+        self.at = plain.end()
+        return InnerList(items, self.params())
+
+    def items(self) -> tuple[Item, ...]:
+        self.skip("(")
         items: list[Item] = []
         while True:
             self.take(_SPACES, "space")
             if self.skip(")"):
-                return InnerList(tuple(items), self.params())
+                return tuple(items)
             items.append(Item(self.value(), self.params()))
             if not self.text.startswith((" ", ")"), self.at):
                 raise Malformed(f"structured field: space or ) expected at character {self.at + 1}")
+
+
+# What a signature covers is the same list in every request. What is remembered is bounded: it comes from anybody.
+@lru_cache(maxsize=64)
+def _read_items(text: str) -> tuple[Item, ...]:
+    return _Reader(text).items()
 
 
 def _from_base64(text: str) -> bytes:
