@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import Field
 
-from eventd.api.books import PeerBooks, open_books
+from eventd.api.books import PeerBooks, open_books, wanted_by
 from eventd.api.groups import find_group, find_topic, peers_of
 from eventd.api.moments import read_span, read_token, show_seconds, show_time, write_token
 from eventd.api.operations import Operation, Params, Services
-from eventd.log.deliveries import Delivery, DeliveryState, count_stale, derive
+from eventd.log.blocks import Block, names, unpack
+from eventd.log.deliveries import BlockBooks, Delivery, DeliveryState, Uniform, derive
 from eventd.log.head import read_head
-from eventd.log.reading import Question, list_latest
+from eventd.log.lag import count_stale
+from eventd.log.reading import LOOKED_AT, Question, cost_of, latest, list_latest, refreshed_span
+from eventd.log.scan import blocks_at, outlines
 from eventd.log.selection import Selection
 from eventd.log.values import Head, Record, Topic
 from eventd.store.database import Connection
@@ -23,6 +26,8 @@ from federation.selector import Selector
 
 PAGE = 500
 """Records looked at in one transaction, so that no reader keeps a snapshot for long."""
+SPAN = 50_000
+"""Records of the blocks that are added up in one transaction; fewer where they are taken apart."""
 
 
 class ListDeliveries(Params):
@@ -154,6 +159,12 @@ class _Sum:
             left = record.expires_at - now
             self.min_left = left if self.min_left is None else min(self.min_left, left)
 
+    def add_whole(self, block: Block, uniform: Uniform) -> None:
+        """All records of a block, none of which expires."""
+        self.states[uniform.state] += block.records
+        if uniform.first_at is not None:
+            self.max_lag = max(self.max_lag, uniform.first_at - block.recorded_at)
+
     def show(self, group: str, peer: str) -> dict[str, Any]:
         states = self.states
         return {
@@ -176,27 +187,92 @@ class _Sum:
 async def _summary(services: Services, params: SummariseDeliveries) -> dict[str, Any]:
     now = services.clock.now()
     scene = await services.database.read(_open_scene, params.group, params.peer)
+    refreshed = await services.database.read(refreshed_span, scene.topic.id)
     sums = [_Sum() for _ in scene.peers]
+    adding = _Adding(params, scene, sums, refreshed, now)
     after: int | None = 0 if scene.peers else None
     while after is not None:
-        after = await services.database.read(_add_page, params, scene, sums, after, now)
+        after = await services.database.read(adding.add_blocks, after)
     for each, total in zip(scene.peers, sums, strict=True):
         total.stale = await services.database.read(_count_stale, scene, each, params.type, now)
     rows = [total.show(params.group, each.peer.node_name) for each, total in zip(scene.peers, sums, strict=True)]
     return {"summary": rows}
 
 
-def _add_page(
-    conn: Connection, params: SummariseDeliveries, scene: _Scene, sums: Sequence[_Sum], after: int, now: int
-) -> int | None:
-    """Add the next page up; where to go on, None at the end."""
-    ask = Question(scene.topic.id, types=params.type, after=after, before=scene.head.next_position, limit=PAGE)
-    listed = list_latest(conn, ask)
-    for each, total in zip(scene.peers, sums, strict=True):
-        for record, delivery in zip(listed.records, derive(conn, each.books, listed.records, now=now), strict=True):
-            if delivery is not None and _counts(each, record, delivery, now, all_of_them=params.include_expired):
-                total.add(record, delivery, now)
-    return listed.seen if listed.more else None
+@dataclass(frozen=True, slots=True)
+class _Adding:
+    """Adds up block by block; only where a block's records may differ is it taken apart.
+
+    `refreshed` is where records may have been followed by a refresh, which counts in their place.
+    """
+
+    params: SummariseDeliveries
+    scene: _Scene
+    sums: Sequence[_Sum]
+    refreshed: tuple[int, int]
+    now: int
+
+    def add_blocks(self, conn: Connection, after: int) -> int | None:
+        """Add the next blocks up; where to go on, None at the end."""
+        some = _some(outlines(conn, self.scene.topic.id, after, self.scene.head.last))
+        if not some:
+            return None
+        ends = some[0].position, some[-1].last
+        books = [BlockBooks.read(conn, each.books, *ends) for each in self.scene.peers]
+        apart: list[int] = []
+        looked = 0
+        for block in some:
+            after = block.last
+            if not self._add_whole(block, books):
+                apart.append(block.position)
+                looked += cost_of(block)
+                if looked >= LOOKED_AT:
+                    break
+        for block, _ in blocks_at(conn, apart):
+            self._add_singly(conn, unpack(block))
+        return after
+
+    def _add_whole(self, block: Block, books: Sequence[BlockBooks]) -> bool:
+        """Add a block up for all peers, if that can be done without looking at its records."""
+        types, asked = names(block.types), set(self.params.type)
+        if asked and types is not None and types.isdisjoint(asked):
+            return True
+        first, end = self.refreshed
+        superseded = block.position < end and block.last >= first
+        if superseded or block.expires_first is not None or (asked and (types is None or not types <= asked)):
+            return False
+        found: list[Uniform | None] = []
+        for each, of_peer in zip(self.scene.peers, books, strict=True):
+            meant = wanted_by(each.peer).settles(block, self.now)
+            one = of_peer.uniform(block) if meant else None
+            if meant is None or (meant and one is None):
+                return False
+            found.append(one)
+        for total, uniform in zip(self.sums, found, strict=True):
+            if uniform is not None:
+                total.add_whole(block, uniform)
+        return True
+
+    def _add_singly(self, conn: Connection, records: Sequence[Record]) -> None:
+        asked = set(self.params.type)
+        found = latest(conn, self.scene.topic.id, [one for one in records if not asked or one.tag in asked])
+        for each, total in zip(self.scene.peers, self.sums, strict=True):
+            for record, delivery in zip(found, derive(conn, each.books, found, now=self.now), strict=True):
+                every = self.params.include_expired
+                if delivery is not None and _counts(each, record, delivery, self.now, all_of_them=every):
+                    total.add(record, delivery, self.now)
+
+
+def _some(blocks: Iterator[Block]) -> list[Block]:
+    """The next blocks that are looked at together."""
+    found: list[Block] = []
+    records = 0
+    for block in blocks:
+        found.append(block)
+        records += block.records
+        if records >= SPAN:
+            break
+    return found
 
 
 def _counts(each: PeerBooks, record: Record, delivery: Delivery, now: int, *, all_of_them: bool) -> bool:

@@ -12,8 +12,8 @@ from eventd.api.moments import show_seconds, show_time
 from eventd.api.operations import Operation, Params, Services
 from eventd.egress.links import link_name, pause_all, reconcile
 from eventd.log.cursors import Cursor, LinkState, read_cursors
-from eventd.log.deliveries import Lag, read_lag
 from eventd.log.head import read_head
+from eventd.log.lag import Lag, read_lag
 from eventd.log.repairs import count_letters
 from eventd.log.values import Head, Topic
 from eventd.resources.effective import PeerConfig

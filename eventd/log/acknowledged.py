@@ -12,8 +12,8 @@ import sqlalchemy as sa
 
 from eventd.log.blocks import unpack
 from eventd.log.cursors import Cursor
-from eventd.log.deliveries import COUNTED, read_lag
 from eventd.log.head import read_head
+from eventd.log.lag import COUNTED, read_lag
 from eventd.log.lines import Wanted
 from eventd.log.reading import cost_of
 from eventd.log.scan import blocks_at, outlines, pick

@@ -17,21 +17,13 @@ from typing import Any, NamedTuple, Protocol
 
 import sqlalchemy as sa
 
-from eventd.log.blocks import Block, unpack
+from eventd.log.blocks import Block
 from eventd.log.cursors import Cursor
-from eventd.log.head import read_head
-from eventd.log.lines import Wanted
-from eventd.log.reading import cost_of
-from eventd.log.scan import blocks_at, outlines, pick
 from eventd.log.values import Record
 from eventd.store.database import fetch, fetch_in
 from federation.event import is_alive
 from federation.loops import decode_path, may_send
 
-COUNTED = 20_000
-"""Blocks that are looked at to count what waits for a peer, or records where blocks have to be taken apart."""
-MOST_KINDS = 1000
-"""Combinations of types by which the rest is counted, the commonest first."""
 _BATCH = "after, upto, selector_version, exceptions, picked, attempts, sent_at, acked_at, batch_id"
 
 
@@ -63,9 +55,11 @@ class Delivery(NamedTuple):
 
 
 class Matcher(Protocol):
-    """Says whether a record is meant for a peer."""
+    """Says whether a record is meant for a peer, and whether all of a block are; None: each has to be asked."""
 
     def matches(self, record: Record) -> bool: ...
+
+    def settles(self, block: Block) -> bool | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,11 +178,88 @@ class _Proofs:
         """The repairs that carried, or left out, the record at this position; oldest first."""
         return self._repaired.get(position, ())
 
+    def across(self, first: int, last: int) -> list[_Batch] | None:
+        """The batches that cover these positions without a hole; none where none covers any, None where some are."""
+        found: list[_Batch] = []
+        at = bisect_left(self._ends, first)
+        while at < len(self._ranges) and self._ranges[at].after < last:
+            begun = found[-1].upto + 1 if found else first
+            if self._ranges[at].after >= begun:
+                return None
+            found.append(self._ranges[at])
+            if found[-1].upto >= last:
+                return found
+            at = bisect_left(self._ends, found[-1].upto + 1)
+        return None if found else []
+
+    def touched_by_repairs(self, first: int, last: int) -> bool:
+        """Whether a repair carried, or left out, any of these positions."""
+        return any(first <= position <= last for position in self._repaired)
+
 
 def _batch(row: Sequence[object]) -> _Batch:
     after, upto, version, exceptions, picked, *rest = row
     left_out = {position: reason for position, reason in json.loads(str(exceptions) or "[]")}
     return _Batch(after, upto, version, left_out, frozenset(json.loads(str(picked) or "[]")), *rest)  # type: ignore[arg-type]
+
+
+class Uniform(NamedTuple):
+    """One state for all records of a block. `first_at` is the latest time at which any was first acknowledged."""
+
+    state: DeliveryState
+    first_at: int | None = None
+
+
+class BlockBooks:
+    """The books of a peer over a run of blocks: for who adds up, and would take apart millions of records."""
+
+    def __init__(self, books: Books, proofs: _Proofs) -> None:
+        self._books = books
+        self._proofs = proofs
+
+    @classmethod
+    def read(cls, conn: sa.Connection, books: Books, first: int, last: int) -> BlockBooks:
+        """All that can say something of the positions from `first` to `last`."""
+        return cls(books, _Proofs.read(conn, books, first, last))
+
+    def uniform(self, block: Block) -> Uniform | None:
+        """What became of a block's records; None where that may differ, or takes a look at them.
+
+        All of them are meant for the peer, may go to it, and never expire.
+        """
+        cursor = self._books.cursor
+        if cursor is None or block.position > cursor.position:
+            return _uniform_ahead(cursor, block)
+        return self._passed(block) if block.last <= cursor.position else None
+
+    def _passed(self, block: Block) -> Uniform | None:
+        batches = self._proofs.across(block.position, block.last)
+        if batches is None:
+            return None
+        if batches:
+            plain = all(self._brought_all(batch, block) for batch in batches)
+            return Uniform(DeliveryState.DELIVERED, max(batch.acked_at for batch in batches)) if plain else None
+        single = len(self._books.versions) < 2 and not self._books.repairs
+        repaired = self._proofs.touched_by_repairs(block.position, block.last)
+        return Uniform(DeliveryState.UNKNOWN) if single and not repaired else None
+
+    def _brought_all(self, batch: _Batch, block: Block) -> bool:
+        """Whether a batch brought all that it covers of a block."""
+        version = self._books.versions.get(batch.version)
+        meant = version is not None and version.selection.settles(block)
+        return bool(meant) and not any(block.position <= at <= block.last for at in batch.exceptions)
+
+
+def _uniform_ahead(cursor: Cursor | None, block: Block) -> Uniform | None:
+    if cursor is None or not cursor.attempts:
+        return Uniform(DeliveryState.PENDING)
+    if cursor.position < block.position <= cursor.attempted_upto < block.last:
+        return None
+    if cursor.attempted_upto > cursor.position:
+        tried = block.last <= cursor.attempted_upto
+    else:
+        tried = cursor.attempted_at is not None and block.recorded_at <= cursor.attempted_at
+    return Uniform(DeliveryState.FAILED if tried else DeliveryState.PENDING)
 
 
 def _derive(books: Books, record: Record, proofs: _Proofs, now: int) -> Delivery | None:
@@ -268,67 +339,6 @@ def _worded(delivery: Delivery | None, letter: tuple[str, str, int] | None) -> D
         return delivery
     reason, detail, attempts = letter
     return delivery._replace(error=f"{reason}: {detail}" if detail else reason, attempts=attempts)
-
-
-class Lag(NamedTuple):
-    """What waits for a peer: records that are alive and meant for it. `oldest` is when the first was recorded."""
-
-    events: int
-    oldest: int | None
-
-
-def read_lag(conn: sa.Connection, topic_id: int, wanted: Wanted, *, after: int, now: int) -> Lag:
-    """What waits for a peer whose cursor is at `after`. Times in microseconds.
-
-    Beyond COUNTED only the types are looked at: all that could be meant is counted there.
-    """
-    events, looked, last = 0, 0, read_head(conn).last
-    times: list[int] = []
-    undecided: list[int] = []
-    for block in outlines(conn, topic_id, after, last, own=wanted.own):
-        if looked >= COUNTED:
-            further, recorded_at = _lag_by_types(conn, wanted, block, last)
-            events += further
-            times += [recorded_at] if recorded_at is not None else []
-            break
-        meant = wanted.settles(block, now)
-        if meant is None:
-            undecided.append(block.position)
-            looked += cost_of(block)
-        else:
-            looked += 1
-        if meant:
-            events += block.last - max(after, block.position - 1)
-            times.append(block.recorded_at)
-    for block, _ in blocks_at(conn, undecided):
-        part = block.within(after, block.last)
-        count = sum(wanted.waits(record, now) for record in unpack(part)) if part else 0
-        events += count
-        times += [block.recorded_at] if count else []
-    return Lag(events, min(times, default=None))
-
-
-def _lag_by_types(conn: sa.Connection, wanted: Wanted, first: Block, last: int) -> Lag:
-    """What could be meant for a peer from a block on: the database adds up, which holds up nobody else."""
-    own = "AND own = 1" if wanted.own else ""
-    rows = fetch(
-        conn,
-        f"SELECT own, types, sum(records), min(recorded_at) FROM blocks WHERE topic_id = ? AND position >= ? {own}"
-        " GROUP BY own, types ORDER BY 3 DESC LIMIT ?",
-        (first.topic_id, first.position, MOST_KINDS),
-    )
-    whole = first._replace(records=last + 1 - first.position)
-    kinds = [(whole._replace(own=entered, types=types), int(records), at) for entered, types, records, at in rows]
-    meant = [(records, at) for kind, records, at in kinds if wanted.selection.settles(kind) is not False]
-    return Lag(sum(records for records, _ in meant), min((at for _, at in meant), default=None))
-
-
-def count_stale(conn: sa.Connection, topic_id: int, wanted: Wanted, *, after: int, now: int) -> int:
-    """Events that were passed on to a peer with a shorter life: their refresh lies beyond its cursor, at `after`."""
-    sql = "SELECT position FROM event_ids WHERE topic_id = ? AND first_position <= ? AND position > ?"
-    refreshed = [position for (position,) in fetch(conn, sql, (topic_id, after, after))]
-    found = (record for block, places in blocks_at(conn, refreshed) for record in pick(block, places))
-    return sum(wanted.waits(record, now) for record in found)
 
 
 def read_versions(conn: sa.Connection, cursor: str) -> list[tuple[int, int, dict[str, Any]]]:

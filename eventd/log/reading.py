@@ -186,3 +186,10 @@ def latest(conn: sa.Connection, topic_id: int, records: Sequence[Record]) -> lis
     sql = "SELECT event_id, position FROM event_ids WHERE topic_id = ? AND event_id {in}"
     places = dict(fetch_in(conn, sql, (topic_id,), [record.event_id for record in records])) if records else {}
     return [record for record in records if places.get(record.event_id) == record.position]
+
+
+def refreshed_span(conn: sa.Connection, topic_id: int) -> tuple[int, int]:
+    """Where records may have been followed by a refresh: all that were lie in `[first, end)`."""
+    sql = "SELECT min(first_position), max(position) FROM event_ids WHERE topic_id = ? AND first_position IS NOT NULL"
+    [(first, end)] = fetch(conn, sql, (topic_id,))
+    return (first, end) if first is not None else (0, 0)

@@ -107,6 +107,8 @@ blocks = sa.Table(
     index_of_some("blocks_own", "topic_id", "position", where="own = 1"),
 )
 
+_REFRESHED = ("topic_id", "position", "first_position")  # all that is asked of them
+
 event_ids = sa.Table(
     "event_ids",
     metadata,
@@ -118,6 +120,7 @@ event_ids = sa.Table(
     sa.Column("expires_at", Micros),  # the expiry of the record that went
     sa.Column("digest", sa.LargeBinary),  # of the content that went, without its two times
     index_of_some("event_ids_gone", "gone_at", where="gone_at IS NOT NULL"),
+    index_of_some("event_ids_refreshed", *_REFRESHED, where="first_position IS NOT NULL"),
     sqlite_with_rowid=False,
 )
 
@@ -182,6 +185,7 @@ batches = sa.Table(
     sa.Column("receipt", sa.Text, nullable=False),  # what the peer signed, with its signature
     sa.Index("batches_cursor_upto", "cursor", "upto"),
     sa.Index("batches_acked", "acked_at"),
+    index_of_some("batches_picked", "cursor", where="picked <> ''"),
     sqlite_autoincrement=True,
 )
 

@@ -13,11 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from eventd.log import blocks, deliveries, lines, reading, retention, scan
+from eventd.log import blocks, lines, reading, retention, scan
+from eventd.log import lag as lag_of
 from eventd.log.cursors import create_cursor
-from eventd.log.deliveries import count_stale, read_lag
 from eventd.log.eventlog import EventLog
 from eventd.log.head import read_topics
+from eventd.log.lag import count_stale, read_lag
 from eventd.log.lines import Wanted, read_lines
 from eventd.log.reading import Question, list_latest, read_page
 from eventd.log.repairs import Survey, numbered_between, recorded_between, survey
@@ -287,7 +288,7 @@ async def check_counts(log: EventLog, model: Model, dice: random.Random, wanted:
     lag = await log.database.read(read_lag, model.topic, wanted, after=after, now=now)
     assert lag == (len(waiting), min((record.recorded_at for record in waiting), default=None))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deliveries, "COUNTED", dice.choice([1, 5]))
+        patch.setattr(lag_of, "COUNTED", dice.choice([1, 5]))
         about = await log.database.read(read_lag, model.topic, wanted, after=after, now=now)
     own = [record for record in ahead if not (wanted.own and record.path)]
     assert len(waiting) <= about.events <= len(own)
@@ -364,7 +365,7 @@ async def test_every_reader_finds_what_a_look_at_each_record_finds(
 
 
 async def test_a_long_backlog_is_counted_by_its_types(log: EventLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deliveries, "COUNTED", 3)
+    monkeypatch.setattr(lag_of, "COUNTED", 3)
     topic = await log.topic("group:g")
     for n in range(20):
         await log.append(topic, [draft(f"{n}", type="odd" if n % 2 else "even", subject=f"s/{n}")])
@@ -387,7 +388,7 @@ async def test_a_long_backlog_is_counted_by_its_types(log: EventLog, monkeypatch
 async def test_what_beginning_to_relay_adds_to_a_long_backlog_is_counted(
     log: EventLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deliveries, "COUNTED", 1)
+    monkeypatch.setattr(lag_of, "COUNTED", 1)
     topic = await log.topic("group:g")
     for n in range(5):
         await log.append(topic, [draft(f"{n}")])

@@ -22,7 +22,7 @@ from eventd.testing import NOW, ManualClock, draft
 from tests.support import writers
 from tests.support.postgres import PostgresServer
 
-ALL = ["0001", "0002", "0003", "0004"]
+ALL = ["0001", "0002", "0003", "0004", "0005"]
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ async def test_a_log_of_the_first_schema_goes_on_where_it_was(empty: Database) -
     empty.write_now(fill_first_schema)
     before = empty.read_now(fetch, "SELECT next_position, epoch, incarnation, registry_version FROM log_heads")
     assert empty.read_now(migrations.pending) == ALL[1:]
-    with pytest.raises(DatabaseUnusable, match=r"lacks 3 migrations \(run `routerd-eventd migrate`"):
+    with pytest.raises(DatabaseUnusable, match=r"lacks 4 migrations \(run `routerd-eventd migrate`"):
         migrations.require_current(empty)
 
     assert empty.write_now(migrations.upgrade, now=NOW) == ALL[1:]
@@ -175,7 +175,7 @@ def test_each_new_log_has_an_epoch_and_a_name_of_its_own(empty: Database, declar
 
 def test_a_database_that_was_never_migrated_says_which_command_to_run(empty: Database) -> None:
     assert empty.read_now(migrations.pending) == ALL
-    with pytest.raises(DatabaseUnusable, match=r"lacks 4 migrations \(run `routerd-eventd migrate`"):
+    with pytest.raises(DatabaseUnusable, match=r"lacks 5 migrations \(run `routerd-eventd migrate`"):
         migrations.require_current(empty)
 
 

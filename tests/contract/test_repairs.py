@@ -10,9 +10,9 @@ from pydantic import ValidationError
 
 from eventd.clock import SECOND
 from eventd.errors import Conflict, Invalid, NotFound
-from eventd.log.deliveries import read_lag
 from eventd.log.eventlog import EventLog
 from eventd.log.head import lock_head
+from eventd.log.lag import read_lag
 from eventd.log.repairs import survey
 from eventd.log.retention import Limits, evict
 from eventd.log.selection import Selection

@@ -9,9 +9,9 @@ from eventd.api.books import PeerBooks, open_books, wanted_by
 from eventd.api.groups import find_group, find_peer, find_topic
 from eventd.errors import Conflict
 from eventd.log.cursors import Cursor
-from eventd.log.deliveries import read_lag
 from eventd.log.head import read_head
 from eventd.log.holdings import Chosen, LeftOut, oldest_kept, read_left_out, taken_before
+from eventd.log.lag import read_lag
 from eventd.log.values import Head, Topic
 from eventd.resources.effective import GroupConfig, PeerConfig
 from eventd.store.database import Connection
