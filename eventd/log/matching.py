@@ -12,12 +12,9 @@ from typing import Generic, Protocol, TypeVar
 import sqlalchemy as sa
 
 from eventd.log.blocks import Block, unpack
-from eventd.log.reading import LOOKED_AT, PASSED_OVER, Stretch, cost_of, look_ahead
+from eventd.log.reading import LOOKED_AT, PASSED_OVER, UNREAD, Stretch, cost_of, look_ahead
 from eventd.log.scan import scan
 from eventd.log.values import Gap, Head, Record
-
-UNREAD = 10
-"""Lines that are only looked at for one that is decoded, in the same time."""
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

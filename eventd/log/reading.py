@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import sqlalchemy as sa
 
 from eventd.log.blocks import Block, names, unpack
 from eventd.log.head import read_head
-from eventd.log.scan import scan, scan_back
+from eventd.log.scan import outlines, outlines_back, read_block, scan, scan_back
 from eventd.log.values import Gap, Head, Page, Record
 from eventd.store.database import fetch, fetch_in
 from federation.event import is_alive, written
@@ -19,6 +20,10 @@ LOOKED_AT = 5000
 """Records that are taken apart for one page at most. Whoever wants few of them gets an empty page and comes again."""
 PASSED_OVER = 20
 """Records whose taking apart costs as much as reading a block that is then passed over."""
+UNREAD = 10
+"""Lines that are only looked at for one that is decoded, in the same time."""
+OUTLINES = 32
+"""Blocks that are read at once without their lines, by who may pass over most of them."""
 
 
 def cost_of(block: Block) -> int:
@@ -111,12 +116,24 @@ class Question:
 
     def rules_out(self, block: Block) -> bool:
         """Whether no record of a block can be an answer, as far as that shows without taking it apart."""
+        return self.rules_out_by_names(block) or self._subject not in block.lines
+
+    def rules_out_by_names(self, block: Block) -> bool:
+        """The same without a look at its lines."""
         types, sources = names(block.types), names(block.sources)
-        return (
-            bool(self.types and types is not None and types.isdisjoint(self.types))
-            or bool(self.source and sources is not None and self.source not in sources)
-            or bool(self.subject_prefix and f'"subject":{written(self.subject_prefix)[:-1]}' not in block.lines)
+        return bool(self.types and types is not None and types.isdisjoint(self.types)) or bool(
+            self.source and sources is not None and self.source not in sources
         )
+
+    @property
+    def _subject(self) -> str:
+        """What stands in the line of every answer; blank for any."""
+        return f'"subject":{written(self.subject_prefix)[:-1]}' if self.subject_prefix else ""
+
+    def sieve(self) -> Callable[[str], bool]:
+        """Says whether the text of a line may be that of an answer: a look costs less than decoding."""
+        subject, types = self._subject, [f'"type":{written(name)}' for name in self.types]
+        return lambda line: subject in line and (not types or any(name in line for name in types))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +170,15 @@ def _fitting(conn: sa.Connection, ask: Question) -> Iterator[tuple[list[Record],
     """
     fitting: list[Record] = []
     looked = seen = 0
+    may_be = ask.sieve()
     for block in _blocks(conn, ask):
         if ask.rules_out(block):
             looked += PASSED_OVER
         else:
-            looked += cost_of(block)
-            records = [record for record in unpack(block) if ask.fits(record)]
+            decoded = unpack(block, may_be)
+            cost = cost_of(block)
+            looked += max(1, cost // UNREAD, cost * len(decoded) // block.records)
+            records = [record for record in decoded if ask.fits(record)]
             fitting += records[::-1] if ask.newest else records
         seen = block.position if ask.newest else block.last
         if len(fitting) >= ask.limit or looked >= LOOKED_AT:
@@ -175,21 +195,40 @@ def _blocks(conn: sa.Connection, ask: Question) -> Iterator[Block]:
         for place in places:
             yield from scan(conn, ask.topic_id, place - 1, place)
         return
-    if ask.newest:
+    if ask.types or ask.source:
+        yield from _named(conn, ask, end)
+    elif ask.newest:
         yield from scan_back(conn, ask.topic_id, ask.after, end)
     else:
         yield from scan(conn, ask.topic_id, ask.after, end - 1)
 
 
+def _named(conn: sa.Connection, ask: Question, end: int) -> Iterator[Block]:
+    """The blocks ahead; those that the names in them rule out come whole and without their lines."""
+    look = partial(outlines_back, before=end) if ask.newest else partial(outlines, until=end - 1)
+    for block in look(conn, ask.topic_id, ask.after, portion=OUTLINES):
+        if ask.rules_out_by_names(block):
+            yield block
+        elif part := read_block(conn, block.position).within(ask.after, end - 1):
+            yield part
+
+
 def latest(conn: sa.Connection, topic_id: int, records: Sequence[Record]) -> list[Record]:
     """Those of the records that are the latest of their id."""
+    # What lies behind the last refresh was followed by none: mostly that is all.
+    [(end,)] = fetch(conn, f"SELECT max(position) {_REFRESHED}", (topic_id,))
+    before = [record.event_id for record in records if end is not None and record.position < end]
+    if not before:
+        return [*records]
     sql = "SELECT event_id, position FROM event_ids WHERE topic_id = ? AND event_id {in}"
-    places = dict(fetch_in(conn, sql, (topic_id,), [record.event_id for record in records])) if records else {}
-    return [record for record in records if places.get(record.event_id) == record.position]
+    places = dict(fetch_in(conn, sql, (topic_id,), before))
+    return [record for record in records if places.get(record.event_id, record.position) == record.position]
+
+
+_REFRESHED = "FROM event_ids WHERE topic_id = ? AND first_position IS NOT NULL"
 
 
 def refreshed_span(conn: sa.Connection, topic_id: int) -> tuple[int, int]:
     """Where records may have been followed by a refresh: all that were lie in `[first, end)`."""
-    sql = "SELECT min(first_position), max(position) FROM event_ids WHERE topic_id = ? AND first_position IS NOT NULL"
-    [(first, end)] = fetch(conn, sql, (topic_id,))
+    [(first, end)] = fetch(conn, f"SELECT min(first_position), max(position) {_REFRESHED}", (topic_id,))
     return (first, end) if first is not None else (0, 0)

@@ -94,6 +94,20 @@ def outlines(
         rows = fetch(conn, sql.format("position > ?"), (topic_id, at, until, portion)) if len(rows) == portion else []
 
 
+def outlines_back(
+    conn: sa.Connection, topic_id: int, after: int, before: int, *, portion: int = PORTION
+) -> Iterator[Block]:
+    """The blocks that hold something in `(after, before)`, whole and without their lines, the newest first."""
+    sql = f"SELECT {_OUTLINE} FROM blocks WHERE topic_id = ? AND position < ? ORDER BY position DESC LIMIT ?"
+    at = before
+    while rows := fetch(conn, sql, (topic_id, at, portion)):
+        for block in map(Block._make, rows):
+            if block.last <= after:
+                return
+            yield block
+        at = rows[-1][0]
+
+
 def _cut(rows: Sequence[Sequence[object]], after: int, until: int) -> Iterator[Block]:
     for row in rows:
         part = Block._make(row).within(after, until)
