@@ -23,6 +23,7 @@ from eventd.log.values import Topic
 from eventd.observe import Metrics
 from eventd.resources.effective import GroupConfig, effective, topic_of
 from eventd.settings import Settings
+from eventd.share import Share
 from eventd.store.database import Connection
 from eventd.store.links import forget_links, stale_links
 from eventd.store.parts import forget_parts
@@ -55,7 +56,8 @@ class _Measured:
 class Housekeeping:
     """The chores of one node. None of them may fail the node: what goes wrong is logged and tried again."""
 
-    def __init__(self, log: EventLog, settings: Settings, metrics: Metrics) -> None:
+    def __init__(self, log: EventLog, settings: Settings, share: Share, metrics: Metrics) -> None:
+        self._share = share
         self._log = log
         self._settings = settings
         self._metrics = metrics
@@ -65,9 +67,11 @@ class Housekeeping:
     async def begin(self) -> None:
         """What has to be done before the node serves: with its last run ephemeral records ended, and leases of jobs.
 
-        A node for one group leaves them alone: others may be at work in the same database.
+        A node for one group leaves them alone: others may be at work in the same database. So does a process that goes
+        on for one that ended.
         """
-        if self._settings.group is not None:
+        await self._log.database.take_over_checkpoints()
+        if self._settings.group is not None or self._share.resumed or not self._share.is_first:
             return
         await self._log.database.write(_release_leases)
         while await self._log.database.write(forget_ephemeral, self._log.clock.now()) > 0:
@@ -78,13 +82,16 @@ class Housekeeping:
         await self.tally.write(self._log, ends=True)
 
     def chores(self, groups: Callable[[], Iterable[GroupConfig]]) -> dict[str, Coroutine[Any, Any, None]]:
-        """What goes on as long as the node does, by its name."""
+        """What goes on as long as the node does, by its name; what is to be done once, in its first process."""
+        refusals = {"refusals": self.tally.write_for_ever(self._log)}
+        if not self._share.is_first:
+            return refusals
         return {
+            **refusals,
             "retention": self.prune_for_ever(groups),
             "sweep": self.sweep_for_ever(),
             "checkpoint": self.checkpoint_for_ever(),
             "measure": self.measure_for_ever(groups),
-            "refusals": self.tally.write_for_ever(self._log),
         }
 
     async def prune_for_ever(self, groups: Callable[[], Iterable[GroupConfig]]) -> None:
@@ -153,7 +160,6 @@ class Housekeeping:
 
     async def checkpoint_for_ever(self) -> None:
         """Keep SQLite's write-ahead log short, beside the appends and not among them."""
-        await self._log.database.take_over_checkpoints()
         while True:
             await self._log.clock.sleep(CHECKPOINT_SECONDS)
             await self._try("checkpoint", self._log.database.checkpoint())

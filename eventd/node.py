@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Coroutine, Mapping
+import socket
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -16,39 +17,37 @@ from eventd import shipping
 from eventd.api.app import KEEPALIVE_SECONDS, build_app
 from eventd.api.auth import Keys
 from eventd.api.callers import Callers
-from eventd.api.doors import Door
+from eventd.api.doors import Door, listen
 from eventd.api.health import GROUP
 from eventd.api.operations import Services
+from eventd.api.siblings import Siblings
 from eventd.api.v0.limits import Limits, Occupancy
 from eventd.api.v0.routes import V0
 from eventd.clock import Clock
 from eventd.dynamic.effective import Following
 from eventd.egress.forwarding import Routing
-from eventd.egress.links import follow, forgive, link_name, read_declared, subscription_name
 from eventd.egress.transport import Transport
 from eventd.egress.tries import Outfit
-from eventd.errors import EventdError, Unavailable
+from eventd.errors import EventdError
 from eventd.housekeeping import Housekeeping
 from eventd.log.eventlog import EventLog
 from eventd.membership import SHUTDOWN_SECONDS, Membership, Surroundings, rings_of
 from eventd.observe import Metrics
 from eventd.plugins.context import context_of
 from eventd.plugins.running import Plugins
-from eventd.resources.effective import GroupConfig, effective, schedules, topic_of
+from eventd.reconciler import Reconciler
 from eventd.schedules import Schedules
 from eventd.settings import Settings, plugin_environment
+from eventd.share import Share
 from eventd.store.claim import Claim
 from eventd.store.database import Database
 from eventd.store.keys import read_keys
 from eventd.store.migrations import require_current
-from eventd.store.registry import StoredResource
-from eventd.subscribers import Subscribers, purposes_of
+from eventd.subscribers import Subscribers
 from eventd.supervisor import Supervisor
 
 logger = logging.getLogger("eventd.node")
 
-MEND_SECONDS = 5.0
-"""How often what did not work is tried again: a key file that is missing, an address that is taken."""
 BROKEN_SECONDS = 1.0
 
 
@@ -70,12 +69,21 @@ class Watcher(Metrics):
 
 
 class Node:
-    """One node over one database. `start`, then `run_until_stopped`; `stop` drains and closes.
+    """One node over one database, or its `share` of one. `start`, then `run_until_stopped`; `stop` drains and closes.
 
-    It ends with an error when it loses its `claim` on the database to another.
+    It ends with an error when it loses its `claim` on the database to another. Its API is served at `sockets` that
+    listen already, or else where the settings say.
     """
 
-    def __init__(self, settings: Settings, *, clock: Clock, claim: Claim | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        clock: Clock,
+        claim: Claim | None = None,
+        share: Share = Share(),  # noqa: B008  a value
+        sockets: Sequence[socket.socket] = (),
+    ) -> None:
         self.settings = settings
         self.keys = Keys.of(settings, clock)
         self.api_address: tuple[str, int] | None = None
@@ -83,13 +91,11 @@ class Node:
         self.metrics = Watcher(self.groups)
         self._clock = clock
         self._claim = claim
-        self._version = 0
+        self._share = share
+        self._sockets = sockets
+        self._siblings = Siblings(share, self.readiness, self.metrics)
         self._topics_version = 0
-        self._declared: list[StoredResource] = []
-        self._changed: set[str] = set()  # links whose hold-ups are to be forgotten
-        self._reloading = asyncio.Lock()
         self._stopped = asyncio.Event()
-        self._routed: Mapping[str, GroupConfig] = {}
         self._database_trouble = ""
         self._started: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
@@ -107,11 +113,12 @@ class Node:
         self.supervisor = Supervisor()
         self._stopping = asyncio.get_running_loop().create_future()
         self._started.append(self.supervisor.stop)
-        database = await asyncio.to_thread(Database, self.settings.database_url)
+        shared = not self._share.is_whole
+        database = await asyncio.to_thread(Database, self.settings.database_url, shared=shared)
         self._started.append(lambda: asyncio.to_thread(database.close))
         await asyncio.to_thread(require_current, database)
         self.log = await EventLog.open(database, self._clock, timed=self.metrics.committed)
-        self._books = Housekeeping(self.log, self.settings, self.metrics)
+        self._books = Housekeeping(self.log, self.settings, self._share, self.metrics)
         self._started += [self.log.close, self._books.end]
         await self._books.begin()
         await self._read_keys()
@@ -131,10 +138,18 @@ class Node:
             self._books.tally,
         )
         self._started.append(self._stop_groups)
+        self.reconciler = Reconciler(self.settings, self._share, self.log, self.groups, self._declared_anew)
         self.subscribers = self._make_subscribers()
-        self.routing = Routing(self.log, lambda: self._routed, self.supervisor.spawn, self.settings.max_total_bytes)
+        self.reconciler.begin(self._around, self.subscribers, self.schedules)
+        self.routing = Routing(
+            self.log,
+            lambda: self.reconciler.configs,
+            self.supervisor.spawn,
+            self.settings.max_total_bytes,
+            lazy=not self._share.is_first,
+        )
         self._started.append(self.routing.stop)
-        await self._apply(strict=True)
+        await self.reconciler.apply(strict=True)
         await self.routing.load()
         await self._serve_api()
         self._keep_up()
@@ -144,7 +159,11 @@ class Node:
         plugins = Plugins(self._clock, environment=plugin_environment())
         self.schedules = Schedules(self.log, plugins, spawn, self.following.changed)
         outfit = Outfit(
-            self.log, plugins, lambda plugin: context_of(plugin, self._declared), self.following.changed, self.metrics
+            self.log,
+            plugins,
+            lambda plugin: context_of(plugin, self.reconciler.declared),
+            self.following.changed,
+            self.metrics,
         )
         self._started.append(plugins.close)
         subscribers = Subscribers(outfit, spawn, self._around.jitter.random)
@@ -154,13 +173,14 @@ class Node:
 
     def _keep_up(self) -> None:
         chores = {
-            **shipping.chores(self.log, self.settings, self.metrics.lake, self._around.jitter.random),
             "changes": self._follow_changes(),
-            **self._books.chores(self._configs),
-            "mend": self._mend_for_ever(),
+            **self._books.chores(lambda: self.reconciler.configs.values()),
+            "mend": self.reconciler.mend_for_ever(),
             "effective configuration": self.following.run_for_ever(),
             "routers": self.routing.run_for_ever(),
         }
+        if self._share.is_first:
+            chores |= shipping.chores(self.log, self.settings, self.metrics.lake, self._around.jitter.random)
         if self._claim is not None:
             chores["claim"] = self._claim.keep(self._clock.sleep)
         self._chores = [self.supervisor.guard(chore, name) for name, chore in chores.items()]
@@ -172,8 +192,7 @@ class Node:
         app = build_app(
             Services(self.log, self._take_over_now, self.metrics, self.following, rings_of(self.groups, self._around)),
             keys=self.keys,
-            readiness=self.readiness,
-            metrics=self.metrics,
+            siblings=self._siblings,
             version=eventd.__version__,
             door=door,
             max_body_bytes=settings.max_body_bytes,
@@ -188,15 +207,10 @@ class Node:
         )
         await runner.setup()
         self._started.append(runner.cleanup)
-        host, port = self.settings.api_listen
-        try:
-            await door.open(runner, host, port)
-        except OSError as error:
-            raise Unavailable(
-                f"cannot listen on {host} port {port}: {error.strerror or error}",
-                hint="stop what holds the address, or set EVENTD_API_LISTEN (port 0 picks a free one)",
-            ) from None
+        await door.open_at(runner, self._sockets or await listen(*settings.api_listen))
         self.api_address = runner.addresses[0][:2]
+        self._started.append(self._siblings.close)
+        await self._siblings.open(runner)
 
     def _make_v0(self, door: Door) -> V0:
         limits = Limits(**{name: getattr(self.settings, name) for name in Limits._fields})
@@ -205,7 +219,7 @@ class Node:
             callers=Callers(self.keys, door),
             routing=self.routing,
             metrics=self.metrics,
-            readiness=self.readiness,
+            siblings=self._siblings,
             spawn=self.supervisor.spawn,
             random=secrets.token_bytes,
             stopping=self._stopping,
@@ -232,8 +246,8 @@ class Node:
                         self.routing.changed()
                         self.log.wakeups.touch_all()
                         self._topics_version = head.topics_version
-                    if head.registry_version != self._version:
-                        await self._apply()
+                    if head.registry_version != self.reconciler.version:
+                        await self.reconciler.apply()
                     self._database_trouble = ""
                 except EventdError as error:
                     if self._database_trouble != str(error):
@@ -243,118 +257,27 @@ class Node:
         finally:
             await source.close()
 
-    async def _apply(self, *, strict: bool = False) -> None:
-        """Bring the running groups in line with what is declared. `strict`: an address that is taken is an error."""
-        async with self._reloading:
-            while not await self._take_over(strict=strict):
-                pass  # somebody has declared something else meanwhile
-
     async def _take_over_now(self) -> None:
         """Somebody has declared something through this node. What fails here is tried again when it is noticed."""
         try:
             await self._read_keys()
-            await self._apply()
+            await self.reconciler.apply()
         except EventdError as error:
             logger.warning("what was declared is not in force yet: %s", error)
+
+    def _declared_anew(self) -> None:
+        self.following.changed()
+        self.routing.changed()
 
     async def _read_keys(self) -> None:
         """Take over the keys that were made, and let go of those that were revoked."""
         self.keys.reload_from(await self.log.database.read(read_keys))
 
-    async def _take_over(self, *, strict: bool) -> bool:
-        """One try to; False when what was read is not in force any more by the time the cursors are to follow it."""
-        version, declared, topics = await self.log.database.read(read_declared)
-        configs = effective(declared)
-        mine = {name: c for name, c in configs.items() if self.settings.group in (None, name)}
-        purposes = purposes_of(declared, mine)
-        self._changed.update(await self._retire(mine, topics))
-        self._changed.update(await self.subscribers.retire(purposes))
-        if strict:
-            self._changed.update(link_name(g.name, p.node_name) for g in mine.values() for p in g.peers.values())
-            self._changed.update(subscription_name(*at) for at in purposes)
-        changed = sorted(self._changed)
-        found = await self.log.database.write(follow, version, declared, changed, self._clock.now())
-        if found is None:
-            return False
-        cursors, topics = found
-        self._changed.clear()
-        for name, config in mine.items():
-            await self._enrol(name, config, topics[topic_of(name)], strict=strict)
-            await self.groups[name].adjust(cursors)
-        self._declared = declared
-        self._routed = mine
-        await self.subscribers.adjust(cursors)
-        if self.settings.group is None:  # or each of several processes over one database would run them
-            await self.schedules.adjust(schedules(declared))
-        self._version = version
-        self.following.changed()
-        self.routing.changed()
-        return True
-
-    async def _retire(self, configs: dict[str, GroupConfig], topics: Mapping[str, int]) -> list[str]:
-        """End what is no longer declared as it was; the links that were changed.
-
-        A group with another topic was deleted and declared again since the last look: it is another group.
-        """
-        changed: list[str] = []
-        for name, group in list(self.groups.items()):
-            if name not in configs or group.topic_id != topics.get(topic_of(name)):
-                del self.groups[name]
-                self.log.wakeups.touch(group.topic_id)  # whoever watches it learns that it is no more
-                await group.leave()
-                logger.info("left the group", extra={"group": name})
-            else:
-                changed += await group.retire(configs[name])
-                if not group.config.same_but_peers(configs[name]):
-                    changed += group.link_names()
-        return changed
-
-    async def _enrol(self, name: str, config: GroupConfig, topic_id: int, *, strict: bool) -> None:
-        if name in self.groups:
-            await self.groups[name].update(config)
-            return
-        group = Membership(config, topic_id, self._around)
-        self.groups[name] = group
-        if strict:
-            await group.start()
-        else:
-            await group.load_keys()
-            await group.mend()
-
-    async def _mend_for_ever(self) -> None:
-        while True:
-            await self._clock.sleep(MEND_SECONDS)
-            async with self._reloading:  # a group that is being left must not be opened again
-                for group in self.groups.values():
-                    try:
-                        await self._mend(group)
-                    except EventdError as error:
-                        logger.warning("could not put the links right: %s", error, extra={"group": group.config.name})
-
-    async def _mend(self, group: Membership) -> None:
-        if not group.trouble:
-            return
-        keyless = "keys" in group.trouble
-        await group.mend()
-        if keyless and "keys" not in group.trouble:
-            await self._forgive(group)
-
     async def reload(self) -> None:
         """Read every key again, and forgive what was held up for want of one. Raises `BadSettings`."""
-        async with self._reloading:  # or the keys of an earlier declaration could be read last
-            for group in self.groups.values():
-                await group.load_keys()
-                await self._forgive(group)
+        await self.reconciler.reload()
         self.keys.reload()
         logger.info("read the keys again")
-
-    async def _forgive(self, group: Membership) -> None:
-        """Whatever held the group's links up may be gone: try each of them at once."""
-        await self.log.database.write(forgive, group.link_names(), self._clock.now())
-        group.wake_all()
-
-    def _configs(self) -> list[GroupConfig]:
-        return [group.config for group in self.groups.values()]
 
     # --- being asked ------------------------------------------------------------------------------------------
 
@@ -385,7 +308,7 @@ class Node:
 
     async def _end_chores(self) -> None:
         """First of all: what follows the declarations must not open what is being closed, nor be cut off half-way."""
-        async with self._reloading:
+        async with self.reconciler.at_rest:
             for task in self._chores:
                 task.cancel()
         await asyncio.gather(*self._chores, return_exceptions=True)

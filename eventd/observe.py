@@ -243,6 +243,7 @@ class Metrics:
         self._pruned = self._counter("pruner_pruned_total", "Records removed by retention.", "group")
         self._commit = self._histogram("commit_duration_seconds", "Time of one writing transaction.", _SECONDS)
         self._grouped = self._histogram("commit_records", "Records of one writing transaction.", _COUNTS)
+        self._standby = self._gauge("standby", "1 while another node serves the database, and this one waits.")
         self._wal = self._gauge("sqlite_wal_bytes", "Size of SQLite's write-ahead log.")
 
     def accepted(self, group: str, new: int, duplicates: int) -> None:
@@ -349,16 +350,24 @@ class Metrics:
         self._commit.observe(seconds)
         self._grouped.observe(records)
 
+    def standing_by(self) -> None:
+        """Another node serves the database."""
+        self._standby.set(1)
+
     def wal(self, size: int) -> None:
         """Size of SQLite's write-ahead log in bytes."""
         self._wal.set(size)
 
-    def render(self, sees: Callable[[str], bool] | None = None) -> bytes:
-        """All of it in Prometheus' text format, `METRICS_CONTENT_TYPE`; with `sees`, that of these groups alone."""
+    def render(self, sees: Callable[[str], bool] | None = None, registry: CollectorRegistry | None = None) -> bytes:
+        """All of it in Prometheus' text format, `METRICS_CONTENT_TYPE`; with `sees`, that of these groups alone.
+
+        `registry` holds more than these, of other processes as well.
+        """
+        registry = self.registry if registry is None else registry
         if sees is None:
-            return generate_latest(self.registry)
+            return generate_latest(registry)
         apart = CollectorRegistry()
-        apart.register(_OfGroups(self.registry, sees))
+        apart.register(_OfGroups(registry, sees))
         return generate_latest(apart)
 
 

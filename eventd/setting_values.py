@@ -5,10 +5,14 @@ read on after the setting's name.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
+from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, SecretStr
+
+from eventd.lake.address import shown
 
 SECOND = 1_000_000
 UNITS = {"d": 86400 * SECOND, "h": 3600 * SECOND, "m": 60 * SECOND, "s": SECOND, "ms": SECOND // 1000}
@@ -154,3 +158,40 @@ AgeOrNone = Annotated[int, BeforeValidator(read_age_or_none)]
 Lake = Annotated[str, BeforeValidator(read_lake)]
 Format = Annotated[Literal["auto", "json", "text"], one_of("auto", "json", "text")]
 Level = Annotated[Literal["debug", "info", "warning", "error"], one_of("debug", "info", "warning", "error")]
+
+
+def show(name: str, value: Any) -> str:
+    """A setting as it may be shown: no key, no password."""
+    match value:
+        case SecretStr():
+            return "(set, not shown)" if value.get_secret_value() else ""
+        case str() if name == "lake":
+            return shown(value)
+        case str() if name == "database_url":
+            return _without_password(value)
+        case bool():
+            return str(value).lower()
+        case float():
+            return _largest(round(value * SECOND), UNITS)
+        case int() if name.startswith(("max_", "lake_rows", "lake_nice", "workers")) and not name.endswith("_bytes"):
+            return str(value)
+        case int():
+            return _largest(value, SIZES if name.endswith("_bytes") else UNITS)
+        case _:
+            return "" if value is None else str(value)
+
+
+def _largest(value: int, units: Mapping[str, int]) -> str:
+    """In the largest unit that holds it exactly."""
+    if not value:
+        return "0"
+    unit, size = next((unit, size) for unit, size in units.items() if value % size == 0 or unit in ("ms", "B"))
+    return f"{value / size:g}{unit}" if value % size else f"{value // size}{unit}"
+
+
+def _without_password(url: str) -> str:
+    try:
+        password = urlsplit(url).password
+    except ValueError:
+        return "(set, not shown)"
+    return url.replace(f":{password}@", ":***@") if password else url

@@ -12,16 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
-from urllib.parse import urlsplit
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
 
 from eventd.errors import SettingsError
-from eventd.lake.address import shown
 from eventd.setting_values import (
-    SECOND,
-    SIZES,
     UNITS,
     Age,
     AgeOrNone,
@@ -40,6 +36,7 @@ from eventd.setting_values import (
     read_lines,
     read_size,
     read_truth,
+    show,
 )
 
 __all__ = [
@@ -131,6 +128,12 @@ class Settings(BaseModel):
     group: Annotated[str | None, BeforeValidator(read_group)] = Field(
         None, description="Run this EventGroup alone; the others of the database rest."
     )
+    workers: int = Field(
+        1, ge=1, le=64, description="Processes that share the API and the groups; the first does what is done once."
+    )
+    standby: Annotated[bool, BeforeValidator(read_truth)] = Field(
+        False, description="Wait while another node serves the database (Postgres), and take over when it ends."
+    )
     log_format: Format = Field("auto", description="`json`, `text`, or `auto`: text on a terminal, JSON otherwise.")
     log_level: Level = Field("info", description="The least that is logged: `debug`, `info`, `warning` or `error`.")
     drain_timeout: Seconds = Field(20.0, description="How long a stop waits for what is under way.")
@@ -209,43 +212,7 @@ class Settings(BaseModel):
 
     def describe(self) -> list[Shown]:
         """Every setting with the value in force and where it comes from."""
-        return [Shown(name, _show(name, getattr(self, name)), self.origin(name)) for name in type(self).model_fields]
-
-
-def _show(name: str, value: Any) -> str:
-    match value:
-        case SecretStr():
-            return "(set, not shown)" if value.get_secret_value() else ""
-        case str() if name == "lake":
-            return shown(value)
-        case str() if name == "database_url":
-            return _without_password(value)
-        case bool():
-            return str(value).lower()
-        case float():
-            return _largest(round(value * SECOND), UNITS)
-        case int() if name.startswith(("max_", "lake_rows", "lake_nice")) and not name.endswith("_bytes"):
-            return str(value)
-        case int():
-            return _largest(value, SIZES if name.endswith("_bytes") else UNITS)
-        case _:
-            return "" if value is None else str(value)
-
-
-def _largest(value: int, units: Mapping[str, int]) -> str:
-    """In the largest unit that holds it exactly."""
-    if not value:
-        return "0"
-    unit, size = next((unit, size) for unit, size in units.items() if value % size == 0 or unit in ("ms", "B"))
-    return f"{value / size:g}{unit}" if value % size else f"{value // size}{unit}"
-
-
-def _without_password(url: str) -> str:
-    try:
-        password = urlsplit(url).password
-    except ValueError:
-        return "(set, not shown)"
-    return url.replace(f":{password}@", ":***@") if password else url
+        return [Shown(name, show(name, getattr(self, name)), self.origin(name)) for name in type(self).model_fields]
 
 
 def flag_of(name: str) -> str:
@@ -305,6 +272,13 @@ def java_surroundings(environ: Mapping[str, str] | None = None) -> dict[str, str
 def hand_on(values: Mapping[str, str]) -> None:
     """Put variables into our own environment, for a program that a library starts with it."""
     os.environ.update(values)
+
+
+def worker_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What a process that shares a node's work finds in its environment: all but its settings, which it is handed, and
+    the way to the service manager."""
+    environ = os.environ if environ is None else environ
+    return {name: value for name, value in lake_environment(environ).items() if name not in surroundings(environ)}
 
 
 def lake_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -16,15 +16,15 @@ from eventd.api.callers import Callers
 from eventd.api.doors import Door
 from eventd.api.effective import add_effective
 from eventd.api.faults import Handler, answering
-from eventd.api.health import OPEN_PATHS, Probing, Readiness, add_health
+from eventd.api.health import OPEN_PATHS, Probing, add_health
 from eventd.api.operations import Operation, Services
 from eventd.api.params import from_query, merge, read_params
 from eventd.api.problems import SlowBody, WrongMediaType
+from eventd.api.siblings import Siblings
 from eventd.api.surfaces import all_operations
 from eventd.api.v0.app import add_v0, is_under
 from eventd.api.v0.routes import V0
 from eventd.errors import Invalid
-from eventd.observe import Metrics
 
 MAX_BODY_BYTES = 16 << 20
 BODY_SECONDS = 30.0
@@ -41,8 +41,7 @@ def build_app(
     services: Services,
     *,
     keys: Keys,
-    readiness: Readiness,
-    metrics: Metrics,
+    siblings: Siblings,
     version: str,
     door: Door,
     max_body_bytes: int = MAX_BODY_BYTES,
@@ -54,7 +53,7 @@ def build_app(
     checks = [answering(problems.answer, _refuse), _identify(callers)]
     app = web.Application(middlewares=[_outside_v0(each) for each in checks], client_max_size=max_body_bytes)
     app.on_response_prepare.append(_add_headers)
-    probing = Probing(services.clock, readiness, metrics, version, keys, None if v0 is None else v0.count_topics)
+    probing = Probing(services.clock, siblings, version, keys, None if v0 is None else v0.count_topics)
     add_health(app, probing, key=_KEY)
     add_effective(app, services, callers, key=_KEY)
     for operation in all_operations() if operations is None else operations:

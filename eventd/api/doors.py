@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
-from typing import Protocol, cast
+import socket
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, cast
 
 from aiohttp import web
+
+from eventd.errors import Unavailable
 
 HEAD_SECONDS = 10.0
 """The head of a connection's first request has to arrive within this time; after it, the keep-alive time bounds."""
@@ -19,6 +22,31 @@ BACKLOG = 512
 _TURNS_TO_ENTER = 3
 """Turns of the loop from the moment a connection is accepted until it is at the door."""
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
+
+async def listen(host: str, port: int) -> list[socket.socket]:
+    """Sockets that listen for the API, which several processes may share. Raises `Unavailable`."""
+    opened: list[socket.socket] = []
+    try:
+        places = await asyncio.get_running_loop().getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        for family, kind, protocol, _, address in dict.fromkeys(places):
+            opened.append(socket.socket(family, kind, protocol))
+            opened[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                opened[-1].setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            opened[-1].bind(address)
+            opened[-1].listen(BACKLOG)
+            opened[-1].setblocking(False)
+    except OSError as error:
+        for each in opened:
+            each.close()
+        raise Unavailable(
+            f"cannot listen on {host} port {port}: {error.strerror or error}",
+            hint="stop what holds the address, or set EVENTD_API_LISTEN (port 0 picks a free one)",
+        ) from None
+    return opened
 
 
 class Watcher(Protocol):
@@ -44,11 +72,16 @@ class Door:
     async def open(self, runner: web.BaseRunner, host: str, port: int) -> None:
         """Listen. Raises OSError, in the system's words rather than in those of the loop."""
         try:
-            await _Site(runner, self, host, port).start()
+            await _Site(runner, self, host=host, port=port).start()
         except OSError as error:
             if (error.errno or 0) <= 0:  # no address at all: a name that is not known
                 raise
             raise OSError(error.errno, os.strerror(error.errno or 0)) from None
+
+    async def open_at(self, runner: web.BaseRunner, sockets: Iterable[socket.socket]) -> None:
+        """Let those in who come to sockets that listen already, perhaps for other processes as well."""
+        for listening in sockets:
+            await _Site(runner, self, sock=listening).start()
 
     def shut(self) -> None:
         """Let nobody in any more: a connection that was accepted before and comes only now would never be ended."""
@@ -151,21 +184,23 @@ class _Guest(asyncio.Protocol):
 class _Site(web.BaseSite):
     """As aiohttp's own over TCP, with the door in front of its server."""
 
-    def __init__(self, runner: web.BaseRunner, door: Door, host: str, port: int) -> None:
+    def __init__(self, runner: web.BaseRunner, door: Door, **where: Any) -> None:
         super().__init__(runner, backlog=BACKLOG)
         self._door = door
-        self._where = (host, port)
+        self._where = where
 
     @property
     def name(self) -> str:
-        return f"http://{self._where[0]}:{self._where[1]}"
+        return f"http://{self._where}"
 
     async def start(self) -> None:
         await super().start()
         server = self._runner.server
         assert server is not None
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Guest(self._door, server), *self._where, backlog=self._backlog)
+        self._server = await loop.create_server(
+            lambda: _Guest(self._door, server), backlog=self._backlog, **self._where
+        )
 
     async def stop(self) -> None:
         """Danger: what a server has accepted when it closes, and not handed over yet, asyncio leaves open for ever."""

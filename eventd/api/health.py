@@ -9,28 +9,25 @@ from aiohttp import web
 
 from eventd.api.auth import ApiKey, Keys
 from eventd.api.problems import success
+from eventd.api.siblings import Siblings
 from eventd.clock import Clock
 from eventd.errors import Unauthorized
-from eventd.observe import METRICS_CONTENT_TYPE, Metrics
+from eventd.observe import METRICS_CONTENT_TYPE
 
 OPEN_PATHS = ("/healthz", "/readyz")
 """Answered without a key unless keys are to guard them, too: they tell nothing but the state of the node."""
 GROUP = "group "
 """How the name of a check begins that is about one group."""
 
-Readiness = Callable[[], dict[str, str]]
-
 
 class Probing(NamedTuple):
     """What the state of a node is read from.
 
-    `readiness` gives what was checked, each "ok" or what is wrong with it; `count_topics`, how many topics hold
-    records.
+    `siblings` knows how all its processes are doing; `count_topics` gives how many topics hold records.
     """
 
     clock: Clock
-    readiness: Readiness
-    metrics: Metrics
+    siblings: Siblings
     version: str
     keys: Keys
     count_topics: Callable[[], Awaitable[int]] | None
@@ -38,7 +35,7 @@ class Probing(NamedTuple):
 
 def add_health(app: web.Application, probing: Probing, *, key: web.RequestKey[ApiKey]) -> None:
     """Mount the three. What is about a group is told to who may read of that group."""
-    clock, readiness, metrics, version, keys, count_topics = probing
+    clock, siblings, version, keys, count_topics = probing
     started = clock.monotonic()
 
     async def healthz(_request: web.Request) -> web.Response:
@@ -46,7 +43,7 @@ def add_health(app: web.Application, probing: Probing, *, key: web.RequestKey[Ap
         return success({"status": "ok", "version": version, "uptime_ms": uptime})
 
     async def readyz(request: web.Request) -> web.Response:
-        checks = readiness()
+        checks = await siblings.readiness()
         ready = all(told == "ok" for told in checks.values())
         shown = _readable(checks, _known(keys, request))
         told: dict[str, Any] = {"status": "ready" if ready else "not ready", "checks": shown}
@@ -56,7 +53,7 @@ def add_health(app: web.Application, probing: Probing, *, key: web.RequestKey[Ap
 
     async def show_metrics(request: web.Request) -> web.Response:
         request[key].require_scope("read")
-        body = metrics.render(request[key].sees if request[key].prefixes else None)
+        body = await siblings.render(request[key].sees if request[key].prefixes else None)
         return web.Response(body=body, headers={"Content-Type": METRICS_CONTENT_TYPE})
 
     app.router.add_get("/healthz", healthz)

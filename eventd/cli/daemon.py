@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
 import json
 import logging
+import socket
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -18,10 +17,11 @@ from eventd.cli.exits import run
 from eventd.cli.flags import Flags, with_settings
 from eventd.cli.output import count
 from eventd.clock import SystemClock
-from eventd.errors import CheckFailed, DatabaseUnusable
+from eventd.errors import CheckFailed, DatabaseUnusable, SettingsError
 from eventd.settings import BadSettings, Settings, Shown, surroundings
 
 if TYPE_CHECKING:  # a command that needs no database does not wait for one to be imported
+    from eventd.cli.serving import Service
     from eventd.store.claim import Claim
     from eventd.store.database import Database
 
@@ -49,6 +49,9 @@ def serve(
     """
     from eventd.cli.checking import keys_of, missing_group
     from eventd.cli.lock import claimed, serving
+    from eventd.cli.notify import ServiceManager
+    from eventd.cli.open_files import raise_file_limit
+    from eventd.cli.serving import run_service
     from eventd.observe import configure_logging
 
     settings = flags.load()
@@ -59,41 +62,48 @@ def serve(
     for warning in settings.warnings:
         logger.warning(warning)
     database = _open(settings)
+
+    def prepare() -> None:
+        _prepare(database, apply=migrate or database.kind == "sqlite")
+        if missing := missing_group(settings, database):
+            logger.warning(missing)
+
     try:
-        with serving(database), claimed(database, settings.group or "") as claim:
-            _prepare(database, apply=migrate or database.kind == "sqlite")
-            if missing := missing_group(settings, database):
-                logger.warning(missing)
-            _run(settings, claim)
+        if settings.standby and database.kind == "sqlite":
+            raise SettingsError(
+                "a node can stand by only for one on Postgres: a SQLite file belongs to one machine",
+                hint="leave out --standby; a service manager starts a node again that has ended",
+            )
+        with serving(database), claimed(database, settings.group or "", wait=settings.standby) as claim:
+            if not settings.standby:
+                prepare()
+            raise_file_limit(settings)
+            manager = ServiceManager(around, SystemClock())
+            run_service(_service(settings, claim, prepare), settings, manager, SystemClock())
     finally:
         database.close()
 
 
-def _run(settings: Settings, claim: Claim | None) -> None:
-    from eventd.cli.notify import ServiceManager
-    from eventd.cli.open_files import raise_file_limit
-    from eventd.cli.serving import run_node
-    from eventd.node import Node
-
-    raise_file_limit(settings)
+def _service(settings: Settings, claim: Claim | None, prepare: Callable[[], None]) -> Callable[[], Service]:
+    """What makes the node that the settings ask for, on the loop that it will run on."""
     clock = SystemClock()
-    # The loop and the database's threads hand the interpreter's lock back and forth at every transaction. At its
-    # default of 5 ms the one that waits would get it only after 5 ms of the other's work, on every single commit.
-    sys.setswitchinterval(0.0005)
-    gc.freeze()  # as for the collector at all: see `exits.run`
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        manager = ServiceManager(surroundings(), clock)
-        runner.run(run_node(lambda: Node(settings, clock=clock, claim=claim), settings, manager, clock))
 
+    def make(sockets: Sequence[socket.socket] = ()) -> Service:
+        if settings.workers > 1:
+            from eventd.cli.workers import Workers
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop where there is one; it takes a good part of the cost off every request."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return factory
+            return Workers(settings, clock=clock, claim=claim, sockets=sockets)
+        from eventd.node import Node
+
+        return Node(settings, clock=clock, claim=claim, sockets=sockets)
+
+    if not settings.standby or claim is None:
+        return make
+    from eventd.cli.checking import keys_of
+    from eventd.cli.standby import Standby
+
+    held = claim
+    return lambda: Standby(settings, held, keys_of(settings), clock, prepare, make)
 
 
 @app.command()

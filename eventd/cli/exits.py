@@ -72,11 +72,18 @@ _SYSTEM_HINTS = {
 }
 
 
+def tune() -> None:
+    """Let the collector of garbage run rarely.
+
+    What is imported lives as long as the process, and events in flight form no cycles: to look through all of it again
+    and again cost a tenth of every start, and a fifth of a node's time.
+    """
+    gc.set_threshold(100_000, 50, 100)
+
+
 def run(app: typer.Typer, name: str) -> NoReturn:
     """Run a command line to its end and exit. Expected errors become one line on stderr, never a traceback."""
-    # What is imported lives as long as the process, and events in flight form no cycles: looking through all of it
-    # again and again for garbage cost a tenth of every start, and a fifth of a node's time.
-    gc.set_threshold(100_000, 50, 100)
+    tune()
     try:
         app(prog_name=name)
         code: str | int | None = ExitCode.OK

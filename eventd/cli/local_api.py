@@ -16,6 +16,7 @@ from eventd.api.auth import Keys
 from eventd.api.callers import Callers
 from eventd.api.doors import Door
 from eventd.api.operations import Services
+from eventd.api.siblings import Siblings
 from eventd.api.v0.app import add_v0
 from eventd.api.v0.limits import Limits, Occupancy
 from eventd.api.v0.routes import V0
@@ -24,6 +25,7 @@ from eventd.errors import EventdError
 from eventd.observe import Metrics
 from eventd.resources.effective import effective
 from eventd.settings import Settings
+from eventd.share import Share
 from eventd.store.registry import read_resources
 from eventd.supervisor import Supervisor
 
@@ -68,7 +70,7 @@ async def topics_of(services: Services, callers: Callers, metrics: Metrics, sett
             callers=callers,
             routing=routing,
             metrics=metrics,
-            readiness=dict,
+            siblings=Siblings(Share(), dict, metrics),
             spawn=supervisor.spawn,
             random=os.urandom,
             stopping=asyncio.get_running_loop().create_future(),

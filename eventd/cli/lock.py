@@ -48,17 +48,19 @@ def serving(database: Database) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def claimed(database: Database, group: str) -> Iterator[Claim | None]:
+def claimed(database: Database, group: str, *, wait: bool = False) -> Iterator[Claim | None]:
     """Hold a Postgres database, or one group of it, for this process. Raises `Conflict`, which says who holds it.
 
+    `wait` leaves it to whoever runs the node to take the claim, when it is free.
     The claim ends with its session, so whoever runs the node has to watch over it: `Claim.keep`. None on SQLite.
     """
     claim = database.claim(group, f"{os.getpid()} on {platform.node() or 'an unknown machine'}")
     if claim is None:
         yield None
         return
-    claim.take()
     try:
+        if not wait:
+            claim.take()
         yield claim
     finally:
         claim.close()

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
+import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Protocol
 
 import eventd
 from eventd.cli.exits import ExitCode
-from eventd.cli.notify import ServiceManager
 from eventd.clock import Clock
 from eventd.errors import EventdError
 from eventd.settings import Endpoint, Settings
@@ -45,13 +46,27 @@ class Service(Protocol):
     async def stop(self) -> None: ...
 
 
+class Manager(Protocol):
+    """Who is told how it goes; see `ServiceManager`."""
+
+    def ready(self, status: str, /) -> None: ...
+
+    def reloading(self) -> None: ...
+
+    def stopping(self) -> None: ...
+
+    def keep_alive(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class Steward:
     """Sees one node through its life, from the loop's main task.
 
     SIGTERM and SIGINT drain it, a second one leaves at once, SIGHUP re-reads its secrets.
     """
 
-    def __init__(self, node: Service, settings: Settings, manager: ServiceManager, clock: Clock) -> None:
+    def __init__(self, node: Service, settings: Settings, manager: Manager, clock: Clock) -> None:
         self._node = node
         self._settings = settings
         self._manager = manager
@@ -160,7 +175,27 @@ def write_port_file(path: Path, address: Endpoint) -> None:
     draft.replace(path)
 
 
-async def run_node(make: Callable[[], Service], settings: Settings, manager: ServiceManager, clock: Clock) -> None:
+def run_service(make: Callable[[], Service], settings: Settings, manager: Manager, clock: Clock) -> None:
+    """Run a node on a loop of this process. Raises `EventdError`."""
+    # The loop and the database's threads hand the interpreter's lock back and forth at every transaction. At its
+    # default of 5 ms the one that waits would get it only after 5 ms of the other's work, on every single commit.
+    sys.setswitchinterval(0.0005)
+    gc.freeze()  # as for the collector at all: see `exits.tune`
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(run_node(make, settings, manager, clock))
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop where there is one; it takes a good part of the cost off every request."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+async def run_node(make: Callable[[], Service], settings: Settings, manager: Manager, clock: Clock) -> None:
     """Make a node on this loop and see it through. Raises `EventdError`, whatever it was that failed."""
     try:
         await Steward(make(), settings, manager, clock).run()

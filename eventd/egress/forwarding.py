@@ -49,18 +49,19 @@ NO_GROUP = "no_group"
 logger = logging.getLogger("eventd.egress")
 
 Spawn = Callable[[Coroutine[Any, Any, Any], str], Any]
+Groups = Callable[[], Mapping[str, GroupConfig]]
 
 
 class Routing:
     """Moves every router of a database. `load`, then `run_for_ever` under the node's supervisor; `stop` at its end.
 
     `groups` tells the groups of this node by name; `spawn` starts a task under the node's supervisor. `max_bytes`: what
-    all topics of records together hold at most; 0: any amount.
+    all topics of records together hold at most; 0: any amount. `lazy`: another process moves them; here, only what
+    somebody waits for is moved.
     """
 
-    def __init__(
-        self, log: EventLog, groups: Callable[[], Mapping[str, GroupConfig]], spawn: Spawn, max_bytes: int = 0
-    ) -> None:
+    def __init__(self, log: EventLog, groups: Groups, spawn: Spawn, max_bytes: int = 0, *, lazy: bool = False) -> None:
+        self._lazy = lazy
         self._log = log
         self._max_bytes = max_bytes
         self._groups = groups
@@ -194,6 +195,8 @@ class Routing:
 
     def _queue(self, source: Upstream) -> None:
         if source.queued or source.moving or self._closed or not source.is_due:
+            return
+        if self._lazy and not source.is_awaited:
             return
         rest = source.rests_until - self._log.clock.monotonic()
         if rest > 0 and not source.is_awaited:

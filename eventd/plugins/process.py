@@ -150,18 +150,26 @@ class Process:
 
     @classmethod
     def start_python(
-        cls, code: str, arguments: Sequence[str], environment: Mapping[str, str], clock: Clock, path: Sequence[str] = ()
+        cls,
+        code: str,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        clock: Clock,
+        path: Sequence[str] = (),
+        *,
+        inherited: Sequence[int] = (),
     ) -> Process:
         """Start Python code that finds modules in `path` and where this process does. Raises OSError.
 
         Not by PYTHONPATH: programs that it starts would see that, too. In `sys.argv` it has the `arguments`, and last
-        the number of a pipe for `lifeline.end_with`, so that it ends when this process does, even if that is killed.
+        the number of a pipe for `lifeline.end_with`, so that it ends when this process does, even if that is killed. It
+        gets the `inherited` descriptors under their numbers.
         """
         places = os.pathsep.join(filter(None, (*path, *sys.path)))
         theirs, ours = os.pipe()
         try:
             argv = [sys.executable, "-P", "-X", "utf8", "-c", _FIND_MODULES + code, *arguments, str(theirs), places]
-            process = cls.start(argv, environment, clock, inherited=(theirs,))
+            process = cls.start(argv, environment, clock, inherited=(theirs, *inherited))
         except BaseException:
             os.close(ours)
             raise
@@ -185,6 +193,12 @@ class Process:
     def _inflow(self, fd: int, take: Callable[[bytes], None]) -> Inflow:
         self._inflows.append(Inflow(fd, take))
         return self._inflows[-1]
+
+    def tell(self, number: int) -> None:
+        """Send a signal to the program itself."""
+        if not self._closed:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._popen.pid, number)
 
     def kill(self) -> None:
         """End the program and all it started that stayed in its session's group."""

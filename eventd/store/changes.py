@@ -20,6 +20,8 @@ from eventd.store.sessions import open_session
 
 POLL = 0.05
 """Seconds between two looks at the file's counter; a look costs microseconds."""
+POLL_SHARED = 0.005
+"""The same where other processes do a part of the node's work: their events are waited for here."""
 RELISTEN = 1.0
 """Seconds after which a wait on Postgres ends without a sign, and a lost connection is made anew."""
 
@@ -43,7 +45,10 @@ class FileChanges:
     cost an idle node a hundred times as much as the look.
     """
 
-    def __init__(self, engine: sa.Engine, place: Place, sleep: Callable[[float], Awaitable[None]]) -> None:
+    def __init__(
+        self, engine: sa.Engine, place: Place, sleep: Callable[[float], Awaitable[None]], seconds: float = POLL
+    ) -> None:
+        self._seconds = seconds
         self._place = place
         self._sleep = sleep
         self._connection = engine.raw_connection()
@@ -58,7 +63,7 @@ class FileChanges:
 
     async def wait(self) -> None:
         while True:
-            await self._sleep(POLL)
+            await self._sleep(self._seconds)
             try:
                 now = self._version()
             except sqlite3.Error:

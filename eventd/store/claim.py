@@ -71,6 +71,11 @@ class Claim:
         self._session: Any = None
         self._taken_by = ""
 
+    @property
+    def holder(self) -> str:
+        """Who held it when it could not be had: a process, and its machine."""
+        return f"process {_who(self._taken_by)}" if self._taken_by else "another process"
+
     def take(self) -> None:
         """Raises `Conflict`, which says who holds it, and `DatabaseUnavailable`."""
         self.close()
@@ -101,11 +106,11 @@ class Claim:
         mine = group_lock(self._group) if self._group else SERVE_LOCK
         holders = _holders(self._session, mine) or _holders(self._session, SERVE_LOCK)
         self._taken_by = holders[0] if holders else ""
-        who = f"process {_who(holders[0])}" if holders else "another process"
         what = f"group {self._group} of the database" if self._group else "the database"
         return Conflict(
-            f"{who} serves {what} {self._label}",
-            hint="stop it first, choose another database, or serve one group in each process with --group",
+            f"{self.holder} serves {what} {self._label}",
+            hint="stop it first, wait for its end with --standby, choose another database, or serve one group in each"
+            " process with --group",
         )
 
     async def keep(self, sleep: Callable[[float], Awaitable[None]]) -> None:

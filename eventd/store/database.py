@@ -11,7 +11,7 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from importlib import import_module
 from itertools import chain
@@ -19,14 +19,16 @@ from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy import event, exc
+from sqlalchemy import event
 
-from eventd.errors import DatabaseFault, MissingExtra, SettingsError
-from eventd.store.changes import ChangeSource, FileChanges, Notifications
+from eventd.errors import DatabaseFault, MissingExtra
+from eventd.store.address import parse_url
+from eventd.store.changes import POLL, POLL_SHARED, ChangeSource, FileChanges, Notifications
 from eventd.store.claim import Claim, read_claims
 from eventd.store.place import Place
 from eventd.store.sessions import KEEPALIVES
 from eventd.store.translation import FAULT_HINT, translated
+from eventd.store.turns import Turns
 
 Connection = sa.Connection
 """An open transaction, for those who hand it on and know nothing of SQL."""
@@ -64,15 +66,17 @@ class Database:
     """An open database. Close it with `close()`; both thread pools end there.
 
     Raises `SettingsError` for a URL it cannot use, `MissingExtra` when the Postgres driver is absent,
-    `DatabaseUnavailable` when it does not answer, and `DatabaseUnusable` when the file is no database.
+    `DatabaseUnavailable` when it does not answer, and `DatabaseUnusable` when the file is no database. `shared`: other
+    processes write to it all the time, as this one does.
     """
 
-    def __init__(self, url: str) -> None:
-        self.url = _parse(url)
+    def __init__(self, url: str, *, shared: bool = False) -> None:
+        self.url = parse_url(url)
         self.restarts = 0
         """How often SQLite's write-ahead log was begun anew."""
         self.kind: Kind = "sqlite" if self.url.get_backend_name() == "sqlite" else "postgresql"
         self.place = Place(self.path)
+        self._turns = Turns(self.path) if shared and self.path else None
         self._writing = _engine(self.url, self.kind, readers=0)
         self._reading = _engine(self.url, self.kind, readers=READERS)
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="eventd-writer")
@@ -93,7 +97,8 @@ class Database:
 
         When it is not `durable`, the system takes it to the disk a little later, or with the next that is.
         """
-        with translated(self.label()), self._writing.connect() as conn:
+        turn = nullcontext() if self._turns is None else self._turns.turn()
+        with turn, translated(self.label()), self._writing.connect() as conn:
             if self.kind == "sqlite" and conn.info.get("durable", True) != durable:
                 _raw(conn).execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")  # in no transaction yet
                 conn.info["durable"] = durable
@@ -132,7 +137,7 @@ class Database:
     def change_source(self, sleep: Callable[[float], Awaitable[None]]) -> ChangeSource:
         """What says that another process has committed. Losing a sign costs a poll, never a record."""
         if self.kind == "sqlite":
-            return FileChanges(self._reading, self.place, sleep)
+            return FileChanges(self._reading, self.place, sleep, POLL if self._turns is None else POLL_SHARED)
         return Notifications(self.url, CHANNEL)
 
     def claim(self, group: str, who: str) -> Claim | None:
@@ -170,7 +175,8 @@ class Database:
             return 0
 
     def _pragma(self, engine: sa.Engine, text: str, patience: float = LOCK_SECONDS) -> Any:
-        with translated(self.label()), engine.connect() as conn:  # not begun: a checkpoint cannot run in a transaction
+        turn = nullcontext() if self._turns is None or engine is self._reading else self._turns.turn()
+        with turn, translated(self.label()), engine.connect() as conn:  # a checkpoint cannot run in a transaction
             try:
                 _raw(conn).execute(f"PRAGMA busy_timeout={patience * 1000:.0f}")
                 return _raw(conn).execute(f"PRAGMA {text}").fetchone()
@@ -183,26 +189,8 @@ class Database:
         self._readers.shutdown(wait=True)
         self._reading.dispose()
         self._writing.dispose()
-
-
-def _parse(text: str) -> sa.URL:
-    try:
-        url = sa.make_url(text)
-    except exc.ArgumentError:
-        raise SettingsError(
-            "the database URL cannot be read",
-            hint="write sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME",
-        ) from None
-    if url.drivername in ("postgresql", "postgres"):
-        url = url.set(drivername="postgresql+psycopg")
-    if url.drivername not in ("sqlite", "postgresql+psycopg"):
-        raise SettingsError(
-            f"no support for a database of the kind {url.drivername!r}",
-            hint="use sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME",
-        )
-    if url.drivername == "sqlite" and url.database in (None, "", ":memory:"):
-        raise SettingsError("a node's database must be a file, not memory", hint="write sqlite:///PATH")
-    return url
+        if self._turns is not None:
+            self._turns.close()
 
 
 def _engine(url: sa.URL, kind: Kind, *, readers: int) -> sa.Engine:

@@ -10,6 +10,7 @@ import pytest
 from eventd.errors import DatabaseUnusable, Unavailable
 from eventd.node import Node
 from eventd.settings import load
+from eventd.store.migrations import NEWEST
 from eventd.testing import ManualClock, until
 from tests.integration.conftest import MakeSites
 from tests.support.declared import declare, group, peer
@@ -129,7 +130,7 @@ async def test_a_secret_that_appears_late_lets_everything_go_on(sites: MakeSites
 async def test_a_node_with_no_schema_says_what_to_run(sites: MakeSites) -> None:
     (a,) = sites("a")
     a.file.unlink()
-    with pytest.raises(DatabaseUnusable, match="lacks 4 migrations") as caught:
+    with pytest.raises(DatabaseUnusable, match=f"lacks {int(NEWEST)} migrations") as caught:
         await a.start()
     assert caught.value.hint == "run `routerd-eventd migrate`"
     await a.stop()

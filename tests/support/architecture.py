@@ -24,7 +24,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("lake",),
     ("backoff", "supervisor"),
     ("setting_values",),
-    ("settings",),
+    ("settings", "share"),
     ("store",),
     ("log",),
     ("resources",),
@@ -34,6 +34,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("api",),
     ("consumers",),  # those that are at work
     ("membership", "subscribers", "schedules", "shipping", "housekeeping"),  # what the node is composed of
+    ("reconciler",),
     ("node",),
     ("bench",),
     ("cli",),

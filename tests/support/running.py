@@ -32,7 +32,9 @@ class Refused(Exception):
 class Running:
     """One node over its life: the same data, the same listener, several starts."""
 
-    def __init__(self, processes: Processes, name: str, *, database_url: str | None = None, **env: str) -> None:
+    def __init__(
+        self, processes: Processes, name: str, *, database_url: str | None = None, ready: bool = True, **env: str
+    ) -> None:
         self.name = name
         self.port = free_port()
         self.secret: Path = processes.directory / f"{name}.secret"
@@ -40,7 +42,7 @@ class Running:
         self.data = processes.directory / name
         migrate = ["--migrate"] if database_url else []
         self.process: Process = processes.serve(
-            name, *migrate, database_url=database_url, env={"EVENTD_DRAIN_TIMEOUT": "5s", **env}
+            name, *migrate, database_url=database_url, ready=ready, env={"EVENTD_DRAIN_TIMEOUT": "5s", **env}
         )
 
     @property

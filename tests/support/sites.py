@@ -109,7 +109,7 @@ class Site:
             if isinstance(self.clock, ManualClock):
                 self.clock.advance(POLL)  # the node looks around once in that time
             rows = await self.rows("SELECT registry_version FROM log_heads")
-            return bool(self.running._version == rows[0][0])
+            return bool(self.running.reconciler.version == rows[0][0])
 
         await until(current, f"{self.name} to take over what is declared")
 

@@ -18,12 +18,14 @@ from eventd.api.auth import Keys, parse_keys
 from eventd.api.callers import Callers
 from eventd.api.doors import Door
 from eventd.api.operations import Services
+from eventd.api.siblings import Siblings
 from eventd.api.v0.limits import Limits, Occupancy
 from eventd.api.v0.routes import V0
 from eventd.clock import Clock, SystemClock
 from eventd.egress.forwarding import Routing
 from eventd.log.eventlog import EventLog
 from eventd.observe import Metrics
+from eventd.share import Share
 from eventd.store import migrations
 from eventd.store.database import Database
 from eventd.supervisor import Supervisor
@@ -145,12 +147,13 @@ async def serving(
         stack.push_async_callback(routing.stop)
         await routing.load()
         supervisor.spawn(routing.run_for_ever(), "routers")
+        siblings = Siblings(Share(), lambda: checks, metrics)
         v0 = V0(
             log,
             Callers(known, door),
             routing,
             metrics,
-            lambda: checks,
+            siblings,
             supervisor.spawn,
             os.urandom,
             stopping,
@@ -159,9 +162,7 @@ async def serving(
             Occupancy(bounds),
             clock.monotonic(),
         )
-        app = build_app(
-            Services(log), keys=known, readiness=lambda: checks, metrics=metrics, version="1.2.3", door=door, v0=v0
-        )
+        app = build_app(Services(log), keys=known, siblings=siblings, version="1.2.3", door=door, v0=v0)
         server = TestServer(app)
         await server.start_server(access_log=None)
         stack.push_async_callback(server.close)

@@ -48,7 +48,7 @@ async def gather(v0: V0, key: ApiKey) -> Gathered:
         truncated,
         0 if key.prefixes else v0.occupancy.streams.taken,
         0 if key.prefixes else len(v0.part(Sessions)),
-        all(told == "ok" for told in v0.readiness().values()),
+        all(told == "ok" for told in (await v0.siblings.readiness()).values()),
         v0.uptime_ms,
         v0.log.work,
         v0.log.waiting,

@@ -34,7 +34,7 @@ async def show_health(call: Call[NoQuery, None]) -> web.Response:
 
 async def show_ready(call: Call[NoQuery, None]) -> web.Response:
     """Whether the node is ready. It listens only when its log is open: nothing is left to be replayed by then."""
-    ready = all(told == "ok" for told in call.v0.readiness().values())
+    ready = all(told == "ok" for told in (await call.v0.siblings.readiness()).values())
     topics = await call.v0.count_topics()
     status = "ready" if ready else "not ready"
     return success(Ready(status=status, wal_replay_complete=True, topics=topics), ready=ready)

@@ -17,6 +17,7 @@ from aiohttp import web
 from eventd.api.auth import ApiKey
 from eventd.api.callers import Callers
 from eventd.api.operations import Scope
+from eventd.api.siblings import Siblings
 from eventd.api.v0.limits import Limits, Occupancy
 from eventd.api.v0.models import Answer, NoQuery, Performance, Query
 from eventd.api.v0.problems import OutOfReach
@@ -44,7 +45,7 @@ class Spawn(Protocol):
 class V0:
     """What every path of /v0 works with.
 
-    `readiness` names checks, each "ok" or what is wrong; `stopping` is done when the node begins to stop; `random(n)`
+    `siblings` knows how all processes of the node are doing; `stopping` is done when it begins to stop; `random(n)`
     gives n bytes; `started` is when it began to serve, on the monotonic clock.
     """
 
@@ -52,7 +53,7 @@ class V0:
     callers: Callers
     routing: Routing
     metrics: Metrics
-    readiness: Callable[[], dict[str, str]]
+    siblings: Siblings
     spawn: Spawn
     random: Callable[[int], bytes]
     stopping: asyncio.Future[None]

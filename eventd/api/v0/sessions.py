@@ -90,6 +90,7 @@ class Sessions:
         self._clock = v0.clock
         self._random = v0.random
         self._most = v0.limits.max_watch_sessions
+        self._prefix = v0.siblings.session_prefix
         self._sessions: dict[str, Session] = {}
 
     def __len__(self) -> int:
@@ -100,7 +101,7 @@ class Sessions:
         self._forget_idle()
         if 0 < self._most <= len(self._sessions):
             raise Throttled.by("max_watch_sessions", self._most)
-        session.wid = f"wid_{urlsafe_b64encode(self._random(_ID_BYTES)).rstrip(b'=').decode()}"
+        session.wid = self._prefix + urlsafe_b64encode(self._random(_ID_BYTES)).rstrip(b"=").decode()
         session.idle_since = self._clock.monotonic()
         self._sessions[session.wid] = session
         return session

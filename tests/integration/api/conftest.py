@@ -16,10 +16,12 @@ from eventd.api.app import build_app
 from eventd.api.auth import Keys, parse_keys
 from eventd.api.doors import Door
 from eventd.api.operations import Operation, Params, Services
+from eventd.api.siblings import Siblings
 from eventd.clock import SystemClock
 from eventd.errors import Conflict, DatabaseUnavailable, Full
 from eventd.log.eventlog import EventLog
 from eventd.observe import Metrics
+from eventd.share import Share
 from eventd.store.database import Database
 from tests.support.fresh import make_current
 
@@ -102,8 +104,7 @@ async def start_api(sqlite_url: str) -> AsyncIterator[StartApi]:
             app = build_app(
                 Services(log),
                 keys=Keys(lambda: parse_keys(keys) if keys else ()),
-                readiness=lambda: checks,
-                metrics=metrics,
+                siblings=Siblings(Share(), lambda: checks, metrics),
                 version="1.2.3",
                 door=Door("", 256, metrics),
                 max_body_bytes=max_body_bytes,

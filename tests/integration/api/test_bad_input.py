@@ -18,9 +18,11 @@ from eventd.api.app import build_app
 from eventd.api.auth import Keys
 from eventd.api.doors import Door
 from eventd.api.operations import Operation, Services
+from eventd.api.siblings import Siblings
 from eventd.api.surfaces import all_operations
 from eventd.log.eventlog import EventLog
 from eventd.observe import Metrics
+from eventd.share import Share
 from eventd.store import migrations
 from eventd.store.database import Database
 from eventd.testing import NOW, ManualClock
@@ -97,8 +99,7 @@ async def server(database_url: str) -> AsyncIterator[TestServer]:
         app = build_app(
             Services(log),
             keys=Keys(tuple),
-            readiness=lambda: {},
-            metrics=metrics,
+            siblings=Siblings(Share(), dict, metrics),
             version="1",
             door=Door("", 256, metrics),
             max_body_bytes=1 << 20,

@@ -17,11 +17,13 @@ from eventd.api.auth import Keys, parse_keys
 from eventd.api.doors import Door
 from eventd.api.effective import HEARTBEAT_SECONDS
 from eventd.api.operations import Services
+from eventd.api.siblings import Siblings
 from eventd.dynamic.effective import Following
 from eventd.dynamic.part import form_part
 from eventd.log.eventlog import EventLog
 from eventd.observe import Metrics
 from eventd.plugins.contract import Result
+from eventd.share import Share
 from eventd.store import migrations
 from eventd.store.database import Database
 from eventd.store.parts import delete_part, put_part
@@ -102,8 +104,7 @@ async def site(sqlite_url: str) -> AsyncIterator[Site]:
         app: web.Application = build_app(
             site.services,
             keys=Keys(lambda: parse_keys(KEYS)),
-            readiness=dict,
-            metrics=metrics,
+            siblings=Siblings(Share(), dict, metrics),
             version="1",
             door=Door("", 256, metrics),
         )

@@ -1,0 +1,74 @@
+"""One process of a node that has several: it serves its share, and tells the one that started it how that goes."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import pickle
+import socket
+import sys
+from typing import Any, NoReturn
+
+from eventd.cli.exits import ExitCode, tune
+from eventd.cli.serving import run_service
+from eventd.cli.workers import Terms
+from eventd.clock import SystemClock
+from eventd.errors import EventdError
+from eventd.node import Node
+from eventd.observe import configure_logging
+from eventd.plugins.lifeline import end_with
+
+
+class _Parent:
+    """Whoever started this process, in the place of a service manager."""
+
+    def ready(self, _status: str) -> None:
+        """Up."""
+        self.say({"ready": True})
+
+    def say(self, told: dict[str, Any]) -> None:
+        """Tell it."""
+        os.write(1, json.dumps(told).encode() + b"\n")
+
+    def reloading(self) -> None:
+        """It knows."""
+
+    def stopping(self) -> None:
+        """It knows."""
+
+    def keep_alive(self) -> None:
+        """It does not ask."""
+
+    def close(self) -> None:
+        """It knows."""
+
+
+def main(lifeline: int) -> NoReturn:
+    """Take the terms from the standard input, and serve. `lifeline` is a pipe whose other end the parent holds."""
+    end_with(lifeline)
+    tune()
+    terms: Terms = pickle.load(sys.stdin.buffer)
+    settings = terms.settings.model_copy(update={"port_file": None})
+    configure_logging(sys.stderr, format=settings.log_format, level=settings.log_level)
+    _sign(terms.share.worker)
+    parent, clock = _Parent(), SystemClock()
+    sockets = [socket.socket(fileno=number) for number in terms.sockets]
+    try:
+        run_service(lambda: Node(settings, clock=clock, share=terms.share, sockets=sockets), settings, parent, clock)
+    except EventdError as error:
+        parent.say({"error": error.message, "hint": error.hint})
+        os._exit(ExitCode.ERROR)
+    os._exit(ExitCode.OK)
+
+
+def _sign(worker: int) -> None:
+    """Say in each line which of the processes logs it. That each begins and ends, the parent says for all."""
+
+    def sign(record: logging.LogRecord) -> bool:
+        record.worker = worker
+        return True
+
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(sign)
+    logging.getLogger("eventd.serve").setLevel(logging.WARNING)

@@ -1,0 +1,197 @@
+"""A node of several processes: this one starts them, holds what they share, and starts one again that has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import pickle
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, NamedTuple
+
+from eventd.api.doors import listen
+from eventd.backoff import Backoff
+from eventd.clock import Clock
+from eventd.errors import EventdError
+from eventd.plugins.process import Process
+from eventd.settings import Settings, worker_environment
+from eventd.share import Share
+from eventd.store.claim import Claim
+from eventd.supervisor import Supervisor
+
+AGAIN = Backoff(base=0.1, cap=10.0)
+STEADY_SECONDS = 60.0
+"""A process that has run for so long has not failed in a row when it ends."""
+_MAIN = """\
+from eventd.cli.worker import main
+main(int(sys.argv[1]))
+"""
+
+logger = logging.getLogger("eventd.workers")
+
+
+class Terms(NamedTuple):
+    """What a process is to do. `sockets` are the numbers of descriptors that it inherits."""
+
+    settings: Settings
+    share: Share
+    sockets: tuple[int, ...]
+
+
+class Workers:
+    """The processes of one node, which end with this one, however it ends. `start`, `run_until_stopped`, `stop`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        clock: Clock,
+        claim: Claim | None = None,
+        sockets: Sequence[socket.socket] = (),
+    ) -> None:
+        self.api_address: tuple[str, int] | None = None
+        if settings.log_format == "auto" and sys.stderr.isatty():  # they write to a pipe
+            settings = settings.model_copy(update={"log_format": "text"})
+        self._settings = settings
+        self._clock = clock
+        self._claim = claim
+        self._sockets = sockets
+        self._jitter = Random()
+        self._folder = ""
+        self._workers: list[_Worker] = []
+        self._tending: list[asyncio.Task[None]] = []
+        self._supervisor: Supervisor | None = None
+        self._stopped = asyncio.Event()
+
+    async def start(self) -> None:
+        """Start them all; returns when all are ready. Raises `EventdError`, with the words of one that is not."""
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start(self) -> None:
+        self._supervisor = Supervisor()
+        self._sockets = self._sockets or await listen(*self._settings.api_listen)
+        self.api_address = self._sockets[0].getsockname()[:2]
+        self._folder = tempfile.mkdtemp(prefix="eventd-workers-")
+        self._workers = [_Worker(self._begin, number) for number in range(self._settings.workers)]
+        for worker in self._workers:
+            await worker.ready
+        tasks = {f"worker {worker.number}": self._tend(worker) for worker in self._workers}
+        if self._claim is not None:
+            tasks["claim"] = self._claim.keep(self._clock.sleep)
+        self._tending = [self._supervisor.guard(task, name) for name, task in tasks.items()]
+
+    def _begin(self, number: int, resumed: bool) -> Process:
+        share = Share(number, self._settings.workers, resumed, self._folder)
+        sockets = tuple(each.fileno() for each in self._sockets)
+        terms = pickle.dumps(Terms(self._settings, share, sockets))
+        process = Process.start_python(_MAIN, (), worker_environment(), self._clock, inherited=sockets)
+        process.stdin.write(terms, last=True)
+        return process
+
+    async def _tend(self, worker: _Worker) -> None:
+        """Start a process again whenever it has ended. The others go on meanwhile."""
+        failures = 0
+        while True:
+            begun = self._clock.monotonic()
+            code = await asyncio.shield(worker.process.exited)
+            failures = 1 if self._clock.monotonic() - begun > STEADY_SECONDS else failures + 1
+            how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
+            logger.warning("a worker %s: starting it again", how, extra={"worker": worker.number})
+            await worker.close()
+            await self._clock.sleep(AGAIN.delay(failures, self._jitter.random()))
+            worker.begin(resumed=True)
+
+    async def run_until_stopped(self) -> None:
+        """Until the claim on the database is lost. A process that ends is no reason to end."""
+        assert self._supervisor is not None
+        stopped = self._supervisor.spawn(self._stopped.wait(), "stopped")
+        waits: set[asyncio.Future[Any]] = {stopped, self._supervisor.failed}
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        if self._supervisor.failed.done():
+            self._supervisor.failed.result()
+
+    async def reload(self) -> None:
+        """Let each read its secrets again."""
+        for worker in self._workers:
+            worker.process.tell(signal.SIGHUP)
+
+    async def stop(self) -> None:
+        """Let each finish what is under way, then close what they shared. Harmless when repeated."""
+        self._stopped.set()
+        for task in self._tending:
+            task.cancel()
+        await asyncio.gather(*self._tending, return_exceptions=True)
+        for worker in self._workers:
+            worker.process.tell(signal.SIGTERM)
+        for worker in self._workers:
+            await asyncio.shield(worker.process.exited)
+            await worker.close()
+        self._workers.clear()
+        if self._supervisor is not None:
+            await self._supervisor.stop()
+        for each in self._sockets:
+            each.close()
+        self._sockets = ()
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class _Worker:
+    """One of the processes, perhaps the second or third of its number."""
+
+    def __init__(self, start: Callable[[int, bool], Process], number: int) -> None:
+        self.number = number
+        self._start = start
+        self.begin(resumed=False)
+
+    def begin(self, *, resumed: bool) -> None:
+        """Start the process. Raises OSError."""
+        self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.ready.add_done_callback(lambda ready: ready.cancelled() or ready.exception())  # seen, if nobody waits
+        self._told = bytearray()
+        self._said = bytearray()
+        self.process = self._start(self.number, resumed)
+        self.process.read_stdout(self._hear)
+        self._errors = self.process.read_stderr(self._relay)
+        self.process.exited.add_done_callback(self._ended)
+
+    def _hear(self, chunk: bytes) -> None:
+        """What it tells us: that it is ready, or why it will not be."""
+        self._told += chunk
+        while b"\n" in self._told and not self.ready.done():
+            line, _, rest = self._told.partition(b"\n")
+            self._told = bytearray(rest)
+            told = json.loads(line)
+            if "error" in told:
+                self.ready.set_exception(EventdError(told["error"], hint=told["hint"]))
+            else:
+                self.ready.set_result(None)
+
+    def _relay(self, chunk: bytes) -> None:
+        """What it logs is ours to say, line by line: the lines of two processes must not run into each other."""
+        self._said += chunk
+        whole, newline, rest = self._said.rpartition(b"\n")
+        if newline:
+            self._said = bytearray(rest)
+            os.write(sys.stderr.fileno(), whole + newline)
+
+    def _ended(self, exited: asyncio.Future[int]) -> None:
+        self._errors.drain(1 << 20)
+        if not self.ready.done():
+            self.ready.set_exception(EventdError(f"worker {self.number} ended before it was ready"))
+
+    async def close(self) -> None:
+        """See it to its end, with all that it started."""
+        self.process.end()
+        await self.process.wait_gone()

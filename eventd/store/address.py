@@ -1,0 +1,29 @@
+"""The URL of a database we can use."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from eventd.errors import SettingsError
+
+
+def parse_url(text: str) -> sa.URL:
+    """Raises `SettingsError`, which never quotes it: it may hold a password."""
+    try:
+        url = sa.make_url(text)
+    except exc.ArgumentError:
+        raise SettingsError(
+            "the database URL cannot be read",
+            hint="write sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME",
+        ) from None
+    if url.drivername in ("postgresql", "postgres"):
+        url = url.set(drivername="postgresql+psycopg")
+    if url.drivername not in ("sqlite", "postgresql+psycopg"):
+        raise SettingsError(
+            f"no support for a database of the kind {url.drivername!r}",
+            hint="use sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME",
+        )
+    if url.drivername == "sqlite" and url.database in (None, "", ":memory:"):
+        raise SettingsError("a node's database must be a file, not memory", hint="write sqlite:///PATH")
+    return url

@@ -1,0 +1,177 @@
+"""A node of several processes: to its users one node, whichever of its processes they meet, and whichever is killed."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import random
+import signal
+import socket
+from collections import Counter
+from copy import copy
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.test_kill import Emitter
+from tests.support.child_processes import is_running
+from tests.support.declared import group
+from tests.support.ports import free_port
+from tests.support.processes import Processes
+from tests.support.running import Running
+from tests.support.waiting import wait_for
+
+WORKERS = 3
+
+
+def workers(node: Running) -> list[int]:
+    """The processes of a node, in the order in which they were started."""
+    children = Path(f"/proc/{node.process.pid}/task/{node.process.pid}/children").read_text().split()
+    found = []
+    for pid in map(int, children):
+        with contextlib.suppress(OSError):  # one has just ended
+            if b"eventd.cli.worker" in Path(f"/proc/{pid}/cmdline").read_bytes() and is_running(pid):
+                found.append(pid)
+    return found
+
+
+def wait_whole(node: Running) -> list[int]:
+    """Until all are there and ready."""
+
+    def whole() -> list[int] | None:
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            if node.process.get("/readyz")[0] == 200 and len(found := workers(node)) == WORKERS:
+                return found
+        return None
+
+    return wait_for(whole, f"all processes of {node.name} to be ready") or []
+
+
+def figure(node: Running, name: str) -> float:
+    """One figure of the node's metrics."""
+    lines = node.process.get("/metrics")[1].decode().splitlines()
+    return float(next(line for line in lines if line.startswith(f"{name} ")).split()[1])
+
+
+@pytest.fixture
+def node(processes: Processes) -> Running:
+    running = Running(processes, "a", EVENTD_WORKERS=str(WORKERS))
+    wait_whole(running)
+    return running
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def test_facts_arrive_once_whichever_process_is_killed(
+    kind: str, processes: Processes, request: pytest.FixtureRequest
+) -> None:
+    url = request.getfixturevalue("postgres_url") if kind == "postgres" else None
+    a = Running(processes, "a", database_url=url, EVENTD_WORKERS=str(WORKERS))
+    b = Running(processes, "b", EVENTD_WORKERS=str(WORKERS))
+    wait_whole(a), wait_whole(b)
+    a.join(), b.join()
+    a.join(b), b.join(a)
+    seed = int(os.environ.get("EVENTD_TEST_SEED", "0")) or random.SystemRandom().randrange(1 << 32)
+    chance = random.Random(seed)
+    second = copy(a)
+    second.name = "a2"  # its ids begin with it
+    emitters = [Emitter(a, seed), Emitter(second, seed + 1)]
+    for emitter in emitters:
+        emitter.start()
+    try:
+        for _ in range(8):
+            os.kill(chance.choice(wait_whole(chance.choice((a, b)))), signal.SIGKILL)
+    finally:
+        for emitter in emitters:
+            emitter.finish()
+    wait_whole(a), wait_whole(b)
+    a.wait_sent("b", seconds=60)
+    here = a.ids()
+    acknowledged = {event for emitter in emitters for event in emitter.acknowledged}
+    print(f"seed {seed}: {len(acknowledged)} events were acknowledged")  # noqa: T201
+    assert acknowledged
+    assert acknowledged <= set(here)
+    assert Counter(b.ids(source="a")) == Counter(here) == Counter(set(here))
+    assert "killed by signal 9" in a.process.log() + b.process.log()
+    processes.close()  # before the database they use goes
+
+
+def test_whatever_process_is_asked_answers_for_all(node: Running) -> None:
+    names = [f"g{number}" for number in range(8)]
+    node.apply(*(group("a", name=name, port=free_port(), secret=node.secret) for name in names))
+    checks: set[str] = set()
+
+    def told() -> bool:
+        status, body = node.process.get("/readyz")
+        checks.update(json.loads(body)["checks"])
+        return status == 200 and checks >= {f"group {name}" for name in names}
+
+    wait_for(told, "every group to be told of")
+    before = figure(node, "routerd_eventd_commit_records_sum")
+    for number in range(30):  # each request is a connection of its own, which any of them may get
+        node.emit(f"e{number}", group=names[number % len(names)])
+    assert {figure(node, "routerd_eventd_commit_records_sum") for _ in range(6)} == {before + 30}
+    own = [node.process.get("/metrics")[1].decode() for _ in range(6)]
+    assert all(text.count("\nrouterd_eventd_log_head_position ") == 1 for text in own)
+
+
+def test_a_process_that_does_not_answer_is_told(node: Running) -> None:
+    stopped = workers(node)[1]
+    os.kill(stopped, signal.SIGSTOP)
+    try:
+
+        def told() -> bool:
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                status, body = node.process.get("/readyz", seconds=5)
+                return status == 503 and json.loads(body)["checks"].get("worker 1") == "does not answer"
+            return False  # the connection went to the one that hangs
+
+        wait_for(told, "it to be told that worker 1 hangs", seconds=60)
+    finally:
+        os.kill(stopped, signal.SIGCONT)
+    wait_whole(node)
+
+
+def test_a_watch_goes_on_through_any_process(node: Running) -> None:
+    node.request("POST", "/v0/topics/jobs", {"records": [{"data": {"n": 1}}]})
+    session = node.request("POST", "/v0/watch", {"topics": {"jobs": {"from_seq": 0}}})
+    wid, path = session["wid"], session["stream_url"]
+    assert wid.startswith(("wid_0.", "wid_1.", "wid_2."))
+    for _ in range(8):
+        connection = http.client.HTTPConnection("127.0.0.1", node.process.port, timeout=10)
+        with contextlib.closing(connection):
+            connection.request("GET", path, headers={"Accept": "text/event-stream", "Last-Event-ID": ""})
+            answer = connection.getresponse()
+            assert (answer.status, answer.getheader("Content-Type")) == (200, "text/event-stream"), answer.read()
+            assert answer.fp.readline()
+
+
+def test_killed_from_outside_it_leaves_no_process(node: Running) -> None:
+    left = workers(node)
+    node.kill9()
+    wait_for(lambda: not any(map(is_running, left)), "its processes to end with it")
+    assert node.start()
+    wait_whole(node)
+
+
+def test_a_stop_by_signal_drains_every_process(node: Running) -> None:
+    node.join()
+    node.emit("one")
+    left = workers(node)
+    assert node.stop() == 0
+    assert not any(map(is_running, left))
+    node.start()
+    assert node.ids() == ["one"]
+
+
+def test_a_process_that_cannot_start_says_why(processes: Processes) -> None:
+    node = Running(processes, "a", EVENTD_WORKERS=str(WORKERS))
+    wait_whole(node)
+    node.join()
+    assert node.stop() == 0
+    with socket.create_server(("127.0.0.1", node.port)):
+        node.process.start()
+        assert node.process.wait_exit() == 1
+    assert f"error: EventGroup 'edge': cannot listen on 127.0.0.1 port {node.port}" in node.process.log()
