@@ -6,18 +6,19 @@ the group says otherwise; what was removed all the same is remembered as a line 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import count
 from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from eventd.log.blocks import Block, unpack
+from eventd.log.blocks import BLOCK_RECORDS, Block, unpack
 from eventd.log.forgotten import NUMBERED, note_forgotten
 from eventd.log.head import lock_head, read_head
 from eventd.log.losses import CAP, TTL, Loss, join_oldest, note_losses
 from eventd.log.scan import read_block, scan
+from eventd.log.stock import last_of
 from eventd.store.database import bulk_insert, execute, execute_many, fetch
 from eventd.store.schema import (
     batches,
@@ -30,10 +31,11 @@ from eventd.store.schema import (
     refusals,
     write_keys,
 )
-from federation.event import content_digest, is_alive
+from federation.event import content_digest, expiry_micros, is_alive, read_outlines
+from federation.lines import split_line
 
-CHUNK = 2000
-"""Records per transaction, so that an append never waits long behind retention."""
+CHUNK = BLOCK_RECORDS
+"""Records per transaction, so that an append never waits long behind retention: one whole block at the least."""
 CHUNK_BYTES = 16 << 20
 """Bytes of bodies per transaction: what goes is read once more, for the digest that stays of it."""
 
@@ -72,7 +74,7 @@ def evict(
     target = min(window[1], max(_by_count(next_seq, limits), aged))
     if target <= evicted_seq:
         return Evicted(0, evicted_seq, more=False)
-    going = _going(conn, topic_id, min(target, evicted_seq + chunk), limits, now)
+    going = _going(conn, topic_id, target, limits, now, chunk)
     if not going.blocks:
         return Evicted(0, evicted_seq, more=False)
     end = going.blocks[-1]
@@ -109,16 +111,20 @@ class _Going(NamedTuple):
     lost: bool
 
 
-def _going(conn: sa.Connection, topic_id: int, last: int, limits: Limits, now: int) -> _Going:
-    """The oldest blocks up to a seq, the last one cut to it, as far as one step may go."""
+def _going(conn: sa.Connection, topic_id: int, last: int, limits: Limits, now: int, chunk: int) -> _Going:
+    """The oldest blocks up to a seq, the last one cut to it, as far as one step may go: whole, where one fits into it.
+
+    What is cut has to be written anew, and read twice.
+    """
     # Peers alone hold what they have yet to get: who reads the log here is told of what it missed.
     held = "SELECT min(position) FROM cursors WHERE topic_id = ? AND kind IN ('peer', 'repair')"
     passed = fetch(conn, held, (topic_id,))[0][0]
     going: list[Block] = []
-    size, lost = 0, False
+    size, room, lost = 0, chunk, False
     for block in scan(conn, topic_id, 0, read_head(conn).last):
-        part = block.within(0, block.position + last - block.seq)
-        if part is None or (going and size + part.bytes > CHUNK_BYTES):
+        records = min(last, last_of(block)) - block.seq + 1
+        part = block.within(0, block.position + min(records, chunk) - 1)
+        if part is None or (going and (size + part.bytes > CHUNK_BYTES or records > room)):
             break
         waiting = None if passed is None or lost else _first_undelivered(part, passed, now)
         if waiting is not None and limits.keep_undelivered:
@@ -126,7 +132,7 @@ def _going(conn: sa.Connection, topic_id: int, last: int, limits: Limits, now: i
             return _Going([*going, before] if before else going, held=True, lost=False)
         lost = lost or waiting is not None
         going.append(part)
-        size += part.bytes
+        size, room = size + part.bytes, room - part.records
     return _Going(going, held=False, lost=lost)
 
 
@@ -166,10 +172,14 @@ def _remember(conn: sa.Connection, topic_id: int, going: Sequence[Block], now: i
     """
     ids: list[tuple[object, ...]] = []
     lost: list[Loss] = []
-    for record in chain.from_iterable(map(unpack, going)):
-        ids.append((now, record.expires_at, content_digest(record.body), topic_id, record.event_id, record.position))
-        if aged is not None and is_alive(record.expires_at, now):
-            lost.append(Loss(record.seq, record.seq, TTL if record.seq <= aged else CAP))
+    for block in going:
+        bodies = [split_line(line)[2] for line in block.lines.split("\n")[:-1]]
+        outlines = read_outlines(bodies)
+        expiries = [*map(expiry_micros, outlines)]
+        rows = zip(expiries, map(content_digest, bodies), outlines, count(block.position), strict=False)
+        ids += [(now, expires_at, digest, topic_id, one.id, position) for expires_at, digest, one, position in rows]
+        if aged is not None:
+            lost += _losses(block, expiries, now, aged)
     note_losses(conn, topic_id, lost)
     return execute_many(
         conn,
@@ -177,6 +187,20 @@ def _remember(conn: sa.Connection, topic_id: int, going: Sequence[Block], now: i
         " WHERE topic_id = ? AND event_id = ? AND position = ?",
         ids,
     )
+
+
+def _losses(block: Block, expiries: Sequence[int | None], now: int, aged: int) -> Iterator[Loss]:
+    """What of a block was still of use; `aged`: what goes up to this seq goes for its age."""
+    if block.expires_first is None:
+        last = last_of(block)
+        if block.seq <= aged:
+            yield Loss(block.seq, min(last, aged), TTL)
+        if last > aged:
+            yield Loss(max(block.seq, aged + 1), last, CAP)
+        return
+    for seq, expires_at in enumerate(expiries, block.seq):
+        if is_alive(expires_at, now):
+            yield Loss(seq, seq, TTL if seq <= aged else CAP)
 
 
 @dataclass(frozen=True, slots=True)
