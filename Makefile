@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input
 PYTHONS := $(or $(PYTHON),python3.11 python3 python3.12 python3.13 python3.14)
 WORKERS ?= 2
-PARALLEL = $(BIN)/python -m pytest --quiet --numprocesses $(WORKERS) --hypothesis-profile steady tests --ignore tests/unit
+PARALLEL = $(BIN)/python -m tests.support.second_look --quiet --numprocesses $(WORKERS) --hypothesis-profile steady tests --ignore tests/unit
 ARGS ?=
 
 # The stamp holds the directory it was made for: a virtual environment does not survive being moved, and its
@@ -88,6 +88,7 @@ properties: venv-audit ## the property tests among them, with many examples
 	@echo "property tests"
 	@$(BIN)/python -m pytest --quiet --hypothesis-profile thorough -m hypothesis tests/unit $(ARGS)
 
+# Few that fail are looked at again, alone: see tests/support/second_look.py.
 suite: venv-audit ## all other tests, on both databases, WORKERS=2 processes
 	@echo "contract, integration and acceptance tests"
 	@$(PARALLEL) --dist worksteal -m "not spark" $(ARGS)
