@@ -1,10 +1,11 @@
-"""A client of a node's API under /v0, for programs: `async with Client("http://127.0.0.1:8780") as client: …`."""
+"""A client of a node, for programs: `async with Client("http://127.0.0.1:8780") as client: …`."""
 
 from __future__ import annotations
 
 from eventd.client.address import Address
 from eventd.client.client import Client
 from eventd.client.connection import ONCE, USUAL, Retry
+from eventd.client.publishing import Publisher
 from eventd.client.refusals import Lost, Throttled, detail_of
 from eventd.client.values import (
     Batch,
@@ -14,6 +15,7 @@ from eventd.client.values import (
     Extended,
     Gap,
     Job,
+    NewEvent,
     NewRecord,
     Page,
     Purged,
@@ -46,8 +48,10 @@ __all__ = [
     "Gap",
     "Job",
     "Lost",
+    "NewEvent",
     "NewRecord",
     "Page",
+    "Publisher",
     "Purged",
     "QueueCounts",
     "Record",

@@ -1,4 +1,4 @@
-"""One node's topics, from a program."""
+"""One node's groups and topics, from a program."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 
 from eventd.client.connection import USUAL, Connection, Pause, Retry, pause
+from eventd.client.publishing import Publisher
 from eventd.client.queues import Queues
 from eventd.client.routers import Routers
 from eventd.client.topics import Topics
@@ -14,7 +15,7 @@ from eventd.client.watching import Options, Watch
 
 
 class Client:
-    """A node's API under /v0: `server` is `http://HOST:PORT`, `key` a key to it.
+    """A node's API for programs: `server` is `http://HOST:PORT`, `key` a key to it.
 
     What may work later is tried again as `retry` says, and no sooner than the node asks for. Use it as a context
     manager, on one loop. Every error is an `EventdError` with the node's `code`.
@@ -49,6 +50,10 @@ class Client:
             include_data=data,
         )
         return Watch(self._connection, topics, options)
+
+    def publisher(self, group: str, *, window: int = 256, requests: int = 2) -> Publisher:
+        """Emit events into a group, each by itself and many at a time: at most `window` that are not stored yet."""
+        return Publisher(self._connection, group, window=window, requests=requests)
 
     async def reach(self) -> None:
         """Ask once whether the node is there. Raises `Unavailable`, without trying again."""

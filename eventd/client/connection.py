@@ -9,6 +9,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from decimal import Decimal
+from io import BytesIO
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 10.0
 REQUEST_SECONDS = 60.0
+LARGE_BYTES = 1 << 20
 _NOT_NOW = (429, 502, 503, 504)
 _ERRORS = 400
 
@@ -142,10 +144,12 @@ class Connection:
         from aiohttp import ClientError, ClientTimeout
 
         headers = {} if content is None else {"Content-Type": "application/json"}
+        # What is large goes out in pieces: whoever shares the loop is not held up for all of it.
+        body = BytesIO(content) if content is not None and len(content) > LARGE_BYTES else content
         timeout = ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
         try:
             async with self._open().request(
-                method, self._url(path), data=content, headers=headers, timeout=timeout, allow_redirects=False
+                method, self._url(path), data=body, headers=headers, timeout=timeout, allow_redirects=False
             ) as response:
                 told = await response.read()
         except (ClientError, OSError, TimeoutError) as error:

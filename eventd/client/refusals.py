@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from eventd.errors import (
     Conflict,
@@ -17,6 +18,11 @@ from eventd.errors import (
     Unauthorized,
     Unavailable,
 )
+
+
+class _Problem(Struct):
+    index: int
+    message: str
 
 
 class Throttled(Unavailable):
@@ -60,12 +66,29 @@ def restore(status: int, body: bytes) -> EventdError:
         # Somebody else's 404 does not say that what was asked for is not there.
         kind = _KINDS.get(status, EventdError) if status != 404 else EventdError
         return kind(f"the server answered {status}", hint="is there a routerd-eventd at this address?")
-    error = _KINDS.get(status, EventdError)(message)
-    vars(error).update(code=code, detail=detail if isinstance(detail, dict) else {})
+    hint = told.get("hint", "")
+    error = _KINDS.get(status, EventdError)(message, hint=hint if isinstance(hint, str) else "")
+    vars(error).update(code=code, detail=detail)
     return error
+
+
+def another(error: EventdError, message: str) -> EventdError:
+    """The same error once more, with a message of its own: several who wait must not share one."""
+    same = type(error)(message, hint=error.hint)
+    vars(same).update(code=error.code)
+    return same
 
 
 def detail_of(error: EventdError) -> dict[str, Any]:
     """The facts an error came with, by name; none for one of our own."""
     detail = getattr(error, "detail", None)
     return detail if isinstance(detail, dict) else {}
+
+
+def problems_of(error: EventdError) -> dict[int, str]:
+    """What is wrong with which of several events that were sent together, by index; nothing where all are meant."""
+    detail = getattr(error, "detail", None)
+    try:
+        return {each.index: each.message for each in msgspec.convert(detail, list[_Problem])}
+    except msgspec.ValidationError:
+        return {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from msgspec import Struct, field
@@ -39,6 +40,23 @@ class NewRecord(Struct, frozen=True, omit_defaults=True):
     tag: str | None = None
     node: str | None = None
     meta: Any = None
+
+
+class NewEvent(Struct, omit_defaults=True, rename="camel"):
+    """An event to be emitted into a group. What is missing the node fills in, and the publisher the id.
+
+    Times are aware. `ttl`, such as `90s`, says in the place of `expires_at` how long it is of use.
+    """
+
+    type: str
+    subject: str = ""
+    payload: dict[str, str] = field(default_factory=dict)
+    id: str = ""
+    source_node: str = ""
+    dedupe_key: str = ""
+    observed_at: datetime | None = None
+    expires_at: datetime | None = None
+    ttl: str = ""
 
 
 class Record(Struct, kw_only=True, frozen=True):

@@ -62,7 +62,7 @@ def _allowed_imports() -> dict[str, frozenset[str]]:
         left |= set(group)
     beside = {
         "observe": frozenset({"federation", "errors", "clock", "lake", _ROOT}),
-        "client": frozenset({"federation", "errors", _ROOT}),
+        "client": frozenset({"federation", "errors", "clock", "supervisor", _ROOT}),
         "audit": frozenset(
             {
                 "federation",

@@ -1,0 +1,233 @@
+"""Publishing to a group: what is emitted at the same time travels together, and each event has its own result."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import deque
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Raw, Struct
+
+from eventd.client.connection import Connection, only_text
+from eventd.client.refusals import another, problems_of
+from eventd.client.values import NewEvent
+from eventd.clock import Clock, SystemClock
+from eventd.errors import Conflict, EventdError, Invalid, Unavailable
+from eventd.supervisor import Supervisor
+from federation.event import new_event_ids
+
+MOST_EVENTS = 1000
+"""Events of one request."""
+MOST_BYTES = 1 << 20
+"""Bytes of one request, unless a single event has more."""
+
+
+class _Emit(Struct):
+    events: Sequence[NewEvent]
+    brief: bool = True
+
+
+class _Fate(Struct):
+    result: str
+
+
+class _Answer(Struct):
+    results: list[_Fate]
+
+
+Waiting = tuple[NewEvent, asyncio.Future[str]]
+"""An event, and what its emitter awaits."""
+
+
+class Publisher:
+    """Emits events into one group. Use it as a context manager, on one loop: its end waits for what is on its way.
+
+    A lone event is sent at once. At most `window` events are on their way at a time, in at most `requests` requests,
+    and whoever emits more waits: what is emitted meanwhile shares the next one. A request that got lost is sent again
+    as it was, and nothing is stored twice, since an event has its id before it is sent.
+    """
+
+    def __init__(
+        self, connection: Connection, group: str, *, window: int = 256, requests: int = 2, clock: Clock | None = None
+    ) -> None:
+        if window < 1 or requests < 1:
+            raise Invalid("a publisher needs a window and requests of at least 1")
+        with only_text():
+            self._path = f"/api/v1/groups/{quote(group, safe='')}/events"
+        self._group = group
+        self._connection = connection
+        self._window = window
+        self._requests = requests
+        self._most = min(-(-window // requests), MOST_EVENTS)
+        self._clock = clock or SystemClock()
+        self._waiting: deque[Waiting] = deque()
+        self._open = 0
+        self._idle: list[asyncio.Future[None]] = []
+        self._crowd: deque[asyncio.Future[None]] = deque()
+        self._drained: asyncio.Future[None] | None = None
+        self._senders: Supervisor | None = None
+
+    async def emit(self, event: NewEvent) -> str:
+        """Store an event: `new`, `refreshed` for a later expiry, or `duplicate` for one that was there already.
+
+        One without an id gets one, also in the object: emitted again, it is the same event. Raises what the node
+        refuses it with, `Conflict` where its id stands for something else, and `Unavailable`. Whoever is cancelled
+        here does not know whether it was stored.
+        """
+        while self._open >= self._window:
+            await self._room()
+        return await self._put(event)
+
+    async def emit_all(self, events: Iterable[NewEvent]) -> list[str | EventdError]:
+        """What became of each, in their order: as `emit` has it, or the error. They may be stored in another order."""
+        emitted = []
+        for event in events:
+            while self._open >= self._window:
+                await self._room()
+            emitted.append(self._put(event))
+        if emitted:
+            await asyncio.wait(emitted)
+        return [_fate_of(future) for future in emitted]
+
+    def _put(self, event: NewEvent) -> asyncio.Future[str]:
+        if self._senders is None:
+            raise Unavailable("the publisher is not open", hint="async with client.publisher(GROUP) as publisher: …")
+        future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._waiting.append((event, future))
+        self._open += 1
+        if self._idle:
+            self._idle.pop().set_result(None)
+        return future
+
+    async def _room(self) -> None:
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._crowd.append(place)
+        try:
+            await place
+        except asyncio.CancelledError:
+            if not place.cancelled():
+                self._let_in(1)
+            raise
+
+    async def _send_for_ever(self) -> None:
+        while True:
+            if self._waiting:
+                count = min(len(self._waiting), self._most)
+                await self._send([self._waiting.popleft() for _ in range(count)])
+            else:
+                idle: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._idle.append(idle)
+                await idle
+
+    async def _send(self, batch: Sequence[Waiting]) -> None:
+        """Have each of them stored or refused."""
+        try:
+            while batch:
+                batch = await self._ask(batch)
+        except asyncio.CancelledError:
+            self._refuse(batch, _closed())
+            raise
+        except Exception as error:  # whatever it is, those who emitted them must not wait for ever
+            self._refuse(batch, error)
+
+    async def _ask(self, batch: Sequence[Waiting]) -> Sequence[Waiting]:
+        """One request. What is left to be sent: all that was not refused, where some of them were."""
+        content = self._encode([event for event, _ in batch])
+        if content is None:
+            half = len(batch) // 2
+            await self._send(batch[:half])
+            return batch[half:]
+        try:
+            answer = await self._connection.ask("POST", self._path, _Answer, Raw(content))
+        except EventdError as error:
+            wrong = problems_of(error)
+            if not wrong or not all(0 <= at < len(batch) for at in wrong):
+                raise
+            for at, message in wrong.items():
+                self._refuse([batch[at]], another(error, message))
+            return [one for at, one in enumerate(batch) if at not in wrong]
+        for (event, future), fate in zip(batch, answer.results, strict=True):
+            if future.done():  # whoever awaited it has gone away
+                continue
+            if fate.result == "conflict":
+                future.set_exception(self._conflict(event))
+            else:
+                future.set_result(fate.result)
+        self._release(len(batch))
+        return ()
+
+    def _encode(self, events: Sequence[NewEvent]) -> bytes | None:
+        """The body of a request. None where it has to be parted: it is too large, or one of them cannot be written."""
+        nameless = [event for event in events if not event.id]
+        made = new_event_ids(self._clock.now(), len(nameless), secrets.token_bytes)
+        for event, event_id in zip(nameless, made, strict=True):
+            event.id = event_id
+        try:
+            content = msgspec.json.encode(_Emit(events))
+        except (UnicodeEncodeError, TypeError, ValueError) as error:
+            if len(events) > 1:
+                return None
+            raise Invalid(f"the event cannot be written as JSON: {error}") from None
+        return None if len(content) > MOST_BYTES and len(events) > 1 else content
+
+    def _conflict(self, event: NewEvent) -> Conflict:
+        return Conflict(
+            f"the id {event.id} is taken in group {self._group} by another content or another source",
+            hint="an id stands for one fact: give the new fact an id of its own",
+        )
+
+    def _refuse(self, batch: Sequence[Waiting], error: Exception) -> None:
+        for _, future in batch:
+            if not future.done():
+                future.set_exception(another(error, error.message) if isinstance(error, EventdError) else error)
+        self._release(len(batch))
+
+    def _release(self, count: int) -> None:
+        """So many are not on their way any more."""
+        self._open -= count
+        self._let_in(count)
+        if not self._open and self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+
+    def _let_in(self, count: int) -> None:
+        while count and self._crowd:
+            place = self._crowd.popleft()
+            if not place.done():
+                place.set_result(None)
+                count -= 1
+
+    async def __aenter__(self) -> Publisher:
+        self._senders = Supervisor()
+        for number in range(self._requests):
+            self._senders.spawn(self._send_for_ever(), f"publisher {number}")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        senders, self._senders = self._senders, None
+        assert senders is not None
+        try:
+            if self._open and error is None:
+                self._drained = asyncio.get_running_loop().create_future()
+                await self._drained
+        finally:
+            await senders.stop()
+            self._refuse(self._waiting, _closed())
+
+
+def _fate_of(future: asyncio.Future[str]) -> str | EventdError:
+    error = future.exception()
+    if error is None:
+        return future.result()
+    if not isinstance(error, EventdError):
+        raise error
+    return error
+
+
+def _closed() -> Unavailable:
+    return Unavailable("the publisher was closed before the event was known to be stored")

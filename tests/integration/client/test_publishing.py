@@ -1,0 +1,187 @@
+"""Publishing over a real server: what goes together, what becomes of each event, and what a bad network cannot do."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from datetime import UTC, datetime
+
+import pytest
+
+from eventd.client import Client, Lost, NewEvent
+from eventd.errors import Conflict, Invalid, NotFound, TooLarge, Unavailable
+from tests.integration.client.conftest import Pauses
+from tests.support.flaky_proxy import LOST, UNANSWERED, Fault, FlakyProxy
+from tests.support.v0 import Server
+
+GROUP = """
+apiVersion: federation.routerd.net/v1alpha1
+kind: EventGroup
+metadata: {name: lab}
+spec: {nodeName: a, auth: {secretFile: /nowhere/secret}, limits: {maxEventBytes: 4KiB}}
+"""
+
+
+@pytest.fixture(autouse=True)
+async def group(server: Server) -> None:
+    apply = {"sources": [{"name": "lab", "text": GROUP}]}
+    async with server.session.post(f"{server.url}/api/v1/resources/apply", json=apply) as answer:
+        assert answer.status == 200, await answer.text()
+
+
+async def stored(server: Server) -> list[str]:
+    """The subjects of all events of the group, in its order."""
+    async with server.session.get(f"{server.url}/api/v1/groups/lab/events?limit=1000") as answer:
+        return [event["subject"] for event in (await answer.json())["events"]]
+
+
+def facts(count: int) -> list[NewEvent]:
+    return [NewEvent("t", subject=f"{number:04}") for number in range(count)]
+
+
+async def test_what_is_emitted_together_is_stored_each_once(client: Client, server: Server) -> None:
+    events = facts(700)
+    async with client.publisher("lab", window=64) as publisher:
+        assert await asyncio.gather(*map(publisher.emit, events)) == ["new"] * 700
+    assert sorted(await stored(server)) == [event.subject for event in events]
+    assert len({event.id for event in events}) == 700
+    assert {uuid.UUID(event.id).version for event in events} == {7}
+
+
+async def test_all_that_is_given_is_stored(client: Client, server: Server) -> None:
+    at = datetime(2026, 5, 30, 10, 13, 20, 500000, tzinfo=UTC)
+    event = NewEvent(
+        "t", "s", {"k": "v"}, id="i", source_node="z", dedupe_key="d", observed_at=at, expires_at=at.replace(year=2100)
+    )
+    async with client.publisher("lab") as publisher:
+        assert await publisher.emit(event) == "new"
+        assert await publisher.emit(NewEvent("t", ttl="1h")) == "new"
+    async with server.session.get(f"{server.url}/api/v1/groups/lab/events?id=i") as answer:
+        (shown,) = (await answer.json())["events"]
+    assert {name: shown[name] for name in ("id", "sourceNode", "type", "subject", "dedupeKey", "payload")} == {
+        "id": "i",
+        "sourceNode": "z",
+        "type": "t",
+        "subject": "s",
+        "dedupeKey": "d",
+        "payload": {"k": "v"},
+    }
+    assert (shown["observedAt"], shown["expiresAt"]) == ("2026-05-30T10:13:20.500000Z", "2100-05-30T10:13:20.500000Z")
+
+
+async def test_the_same_event_again_is_a_duplicate(client: Client, server: Server) -> None:
+    event = NewEvent("t", "s")
+    async with client.publisher("lab") as publisher:
+        assert [await publisher.emit(event), await publisher.emit(event)] == ["new", "duplicate"]
+    assert await stored(server) == ["s"]
+
+
+async def test_each_event_is_refused_by_itself(client: Client, server: Server) -> None:
+    await_none = NewEvent("", "no type"), NewEvent("t", "large", {"k": "x" * 5000}), NewEvent("t", "\ud800")
+    wrong = NewEvent("t", "wrong", {"k": 7})  # type: ignore[dict-item]
+    unwritable = NewEvent("t", "unwritable", {"k": {1, 2}})  # type: ignore[dict-item]
+    events = [
+        NewEvent("t", "a", id="1"),
+        *await_none,
+        NewEvent("t", "b", id="1"),
+        wrong,
+        unwritable,
+        NewEvent("t", "c"),
+    ]
+    async with client.publisher("lab", requests=1) as publisher:
+        fates = await publisher.emit_all(events)
+    told = [fate if isinstance(fate, str) else (type(fate), fate.message) for fate in fates]
+    assert told[0] == told[7] == "new"
+    assert told[1] == (Invalid, "federation event type is required")
+    assert told[2][0] in (Invalid, TooLarge), "as the others of its request are"
+    assert "over the limit of 4096 of group lab" in told[2][1]
+    assert told[3][0] is Invalid
+    assert "cannot be written as JSON" in told[3][1]
+    assert told[4] == (Conflict, "the id 1 is taken in group lab by another content or another source")
+    assert told[5] == (Invalid, "each value of payload must be text, not a number")
+    assert told[6][0] is Invalid
+    assert await stored(server) == ["a", "c"]
+
+
+async def test_an_event_that_is_too_large_by_itself_is_so_for_its_emitter_alone(client: Client) -> None:
+    async with client.publisher("lab") as publisher:
+        with pytest.raises(TooLarge, match="over the limit of 4096"):
+            await publisher.emit(NewEvent("t", payload={"k": "x" * 5000}))
+        with pytest.raises(Conflict):
+            await asyncio.gather(*map(publisher.emit, (NewEvent("t", "a", id="1"), NewEvent("t", "b", id="1"))))
+
+
+async def test_what_is_too_large_for_one_request_goes_in_several(client: Client, server: Server) -> None:
+    async with client.publisher("lab", window=4000, requests=1) as publisher:
+        events = [NewEvent("t", f"{number:04}", {"k": "x" * 3500 if number < 600 else ""}) for number in range(1200)]
+        assert await publisher.emit_all(events) == ["new"] * 1200
+    async with server.session.get(f"{server.url}/api/v1/status") as answer:
+        assert (await answer.json())["groups"][0]["events"] == 1200
+
+
+async def test_a_group_that_is_not_there_is_told_to_each(client: Client) -> None:
+    async with client.publisher("lib") as publisher:
+        fates = await publisher.emit_all(facts(3))
+    assert [type(fate) for fate in fates] == [NotFound] * 3
+    assert [str(fate) for fate in fates] == ["there is no EventGroup lib (did you mean lab?)"] * 3
+    assert len({id(fate) for fate in fates}) == 3
+
+
+async def test_answers_that_get_lost_double_nothing(far: Client, network: FlakyProxy, server: Server) -> None:
+    network.faults = [Fault("/events", what) for what in (LOST, UNANSWERED, 503, UNANSWERED)]
+    async with far.publisher("lab", window=50) as publisher:
+        fates = await publisher.emit_all(facts(300))
+    assert set(fates) <= {"new", "duplicate"}
+    assert sorted(await stored(server)) == [event.subject for event in facts(300)]
+    assert "duplicate" in fates, "it was sent again, as it was"
+
+
+async def test_it_gives_up_when_the_node_does_not_come_back(far: Client, network: FlakyProxy, pauses: Pauses) -> None:
+    network.faults = [Fault("/events")] * 5
+    async with far.publisher("lab", requests=1) as publisher:
+        with pytest.raises(Lost):
+            await publisher.emit(NewEvent("t"))
+        assert len(pauses) == 4
+        assert await publisher.emit(NewEvent("t")) == "new", "the next one is tried again"
+
+
+async def test_whoever_is_cancelled_holds_nobody_up(client: Client, server: Server) -> None:
+    async with client.publisher("lab", window=2) as publisher:
+        tasks = [asyncio.ensure_future(publisher.emit(event)) for event in facts(20)]
+        await asyncio.sleep(0)
+        for task in tasks[1::2]:
+            task.cancel()
+        fates = await asyncio.gather(*tasks, return_exceptions=True)
+        assert fates[::2] == ["new"] * 10
+        assert await publisher.emit(NewEvent("t", "last")) == "new"
+    assert {event.subject for event in facts(20)[::2]} <= set(await stored(server))
+
+
+async def test_its_end_waits_for_what_is_on_its_way(client: Client, server: Server) -> None:
+    async with client.publisher("lab", window=1000) as publisher:
+        emitted = [asyncio.ensure_future(publisher.emit(event)) for event in facts(100)]
+        await asyncio.sleep(0)
+    assert all(task.done() for task in emitted)
+    assert len(await stored(server)) == 100
+    with pytest.raises(Unavailable, match="the publisher is not open"):
+        await publisher.emit(NewEvent("t"))
+
+
+async def test_an_end_in_trouble_waits_for_nothing(far: Client) -> None:
+    emitted: list[asyncio.Future[str]] = []
+
+    async def fail() -> None:
+        async with far.publisher("lab") as publisher:
+            emitted.append(asyncio.ensure_future(publisher.emit(NewEvent("t"))))
+            await asyncio.sleep(0)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail()
+    with pytest.raises(Unavailable, match="the publisher was closed"):
+        await emitted[0]
+
+
+def test_bounds_of_a_publisher(client: Client) -> None:
+    with pytest.raises(Invalid, match="at least 1"):
+        client.publisher("lab", window=0)
