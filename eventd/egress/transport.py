@@ -8,59 +8,97 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import ssl
+from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-
-import aiohttp
+from functools import lru_cache
+from typing import NamedTuple
+from urllib.parse import quote, urlsplit
 
 from eventd.clock import SECOND, Clock
+from eventd.egress.exchange import Answer, AnswerTooLarge, Exchange, NoAnswer
 from eventd.egress.sink import Blocked, HeldUp, Unavailable
 
 MAX_ANSWER = 64 << 10
 """Bytes of an answer that are read, where what was asked does not make it longer."""
+CONNECT_SECONDS = 10.0
+IDLE_SECONDS = 15.0
+"""How long a connection may have rested to be used again: what lies in between may have forgotten it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What came back. Header names in lower case."""
+class Origin(NamedTuple):
+    """Where a connection leads to."""
 
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
+    secure: bool
+    host: str
+    port: int
 
 
 class Transport:
-    """The node's client side: one connection pool for all peers, without cookies and without redirects."""
+    """The node's client side: connections that stay open, for all peers, without cookies and without redirects."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=30),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-            skip_auto_headers=("User-Agent", "Accept-Encoding"),
-        )
+        self._resting: defaultdict[Origin, list[tuple[float, Exchange]]] = defaultdict(list)
+        self._at_work: set[Exchange] = set()
+        self._tls: ssl.SSLContext | None = None
+        self._closed = False
 
     async def post(
         self, url: str, body: bytes, headers: Mapping[str, str], *, seconds: float, most: int = MAX_ANSWER
     ) -> Answer:
         """POST with a Content-Length. Raises `Unavailable` without an answer of at most so many bytes in that time."""
-        limits = aiohttp.ClientTimeout(total=seconds, sock_connect=min(seconds, 10.0))
+        origin, begin = _read_url(url)
+        fields = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+        head = f"{begin}{fields}Content-Length: {len(body)}\r\n\r\n".encode()
         try:
-            async with self._session.post(
-                url, data=body, headers=headers, timeout=limits, allow_redirects=False
-            ) as answer:
-                read = await _read(answer, most)
-                lowered = {name.lower(): value for name, value in answer.headers.items()}
-                return Answer(answer.status, lowered, read)
+            async with asyncio.timeout(seconds):
+                return await self._ask(origin, head, body, most, seconds)
         except TimeoutError:
             raise Unavailable("timeout", f"no answer within {seconds:g} s") from None
         except ssl.SSLError as error:
             raise Unavailable("tls", f"TLS failed: {error.reason or 'handshake'}") from None
-        except (aiohttp.ClientError, OSError, asyncio.IncompleteReadError) as error:
-            raise Unavailable("unreachable", _words(error)) from None
+        except AnswerTooLarge:
+            raise Unavailable("answer_too_large", f"the peer's answer is larger than {most} bytes") from None
+        except (NoAnswer, OSError) as error:
+            raise Unavailable("unreachable", _words(error, origin)) from None
+
+    async def _ask(self, origin: Origin, head: bytes, body: bytes, most: int, seconds: float) -> Answer:
+        exchange = self._rested(origin) or await self._connect(origin, min(seconds, CONNECT_SECONDS))
+        self._at_work.add(exchange)
+        try:
+            return await exchange.ask(head, body, most)
+        finally:
+            self._at_work.discard(exchange)
+            if exchange.is_free and not self._closed:
+                self._rest(origin, exchange)
+
+    def _rest(self, origin: Origin, exchange: Exchange) -> None:
+        resting, now = self._resting[origin], self._clock.monotonic()
+        while resting and now - resting[0][0] >= IDLE_SECONDS:
+            resting.pop(0)[1].close()
+        resting.append((now, exchange))
+
+    def _rested(self, origin: Origin) -> Exchange | None:
+        """A connection that is there already: the one that was used last."""
+        resting = self._resting[origin]
+        while resting:
+            since, exchange = resting.pop()
+            if exchange.is_free and self._clock.monotonic() - since < IDLE_SECONDS:
+                return exchange
+            exchange.close()
+        return None
+
+    async def _connect(self, origin: Origin, seconds: float) -> Exchange:
+        if origin.secure and self._tls is None:
+            self._tls = ssl.create_default_context()
+        async with asyncio.timeout(seconds):
+            _, exchange = await asyncio.get_running_loop().create_connection(
+                Exchange, origin.host, origin.port, ssl=self._tls if origin.secure else None
+            )
+        return exchange
 
     def hold_up(self, answer: Answer, *, code: str = "", detail: str = "") -> HeldUp:
         """What an answer other than 2xx says about the link."""
@@ -82,26 +120,26 @@ class Transport:
 
     async def close(self) -> None:
         """Drop every connection."""
-        await self._session.close()
+        self._closed = True
+        for exchange in [*self._at_work, *(one for resting in self._resting.values() for _, one in resting)]:
+            exchange.close()
+        self._resting.clear()
 
 
-async def _read(answer: aiohttp.ClientResponse, most: int) -> bytes:
-    chunks: list[bytes] = []
-    size = 0
-    async for chunk in answer.content.iter_any():
-        size += len(chunk)
-        if size > most:
-            answer.close()
-            raise Unavailable("answer_too_large", f"the peer's answer is larger than {most} bytes")
-        chunks.append(chunk)
-    return b"".join(chunks)
+@lru_cache(maxsize=1024)
+def _read_url(url: str) -> tuple[Origin, str]:
+    """Where a URL leads to, and how a POST to it begins."""
+    parts = urlsplit(url)
+    secure, host = parts.scheme == "https", parts.hostname or ""
+    path = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~")
+    port = parts.port or (443 if secure else 80)
+    return Origin(secure, host, port), f"POST {path} HTTP/1.1\r\nHost: {parts.netloc}\r\n"
 
 
-def _words(error: BaseException) -> str:
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return f"the name {error.host!r} cannot be resolved"
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return f"cannot connect: {os.strerror(error.os_error.errno) if error.os_error.errno else error.os_error}"
-    if isinstance(error, aiohttp.ServerDisconnectedError):
-        return "the peer closed the connection without an answer"
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+def _words(error: Exception, origin: Origin) -> str:
+    if isinstance(error, NoAnswer):
+        return str(error)
+    if isinstance(error, socket.gaierror):
+        return f"the name {origin.host!r} cannot be resolved"
+    number = error.errno if isinstance(error, OSError) else None
+    return f"cannot connect: {os.strerror(number) if number and number > 0 else error}"

@@ -240,6 +240,7 @@ async def test_a_sender_with_another_key_learns_so_with_a_large_batch_too(sites:
     sender.key = Key.hmac("shared", "f" * 32)
     head, _, body = sender.batch(raw_body=b"x" * (7 << 20)).partition(b"\r\n\r\n")
     headers = dict(text.split(": ", 1) for text in head.decode().split("\r\n")[1:])
+    headers = {name: value for name, value in headers.items() if name not in ("Host", "Content-Length")}
     transport = Transport(b.clock)
     try:
         for _ in range(3):
