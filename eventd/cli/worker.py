@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -12,8 +13,8 @@ from typing import Any, NoReturn
 
 from eventd.cli.exits import ExitCode, tune
 from eventd.cli.serving import run_service
-from eventd.cli.workers import Terms
-from eventd.clock import SystemClock
+from eventd.cli.workers import BEAT_SECONDS, Terms
+from eventd.clock import Clock, SystemClock
 from eventd.errors import EventdError
 from eventd.node import Node
 from eventd.observe import configure_logging
@@ -22,6 +23,10 @@ from eventd.plugins.lifeline import end_with
 
 class _Parent:
     """Whoever started this process, in the place of a service manager."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._timer: asyncio.Future[None] | None = None
 
     def ready(self, _status: str) -> None:
         """Up."""
@@ -38,10 +43,15 @@ class _Parent:
         """It knows."""
 
     def keep_alive(self) -> None:
-        """It does not ask."""
+        """Tell it again and again, from the running loop: one that hangs does not."""
+        self.say({"alive": True})
+        self._timer = self._clock.timer(BEAT_SECONDS)
+        self._timer.add_done_callback(lambda timer: None if timer.cancelled() else self.keep_alive())
 
     def close(self) -> None:
-        """It knows."""
+        """Tell it no longer."""
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 def main(lifeline: int) -> NoReturn:
@@ -52,7 +62,8 @@ def main(lifeline: int) -> NoReturn:
     settings = terms.settings.model_copy(update={"port_file": None})
     configure_logging(sys.stderr, format=settings.log_format, level=settings.log_level)
     _sign(terms.share.worker)
-    parent, clock = _Parent(), SystemClock()
+    clock = SystemClock()
+    parent = _Parent(clock)
     sockets = [socket.socket(fileno=number) for number in terms.sockets]
     try:
         run_service(lambda: Node(settings, clock=clock, share=terms.share, sockets=sockets), settings, parent, clock)

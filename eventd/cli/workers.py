@@ -29,6 +29,10 @@ from eventd.supervisor import Supervisor
 AGAIN = Backoff(base=0.1, cap=10.0)
 STEADY_SECONDS = 60.0
 """A process that has run for so long has not failed in a row when it ends."""
+BEAT_SECONDS = 5.0
+"""How often a process tells that its loop runs."""
+SILENT_SECONDS = 20.0
+"""One that has told nothing for so long hangs, and is killed."""
 _MAIN = """\
 from eventd.cli.worker import main
 main(int(sys.argv[1]))
@@ -104,13 +108,31 @@ class Workers:
         failures = 0
         while True:
             begun = self._clock.monotonic()
-            code = await asyncio.shield(worker.process.exited)
+            code = await self._watch(worker)
             failures = 1 if self._clock.monotonic() - begun > STEADY_SECONDS else failures + 1
             how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
-            logger.warning("a worker %s: starting it again", how, extra={"worker": worker.number})
+            about = {"worker": worker.number} | ({"reason": worker.trouble} if worker.trouble else {})
+            logger.warning("a worker %s: starting it again", how, extra=about)
             await worker.close()
             await self._clock.sleep(AGAIN.delay(failures, self._jitter.random()))
             worker.begin(resumed=True)
+
+    async def _watch(self, worker: _Worker) -> int:
+        """The status with which a process has ended, perhaps by us because it hung."""
+        worker.heard = True  # until now it was not asked to tell
+        while True:
+            timer = self._clock.timer(SILENT_SECONDS)
+            waits: set[asyncio.Future[Any]] = {worker.process.exited, timer}
+            try:
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                timer.cancel()
+            if worker.process.exited.done():
+                return worker.process.exited.result()
+            if not worker.heard and worker.ready.done():
+                logger.error("a worker hangs: ending it", extra={"worker": worker.number})
+                worker.process.kill()
+            worker.heard = False
 
     async def run_until_stopped(self) -> None:
         """Until the claim on the database is lost. A process that ends is no reason to end."""
@@ -159,6 +181,7 @@ class _Worker:
         """Start the process. Raises OSError."""
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.ready.add_done_callback(lambda ready: ready.cancelled() or ready.exception())  # seen, if nobody waits
+        self.heard = False
         self._told = bytearray()
         self._said = bytearray()
         self.process = self._start(self.number, resumed)
@@ -169,13 +192,16 @@ class _Worker:
     def _hear(self, chunk: bytes) -> None:
         """What it tells us: that it is ready, or why it will not be."""
         self._told += chunk
-        while b"\n" in self._told and not self.ready.done():
+        self.heard = True
+        while b"\n" in self._told:
             line, _, rest = self._told.partition(b"\n")
             self._told = bytearray(rest)
             told = json.loads(line)
+            if self.ready.done():
+                continue
             if "error" in told:
                 self.ready.set_exception(EventdError(told["error"], hint=told["hint"]))
-            else:
+            elif "ready" in told:
                 self.ready.set_result(None)
 
     def _relay(self, chunk: bytes) -> None:
@@ -190,6 +216,12 @@ class _Worker:
         self._errors.drain(1 << 20)
         if not self.ready.done():
             self.ready.set_exception(EventdError(f"worker {self.number} ended before it was ready"))
+
+    @property
+    def trouble(self) -> str:
+        """Why it was never ready; empty where it was."""
+        error = self.ready.exception() if self.ready.done() else None
+        return "" if error is None else str(error)
 
     async def close(self) -> None:
         """See it to its end, with all that it started."""

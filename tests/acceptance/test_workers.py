@@ -117,21 +117,20 @@ def test_whatever_process_is_asked_answers_for_all(node: Running) -> None:
     assert all(text.count("\nrouterd_eventd_log_head_position ") == 1 for text in own)
 
 
-def test_a_process_that_does_not_answer_is_told(node: Running) -> None:
+def test_a_process_that_hangs_is_told_and_started_again(node: Running) -> None:
     stopped = workers(node)[1]
     os.kill(stopped, signal.SIGSTOP)
-    try:
 
-        def told() -> bool:
-            with contextlib.suppress(OSError, http.client.HTTPException):
-                status, body = node.process.get("/readyz", seconds=5)
-                return status == 503 and json.loads(body)["checks"].get("worker 1") == "does not answer"
-            return False  # the connection went to the one that hangs
+    def told() -> bool:
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            status, body = node.process.get("/readyz", seconds=5)
+            return status == 503 and json.loads(body)["checks"].get("worker 1") == "does not answer"
+        return False  # the connection went to the one that hangs
 
-        wait_for(told, "it to be told that worker 1 hangs", seconds=60)
-    finally:
-        os.kill(stopped, signal.SIGCONT)
-    wait_whole(node)
+    wait_for(told, "it to be told that worker 1 hangs")
+    wait_for(lambda: not is_running(stopped), "it to be ended", seconds=60)
+    assert stopped not in wait_whole(node)
+    assert "a worker hangs: ending it" in node.process.log()
 
 
 def test_a_watch_goes_on_through_any_process(node: Running) -> None:
