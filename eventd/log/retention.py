@@ -34,8 +34,9 @@ from eventd.store.schema import (
 from federation.event import content_digest, expiry_micros, is_alive, read_outlines
 from federation.lines import split_line
 
-CHUNK = BLOCK_RECORDS
-"""Records per transaction, so that an append never waits long behind retention: one whole block at the least."""
+CHUNK = 2 * BLOCK_RECORDS
+"""Records per transaction, so that an append never waits long behind retention. Both take turns: there must go more in
+one than an append brings, or a log would grow as long as it is written to as fast as it can be."""
 CHUNK_BYTES = 16 << 20
 """Bytes of bodies per transaction: what goes is read once more, for the digest that stays of it."""
 
