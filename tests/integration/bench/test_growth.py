@@ -1,0 +1,85 @@
+"""The measurements of growth, small: each runs to its end and finds all that it counted, and it can be shown."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.bench import growth, growth_costs, growth_groups, growth_peers
+from tests.bench.growth_page import NAMES, markdown, picture
+
+SMALL = 600
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Little of everything: it is the measurement that is tried, and not the machine."""
+    for module, values in (
+        (growth_costs, {"WRITTEN": 512, "PAGE": 100, "CALLS": 2, "LOOK_UPS": 5}),
+        (growth_peers, {"DELIVERIES": 300, "LONE": 2}),
+        (growth_groups, {"LARGE_EVENTS": 16, "REMOVED": 3000, "KEPT": 500, "BASE_EVENTS": 1024}),
+    ):
+        for name, value in values.items():
+            monkeypatch.setattr(module, name, value)
+
+
+def run(monkeypatch: pytest.MonkeyPatch, folder: Path, *arguments: str) -> list[dict[str, Any]]:
+    """What a run adds to its results."""
+    out = folder / "results.jsonl"
+    monkeypatch.setattr(sys, "argv", ["growth", *arguments, "--folder", str(folder), "--out", str(out)])
+    assert growth.main() == 0
+    return [json.loads(line) for line in out.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("ids", ["node", "random"])
+@pytest.mark.usefixtures("small")
+def test_each_operation_has_a_cost_and_the_log_keeps_its_size(
+    ids: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    arguments = ("costs", "--sizes", str(SMALL), str(2 * SMALL), "--ids", ids, "--rounds", "2")
+    results = run(monkeypatch, tmp_path, *arguments)
+    assert [(one["events"], one["ids"]) for one in results] == [(SMALL, ids), (2 * SMALL, ids)] * 2
+    for one in results:
+        assert one["costs"].keys() == NAMES.keys()
+        assert all(cost["cpu_us"] > 0 and cost["wall_us"] > 0 for cost in one["costs"].values())
+    told = markdown(results)
+    assert "medians of 2 rounds" in told
+    assert all(words in told for words in NAMES.values())
+    if ids == "node":
+        ElementTree.fromstring(picture(results))
+
+
+@pytest.mark.usefixtures("small")
+def test_the_dead_among_many_peers_get_nothing_and_all_others_everything(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    [told] = run(monkeypatch, tmp_path, "peers", "--peers", "5", "--dead", "2")
+    assert told["figures"]["events"] == 100
+    assert told["figures"]["batches"] >= 3
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("case", [("groups", "--groups", "3", "--events", "600"), ("bodies",), ("retention",)])
+def test_the_other_cases_verify_what_they_count(
+    case: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    [told] = run(monkeypatch, tmp_path, *case)
+    assert all(value > 0 for value in told["figures"].values())
+    assert case[0] in markdown([told])
+
+
+@pytest.mark.usefixtures("small")
+def test_a_log_that_is_not_as_large_as_it_says_has_no_figures(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(monkeypatch, tmp_path, "costs", "--sizes", str(SMALL))
+    monkeypatch.setattr(growth_costs, "LONGEST_SECONDS", 2)
+    monkeypatch.setattr(growth_costs, "WRITTEN", 600)  # no whole number of requests: less is written than is counted
+    monkeypatch.setattr(sys, "argv", ["growth", "costs", "--folder", str(tmp_path), "--sizes", str(SMALL)])
+    assert growth.main() == 1
+    assert "the figures do not count" in capsys.readouterr().err
