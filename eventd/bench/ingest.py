@@ -1,12 +1,17 @@
-"""`ingest`: batches of events over the API, on several connections; milliseconds are those of a request."""
+"""`ingest`: events over the API, in batches on several connections, or one by one through our own client.
+
+Milliseconds are those of a request, or of a single event.
+"""
 
 from __future__ import annotations
 
+from eventd.bench.emitting import Emitting
 from eventd.bench.nodes import group_of
 from eventd.bench.pouring import Pouring
 from eventd.bench.result import Measured
-from eventd.bench.site import Site
+from eventd.bench.site import Site, Wanted
 from eventd.bench.targets import GroupTarget, Target, TopicTarget
+from eventd.bench.wire import Door
 from eventd.clock import SystemClock
 
 CLASSES = {"full": "fsync", "normal": "disk"}
@@ -19,37 +24,40 @@ class Ingest:
     name = "ingest"
     nodes = 1
 
-    def __init__(self, to: str = "group") -> None:
+    def __init__(self, to: str = "group", *, window: int = 0) -> None:
         self._to = to
-        self._pouring: Pouring
+        self._window = window
+        self._pouring: Pouring | Emitting
 
     def settings(self, site: Site) -> dict[str, object]:
         """What was asked for beside what every measurement may be asked for."""
-        return {"to": self._to, "durability": site.wanted.durability}
+        return {"to": self._to, "window": self._window, "durability": site.wanted.durability}
 
     async def prepare(self, site: Site) -> None:
         """One group or topic, and the requests."""
         (node,) = site.nodes
         wanted = site.wanted
-        target: Target
+        await node.start()
         if self._to == "topic":
-            target = TopicTarget(site.name, wanted.size)
-            await node.start()
             await node.declare_topic(site.name, {"durability": CLASSES[wanted.durability]})
+            self._pouring = pouring(node.door, TopicTarget(site.name, wanted.size), wanted)
+            return
+        await node.declare(group_of(node, site.name))
+        time = SystemClock().now()
+        target = GroupTarget(site.name, node.name, site.run, wanted.size, time, named=not self._window)
+        if self._window:
+            self._pouring = Emitting(node.door, target, wanted, self._window)
         else:
-            target = GroupTarget(site.name, node.name, site.run, wanted.size, SystemClock().now())
-            await node.start()
-            await node.declare(group_of(node, site.name))
-        self._pouring = Pouring(node.door, target, wanted)
-        self._pouring.prepare()
+            self._pouring = pouring(node.door, target, wanted)
 
     async def measure(self, site: Site) -> Measured:
         """Pour."""
-        (node,), pouring = site.nodes, self._pouring
+        (node,), run = site.nodes, self._pouring
         before = node.cpu_seconds
-        load = await pouring.pour(site.show, "writing")
-        after, count = node.cpu_seconds, pouring.ledger.count
-        figures = {"requests": float(load.calls)}
+        load = await run.pour(site.show, "writing")
+        after, count = node.cpu_seconds, run.ledger.count
+        figures = {} if self._window else {"requests": float(load.calls)}
+        figures["client_cpu_us_per_event"] = round(load.busy * load.seconds / count * 1e6, 2)
         if before is not None and after is not None:
             figures["node_cpu"] = round((after - before) / load.seconds, 2)
             figures["node_cpu_us_per_event"] = round((after - before) / count * 1e6, 2)
@@ -58,5 +66,13 @@ class Ingest:
 
     async def verify(self, site: Site) -> list[str]:
         """Read all of it back."""
-        (node,), pouring = site.nodes, self._pouring
-        return pouring.problems(await pouring.read(node.door, site.show, "reading back"))
+        (node,), run = site.nodes, self._pouring
+        found = await run.read(node.door, site.show, "reading back")
+        return run.ledger.problems(one.number for one in found)
+
+
+def pouring(door: Door, target: Target, wanted: Wanted) -> Pouring:
+    """Batches, made beforehand."""
+    made = Pouring(door, target, wanted)
+    made.prepare()
+    return made

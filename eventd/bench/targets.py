@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from eventd.bench.wire import Door
+from eventd.client import NewEvent
 from eventd.errors import Invalid
 from federation.event import Event, encode, from_micros, normalise
 
@@ -26,10 +27,13 @@ class Found(NamedTuple):
 
 
 class GroupTarget:
-    """The events of a group, of so many types in turn."""
+    """The events of a group, of so many types in turn. `named`: their ids say their numbers, too."""
 
-    def __init__(self, group: str, source: str, run: str, size: int, time: int, *, types: int = 1) -> None:
+    def __init__(
+        self, group: str, source: str, run: str, size: int, time: int, *, types: int = 1, named: bool = True
+    ) -> None:
         self.group = group
+        self._named = named
         self.path = f"/api/v1/groups/{group}/events"
         self.types = [f"bench.client.t{number:03}" for number in range(types)]
         self._prefix = f"bench-{run}-"
@@ -72,6 +76,12 @@ class GroupTarget:
         rows = [template % (n, types[n % len(types)], n // 250 % 250, n % 250, n) for n in numbers]
         return f'{{"brief":true,"events":[{",".join(rows)}]}}'.encode()
 
+    def event(self, number: int) -> NewEvent:
+        """One of them, without an id: as large as the others when it has one and the time at which it came in."""
+        kind = self.types[number % len(self.types)]
+        subject = f"10.88.{number // 250 % 250}.{number % 250}/32"
+        return NewEvent(kind, subject, {"number": f"{number:010}", "pad": self._pad})
+
     async def read(self, door: Door) -> AsyncIterator[list[Found]]:
         """Everything that the group holds, page by page, in the order of that node's log."""
         after: str | None = ""
@@ -84,8 +94,8 @@ class GroupTarget:
         for local in ("recordedAt", "seq", "path"):  # its own matter of each node
             del event[local]
         digest = hashlib.blake2b(msgspec.json.encode(event), digest_size=16).digest()
-        number = self.number_of(str(event["id"]))
-        told = event["payload"].get("number")
+        told = str(event["payload"].get("number"))
+        number = self.number_of(str(event["id"])) if self._named else int(told) if told.isdecimal() else told
         return Found(event["id"] if told != f"{number:010}" else number, digest)
 
     def number_of(self, id: str) -> int | str:

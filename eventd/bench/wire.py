@@ -229,6 +229,7 @@ class Door:
 
     def __init__(self, address: Address, key: str = "") -> None:
         self.address = address
+        self.key = key
         host = f"[{address.host}]" if ":" in address.host else address.host
         lines = [f"Host: {host}:{address.port}", "Content-Type: application/json", "Accept: */*"]
         lines += [f"Authorization: Bearer {key}"] if key else []

@@ -84,17 +84,30 @@ def ingest(
     to: Annotated[
         Literal["group", "topic"], typer.Option("--to", metavar="WHAT", help="Into a group, or into a topic.")
     ] = "group",
+    window: Annotated[
+        int,
+        typer.Option(
+            "--window",
+            metavar="COUNT",
+            min=0,
+            max=10_000,
+            help="Single events through the client for Python programs, so many at a time; --batch and --in-flight do"
+            " not count then. 0: batches.",
+        ),
+    ] = 0,
     durability: DurabilityOption = "full",
     folder: FolderOption = "",
 ) -> Job:
     """Measure how many events a second one node takes over its API, and how long a request waits."""
     from eventd.bench.ingest import Ingest
 
+    if window and to == "topic":
+        raise typer.BadParameter("--window is for events of a group: leave out --to topic")
     if to == "group" and durability != "full":
         raise typer.BadParameter("events of a group are always flushed: --durability normal needs --to topic")
     how_many = _amount(events, duration, 200_000)
     options = {"size": size, "batch": batch, "in_flight": in_flight, "durability": durability, "folder": folder}
-    return Job(Ingest(to), _wanted(session, **how_many, **options))
+    return Job(Ingest(to, window=window), _wanted(session, **how_many, **options))
 
 
 @measurement

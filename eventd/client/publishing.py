@@ -20,8 +20,8 @@ from eventd.errors import Conflict, EventdError, Invalid, Unavailable
 from eventd.supervisor import Supervisor
 from federation.event import new_event_ids
 
-MOST_EVENTS = 1000
-"""Events of one request."""
+FULL = 512
+"""Events of one request. Another one goes beside it only when it is as full: half of them cost as much as one."""
 MOST_BYTES = 1 << 20
 """Bytes of one request, unless a single event has more."""
 
@@ -46,9 +46,10 @@ Waiting = tuple[NewEvent, asyncio.Future[str]]
 class Publisher:
     """Emits events into one group. Use it as a context manager, on one loop: its end waits for what is on its way.
 
-    A lone event is sent at once. At most `window` events are on their way at a time, in at most `requests` requests,
-    and whoever emits more waits: what is emitted meanwhile shares the next one. A request that got lost is sent again
-    as it was, and nothing is stored twice, since an event has its id before it is sent.
+    A lone event is sent at once. What is emitted meanwhile shares the next request; only where that is full it goes
+    beside the first, as one of at most `requests`. At most `window` events are on their way, and whoever emits more
+    waits. A request that got lost is sent again as it was, and nothing is stored twice, since an event has its id
+    before it is sent.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Publisher:
         self._connection = connection
         self._window = window
         self._requests = requests
-        self._most = min(-(-window // requests), MOST_EVENTS)
+        self._busy = 0
         self._clock = clock or SystemClock()
         self._waiting: deque[Waiting] = deque()
         self._open = 0
@@ -70,6 +71,7 @@ class Publisher:
         self._crowd: deque[asyncio.Future[None]] = deque()
         self._drained: asyncio.Future[None] | None = None
         self._senders: Supervisor | None = None
+        self._loop: asyncio.AbstractEventLoop
 
     async def emit(self, event: NewEvent) -> str:
         """Store an event: `new`, `refreshed` for a later expiry, or `duplicate` for one that was there already.
@@ -96,15 +98,20 @@ class Publisher:
     def _put(self, event: NewEvent) -> asyncio.Future[str]:
         if self._senders is None:
             raise Unavailable("the publisher is not open", hint="async with client.publisher(GROUP) as publisher: …")
-        future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[str] = self._loop.create_future()
         self._waiting.append((event, future))
         self._open += 1
-        if self._idle:
+        if self._idle and self._is_due:
             self._idle.pop().set_result(None)
         return future
 
+    @property
+    def _is_due(self) -> bool:
+        """Whether a request is to be made of what waits."""
+        return len(self._waiting) >= FULL if self._busy else bool(self._waiting)
+
     async def _room(self) -> None:
-        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        place: asyncio.Future[None] = self._loop.create_future()
         self._crowd.append(place)
         try:
             await place
@@ -115,11 +122,13 @@ class Publisher:
 
     async def _send_for_ever(self) -> None:
         while True:
-            if self._waiting:
-                count = min(len(self._waiting), self._most)
+            if self._is_due:
+                self._busy += 1
+                count = min(len(self._waiting), FULL)
                 await self._send([self._waiting.popleft() for _ in range(count)])
+                self._busy -= 1
             else:
-                idle: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                idle: asyncio.Future[None] = self._loop.create_future()
                 self._idle.append(idle)
                 await idle
 
@@ -201,6 +210,7 @@ class Publisher:
                 count -= 1
 
     async def __aenter__(self) -> Publisher:
+        self._loop = asyncio.get_running_loop()
         self._senders = Supervisor()
         for number in range(self._requests):
             self._senders.spawn(self._send_for_ever(), f"publisher {number}")
@@ -213,7 +223,7 @@ class Publisher:
         assert senders is not None
         try:
             if self._open and error is None:
-                self._drained = asyncio.get_running_loop().create_future()
+                self._drained = self._loop.create_future()
                 await self._drained
         finally:
             await senders.stop()

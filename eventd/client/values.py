@@ -42,7 +42,7 @@ class NewRecord(Struct, frozen=True, omit_defaults=True):
     meta: Any = None
 
 
-class NewEvent(Struct, omit_defaults=True, rename="camel"):
+class NewEvent(Struct, omit_defaults=True, rename="camel", gc=False):
     """An event to be emitted into a group. What is missing the node fills in, and the publisher the id.
 
     Times are aware. `ttl`, such as `90s`, says in the place of `expires_at` how long it is of use.

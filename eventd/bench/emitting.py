@@ -1,0 +1,77 @@
+"""Single events emitted into one node by a program that uses our client, as fast as they are stored."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import FIRST_EXCEPTION
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from eventd.bench.ledger import Ledger
+from eventd.bench.result import Show
+from eventd.bench.site import Wanted
+from eventd.bench.targets import Found, GroupTarget
+from eventd.bench.wire import LOOK_SECONDS, Door, Load, cpu_now, now
+from eventd.client import Client
+from eventd.client.publishing import Publisher
+from eventd.supervisor import Supervisor
+
+
+@dataclass(slots=True)
+class Emitting:
+    """One run: `window` emitters at once, each of which awaits its event before it emits the next."""
+
+    door: Door
+    target: GroupTarget
+    wanted: Wanted
+    window: int
+    ledger: Ledger = field(default_factory=Ledger)
+    _latencies: list[float] = field(default_factory=list)
+
+    async def pour(self, show: Show, words: str) -> Load:
+        """Emit all of it. Raises the node's error where it refuses any."""
+        client, supervisor = Client(str(self.door.address), self.door.key), Supervisor()
+        async with client, client.publisher(self.target.group, window=self.window) as publisher:
+            cpu, begun = cpu_now(), now()
+            deadline = begun + self.wanted.seconds
+            rows = [self._row(line, deadline) for line in range(self.window)]
+            emitters = {supervisor.spawn(self._emit(publisher, row), "emitter") for row in rows}
+            try:
+                while emitters:
+                    done, emitters = await asyncio.wait(emitters, timeout=LOOK_SECONDS, return_when=FIRST_EXCEPTION)
+                    for emitter in done:
+                        emitter.result()
+                    self._tell(show, words, now() - begun)
+                seconds, busy = now() - begun, cpu_now() - cpu
+            finally:
+                await supervisor.stop()
+        return Load([], self._latencies, seconds, round(busy / seconds, 2))
+
+    def _tell(self, show: Show, words: str, passed: float) -> None:
+        wanted = self.wanted
+        done = min(passed, wanted.seconds) * 10 if wanted.seconds else len(self._latencies)
+        show(words, int(done), int(wanted.seconds * 10) or wanted.events)
+
+    def _row(self, line: int, deadline: float) -> Iterator[int]:
+        """The numbers that one emitter sends: its share of them, or as many as it can until the time is over."""
+        if not self.wanted.seconds:
+            share, more = divmod(self.wanted.events, self.window)
+            yield from self.ledger.take(line, share + (line < more))
+            return
+        while now() < deadline:
+            yield from self.ledger.take(line, 1)
+
+    async def _emit(self, publisher: Publisher, row: Iterator[int]) -> None:
+        event, kept = self.target.event, self._latencies.append
+        for number in row:
+            begun = now()
+            await publisher.emit(event(number))
+            kept(now() - begun)
+
+    async def read(self, door: Door, show: Show, words: str) -> list[Found]:
+        """All that the node holds of it."""
+        found: list[Found] = []
+        async for page in self.target.read(door):
+            found += page
+            show(words, len(found), self.ledger.count)
+        return found
