@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from functools import partial
+from functools import lru_cache, partial
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
@@ -25,6 +25,7 @@ from eventd.errors import DatabaseFault, MissingExtra
 from eventd.store.address import parse_url
 from eventd.store.changes import POLL, POLL_SHARED, ChangeSource, FileChanges, Notifications
 from eventd.store.claim import Claim, read_claims
+from eventd.store.kept import Kept
 from eventd.store.place import Place
 from eventd.store.sessions import KEEPALIVES
 from eventd.store.translation import FAULT_HINT, translated
@@ -37,6 +38,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 READERS = 3
+OTHERS = 2
+"""Connections of each kind for other threads of the process than those of the pools, which keep theirs."""
 SQLITE_ROWS = 250
 """Rows per multi-row INSERT on SQLite. The work per row is the same from 50 on, but every statement hands the
 interpreter lock to the loop and has to wait for it again."""
@@ -76,11 +79,12 @@ class Database:
         """How often SQLite's write-ahead log was begun anew."""
         self.kind: Kind = "sqlite" if self.url.get_backend_name() == "sqlite" else "postgresql"
         self.place = Place(self.path)
+        self._label = self.label()
         self._turns = Turns(self.path) if shared and self.path else None
-        self._writing = _engine(self.url, self.kind, readers=0)
-        self._reading = _engine(self.url, self.kind, readers=READERS)
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="eventd-writer")
-        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="eventd-reader")
+        self._writing = Kept(_engine(self.url, self.kind, readers=0))
+        self._reading = Kept(_engine(self.url, self.kind, readers=READERS))
+        self._writer = ThreadPoolExecutor(1, "eventd-writer", self._writing.stay)
+        self._readers = ThreadPoolExecutor(READERS, "eventd-reader", self._reading.stay)
 
     @property
     def path(self) -> Path | None:
@@ -98,7 +102,7 @@ class Database:
         When it is not `durable`, the system takes it to the disk a little later, or with the next that is.
         """
         turn = nullcontext() if self._turns is None else self._turns.turn()
-        with turn, translated(self.label()), self._writing.connect() as conn:
+        with turn, translated(self._label), self._writing.use() as conn:
             if self.kind == "sqlite" and conn.info.get("durable", True) != durable:
                 _raw(conn).execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")  # in no transaction yet
                 conn.info["durable"] = durable
@@ -115,7 +119,7 @@ class Database:
 
     def read_now(self, fn: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `fn` over one snapshot in this thread."""
-        with translated(self.label()), self._reading.begin() as conn:
+        with translated(self._label), self._reading.use() as conn, conn.begin():
             return fn(conn, *args, **kwargs)
 
     def start_write(self, fn: Callable[[sa.Connection], T], *, durable: bool = True) -> Future[T]:
@@ -137,7 +141,7 @@ class Database:
     def change_source(self, sleep: Callable[[float], Awaitable[None]]) -> ChangeSource:
         """What says that another process has committed. Losing a sign costs a poll, never a record."""
         if self.kind == "sqlite":
-            return FileChanges(self._reading, self.place, sleep, POLL if self._turns is None else POLL_SHARED)
+            return FileChanges(self._reading.engine, self.place, sleep, POLL if self._turns is None else POLL_SHARED)
         return Notifications(self.url, CHANNEL)
 
     def claim(self, group: str, who: str) -> Claim | None:
@@ -174,9 +178,9 @@ class Database:
         except OSError:
             return 0
 
-    def _pragma(self, engine: sa.Engine, text: str, patience: float = LOCK_SECONDS) -> Any:
-        turn = nullcontext() if self._turns is None or engine is self._reading else self._turns.turn()
-        with turn, translated(self.label()), engine.connect() as conn:  # a checkpoint cannot run in a transaction
+    def _pragma(self, kept: Kept, text: str, patience: float = LOCK_SECONDS) -> Any:
+        turn = nullcontext() if self._turns is None or kept is self._reading else self._turns.turn()
+        with turn, translated(self._label), kept.use() as conn:  # a checkpoint cannot run in a transaction
             try:
                 _raw(conn).execute(f"PRAGMA busy_timeout={patience * 1000:.0f}")
                 return _raw(conn).execute(f"PRAGMA {text}").fetchone()
@@ -187,8 +191,8 @@ class Database:
         """Finish what is queued, then let go of every connection and thread."""
         self._writer.shutdown(wait=True)
         self._readers.shutdown(wait=True)
-        self._reading.dispose()
-        self._writing.dispose()
+        self._reading.close()
+        self._writing.close()
         if self._turns is not None:
             self._turns.close()
 
@@ -198,7 +202,7 @@ def _engine(url: sa.URL, kind: Kind, *, readers: int) -> sa.Engine:
     size = max(1, readers)
     if kind == "sqlite":
         engine = sa.create_engine(
-            url, pool_size=size, max_overflow=0, connect_args={"check_same_thread": False, "timeout": LOCK_SECONDS}
+            url, pool_size=size, max_overflow=OTHERS, connect_args={"check_same_thread": False, "timeout": LOCK_SECONDS}
         )
         event.listen(engine, "connect", _prepare_sqlite)
         begin = "BEGIN" if readers else "BEGIN IMMEDIATE"
@@ -208,7 +212,7 @@ def _engine(url: sa.URL, kind: Kind, *, readers: int) -> sa.Engine:
         return sa.create_engine(
             url,
             pool_size=size,
-            max_overflow=0,
+            max_overflow=OTHERS,
             isolation_level="REPEATABLE READ" if readers else "READ COMMITTED",
             connect_args={
                 "connect_timeout": 5,
@@ -304,13 +308,15 @@ def _copy(conn: sa.Connection, table: str, names: Sequence[str], rows: Sequence[
 
 
 def _insert_chunks(conn: sa.Connection, table: str, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    head = f"INSERT INTO {table} ({', '.join(names)}) VALUES "
-    one = f"({', '.join('?' * len(names))})"
-    whole = head + ", ".join([one] * SQLITE_ROWS)
     for start in range(0, len(rows), SQLITE_ROWS):
         chunk = rows[start : start + SQLITE_ROWS]
-        sql = whole if len(chunk) == SQLITE_ROWS else head + ", ".join([one] * len(chunk))
-        execute(conn, sql, list(chain.from_iterable(chunk)))
+        execute(conn, _insertion(table, tuple(names), len(chunk)), list(chain.from_iterable(chunk)))
+
+
+@lru_cache(maxsize=512)
+def _insertion(table: str, names: Sequence[str], rows: int) -> str:
+    one = f"({', '.join('?' * len(names))})"
+    return f"INSERT INTO {table} ({', '.join(names)}) VALUES {', '.join([one] * rows)}"
 
 
 def fetch_in(conn: sa.Connection, sql: str, params: Sequence[Any], values: Sequence[Any]) -> list[Any]:

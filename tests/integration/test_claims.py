@@ -94,7 +94,7 @@ def test_the_lock_of_this_process_names_it(postgres_url: str) -> None:
         assert holder(database) == ""
         with claimed(database, ""):
             assert holder(database).startswith(f"{os.getpid()} on ")
-        assert holder(database) == ""
+        wait_for(lambda: holder(database) == "", "the server to notice that the session has ended")
 
 
 def test_on_sqlite_a_file_does_it(sqlite_url: str) -> None:
