@@ -9,7 +9,6 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from decimal import Decimal
-from io import BytesIO
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -18,15 +17,14 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from eventd.client.address import Address
-from eventd.client.refusals import Lost, restore
+from eventd.client.refusals import restore
+from eventd.client.transport import CONNECT_SECONDS, Transport
 from eventd.errors import EventdError, Invalid, Unavailable
 
 if TYPE_CHECKING:
-    from aiohttp import BaseConnector, ClientResponse, ClientSession, StreamReader
+    from aiohttp import BaseConnector, ClientSession, StreamReader
 
-CONNECT_SECONDS = 10.0
 REQUEST_SECONDS = 60.0
-LARGE_BYTES = 1 << 20
 _NOT_NOW = (429, 502, 503, 504)
 _ERRORS = 400
 
@@ -103,6 +101,7 @@ class Connection:
         self.pause = pause
         self._key = key
         self._socket = socket
+        self._transport = Transport(self.address, key, socket)
         self._session: ClientSession | None = None
 
     async def ask(
@@ -141,21 +140,9 @@ class Connection:
         await self._once("GET", "/v0/health", None, REQUEST_SECONDS)
 
     async def _once(self, method: str, path: str, content: bytes | None, seconds: float) -> bytes:
-        from aiohttp import ClientError, ClientTimeout
-
-        headers = {} if content is None else {"Content-Type": "application/json"}
-        # What is large goes out in pieces: whoever shares the loop is not held up for all of it.
-        body = BytesIO(content) if content is not None and len(content) > LARGE_BYTES else content
-        timeout = ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
-        try:
-            async with self._open().request(
-                method, self._url(path), data=body, headers=headers, timeout=timeout, allow_redirects=False
-            ) as response:
-                told = await response.read()
-        except (ClientError, OSError, TimeoutError) as error:
-            raise self._lost(error, seconds) from None
-        _require_success(response, told)
-        return told
+        answer = await self._transport.ask(method, path, content, seconds)
+        _require_success(answer.status, answer.headers.get("retry-after", ""), answer.body)
+        return answer.body
 
     def decode(self, told: bytes, answer: type[T]) -> T:
         """What came from the node, as the value that it should be."""
@@ -180,10 +167,15 @@ class Connection:
                 self._url(target), headers=headers, timeout=timeout, allow_redirects=False
             ) as response:
                 if response.status >= _ERRORS:
-                    _require_success(response, await response.read())
+                    told = await response.read()
+                    _require_success(response.status, response.headers.get("Retry-After", ""), told)
                 yield _frames(response.content)
-        except (ClientError, OSError, TimeoutError) as error:
-            raise self._lost(error, silence) from None
+        except TimeoutError:
+            raise self._transport.lost(f"no answer within {silence:g} s") from None
+        except (ClientError, OSError) as error:
+            inner = getattr(error, "os_error", error)
+            words = getattr(inner, "strerror", None) or str(error) or type(error).__name__
+            raise self._transport.lost(words) from None
 
     def _open(self) -> ClientSession:
         from aiohttp import ClientSession
@@ -205,16 +197,9 @@ class Connection:
 
         return URL(f"{self.address}{path}", encoded=True)
 
-    def _lost(self, error: Exception, seconds: float) -> Lost:
-        if isinstance(error, TimeoutError):
-            words = f"no answer within {seconds:g} s"
-        else:
-            inner = getattr(error, "os_error", error)
-            words = getattr(inner, "strerror", None) or str(error) or type(error).__name__
-        return Lost(f"cannot reach {self.address}: {words}", hint="is the node running, and is this its API's address?")
-
     async def close(self) -> None:
         """Let go of every connection."""
+        self._transport.close()
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -233,12 +218,12 @@ def _number(text: str) -> float | Decimal:
     return number if isfinite(number) else Decimal(text)
 
 
-def _require_success(response: ClientResponse, told: bytes) -> None:
-    if response.status < _ERRORS:
+def _require_success(status: int, retry_after: str, told: bytes) -> None:
+    if status < _ERRORS:
         return
-    error = restore(response.status, told)
-    if response.status in _NOT_NOW:
-        vars(error)["retry_after"] = _seconds(response.headers.get("Retry-After", ""))
+    error = restore(status, told)
+    if status in _NOT_NOW:
+        vars(error)["retry_after"] = _seconds(retry_after)
     raise error
 
 

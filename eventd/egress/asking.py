@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from eventd.clock import Clock
-from eventd.egress.exchange import Answer
 from eventd.egress.sink import Blocked, HeldUp
 from eventd.egress.sink import Unavailable as Down
 from eventd.egress.transport import Transport
 from eventd.errors import Conflict, EventdError, Unavailable
+from eventd.exchange import Answer
 from eventd.resources.effective import GroupConfig, PeerConfig
 from federation.compare import Ids, Known, Question, State, Sums, encode_question, read_reply
 from federation.errors import BadAnswer, NoSigningKey

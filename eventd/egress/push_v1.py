@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 from eventd.clock import Clock
 from eventd.egress.carriage import CarriedLine, Load
-from eventd.egress.exchange import Answer
 from eventd.egress.push_v2 import Link
 from eventd.egress.sink import Ack, HeldUp, Parked
 from eventd.egress.transport import Transport
+from eventd.exchange import Answer
 from eventd.log.cursors import Batch
 from federation.errors import NoSigningKey
 from federation.keys import Algorithm, Key, KeyRing

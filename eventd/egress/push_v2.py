@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from eventd.clock import Clock
 from eventd.egress.carriage import Load
-from eventd.egress.exchange import Answer
 from eventd.egress.sink import Ack, Blocked, Carried, HeldUp, Parked, Rewind, Unavailable, plain
 from eventd.egress.transport import MAX_ANSWER, Transport
+from eventd.exchange import Answer
 from eventd.log.cursors import Batch
 from federation.errors import BadAnswer, NoSigningKey
 from federation.event import micros, new_event_id

@@ -18,8 +18,8 @@ from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
 from eventd.clock import SECOND, Clock
-from eventd.egress.exchange import Answer, AnswerTooLarge, Exchange, NoAnswer
 from eventd.egress.sink import Blocked, HeldUp, Unavailable
+from eventd.exchange import Answer, AnswerTooLarge, Exchange, NoAnswer
 
 MAX_ANSWER = 64 << 10
 """Bytes of an answer that are read, where what was asked does not make it longer."""

@@ -11,10 +11,10 @@ import pytest
 
 from eventd.clock import SECOND
 from eventd.egress.carriage import CarriedLines, Load
-from eventd.egress.exchange import Answer
 from eventd.egress.push_v2 import BATCH_IDS, Link, PushV2
 from eventd.egress.sink import LONGEST, Ack, Blocked, HeldUp
 from eventd.egress.transport import Transport
+from eventd.exchange import Answer
 from eventd.testing import ManualClock
 from federation.batch import decode_batch
 from federation.errors import TooLarge

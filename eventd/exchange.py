@@ -1,6 +1,6 @@
-"""A connection that stays open, and one POST over it at a time: as much of HTTP/1.1 (RFC 9112) as nodes need of it.
+"""A connection that stays open, and one request over it at a time: as much of HTTP/1.1 (RFC 9112) as nodes need of it.
 
-A client for everything takes four times as long for a request, most of it for what a POST between nodes never uses.
+A client for everything takes four times as long for a request, most of it for what is never used here.
 An answer is read strictly, and no further than was asked for.
 """
 

@@ -1,0 +1,102 @@
+"""The way to one node: connections that stay open, each for one request at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from pathlib import Path
+from urllib.parse import quote
+
+from eventd.client.address import Address
+from eventd.client.refusals import Lost
+from eventd.errors import Invalid
+from eventd.exchange import Answer, AnswerTooLarge, Exchange, NoAnswer
+
+CONNECT_SECONDS = 10.0
+IDLE_SECONDS = 15.0
+"""How long a connection may have rested to be used again: what lies in between may have forgotten it."""
+MOST_BYTES = 1 << 30
+"""Of an answer."""
+
+
+class Transport:
+    """Asks one node, over TCP or a Unix `socket`; as many at a time as are asked for."""
+
+    def __init__(self, address: Address, key: str, socket: Path | None) -> None:
+        if not key.isprintable():
+            raise Invalid("the key cannot be sent: it holds characters that no header may hold")
+        self._address = address
+        self._socket = socket
+        self._prefix = quote(address.prefix, safe="/%:@!$&'()*+,;=~")
+        host = f"[{address.host}]" if ":" in address.host else address.host
+        lines = [f"Host: {host}:{address.port}", "Accept: application/json", "User-Agent: routerd-eventd-client"]
+        lines += [f"Authorization: Bearer {key}"] if key else []
+        self._lines = "\r\n".join(lines)
+        self._resting: list[tuple[float, Exchange]] = []
+        self._at_work: set[Exchange] = set()
+        self._tls: ssl.SSLContext | None = None
+
+    async def ask(self, method: str, path: str, content: bytes | None, seconds: float) -> Answer:
+        """One request and its answer, within so many seconds. Raises `Lost`."""
+        said = "" if content is None else f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n"
+        head = f"{method} {self._prefix}{path} HTTP/1.1\r\n{self._lines}\r\n{said}\r\n".encode()
+        try:
+            async with asyncio.timeout(seconds):
+                exchange = self._rested() or await self._connect()
+                return await self._use(exchange, head, content or b"")
+        except TimeoutError:
+            raise self.lost(f"no answer within {seconds:g} s") from None
+        except AnswerTooLarge:
+            raise self.lost(f"its answer is larger than {MOST_BYTES} bytes") from None
+        except (NoAnswer, OSError, UnicodeError) as error:
+            raise self.lost(_words(error)) from None
+
+    async def _use(self, exchange: Exchange, head: bytes, content: bytes) -> Answer:
+        self._at_work.add(exchange)
+        try:
+            return await exchange.ask(head, content, MOST_BYTES)
+        finally:
+            self._at_work.discard(exchange)
+            if exchange.is_free:
+                self._resting.append((asyncio.get_running_loop().time(), exchange))
+
+    def _rested(self) -> Exchange | None:
+        """A connection that is there already: the one that was used last."""
+        now = asyncio.get_running_loop().time()
+        while self._resting:
+            since, exchange = self._resting.pop()
+            if exchange.is_free and now - since < IDLE_SECONDS:
+                return exchange
+            exchange.close()
+        return None
+
+    async def _connect(self) -> Exchange:
+        loop, address = asyncio.get_running_loop(), self._address
+        if address.secure and self._tls is None:
+            self._tls = ssl.create_default_context()
+        async with asyncio.timeout(CONNECT_SECONDS):
+            if self._socket:
+                _, exchange = await loop.create_unix_connection(Exchange, str(self._socket))
+            else:
+                _, exchange = await loop.create_connection(Exchange, address.host, address.port, ssl=self._tls)
+        return exchange
+
+    def lost(self, words: str) -> Lost:
+        """The error that says so."""
+        return Lost(
+            f"cannot reach {self._address}: {words}", hint="is the node running, and is this its API's address?"
+        )
+
+    def close(self) -> None:
+        """Let go of every connection."""
+        for exchange in [*self._at_work, *(exchange for _, exchange in self._resting)]:
+            exchange.close()
+        self._resting.clear()
+
+
+def _words(error: Exception) -> str:
+    number = getattr(error, "errno", None)
+    if number and number > 0 and not isinstance(error, ssl.SSLError):
+        return os.strerror(number)
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
