@@ -38,6 +38,8 @@ PARTS = 500
 """Parts that are removed at a time."""
 CHECKPOINT_SECONDS = 0.5
 MEASURE_SECONDS = 10.0
+MEASURE_REST = 20
+"""How much longer than a measurement it rests at least: many peers that are far behind must not keep a node busy."""
 SWEEP_SECONDS = 1.0
 """Readers are not shown what is too old in any case; so long it may still take up room."""
 
@@ -167,8 +169,10 @@ class Housekeeping:
     async def measure_for_ever(self, groups: Callable[[], Iterable[GroupConfig]]) -> None:
         """Keep the gauges fresh."""
         while True:
+            begun = self._log.clock.monotonic()
             await self._try("metrics", self._measure(groups()))
-            await self._log.clock.sleep(MEASURE_SECONDS)
+            spent = self._log.clock.monotonic() - begun
+            await self._log.clock.sleep(max(MEASURE_SECONDS, MEASURE_REST * spent))
 
     async def _measure(self, groups: Iterable[GroupConfig]) -> None:
         self._metrics.head(self._log.wakeups.head)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eventd.egress.links import link_name
@@ -21,8 +22,13 @@ def read_cursor_of(conn: Connection, peer: PeerConfig) -> Cursor | None:
 
 def read_repairs_of(conn: Connection, peer: PeerConfig) -> list[Cursor]:
     """The cursors of the repairs that are under way for the peer."""
+    return repairs_of(read_cursors(conn, kind="repair"), peer)
+
+
+def repairs_of(repairs: Sequence[Cursor], peer: PeerConfig) -> list[Cursor]:
+    """Those of the repairs that are for the peer."""
     prefix = f"repair:{peer.group}/{peer.node_name}/"
-    return [cursor for cursor in read_cursors(conn, kind="repair") if cursor.name.startswith(prefix)]
+    return [cursor for cursor in repairs if cursor.name.startswith(prefix)]
 
 
 def wanted_by(peer: PeerConfig) -> Wanted:

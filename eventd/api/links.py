@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import Field
 
-from eventd.api.books import read_cursor_of, read_repairs_of, wanted_by
+from eventd.api.books import read_cursor_of, read_repairs_of, repairs_of, wanted_by
 from eventd.api.groups import find_group, find_peer, find_topic, peers_of
 from eventd.api.moments import show_seconds, show_time
 from eventd.api.operations import Operation, Params, Services
 from eventd.egress.links import link_name, pause_all, reconcile
 from eventd.log.cursors import Cursor, LinkState, read_cursors
 from eventd.log.head import read_head
-from eventd.log.lag import Lag, read_lag
+from eventd.log.lag import Lag, read_lags
 from eventd.log.repairs import count_letters
-from eventd.log.values import Head, Topic
+from eventd.log.values import Head
 from eventd.resources.effective import PeerConfig
 from eventd.store.database import Connection
 from eventd.store.links import InboundGap, InboundLink, read_inbound_gaps, read_inbound_links
@@ -45,15 +46,34 @@ def read_outbound(conn: Connection, group: str, node: str, now: int) -> list[dic
     config = find_group(conn, group)
     head, topic = read_head(conn), find_topic(conn, group)
     letters = count_letters(conn, topic.id)
-    return [_outbound(conn, peer, head, topic, letters, now) for peer in peers_of(config, node)]
+    peers = peers_of(config, node)
+    cursors = [read_cursor_of(conn, peers[0])] if len(peers) == 1 else _cursors_of(conn, peers)
+    repairs = read_cursors(conn, kind="repair")
+    places = [cursor.position if cursor else topic.evicted_position for cursor in cursors]
+    asked = [(wanted_by(peer), after) for peer, after in zip(peers, places, strict=True)]
+    lags = read_lags(conn, topic.id, asked, now=now)
+    return [
+        _outbound(peer, cursor, after, lag, repairs_of(repairs, peer), head, letters, now)
+        for peer, cursor, after, lag in zip(peers, cursors, places, lags, strict=True)
+    ]
+
+
+def _cursors_of(conn: Connection, peers: Sequence[PeerConfig]) -> list[Cursor | None]:
+    """The cursors of many peers, read together."""
+    known = {cursor.name: cursor for cursor in read_cursors(conn, kind="peer")}
+    return [known.get(link_name(peer.group, peer.node_name)) for peer in peers]
 
 
 def _outbound(
-    conn: Connection, peer: PeerConfig, head: Head, topic: Topic, letters: dict[str, int], now: int
+    peer: PeerConfig,
+    cursor: Cursor | None,
+    after: int,
+    lag: Lag,
+    repairs: Sequence[Cursor],
+    head: Head,
+    letters: dict[str, int],
+    now: int,
 ) -> dict[str, Any]:
-    cursor = read_cursor_of(conn, peer)
-    after = cursor.position if cursor else topic.evicted_position
-    lag = read_lag(conn, topic.id, wanted_by(peer), after=after, now=now)
     return {
         "group": peer.group,
         "peer": peer.node_name,
@@ -64,7 +84,7 @@ def _outbound(
         "position": after,
         "head": head.last,
         "deadLetters": letters.get(link_name(peer.group, peer.node_name), 0),
-        "repairs": [_repair(repair) for repair in read_repairs_of(conn, peer)],
+        "repairs": [_repair(repair) for repair in repairs],
     }
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from eventd.api import deliveries
+from eventd.api.links import read_outbound
 from eventd.clock import SECOND
 from eventd.egress.links import link_name
 from eventd.log.acknowledged import stale_places
@@ -168,3 +169,16 @@ async def test_what_is_rare_costs_the_same_in_a_long_log(books: Books, database:
         }
         assert work == (before or work)
         before = work
+
+
+@pytest.mark.parametrize("migrated_url", ["sqlite"], indirect=True)
+async def test_what_waits_for_many_peers_is_read_once(books: Books, database: Database) -> None:
+    """Peers that have been away for long do not each have the log gone through."""
+    for number in range(300):
+        await books.publish(draft(f"e{number}"))
+    few = steps(database, lambda conn: read_outbound(conn, "g", "", NOW))
+    await books.declare("b", *(f"p{number}" for number in range(20)), c="types: [x, y]")
+    many = steps(database, lambda conn: read_outbound(conn, "g", "", NOW))
+    found = await database.read(read_outbound, "g", "", NOW)
+    assert [link["lagEvents"] for link in found] == [300, 0, *[300] * 20]
+    assert many < 2 * few

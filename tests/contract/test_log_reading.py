@@ -18,7 +18,7 @@ from eventd.log import lag as lag_of
 from eventd.log.cursors import create_cursor
 from eventd.log.eventlog import EventLog
 from eventd.log.head import read_topics
-from eventd.log.lag import count_stale, read_lag
+from eventd.log.lag import count_stale, read_lag, read_lags
 from eventd.log.lines import Wanted, read_lines
 from eventd.log.reading import Question, list_latest, read_page
 from eventd.log.repairs import Survey, numbered_between, recorded_between, survey
@@ -287,8 +287,14 @@ async def check_counts(log: EventLog, model: Model, dice: random.Random, wanted:
     waiting = [record for record in ahead if wanted.waits(record, now)]
     lag = await log.database.read(read_lag, model.topic, wanted, after=after, now=now)
     assert lag == (len(waiting), min((record.recorded_at for record in waiting), default=None))
+    peer = replace(wanted, selection=replace(wanted.selection, positions=frozenset()))
+    asked = [(peer, after), *((peer, dice.randint(0, head)) for _ in range(3))]
+    singly = [await log.database.read(read_lag, model.topic, peer, after=place, now=now) for _, place in asked]
+    assert await log.database.read(read_lags, model.topic, asked, now=now) == singly
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lag_of, "COUNTED", dice.choice([1, 5]))
+        [many, *_] = await log.database.read(read_lags, model.topic, asked, now=now)
+        assert many.events >= singly[0].events
         about = await log.database.read(read_lag, model.topic, wanted, after=after, now=now)
     own = [record for record in ahead if not (wanted.own and record.path)]
     assert len(waiting) <= about.events <= len(own)
