@@ -10,12 +10,16 @@ import sqlalchemy as sa
 
 
 class Kept:
-    """The connections of one engine. A thread that said `stay` keeps its own; any other takes one out for each use."""
+    """The connections of one engine. A thread that said `stay` keeps its own; any other takes one out for each use.
+
+    Where something went wrong with one, all are looked at anew: a server that is gone takes all of them along.
+    """
 
     def __init__(self, engine: sa.Engine) -> None:
         self.engine = engine
         self._of_thread = threading.local()
         self._kept: set[sa.Connection] = set()
+        self._troubles = 0
 
     def stay(self) -> None:
         """This thread will use the engine for as long as it lives."""
@@ -23,20 +27,33 @@ class Kept:
 
     @contextmanager
     def use(self) -> Iterator[sa.Connection]:
-        """A connection in no transaction. Where something goes wrong with it, the next use gets another one."""
-        conn: sa.Connection = getattr(self._of_thread, "conn", None) or self.engine.connect()
-        done = False
+        """A connection in no transaction."""
+        if not getattr(self._of_thread, "stays", False):
+            with self.engine.connect() as conn:
+                yield conn
+            return
+        conn = self._take_own()
         try:
             yield conn
-            done = True
-        finally:
-            if done and getattr(self._of_thread, "stays", False):
-                self._of_thread.conn = conn
-                self._kept.add(conn)
-            else:
-                self._of_thread.conn = None
-                self._kept.discard(conn)
-                conn.close()
+        except BaseException:
+            self._troubles += 1
+            raise
+
+    def _take_own(self) -> sa.Connection:
+        """The one of this thread; another one where there was trouble since."""
+        own: tuple[sa.Connection | None, int] = getattr(self._of_thread, "own", (None, 0))
+        conn, troubles = own
+        if conn is not None and troubles == self._troubles:
+            return conn
+        if conn is not None:
+            self._kept.discard(conn)
+            self._of_thread.own = None, 0
+            conn.close()
+        troubles = self._troubles
+        conn = self.engine.connect()
+        self._kept.add(conn)
+        self._of_thread.own = conn, troubles
+        return conn
 
     def close(self) -> None:
         """Let go of all of them. The threads that kept some have ended."""
