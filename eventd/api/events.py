@@ -65,13 +65,18 @@ class Emit(Params):
         " expiresAt or ttl.",
     )
     brief: bool = Field(default=False, description="Answer without the events as they are stored, which is faster.")
+    exceptions: bool = Field(
+        default=False, description="Answer with the results alone of events that are not new, each with its index."
+    )
 
 
 def _read_quickly(path: Mapping[str, str], body: bytes) -> Emit | None:
     facts = read_facts(body) if is_plain(path["group"]) else None
     if facts is None:
         return None
-    return Emit.model_construct(group=path["group"], events=facts.events, brief=facts.brief)
+    return Emit.model_construct(
+        group=path["group"], events=facts.events, brief=facts.brief, exceptions=facts.exceptions
+    )
 
 
 async def _emit(services: Services, params: Emit) -> dict[str, Any]:
@@ -79,12 +84,15 @@ async def _emit(services: Services, params: Emit) -> dict[str, Any]:
     if len(drafts) == 1 and appended.outcomes[0] is Outcome.CONFLICT:
         what = f"the id {drafts.event_ids[0]} is taken in group {params.group} by another content or another source"
         raise Conflict(what, hint="an id stands for one fact: give the new fact an id of its own")
+    counts = {word: appended.count(outcome) for outcome, word in RESULTS.items()}
+    if params.exceptions:
+        return {"counts": counts, "results": _exceptions(drafts, appended)}
     results = _results(drafts, appended)
     if not params.brief:
         stored = {r.position: r for r in await services.database.read(read_at, list(appended.positions))}
         for result, position in zip(results, appended.positions, strict=True):
             result["event"] = show_event(stored[position]) if position in stored else None
-    return {"counts": {word: appended.count(outcome) for outcome, word in RESULTS.items()}, "results": results}
+    return {"counts": counts, "results": results}
 
 
 async def _append(services: Services, params: Emit) -> tuple[Drafts, Appended]:
@@ -123,6 +131,13 @@ def _refusal_of(drafts: Drafts) -> Check:
 def _results(drafts: Drafts, appended: Appended) -> list[dict[str, Any]]:
     fates = zip(drafts.event_ids, appended.outcomes, strict=True)
     return [{"id": event_id, "result": RESULTS[outcome]} for event_id, outcome in fates]
+
+
+def _exceptions(drafts: Drafts, appended: Appended) -> list[dict[str, Any]]:
+    if appended.count(Outcome.NEW) == len(drafts):
+        return []
+    results = enumerate(_results(drafts, appended))
+    return [{"index": index, **result} for index, result in results if result["result"] != RESULTS[Outcome.NEW]]
 
 
 class ListEvents(Params):

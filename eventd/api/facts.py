@@ -52,6 +52,7 @@ class Facts(Struct, forbid_unknown_fields=True):
 
     events: Annotated[list[Fact], Meta(min_length=1, max_length=MOST)]
     brief: bool = False
+    exceptions: bool = False
 
 
 _DECODER: Final = msgspec.json.Decoder(Facts)

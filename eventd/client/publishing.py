@@ -28,14 +28,18 @@ MOST_BYTES = 1 << 20
 
 class _Emit(Struct):
     events: Sequence[NewEvent]
-    brief: bool = True
+    exceptions: bool = True
 
 
 class _Fate(Struct):
+    index: int
     result: str
 
 
 class _Answer(Struct):
+    """What became of all, and of each that is not new."""
+
+    counts: dict[str, int]
     results: list[_Fate]
 
 
@@ -159,13 +163,17 @@ class Publisher:
             for at, message in wrong.items():
                 self._refuse([batch[at]], another(error, message))
             return [one for at, one in enumerate(batch) if at not in wrong]
-        for (event, future), fate in zip(batch, answer.results, strict=True):
+        fates = {fate.index: fate.result for fate in answer.results}
+        if sum(answer.counts.values()) != len(batch) or not all(0 <= at < len(batch) for at in fates):
+            raise EventdError("the node did not say of every event what became of it")
+        for at, (event, future) in enumerate(batch):
             if future.done():  # whoever awaited it has gone away
                 continue
-            if fate.result == "conflict":
+            fate = fates.get(at, "new") if fates else "new"
+            if fate == "conflict":
                 future.set_exception(self._conflict(event))
             else:
-                future.set_result(fate.result)
+                future.set_result(fate)
         self._release(len(batch))
         return ()
 

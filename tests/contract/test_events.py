@@ -64,6 +64,21 @@ async def test_a_brief_answer_leaves_the_events_out(books: Books) -> None:
     }
 
 
+async def test_an_answer_of_exceptions_tells_of_what_is_not_new(books: Books) -> None:
+    fact = {"type": "t", "id": "i"}
+    answer = await books.call("events.emit", group="g", events=[fact], exceptions=True)
+    assert answer == {"counts": {"new": 1, "refreshed": 0, "duplicate": 0, "conflict": 0}, "results": []}
+    events = [{"type": "t"}, fact, {"type": "t"}, {**fact, "subject": "s"}]
+    answer = await books.call("events.emit", group="g", events=events, exceptions=True)
+    assert answer == {
+        "counts": {"new": 2, "refreshed": 0, "duplicate": 1, "conflict": 1},
+        "results": [
+            {"index": 1, "id": "i", "result": "duplicate"},
+            {"index": 3, "id": "i", "result": "conflict"},
+        ],
+    }
+
+
 async def test_a_changed_declaration_counts_from_the_next_event_on(books: Books) -> None:
     await emit(books, {"type": "t"})
     await books.declare(spec="limits: {maxEventBytes: 1KiB}")
