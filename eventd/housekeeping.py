@@ -23,7 +23,7 @@ from eventd.log.values import Topic
 from eventd.observe import Metrics
 from eventd.resources.effective import GroupConfig, effective, topic_of
 from eventd.settings import Settings
-from eventd.share import Share
+from eventd.share import ALL, Share
 from eventd.store.database import Connection
 from eventd.store.links import forget_links, stale_links
 from eventd.store.parts import forget_parts
@@ -58,7 +58,7 @@ class _Measured:
 class Housekeeping:
     """The chores of one node. None of them may fail the node: what goes wrong is logged and tried again."""
 
-    def __init__(self, log: EventLog, settings: Settings, share: Share, metrics: Metrics) -> None:
+    def __init__(self, log: EventLog, settings: Settings, metrics: Metrics, share: Share = ALL) -> None:
         self._share = share
         self._log = log
         self._settings = settings

@@ -38,7 +38,7 @@ from eventd.plugins.running import Plugins
 from eventd.reconciler import Reconciler
 from eventd.schedules import Schedules
 from eventd.settings import Settings, plugin_environment
-from eventd.share import Share
+from eventd.share import ALL, Share
 from eventd.store.claim import Claim
 from eventd.store.database import Database
 from eventd.store.keys import read_keys
@@ -81,7 +81,7 @@ class Node:
         *,
         clock: Clock,
         claim: Claim | None = None,
-        share: Share = Share(),  # noqa: B008  a value
+        share: Share = ALL,
         sockets: Sequence[socket.socket] = (),
     ) -> None:
         self.settings = settings
@@ -118,7 +118,7 @@ class Node:
         self._started.append(lambda: asyncio.to_thread(database.close))
         await asyncio.to_thread(require_current, database)
         self.log = await EventLog.open(database, self._clock, timed=self.metrics.committed)
-        self._books = Housekeeping(self.log, self.settings, self._share, self.metrics)
+        self._books = Housekeeping(self.log, self.settings, self.metrics, self._share)
         self._started += [self.log.close, self._books.end]
         await self._books.begin()
         await self._read_keys()
@@ -172,15 +172,16 @@ class Node:
         return subscribers
 
     def _keep_up(self) -> None:
-        chores = {
+        chores: dict[str, Coroutine[Any, Any, None]] = {}
+        if self._share.is_first:  # first of all, because it may refuse
+            chores = shipping.chores(self.log, self.settings, self.metrics.lake, self._around.jitter.random)
+        chores |= {
             "changes": self._follow_changes(),
             **self._books.chores(lambda: self.reconciler.configs.values()),
             "mend": self.reconciler.mend_for_ever(),
             "effective configuration": self.following.run_for_ever(),
             "routers": self.routing.run_for_ever(),
         }
-        if self._share.is_first:
-            chores |= shipping.chores(self.log, self.settings, self.metrics.lake, self._around.jitter.random)
         if self._claim is not None:
             chores["claim"] = self._claim.keep(self._clock.sleep)
         self._chores = [self.supervisor.guard(chore, name) for name, chore in chores.items()]

@@ -34,3 +34,7 @@ class Share(NamedTuple):
     def serves(self, group: str) -> bool:
         """Whether the group is its own. One that is declared or deleted moves no other group."""
         return crc32(group.encode()) % self.workers == self.worker
+
+
+ALL = Share()
+"""The share of a node that is one process."""

@@ -46,9 +46,9 @@ class FileChanges:
     """
 
     def __init__(
-        self, engine: sa.Engine, place: Place, sleep: Callable[[float], Awaitable[None]], seconds: float = POLL
+        self, engine: sa.Engine, place: Place, sleep: Callable[[float], Awaitable[None]], *, shared: bool = False
     ) -> None:
-        self._seconds = seconds
+        self._shared = shared
         self._place = place
         self._sleep = sleep
         self._connection = engine.raw_connection()
@@ -63,7 +63,7 @@ class FileChanges:
 
     async def wait(self) -> None:
         while True:
-            await self._sleep(self._seconds)
+            await self._sleep(POLL_SHARED if self._shared else POLL)
             try:
                 now = self._version()
             except sqlite3.Error:

@@ -23,7 +23,7 @@ from sqlalchemy import event
 
 from eventd.errors import DatabaseFault, MissingExtra
 from eventd.store.address import parse_url
-from eventd.store.changes import POLL, POLL_SHARED, ChangeSource, FileChanges, Notifications
+from eventd.store.changes import ChangeSource, FileChanges, Notifications
 from eventd.store.claim import Claim, read_claims
 from eventd.store.kept import Kept
 from eventd.store.place import Place
@@ -141,7 +141,7 @@ class Database:
     def change_source(self, sleep: Callable[[float], Awaitable[None]]) -> ChangeSource:
         """What says that another process has committed. Losing a sign costs a poll, never a record."""
         if self.kind == "sqlite":
-            return FileChanges(self._reading.engine, self.place, sleep, POLL if self._turns is None else POLL_SHARED)
+            return FileChanges(self._reading.engine, self.place, sleep, shared=self._turns is not None)
         return Notifications(self.url, CHANNEL)
 
     def claim(self, group: str, who: str) -> Claim | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eventd import node as node_module
+from eventd import reconciler as reconciler_module
 from eventd.errors import DatabaseUnavailable
 from eventd.store import changes
 from tests.integration.conftest import MakeSites
@@ -90,14 +90,14 @@ async def test_a_change_that_could_not_be_taken_over_is_tried_again_without_anot
     for each in (a, b):
         await each.start()
         await each.join()
-    follow, failures = node_module.follow, [DatabaseUnavailable("the database is locked")]
+    follow, failures = reconciler_module.follow, [DatabaseUnavailable("the database is locked")]
 
     def failing(*args: Any) -> Any:
         if failures:
             raise failures.pop()
         return follow(*args)
 
-    monkeypatch.setattr(node_module, "follow", failing)
+    monkeypatch.setattr(reconciler_module, "follow", failing)
     await a.apply(peer("b", b.port))
     assert not failures
     await a.emit("e1")

@@ -7,7 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+import pytest
+
 from eventd.api.v0.following import Watching
+from eventd.log.tail import TAIL_BYTES
 from eventd.testing import ManualClock, draft, until
 from tests.integration.v0.conftest import StartServer
 from tests.support.streams import Stream, begin, opened, watching
@@ -241,20 +244,22 @@ async def counted_reads(server: Server) -> AsyncIterator[list[str]]:
     del server.v0.database.read
 
 
-async def test_one_read_serves_all_clients_at_the_same_place(server: Server) -> None:
+@pytest.mark.parametrize(("size", "needed"), [(1, 0), (TAIL_BYTES, 1)], ids=["from memory", "too large for it"])
+async def test_one_read_at_most_serves_all_clients_at_the_same_place(server: Server, size: int, needed: int) -> None:
     await server.put("hot")
     async with AsyncExitStack() as stack:
         streams = [await stack.enter_async_context(watching(server, "hot")) for _ in range(50)]
         for stream in streams:
             await stream.take("caught-up")
         async with counted_reads(server) as reads:
-            await server.write("hot", 1)
+            await server.write("hot", "x" * size)
             for stream in streams:
                 assert (await stream.take("record", "caught-up"))[0].seqs == [1]
-        assert reads.count("read_slice") == 1
+        assert reads.count("read_slice") == needed
 
 
-async def test_nodes_that_do_not_want_to_hear_themselves_share_a_read(server: Server) -> None:
+@pytest.mark.parametrize(("size", "needed"), [(1, 0), (TAIL_BYTES, 1)], ids=["from memory", "too large for it"])
+async def test_nodes_that_do_not_want_to_hear_themselves_share_a_read(server: Server, size: int, needed: int) -> None:
     names = ['a"b', "ü\\n", "", "c", "d"]
     await server.put("room")
     async with AsyncExitStack() as stack:
@@ -263,12 +268,12 @@ async def test_nodes_that_do_not_want_to_hear_themselves_share_a_read(server: Se
             await stream.take("caught-up")
         async with counted_reads(server) as reads:
             batch = [{"data": n, "node": name} for n, name in enumerate(names[:4])]
-            await server.write_records("room", *batch, {"data": "of nobody"})
+            await server.write_records("room", *batch, {"data": "x" * size})
             for own, stream in enumerate(streams, 1):
                 record, _ = await stream.take("record", "caught-up")
                 assert record.seqs == [seq for seq in range(1, 6) if seq != own or own == 5]
                 assert record.data["to_seq"] == 5
-        assert reads.count("read_slice") == 1
+        assert reads.count("read_slice") == needed
 
 
 async def test_nodes_hear_themselves_where_the_topic_says_so(server: Server) -> None:
