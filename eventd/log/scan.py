@@ -71,9 +71,10 @@ def _read(conn: sa.Connection, key: str, topic_id: int, after: int, until: int, 
 
 def scan_back(conn: sa.Connection, topic_id: int, after: int, before: int) -> Iterator[Block]:
     """The blocks of a topic in `(after, before)`, the newest first."""
-    at = before
+    at, portion = before, AT_FIRST
     sql = "FROM blocks WHERE topic_id = ? AND position < ? ORDER BY position DESC LIMIT ?"
-    while sizes := fetch(conn, f"SELECT position, bytes {sql}", (topic_id, at, PORTION)):
+    while sizes := fetch(conn, f"SELECT position, bytes {sql}", (topic_id, at, portion)):
+        portion = min(PORTION, 4 * portion)
         count = _affordable([size for _, size in sizes])
         yield from _cut(fetch(conn, f"SELECT {_COLUMNS} {sql}", (topic_id, at, count)), after, before - 1)
         at = sizes[count - 1][0]

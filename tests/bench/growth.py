@@ -13,7 +13,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from tests.bench.growth_groups import measure_bodies, measure_groups, measure_re
 from tests.bench.growth_logs import Ids, Shape, fill
 from tests.bench.growth_page import markdown, picture
 from tests.bench.growth_peers import measure_peers
+from tests.bench.rounds import databases
 
 
 def main() -> int:
@@ -45,11 +46,15 @@ def main() -> int:
 
 def _run(options: argparse.Namespace) -> None:
     logs = list(product(options.ids, options.sizes)) if options.what in ("fill", "costs") else []
+    if options.database == "postgres":
+        _on_postgres(options, logs)
+        return
     for ids, events in logs:
         _fill(options.folder, ids, events)
     for _ in range(options.rounds if options.what != "fill" else 0):
         for ids, events in logs:
-            _costs(options, ids, events)
+            a, b = files(options.folder, ids, events)
+            _costs(options, ids, events, (f"sqlite:///{a}", f"sqlite:///{b}"))
         if options.what == "peers":
             for peers, dead in zip(options.peers, options.dead, strict=True):
                 _case(options, {"peers": peers, "dead": dead}, lambda home: measure_peers(home, peers, dead))  # noqa: B023
@@ -71,6 +76,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000, 1_000_000, 10_000_000])
     parser.add_argument("--ids", choices=["node", "random"], nargs="+", default=["node"])
+    parser.add_argument("--database", choices=["sqlite", "postgres"], default="sqlite", help="of the costs")
     parser.add_argument("--peers", type=int, nargs="+", default=[1, 100, 100, 1000, 1000])
     parser.add_argument("--dead", type=int, nargs="+", default=[0, 0, 10, 0, 100], help="of those, one for each")
     parser.add_argument("--groups", type=int, nargs="+", default=[1, 200])
@@ -98,11 +104,20 @@ def _fill(folder: Path, ids: Ids, events: int) -> None:
     print(f"filled {a.parent.name} in {time.perf_counter() - begun:.0f} s", flush=True)
 
 
-def _costs(options: argparse.Namespace, ids: Ids, events: int) -> None:
-    a, b = files(options.folder, ids, events)
-    settings = {"case": "costs", "ids": ids, "events": events, "database": "sqlite"}
+def _on_postgres(options: argparse.Namespace, logs: Sequence[tuple[Ids, int]]) -> None:
+    """The costs of logs in a server that ends with the run, filled for it."""
+    with databases("postgres") as make_url:
+        for ids, events in logs:
+            urls = str(make_url()), str(make_url())
+            fill(urls, events, Shape(ids))
+            for _ in range(options.rounds):
+                _costs(options, ids, events, urls)
+
+
+def _costs(options: argparse.Namespace, ids: Ids, events: int, urls: tuple[str, str]) -> None:
+    settings = {"case": "costs", "ids": ids, "events": events, "database": options.database}
     with tempfile.TemporaryDirectory(prefix="nodes-", dir=options.folder) as home:
-        costs, peaks = asyncio.run(measure((f"sqlite:///{a}", f"sqlite:///{b}"), Path(home), Shape(ids)))
+        costs, peaks = asyncio.run(measure(urls, Path(home), Shape(ids)))
     told = {name: {"cpu_us": round(cost.cpu_us, 3), "wall_us": round(cost.wall_us, 3)} for name, cost in costs.items()}
     _keep(options, settings | {"costs": told, "figures": peaks})
 
