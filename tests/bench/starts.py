@@ -14,7 +14,8 @@ from itertools import count
 from pathlib import Path
 
 import eventd
-from eventd.bench.nodes import OwnNode, free_ports, group_of, pause
+from eventd.bench.children import free_ports
+from eventd.bench.nodes import OwnNode, group_of, pause
 from eventd.bench.pouring import held
 from eventd.bench.wire import Door
 from eventd.clock import SystemClock

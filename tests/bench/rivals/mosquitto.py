@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from itertools import cycle
 from pathlib import Path
 
-from eventd.bench.nodes import free_ports
+from eventd.bench.children import free_ports
 from eventd.bench.pouring import LOOK_SECONDS
 from tests.bench.rivals.contest import BATCH, NotMeasured, Pair, Rival
 from tests.bench.rivals.servers import Server, connect, first_line, program, split

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from eventd.bench.nodes import free_ports
+from eventd.bench.children import free_ports
 from tests.bench.rivals.contest import BATCH, NotMeasured, Pair, Rival
 from tests.bench.rivals.servers import Server, connect, first_line, program, split
 

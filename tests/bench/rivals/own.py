@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import eventd
+from eventd.bench.children import free_ports
 from eventd.bench.federation import Federation
 from eventd.bench.ingest import Ingest
 from eventd.bench.latency import Latency
-from eventd.bench.nodes import OwnNode, free_ports
+from eventd.bench.nodes import OwnNode
 from eventd.bench.running import Bench
 from eventd.bench.site import NAMES, Site, Wanted
 from tests.bench.rivals.contest import BATCH, IN_FLIGHT, Figures, NotMeasured, Task

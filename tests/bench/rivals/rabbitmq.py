@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from eventd.bench.nodes import free_ports
+from eventd.bench.children import free_ports
 from tests.bench.rivals.amqp import Wire, publish
 from tests.bench.rivals.contest import BATCH, NotMeasured, Pair, Rival
 from tests.bench.rivals.servers import Server, program, split
