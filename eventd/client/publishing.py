@@ -84,16 +84,14 @@ class Publisher:
         refuses it with, `Conflict` where its id stands for something else, and `Unavailable`. Whoever is cancelled
         here does not know whether it was stored.
         """
-        while self._open >= self._window:
-            await self._room()
+        await self._room()
         return await self._put(event)
 
     async def emit_all(self, events: Iterable[NewEvent]) -> list[str | EventdError]:
         """What became of each, in their order: as `emit` has it, or the error. They may be stored in another order."""
         emitted = []
         for event in events:
-            while self._open >= self._window:
-                await self._room()
+            await self._room()
             emitted.append(self._put(event))
         if emitted:
             await asyncio.wait(emitted)
@@ -104,7 +102,6 @@ class Publisher:
             raise Unavailable("the publisher is not open", hint="async with client.publisher(GROUP) as publisher: …")
         future: asyncio.Future[str] = self._loop.create_future()
         self._waiting.append((event, future))
-        self._open += 1
         if self._idle and self._is_due:
             self._idle.pop().set_result(None)
         return future
@@ -115,13 +112,17 @@ class Publisher:
         return len(self._waiting) >= FULL if self._busy else bool(self._waiting)
 
     async def _room(self) -> None:
+        """A place in the window, sooner or later."""
+        if self._open < self._window:
+            self._open += 1
+            return
         place: asyncio.Future[None] = self._loop.create_future()
         self._crowd.append(place)
         try:
             await place
         except asyncio.CancelledError:
             if not place.cancelled():
-                self._let_in(1)
+                self._release(1)
             raise
 
     async def _send_for_ever(self) -> None:
@@ -129,8 +130,10 @@ class Publisher:
             if self._is_due:
                 self._busy += 1
                 count = min(len(self._waiting), FULL)
-                await self._send([self._waiting.popleft() for _ in range(count)])
-                self._busy -= 1
+                try:
+                    await self._send([self._waiting.popleft() for _ in range(count)])
+                finally:
+                    self._busy -= 1
             else:
                 idle: asyncio.Future[None] = self._loop.create_future()
                 self._idle.append(idle)
@@ -152,8 +155,8 @@ class Publisher:
         content = self._encode([event for event, _ in batch])
         if content is None:
             half = len(batch) // 2
-            await self._send(batch[:half])
-            return batch[half:]
+            self._waiting.extendleft(reversed(batch[half:]))
+            return batch[:half]
         try:
             answer = await self._connection.ask("POST", self._path, _Answer, Raw(content))
         except EventdError as error:
@@ -204,18 +207,15 @@ class Publisher:
         self._release(len(batch))
 
     def _release(self, count: int) -> None:
-        """So many are not on their way any more."""
+        """So many places are free; whoever waits for one gets it at once."""
         self._open -= count
-        self._let_in(count)
-        if not self._open and self._drained is not None and not self._drained.done():
-            self._drained.set_result(None)
-
-    def _let_in(self, count: int) -> None:
-        while count and self._crowd:
+        while self._crowd and self._open < self._window:
             place = self._crowd.popleft()
             if not place.done():
                 place.set_result(None)
-                count -= 1
+                self._open += 1
+        if not self._open and self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
 
     async def __aenter__(self) -> Publisher:
         self._loop = asyncio.get_running_loop()
@@ -227,15 +227,20 @@ class Publisher:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        senders, self._senders = self._senders, None
-        assert senders is not None
+        assert self._senders is not None
         try:
             if self._open and error is None:
                 self._drained = self._loop.create_future()
                 await self._drained
         finally:
+            senders, self._senders = self._senders, None
             await senders.stop()
+            for place in self._crowd:
+                if not place.done():
+                    place.set_exception(_closed())
+            self._crowd.clear()
             self._refuse(self._waiting, _closed())
+            self._waiting.clear()
 
 
 def _fate_of(future: asyncio.Future[str]) -> str | EventdError:
