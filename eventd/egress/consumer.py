@@ -15,6 +15,7 @@ from typing import Any, Generic
 
 from eventd.backoff import Backoff
 from eventd.clock import SECOND
+from eventd.egress.nudge import until_any
 from eventd.egress.sink import Ack, Blocked, HeldUp, Opened, PageT, Parcel, Restored, Rewind, Sink, Unavailable
 from eventd.errors import DatabaseUnavailable, EventdError, FenceLost, NotFound
 from eventd.log.cursors import Cursor, DeadLetter, LinkState, Postponement, Step, end_cursor, read_cursor, rewind
@@ -162,8 +163,8 @@ class Consumer(Generic[PageT]):
 
     async def _rest(self, seconds: float) -> None:
         """Wait that long or until a signal."""
-        assert self._signal is not None
-        await self._first({self._signal}, None if seconds == float("inf") else seconds)
+        nudge = asyncio.get_running_loop().create_future()
+        await self._first(nudge, [], None if seconds == float("inf") else seconds)
 
     async def _attempt(self, cursor: Cursor) -> bool:
         """Work until something stands in the way; whether the cursor is finished."""
@@ -283,33 +284,28 @@ class Consumer(Generic[PageT]):
 
     async def _wait(self, course: _Course, watch: Watch, more: bool) -> None:
         """Until the first parcel is done, more can be sent, or a signal comes; write an idle cursor down in time."""
-        assert self._signal is not None
-        waits: set[asyncio.Future[Any]] = {self._signal}
         timeout = None
-        if self._flying:
-            waits.add(self._flying[0][1])
-        elif course.scanned > course.settled:
+        if not self._flying and course.scanned > course.settled:
             timeout = course.asleep_since + IDLE_WRITE - self._monotonic()
             if timeout <= 0:
                 await self._settle_idle(course)
                 return
-        beyond = None
+        nudge = asyncio.get_running_loop().create_future()
         if len(self._flying) < self._sink.window and not more:
-            waits.add(beyond := watch.beyond(course.scanned))
-        try:
-            await self._first(waits, timeout)
-        finally:
-            if beyond is not None:
-                beyond.cancel()
+            watch.beyond(course.scanned, nudge)
+        await self._first(nudge, [task for _, task in [*self._flying][:1]], timeout)
 
-    async def _first(self, waits: set[asyncio.Future[Any]], seconds: float | None) -> None:
-        """Until one of them is done or the time is up."""
-        timer = None if seconds is None else self._log.clock.timer(seconds)
+    async def _first(
+        self, nudge: asyncio.Future[None], waits: list[asyncio.Future[Any]], seconds: float | None
+    ) -> None:
+        """Until one of them is done, a signal comes, or the time is up."""
+        assert self._signal is not None
+        timer = [] if seconds is None else [self._log.clock.timer(seconds)]
         try:
-            await asyncio.wait(waits if timer is None else {*waits, timer}, return_when=asyncio.FIRST_COMPLETED)
+            await until_any(nudge, [self._signal, *waits, *timer])
         finally:
-            if timer is not None:
-                timer.cancel()
+            for one in timer:
+                one.cancel()
 
     async def _settle(self, course: _Course, cursor: Cursor, parcel: Parcel, ack: Ack) -> None:
         now = self._log.clock.now()

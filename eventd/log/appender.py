@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -21,6 +23,7 @@ from eventd.log.work import Work
 from eventd.store.database import Connection, Database
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 BACKGROUND_RECORDS = 250
 """Records of what is written in the background after which a transaction takes no further unit: a publisher who comes
@@ -106,7 +109,7 @@ class Appender:
             return done
 
         try:
-            running = asyncio.wrap_future(self._database.start_write(work, durable=durable))
+            running = self._database.start_write(work, durable=durable)
         except RuntimeError:  # the database was closed: nobody must wait for what will never be written
             for _, future in (*group, *chain.from_iterable(self._waiting.values())):
                 _resolve(future, Unavailable("the database is closed"))
@@ -114,27 +117,26 @@ class Appender:
                 waiting.clear()
             self._idle.set()
             return
-        running.add_done_callback(lambda done: self._done(group, done, begun, spent, durable))
+        _when_done(running, lambda done: self._done(group, done, begun, spent, durable))
 
-    def _done(
-        self, group: Sequence[Taken], done: asyncio.Future[Committed], begun: float, spent: Spent, durable: bool
-    ) -> None:
+    def _done(self, group: Sequence[Taken], done: Future[Committed], begun: float, spent: Spent, durable: bool) -> None:
         error = done.exception()
         if error is None:
             committed = done.result()
             if committed.must_flush and not durable:
-                flushing = asyncio.wrap_future(self._database.start_write(touch_head))
-                flushing.add_done_callback(lambda flushed: self._flushed(group, committed, flushed, begun, spent))
+                flushing = self._database.start_write(touch_head)
+                _when_done(flushing, lambda flushed: self._flushed(group, committed, flushed, begun, spent))
                 return
+            self._start()  # the writer need not wait until all have heard
             self._tell(group, committed, begun, spent, flushed=durable)
-        else:
-            self.work.failing = True
-            for _, future in group:
-                _resolve(future, error)
+            return
+        self.work.failing = True
+        for _, future in group:
+            _resolve(future, error)
         self._start()
 
     def _flushed(
-        self, group: Sequence[Taken], committed: Committed, flushed: asyncio.Future[None], begun: float, spent: Spent
+        self, group: Sequence[Taken], committed: Committed, flushed: Future[None], begun: float, spent: Spent
     ) -> None:
         """What was committed is on the disk now, unless that failed: then it is there, and nobody may rely on it."""
         error = flushed.exception()
@@ -152,6 +154,17 @@ class Appender:
             self._committed(committed)
         for (_, future), result in zip(group, committed.results, strict=True):
             _resolve(future, result)
+
+
+def _when_done(running: Future[T], then: Callable[[Future[T]], None]) -> None:
+    """Go on in the loop as soon as the writer's thread is done: without a future of the loop's in between."""
+    loop = asyncio.get_running_loop()
+
+    def tell(done: Future[T]) -> None:
+        with suppress(RuntimeError):  # the loop has ended: nobody waits any more
+            loop.call_soon_threadsafe(then, done)
+
+    running.add_done_callback(tell)
 
 
 def _take(waiting: Group, most: int) -> Iterator[Taken]:

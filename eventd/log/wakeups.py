@@ -66,9 +66,12 @@ class Watch:
             self._signs.append(future)
         return future
 
-    def beyond(self, position: int) -> asyncio.Future[None]:
-        """A future that is done when the head is beyond `position`. Cancelling it is harmless."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def beyond(self, position: int, future: asyncio.Future[None] | None = None) -> asyncio.Future[None]:
+        """A future, or the one that is given, that is done when the head is beyond `position`.
+
+        Cancelling it is harmless.
+        """
+        future = future or asyncio.get_running_loop().create_future()
         if self.head > position:
             future.set_result(None)
         else:
