@@ -11,7 +11,7 @@ import msgspec
 from pydantic import Field
 
 from eventd.api.emitted import drafts_from
-from eventd.api.facts import MOST, read_facts
+from eventd.api.facts import MOST, read_facts, unsign
 from eventd.api.groups import Place, evict_some, find_group, find_place, find_topic, recall_place
 from eventd.api.moments import Place as Token
 from eventd.api.moments import read_span, read_token, show_time, write_token
@@ -110,6 +110,7 @@ async def _append(services: Services, params: Emit) -> tuple[Drafts, Appended]:
             present = await find_place(services.database, params.group, now)
             if present is place:
                 raise
+            unsign(params.events, place.group.node_name)
             place = present
 
 

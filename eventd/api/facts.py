@@ -126,6 +126,13 @@ def _fill_in(facts: Sequence[Fact], group: GroupConfig, now: int, random: Callab
             fact.dedupe_key = fact.id
 
 
+def unsign(events: Iterable[Any], node: str) -> None:
+    """Take back that facts come from `node`: the group that they were filled in for goes by another name by now."""
+    for event in events:
+        if isinstance(event, Fact) and event.source_node == node:
+            event.source_node = ""
+
+
 def _set_times(facts: Sequence[Fact], now: int) -> int | None:
     """Both times of each as its canonical form has them; when the first expires. Raises BadEvent."""
     at = format_time(now)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from eventd.api.emitted import BadEvents, EventsTooLarge
+from eventd.api.events import OPERATIONS, Emit
+from eventd.api.facts import Fact
+from eventd.api.operations import Services
 from eventd.clock import SECOND
 from eventd.errors import Conflict, Full, Invalid, NotFound
 from eventd.log.eventlog import EventLog
@@ -14,6 +18,7 @@ from eventd.log.retention import Limits, evict
 from eventd.log.units import DeclaredAnew, Publish
 from eventd.testing import NOW, ManualClock, draft
 from tests.support.bookkeeping import Books
+from tests.support.declared import declare, group
 
 HOUR = 3600 * SECOND
 ZERO = "0001-01-01T00:00:00Z"
@@ -329,6 +334,16 @@ async def test_whoever_emits_is_held_to_what_is_declared_by_now(books: Books) ->
     with pytest.raises(Full):
         await emit(books, {"type": "t"})
     assert await ids(books) == ["a", "b"]
+
+
+async def test_an_event_comes_from_the_node_by_its_name_of_now(books: Books) -> None:
+    await emit(books, {"type": "t", "id": "a"})
+    text = declare(group("z", name="g", port=7999, secret=Path("/etc/secret")))
+    await books.call("resources.apply", sources=[{"name": "renamed.yaml", "text": text}])
+    asked = Emit.model_construct(group="g", events=[Fact(type="t", id="b")], brief=False, exceptions=False)
+    (operation,) = [one for one in OPERATIONS if one.name == "events.emit"]
+    told = await operation.run(Services(books.log), asked)
+    assert told["results"][0]["event"]["sourceNode"] == "z"
 
 
 async def test_a_group_that_is_gone_takes_nothing_though_it_is_remembered(books: Books) -> None:
