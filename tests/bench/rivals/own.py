@@ -64,7 +64,7 @@ class Own:
     def measure(self, folder: Path, task: Task) -> Figures:
         """One round of three measurements, each with nodes of its own."""
         told = {}
-        for bench, events in ((Ingest(), task.events), (Federation(), task.events), (Latency(), task.singles)):
+        for bench, events in ((Ingest(window=BATCH * IN_FLIGHT), task.events), (Federation(), task.events), (Latency(), task.singles)):
             wanted = Wanted(events=events, size=task.size, batch=BATCH, in_flight=IN_FLIGHT)
             home = folder / bench.name
             home.mkdir()
