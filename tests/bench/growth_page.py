@@ -33,6 +33,35 @@ NAMES = {
     "rare_subject": "ask for a subject that is not there, a stored event",
 }
 FIGURES = {"a_peak_mib": "peak memory of the sender, MiB", "b_peak_mib": "peak memory of the receiver, MiB"}
+HEADS = {
+    "peers": "peers",
+    "dead": "of these dead",
+    "groups": "groups",
+    "declare_s": "declared in s",
+    "events_per_second": "events/s together",
+    "cpu_us": "CPU µs of the node, an event and peer",
+    "lone_p50_ms": "a lone event at all, p50 ms",
+    "lone_max_ms": "slowest ms",
+    "lone_cpu_us": "CPU µs of it, for each peer",
+    "p99_ms": "p99 of a request, ms",
+    "status_ms": "status, CPU ms",
+    "start_s": "start, s",
+    "peak_mib": "peak memory, MiB",
+    "ingest_mb_per_second": "ingest, MB/s",
+    "ingest_p99_ms": "p99 of a request, ms",
+    "push_mb_per_second": "push, MB/s",
+    "ingest_cpu_us": "CPU µs: ingest",
+    "push_cpu_us": "push",
+    "receive_cpu_us": "receive",
+    "a_peak_mib": "peak memory A, MiB",
+    "b_peak_mib": "B",
+    "alone_per_second": "ingest alone, events/s",
+    "alone_p99_ms": "p99 of a request, ms",
+    "beside_per_second": "beside retention, events/s",
+    "beside_p99_ms": "p99 of a request, ms",
+    "removed_per_second": "removed, events/s",
+}
+"""What the cases are told of, in this order; what else was measured is in the results alone."""
 CURVES = (
     *(("node", name) for name in ("ingest", "push", "receive", "page_middle", "list", "look_up", "doctor", "prune")),
     *(("random", name) for name in ("ingest", "receive", "prune")),
@@ -125,7 +154,7 @@ def _of_case(name: str, found: Sequence[Result]) -> str:
         settings = tuple((key, one[key]) for key in ("peers", "dead", "groups") if key in one)
         by[settings].append(one["figures"])
     settings = [key for key, _ in next(iter(by))]
-    figures = [*found[0]["figures"]]
+    figures = [key for key in HEADS if key in found[0]["figures"]]
     rows = []
     for told, rounds in by.items():
         values = [
@@ -133,7 +162,7 @@ def _of_case(name: str, found: Sequence[Result]) -> str:
             for key in figures
         ]
         rows.append([*(f"{value:,}" for _, value in told), *map(_number, values)])
-    return f"{name}\n\n{_table([*settings, *figures], rows)}"
+    return f"{name}\n\n{_table([HEADS[key] for key in (*settings, *figures)], rows)}"
 
 
 def _number(value: float) -> str:
