@@ -64,7 +64,8 @@ class Own:
     def measure(self, folder: Path, task: Task) -> Figures:
         """One round of three measurements, each with nodes of its own."""
         told = {}
-        for bench, events in ((Ingest(window=BATCH * IN_FLIGHT), task.events), (Federation(), task.events), (Latency(), task.singles)):
+        publish = Ingest(window=BATCH * IN_FLIGHT)
+        for bench, events in ((publish, task.events), (Federation(), task.events), (Latency(), task.singles)):
             wanted = Wanted(events=events, size=task.size, batch=BATCH, in_flight=IN_FLIGHT)
             home = folder / bench.name
             home.mkdir()
