@@ -199,12 +199,14 @@ class Resume(Params):
 async def _pause(services: Services, params: Pause) -> dict[str, Any]:
     now = services.clock.now()
     await services.database.write(_set_paused, params.group, params.peer, now, at=now, by=params.by)
+    await services.take_over()
     return await services.database.read(read_links, params.group, params.peer, now)
 
 
 async def _resume(services: Services, params: Resume) -> dict[str, Any]:
     now = services.clock.now()
     await services.database.write(_set_paused, params.group, params.peer, now, at=None, by="")
+    await services.take_over()
     return await services.database.read(read_links, params.group, params.peer, now)
 
 

@@ -184,11 +184,13 @@ class Pause(Choose):
 async def _pause(services: Services, params: Pause) -> dict[str, Any]:
     now = services.clock.now()
     await services.database.write(_set_paused, params, now, at=now, by=params.by)
+    await services.take_over()
     return await _list(services, ListSubscriptions(group=params.group, subscription=params.subscription))
 
 
 async def _resume(services: Services, params: Choose) -> dict[str, Any]:
     await services.database.write(_set_paused, params, services.clock.now(), at=None, by="")
+    await services.take_over()
     return await _list(services, ListSubscriptions(group=params.group, subscription=params.subscription))
 
 

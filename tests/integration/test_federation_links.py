@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
+from aiohttp import ClientSession
 
 from eventd.testing import ManualClock, until
 from tests.integration.conftest import MakeSites
@@ -210,6 +211,24 @@ async def test_a_chatty_peer_does_not_turn_a_blocked_link_into_a_storm_of_probes
         await a.holds(f"e{number}")
     took = loop.time() - begun
     assert len(flaky.heard) <= 3 + took / 0.4
+
+
+async def test_what_comes_after_a_pause_was_answered_does_not_go_out(sites: MakeSites) -> None:
+    a, b = await _pair(sites)
+    await a.apply(peer("b", b.port))
+    assert a.running.api_address is not None
+    at = f"http://127.0.0.1:{a.running.api_address[1]}/api/v1/groups/edge/peers/b"
+    async with ClientSession() as session:
+        for turn in range(5):
+            await a.emit(f"before-{turn}")
+            await a.caught_up("b")
+            async with session.post(f"{at}/pause", json={}) as answer:
+                assert answer.status == 200
+            await a.emit(f"after-{turn}")
+            await asyncio.sleep(0.1)  # twice as long as it would take to notice it by itself
+            assert (await a.link("b"))["lagEvents"] == 1
+            async with session.post(f"{at}/resume", json={}) as answer:
+                assert answer.status == 200
 
 
 async def test_a_change_of_the_peer_ends_its_back_off(sites: MakeSites, flaky: FlakyPeer) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from eventd.lake.layout import ARCHIVE, DATA, LANDING, MANIFEST, Place, parse_place, slug, state_path
+from eventd.lake.layout import ARCHIVE, DATA, LANDING, MANIFEST, NODES, Place, parse_place, slug, state_path
 from eventd.lake.manifest import NodeState, Reach, Unreadable, decode
 from eventd.lake.schema import Book
 from eventd.lake.storage import Storage
@@ -62,8 +62,8 @@ def read_shelf(storage: Storage, nodes: Collection[str], epoch: str) -> Shelf:
         known = shelf.reaches.get(Kept(by_slug[place.slug], epoch, place.book))
         if there == {DATA} and (known is None or place.after >= known.upto):
             storage.delete([place.data])
-    mine = [f"/node={name}/" for name in by_slug]
-    left = [path for tree in (LANDING, ARCHIVE) for path in storage.unfinished(tree)]
+    mine = [folder for name in by_slug for folder in (f"/node={name}/", f"{NODES}/{name}/")]
+    left = [path for tree in (LANDING, ARCHIVE, NODES) for path in storage.unfinished(tree)]
     storage.delete(path for path in left if any(folder in path for folder in mine))
     return shelf
 

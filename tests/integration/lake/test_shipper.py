@@ -170,11 +170,14 @@ async def test_what_a_killed_process_had_not_finished_is_removed(pair: Site, tmp
     (mine,) = (lake / "landing/events").glob("dt=*/node=*")
     other = mine.with_name("node=other-12345678")
     other.mkdir()
-    for folder in (mine, other):
-        (folder / ".x.parquet.77.tmp").write_bytes(b"half")
+    (state,) = (lake / "nodes").iterdir()
+    another = state.with_name("other-12345678")
+    another.mkdir()
+    for folder in (mine, other, state, another):
+        (folder / ".x.77.tmp").write_bytes(b"half")
     with closing(Course(pair, str(lake))) as course:
         course.run()
-    assert [path.parent for path in lake.rglob("*.tmp")] == [other]
+    assert {path.parent for path in lake.rglob("*.tmp")} == {other, another}
 
 
 async def test_a_segment_has_so_many_rows_and_the_next_follows(
