@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple, cast
 
 MAX_HEAD: Final = 32 << 10
 """Bytes of an answer before its body."""
+IDLE_SECONDS: Final = 15.0
+"""How long a connection may have rested to be used again: what lies in between may have forgotten it."""
 _END: Final = b"\r\n\r\n"
 _BEGIN: Final = b"HTTP/1."
 _STATUS: Final = re.compile(r"HTTP/1\.([01]) ([1-9][0-9]{2})(?: .*)?")
@@ -178,6 +180,47 @@ class Exchange(asyncio.Protocol):
         self.is_free = is_whole and head.stays and not way.is_closing()
         self._buffer, self._head, self._at, self._parts, self._size = bytearray(), None, 0, [], 0
         asked.set_result(Answer(head.status, head.headers, body))
+
+
+class Pool:
+    """Connections to one place, which stay open to be used again. `monotonic` gives seconds."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._resting: list[tuple[float, Exchange]] = []
+        self._at_work: set[Exchange] = set()
+
+    async def ask(self, connect: Callable[[], Awaitable[Exchange]], head: bytes, body: bytes, most: int) -> Answer:
+        """As `Exchange.ask`, over a connection that is there already or else is made with `connect`."""
+        exchange = self._rested() or await connect()
+        self._at_work.add(exchange)
+        try:
+            return await exchange.ask(head, body, most)
+        finally:
+            self._at_work.discard(exchange)
+            if exchange.is_free:
+                self._rest(exchange)
+
+    def _rest(self, exchange: Exchange) -> None:
+        now = self._monotonic()
+        while self._resting and now - self._resting[0][0] >= IDLE_SECONDS:
+            self._resting.pop(0)[1].close()
+        self._resting.append((now, exchange))
+
+    def _rested(self) -> Exchange | None:
+        """A connection that is there already: the one that was used last."""
+        while self._resting:
+            since, exchange = self._resting.pop()
+            if exchange.is_free and self._monotonic() - since < IDLE_SECONDS:
+                return exchange
+            exchange.close()
+        return None
+
+    def close(self) -> None:
+        """End every connection."""
+        for exchange in [*self._at_work, *(exchange for _, exchange in self._resting)]:
+            exchange.close()
+        self._resting.clear()
 
 
 def _parse_head(raw: bytes) -> _Head:

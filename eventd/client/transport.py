@@ -11,11 +11,9 @@ from urllib.parse import quote
 from eventd.client.address import Address
 from eventd.client.refusals import Lost
 from eventd.errors import Invalid
-from eventd.exchange import Answer, AnswerTooLarge, Exchange, NoAnswer
+from eventd.exchange import Answer, AnswerTooLarge, Exchange, NoAnswer, Pool
 
 CONNECT_SECONDS = 10.0
-IDLE_SECONDS = 15.0
-"""How long a connection may have rested to be used again: what lies in between may have forgotten it."""
 MOST_BYTES = 1 << 30
 """Of an answer."""
 
@@ -33,8 +31,7 @@ class Transport:
         lines = [f"Host: {host}:{address.port}", "Accept: application/json", "User-Agent: routerd-eventd-client"]
         lines += [f"Authorization: Bearer {key}"] if key else []
         self._lines = "\r\n".join(lines)
-        self._resting: list[tuple[float, Exchange]] = []
-        self._at_work: set[Exchange] = set()
+        self._pool = Pool(lambda: asyncio.get_running_loop().time())  # a client may be made before there is a loop
         self._tls: ssl.SSLContext | None = None
 
     async def ask(self, method: str, path: str, content: bytes | None, seconds: float) -> Answer:
@@ -43,33 +40,13 @@ class Transport:
         head = f"{method} {self._prefix}{path} HTTP/1.1\r\n{self._lines}\r\n{said}\r\n".encode()
         try:
             async with asyncio.timeout(seconds):
-                exchange = self._rested() or await self._connect()
-                return await self._use(exchange, head, content or b"")
+                return await self._pool.ask(self._connect, head, content or b"", MOST_BYTES)
         except TimeoutError:
             raise self.lost(f"no answer within {seconds:g} s") from None
         except AnswerTooLarge:
             raise self.lost(f"its answer is larger than {MOST_BYTES} bytes") from None
         except (NoAnswer, OSError, UnicodeError) as error:
             raise self.lost(_words(error)) from None
-
-    async def _use(self, exchange: Exchange, head: bytes, content: bytes) -> Answer:
-        self._at_work.add(exchange)
-        try:
-            return await exchange.ask(head, content, MOST_BYTES)
-        finally:
-            self._at_work.discard(exchange)
-            if exchange.is_free:
-                self._resting.append((asyncio.get_running_loop().time(), exchange))
-
-    def _rested(self) -> Exchange | None:
-        """A connection that is there already: the one that was used last."""
-        now = asyncio.get_running_loop().time()
-        while self._resting:
-            since, exchange = self._resting.pop()
-            if exchange.is_free and now - since < IDLE_SECONDS:
-                return exchange
-            exchange.close()
-        return None
 
     async def _connect(self) -> Exchange:
         loop, address = asyncio.get_running_loop(), self._address
@@ -90,9 +67,7 @@ class Transport:
 
     def close(self) -> None:
         """Let go of every connection."""
-        for exchange in [*self._at_work, *(exchange for _, exchange in self._resting)]:
-            exchange.close()
-        self._resting.clear()
+        self._pool.close()
 
 
 def _words(error: Exception) -> str:

@@ -13,19 +13,17 @@ import ssl
 from collections import defaultdict
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
 from eventd.clock import SECOND, Clock
 from eventd.egress.sink import Blocked, HeldUp, Unavailable
-from eventd.exchange import Answer, AnswerTooLarge, Exchange, NoAnswer
+from eventd.exchange import Answer, AnswerTooLarge, Exchange, NoAnswer, Pool
 
 MAX_ANSWER = 64 << 10
 """Bytes of an answer that are read, where what was asked does not make it longer."""
 CONNECT_SECONDS = 10.0
-IDLE_SECONDS = 15.0
-"""How long a connection may have rested to be used again: what lies in between may have forgotten it."""
 
 
 class Origin(NamedTuple):
@@ -41,8 +39,7 @@ class Transport:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._resting: defaultdict[Origin, list[tuple[float, Exchange]]] = defaultdict(list)
-        self._at_work: set[Exchange] = set()
+        self._pools: defaultdict[Origin, Pool] = defaultdict(lambda: Pool(clock.monotonic))
         self._tls: ssl.SSLContext | None = None
         self._closed = False
 
@@ -66,30 +63,12 @@ class Transport:
             raise Unavailable("unreachable", _words(error, origin)) from None
 
     async def _ask(self, origin: Origin, head: bytes, body: bytes, most: int, seconds: float) -> Answer:
-        exchange = self._rested(origin) or await self._connect(origin, min(seconds, CONNECT_SECONDS))
-        self._at_work.add(exchange)
+        connect = partial(self._connect, origin, min(seconds, CONNECT_SECONDS))
         try:
-            return await exchange.ask(head, body, most)
+            return await self._pools[origin].ask(connect, head, body, most)
         finally:
-            self._at_work.discard(exchange)
-            if exchange.is_free and not self._closed:
-                self._rest(origin, exchange)
-
-    def _rest(self, origin: Origin, exchange: Exchange) -> None:
-        resting, now = self._resting[origin], self._clock.monotonic()
-        while resting and now - resting[0][0] >= IDLE_SECONDS:
-            resting.pop(0)[1].close()
-        resting.append((now, exchange))
-
-    def _rested(self, origin: Origin) -> Exchange | None:
-        """A connection that is there already: the one that was used last."""
-        resting = self._resting[origin]
-        while resting:
-            since, exchange = resting.pop()
-            if exchange.is_free and self._clock.monotonic() - since < IDLE_SECONDS:
-                return exchange
-            exchange.close()
-        return None
+            if self._closed:  # it may have connected meanwhile
+                self._pools[origin].close()
 
     async def _connect(self, origin: Origin, seconds: float) -> Exchange:
         if origin.secure and self._tls is None:
@@ -121,9 +100,8 @@ class Transport:
     async def close(self) -> None:
         """Drop every connection."""
         self._closed = True
-        for exchange in [*self._at_work, *(one for resting in self._resting.values() for _, one in resting)]:
-            exchange.close()
-        self._resting.clear()
+        for pool in self._pools.values():
+            pool.close()
 
 
 @lru_cache(maxsize=1024)
