@@ -75,6 +75,12 @@ class PostgresServer:
             )
         wait_for(self._answers, f"Postgres to take connections on 127.0.0.1:{self.port}", seconds=_SECONDS_TO_START)
 
+    @property
+    def pid(self) -> int:
+        """Of the process that starts all others of the server."""
+        assert self._process is not None
+        return self._process.pid
+
     def stop(self) -> None:
         """Stop the server and remove its files. Harmless when repeated."""
         if self._process is not None and self._process.poll() is None:

@@ -19,13 +19,15 @@ from eventd.bench.machine import fsync_ms
 from eventd.errors import EventdError
 from tests.bench.rivals import mosquitto, nats, rabbitmq, redis
 from tests.bench.rivals.contest import Contestant, Figures, NotMeasured, Task
-from tests.bench.rivals.installing import install
-from tests.bench.rivals.own import Own
+from tests.bench.rivals.installing import install, install_clients
+from tests.bench.rivals.own import Own, OwnOnPostgres
 from tests.bench.rivals.servers import ServerFailed
 from tests.bench.rivals.table import Row, markdown, picture
 from tests.bench.rounds import machine
 
 PACKAGES = {one.__name__.rpartition(".")[2]: one.PACKAGE for one in (nats, redis, mosquitto, rabbitmq)}
+CLIENTS = {one.__name__.rpartition(".")[2]: one.CLIENT.package for one in (nats, rabbitmq)}
+FAMILIES = [OwnOnPostgres.family, *PACKAGES]
 
 
 def main() -> None:
@@ -34,7 +36,8 @@ def main() -> None:
         signal.signal(one, lambda number, frame: sys.exit(128 + number))
     options = _options()
     if options.install:
-        for words in install([PACKAGES[family] for family in options.only]):
+        servers, clients = ([those[name] for name in options.only if name in those] for those in (PACKAGES, CLIENTS))
+        for words in (*install(servers), *install_clients(clients)):
             print(words, file=sys.stderr)
     task = Task(options.events, options.size, options.singles)
     facts = {
@@ -55,12 +58,12 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.rivals", description="Measure the rivals beside us.")
-    parser.add_argument("--install", action="store_true", help="install what is missing, with apt-get")
+    parser.add_argument("--install", action="store_true", help="install what is missing, with apt-get and pip")
     parser.add_argument("--events", type=_count, default=100_000)
     parser.add_argument("--size", type=_count, default=348, help="bytes of an event, as it is stored")
     parser.add_argument("--singles", type=_count, default=500, help="events that are sent one at a time")
     parser.add_argument("--rounds", type=_count, default=3)
-    parser.add_argument("--only", type=_families, default=list(PACKAGES), help=f"of {','.join(PACKAGES)}")
+    parser.add_argument("--only", type=_families, default=FAMILIES, help=f"of {','.join(FAMILIES)}")
     parser.add_argument("--out", type=Path, help="a file for the tables; a picture goes beside it, as .svg")
     options = parser.parse_args()
     if options.out and not options.out.absolute().parent.is_dir():
@@ -77,22 +80,23 @@ def _count(told: str) -> int:
 
 def _families(told: str) -> list[str]:
     names = told.split(",")
-    unknown = [name for name in names if name not in PACKAGES]
+    unknown = [name for name in names if name not in FAMILIES]
     if unknown:
-        raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: not known; there are {', '.join(PACKAGES)}")
+        raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: not known; there are {', '.join(FAMILIES)}")
     return names
 
 
 def contestants(families: Sequence[str]) -> list[Contestant]:
     """Ours first, then those of these families."""
-    rivals: list[Contestant] = [
+    others: list[Contestant] = [
+        OwnOnPostgres(),
         *(nats.Nats(kind, sync) for sync in ("", "always") for kind in ("mirror", "source")),
         redis.Redis("everysec"),
         redis.Redis("always"),
         mosquitto.Mosquitto(),
         rabbitmq.RabbitMQ(),
     ]
-    return [Own(), *(one for one in rivals if one.family in families)]
+    return [Own(), *(one for one in others if one.family in families)]
 
 
 def measure(those: Sequence[Contestant], task: Task, rounds: int) -> list[Row]:
@@ -103,6 +107,10 @@ def measure(those: Sequence[Contestant], task: Task, rounds: int) -> list[Row]:
             row.version = one.version()
         except NotMeasured as error:
             row.missing = str(error)
+        try:
+            row.client = one.client_version()
+        except NotMeasured as error:
+            row.client_missing = str(error)
     for number in range(1, rounds + 1):
         for one, row in zip(those, rows, strict=True):
             if row.missing:

@@ -55,7 +55,7 @@ class Wire:
     def __init__(self, port: int) -> None:
         self._link = connect(port)
         self._file = self._link.makefile("rb")
-        self.bodies: deque[bytes] = deque()
+        self._bodies: deque[bytes] = deque()
         self.confirmed = 0
         self._published = 0
         self._open: set[int] = set()
@@ -88,6 +88,12 @@ class Wire:
         self.send(method(1, (60, 20), b"\0\0" + short(queue) + short("reader") + b"\2" + table({})))
         self._until(CONSUME_OK)
 
+    def hear(self) -> bytes:
+        """The next message of those that are sent here."""
+        while not self._bodies:
+            self.take()
+        return self._bodies.popleft()
+
     def _until(self, number: tuple[int, int]) -> bytes:
         while True:
             called, rest = self.take()
@@ -102,7 +108,7 @@ class Wire:
         kind, _, size = struct.unpack(">BHI", head)
         payload = self._file.read(size + 1)[:-1]
         if kind == BODY:
-            self.bodies.append(payload)
+            self._bodies.append(payload)
         if kind != METHOD:
             return (0, 0), payload
         number, rest = struct.unpack_from(">HH", payload), payload[4:]

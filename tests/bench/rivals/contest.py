@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
+
+import uvloop
 
 from eventd.bench.latency import PAUSE_SECONDS, WARM_UP
 from eventd.bench.ledger import differing
@@ -19,8 +23,10 @@ from tests.bench.rivals.servers import Server
 
 BATCH, IN_FLIGHT = 64, 4
 """A publisher has four lots of 64 messages on the way: a window of 256."""
+WINDOW = BATCH * IN_FLIGHT
 PATIENCE_SECONDS = 60.0
 Figures = dict[str, float]
+T = TypeVar("T")
 
 
 class NotMeasured(Exception):
@@ -54,8 +60,46 @@ class Contestant(Protocol):
     def version(self) -> str:
         """Of the installed program. Raises `NotMeasured` where it is missing, or does not know its settings."""
 
+    def client_version(self) -> str:
+        """Of the client for Python; empty where none is measured. Raises `NotMeasured` where it is missing."""
+
     def measure(self, folder: Path, task: Task) -> Figures:
         """One round."""
+
+
+@dataclass(frozen=True, slots=True)
+class PythonClient:
+    """Through which programs in Python publish to a rival; `publish` is told the port of A and the bodies."""
+
+    package: str
+    way: str
+    publish: Callable[[int, Sequence[bytes]], Coroutine[Any, Any, Figures]]
+
+    @property
+    def installed(self) -> str:
+        """Its version; an empty text where it is missing."""
+        try:
+            return version(self.package)
+        except PackageNotFoundError:
+            return ""
+
+
+class Stopwatch:
+    """From its making on: the time, and what this process uses of a core."""
+
+    def __init__(self) -> None:
+        self._begun, self._cpu = time.perf_counter(), time.process_time()
+
+    def told(self, count: int) -> tuple[float, float]:
+        """Messages a second, and the share of a core."""
+        seconds = time.perf_counter() - self._begun
+        return count / seconds, (time.process_time() - self._cpu) / seconds
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """On the loop that our commands run on: every client that wants one gets the same."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(work)
 
 
 class Pair(ABC):
@@ -63,6 +107,8 @@ class Pair(ABC):
 
     a: Server
     b: Server
+    port: int
+    """Of A."""
 
     @abstractmethod
     def prepare(self, bodies: Sequence[bytes]) -> list[bytes]:
@@ -96,6 +142,10 @@ class Pair(ABC):
     def hear(self) -> bytes:
         """The next message that this client is told of."""
 
+    def read_at_a(self, count: int) -> list[bytes]:
+        """All bodies that A holds. For rivals with a client of their own."""
+        raise NotImplementedError
+
     def rest(self) -> None:
         """Between two looks at B."""
         time.sleep(LOOK_SECONDS)
@@ -105,25 +155,49 @@ class Rival:
     """A contestant whose servers are opened as a pair."""
 
     def __init__(
-        self, family: str, name: str, durability: str, settings: str, open_pair: Callable[[ExitStack, Path], Pair]
+        self,
+        family: str,
+        name: str,
+        durability: str,
+        settings: str,
+        open_pair: Callable[[ExitStack, Path], Pair],
+        client: PythonClient | None = None,
     ) -> None:
         self.family, self.name, self.durability, self.settings = family, name, durability, settings
         self._open = open_pair
+        self._client = client
 
     def version(self) -> str:
         raise NotMeasured("its version cannot be told")
 
+    def client_version(self) -> str:
+        if self._client is None:
+            return ""
+        if not self._client.installed:
+            raise NotMeasured(f"the Python package {self._client.package} is not installed")
+        return f"{self._client.package} {self._client.installed}, {self._client.way}"
+
     def measure(self, folder: Path, task: Task) -> Figures:
         """Fill A while B is away, let B catch up, read all of it back, then one message at a time."""
         bodies = make_bodies(task.events + WARM_UP + task.singles, task.size)
+        stored = bodies[: task.events]
+        figures = {}
+        if self._client and self._client.installed:
+            home = folder / "client"  # an A that has nothing else to do
+            home.mkdir()
+            with ExitStack() as stack:
+                figures = through_client(self._open(stack, home), self._client, stored)
         with ExitStack() as stack:
             pair = self._open(stack, folder)
-            stored = bodies[: task.events]
-            figures = publish(pair, stored) | catch_up(pair, len(stored))
-            problems = differing(pair.read(len(stored)), stored, ("B", "A"))
-            if problems:
-                raise NotMeasured(problems[0][:200])
+            figures |= publish(pair, stored) | catch_up(pair, len(stored))
+            _require_same(pair.read(len(stored)), stored, "B")
             return figures | one_by_one(pair, bodies[task.events :])
+
+
+def _require_same(held: Sequence[bytes], sent: Sequence[bytes], name: str) -> None:
+    """Raises `NotMeasured` where a server holds anything but what was sent, in its order."""
+    for words in differing(held, sent, (name, "what was sent")):
+        raise NotMeasured(words[:200])
 
 
 def make_bodies(count: int, size: int) -> list[bytes]:
@@ -149,19 +223,26 @@ def publish(pair: Pair, bodies: Sequence[bytes]) -> Figures:
     gc.collect()
     gc.disable()
     try:
-        begun, cpu = time.perf_counter(), time.process_time()
+        stopwatch = Stopwatch()
         for lot in lots:
-            if sent - answered == IN_FLIGHT * BATCH:
+            if sent - answered == WINDOW:
                 pair.take_answers(BATCH)
                 answered += BATCH
             count = min(BATCH, len(bodies) - sent)
             pair.send(lot, count)
             sent += count
         pair.take_answers(sent - answered)
-        seconds, busy = time.perf_counter() - begun, time.process_time() - cpu
-        return {"publish": len(bodies) / seconds, "client": busy / seconds}
+        rate, core = stopwatch.told(len(bodies))
+        return {"publish": rate, "core": core}
     finally:
         gc.enable()
+
+
+def through_client(pair: Pair, client: PythonClient, bodies: Sequence[bytes]) -> Figures:
+    """The same through a client for Python, event by event. Reads back what A holds."""
+    figures = run(client.publish(pair.port, bodies))
+    _require_same(pair.read_at_a(len(bodies)), bodies, "A")
+    return figures
 
 
 def catch_up(pair: Pair, count: int) -> Figures:

@@ -1,21 +1,25 @@
-"""Install the rivals by the names of their packages, with the system's package manager, without starting them."""
+"""Install the rivals by the names of their packages: servers with the system's package manager, clients with pip."""
 
 from __future__ import annotations
 
 import os
 import subprocess
+import sys
+import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests.bench.rivals.servers import program
+from tests.support.source import ROOT
 
+PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input")
 POLICY = Path("/usr/sbin/policy-rc.d")
 """Debian asks it whether a package that is installed may start its service."""
 
 
 def install(packages: Sequence[str]) -> list[str]:
-    """Install those that are missing, each by itself. Returns why those that could not be installed could not."""
+    """Install servers that are missing, each by itself, and start none. Returns why one could not be installed."""
     missing = [name for name in packages if not program(name)]
     if not missing:
         return []
@@ -31,6 +35,22 @@ def install(packages: Sequence[str]) -> list[str]:
             if words:
                 failed.append(f"cannot install {name}: {words}")
     return failed
+
+
+def install_clients(packages: Sequence[str]) -> list[str]:
+    """Have them for this Python in the versions that the project names. Returns why one could not be installed."""
+    failed = []
+    for pin in pins(packages):
+        words = _run(*PIP, "install", "--no-deps", pin)
+        if words:
+            failed.append(f"cannot install {pin}: {words}")
+    return failed
+
+
+def pins(packages: Sequence[str]) -> list[str]:
+    """What is asked of pip, from the project's group of dependencies for this. They need nothing else."""
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
+    return [pin for pin in groups["rivals"] if pin.partition("==")[0] in packages]
 
 
 @contextmanager

@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from eventd.bench.children import free_ports
-from tests.bench.rivals.contest import BATCH, NotMeasured, Pair, Rival
+from tests.bench.rivals.clients import through_nats_py
+from tests.bench.rivals.contest import BATCH, NotMeasured, Pair, PythonClient, Rival
 from tests.bench.rivals.servers import Server, connect, first_line, program, split
 
 PACKAGE = "nats-server"
 READ = 1000
 STREAM, SUBJECT = "EV", "ev"
+CLIENT = PythonClient("nats-py", "`publish_async`", partial(through_nats_py, SUBJECT))
 
 
 class Wire:
@@ -63,24 +65,37 @@ class Wire:
             raise NotMeasured(f"JetStream refused {subject}: {told['error']['description']}")
         return dict(told)
 
+    def read(self, count: int) -> list[bytes]:
+        """The first bodies of the stream, so many."""
+        reader = {"durable_name": "reader", "ack_policy": "none", "deliver_policy": "all"}
+        self.ask(f"CONSUMER.DURABLE.CREATE.{STREAM}.reader", {"stream_name": STREAM, "config": reader})
+        bodies: list[bytes] = []
+        while len(bodies) < count:
+            want = min(READ, count - len(bodies))
+            asked = json.dumps({"batch": want}).encode()
+            subject = f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.reader {self.inbox}"
+            self.send(b"PUB %s %d\r\n%s\r\n" % (subject.encode(), len(asked), asked))
+            bodies += [self.take() for _ in range(want)]
+        return bodies
+
 
 class NatsPair(Pair):
     """Two servers, B as a leaf of A, each with JetStream in a domain of its own."""
 
     def __init__(self, kind: str, sync: str, stack: ExitStack, folder: Path) -> None:
         self._kind, self._folder = kind, folder
-        port_a, leaf, self._port_b = free_ports(3)
+        self.port, leaf, self._port_b = free_ports(3)
         more = {
             "a": f'leafnodes {{ listen: "127.0.0.1:{leaf}" }}',
             "b": f'leafnodes {{ reconnect: 1, remotes: [ {{ url: "nats://127.0.0.1:{leaf}" }} ] }}',
         }
-        ports = {"a": port_a, "b": self._port_b}
+        ports = {"a": self.port, "b": self._port_b}
         for name, port in ports.items():
             (folder / f"{name}.conf").write_text(config(name, port, folder, sync) + more[name] + "\n")
         servers = [Server(stack, name, folder, [program(PACKAGE), "-c", f"{name}.conf"]) for name in ports]
         self.a, self.b = servers
-        self.a.start(port_a)
-        self._at_a = Wire(port_a)
+        self.a.start(self.port)
+        self._at_a = Wire(self.port)
         self._at_a.ask(f"STREAM.CREATE.{STREAM}", {"name": STREAM, "subjects": [SUBJECT], "storage": "file"})
 
     def prepare(self, bodies: Sequence[bytes]) -> list[bytes]:
@@ -107,16 +122,10 @@ class NatsPair(Pair):
         return int(self._at_b.ask(f"STREAM.INFO.{STREAM}")["state"]["messages"])
 
     def read(self, count: int) -> list[bytes]:
-        reader = {"durable_name": "reader", "ack_policy": "none", "deliver_policy": "all"}
-        self._at_b.ask(f"CONSUMER.DURABLE.CREATE.{STREAM}.reader", {"stream_name": STREAM, "config": reader})
-        bodies: list[bytes] = []
-        while len(bodies) < count:
-            want = min(READ, count - len(bodies))
-            asked = json.dumps({"batch": want}).encode()
-            subject = f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.reader {self._at_b.inbox}"
-            self._at_b.send(b"PUB %s %d\r\n%s\r\n" % (subject.encode(), len(asked), asked))
-            bodies += [self._at_b.take() for _ in range(want)]
-        return bodies
+        return self._at_b.read(count)
+
+    def read_at_a(self, count: int) -> list[bytes]:
+        return self._at_a.read(count)
 
     def listen(self) -> None:
         self._ears = Wire(self._port_b)
@@ -147,7 +156,7 @@ class Nats(Rival):
         )
         settings = f"file storage, leaf node, `sync_interval` {sync or 'default'}"
         name = f"NATS JetStream, {kind}{f', sync {sync}' if sync else ''}"
-        super().__init__("nats", name, durability, settings, partial(NatsPair, kind, sync))
+        super().__init__("nats", name, durability, settings, partial(NatsPair, kind, sync), CLIENT)
 
     def version(self) -> str:
         found = program(PACKAGE)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,31 +16,45 @@ from eventd.bench.latency import Latency
 from eventd.bench.nodes import OwnNode
 from eventd.bench.running import Bench
 from eventd.bench.site import NAMES, Site, Wanted
-from tests.bench.rivals.contest import BATCH, IN_FLIGHT, Figures, NotMeasured, Task
-from tests.bench.rivals.servers import CORES, on_core
+from tests.bench.rivals.contest import BATCH, IN_FLIGHT, WINDOW, Figures, NotMeasured, Task, run
+from tests.bench.rivals.servers import CORES, cpu_of_family, first_line, on_core
+from tests.support.postgres import PostgresMissing, PostgresServer, find_programs
+
+SECRET = "secret"
 
 
 class PinnedNode(OwnNode):
-    """A node that stays on one core."""
+    """A node that stays on one core, over a new database of a server there, or over SQLite."""
 
-    core = -1
+    def __init__(
+        self, name: str, folder: Path, ports: tuple[int, int], core: int, server: PostgresServer | None
+    ) -> None:
+        database = server.create_database() if server else ""
+        super().__init__(name, folder, database, ports, str(folder / SECRET))
+        self._core, self._server = core, server
 
     def launch(self) -> None:
-        with on_core(self.core):
+        with on_core(self._core):
             super().launch()
+
+    @property
+    def cpu_seconds(self) -> float | None:
+        """What it has used, and the server of its database."""
+        own = super().cpu_seconds
+        return own if own is None or self._server is None else own + cpu_of_family(self._server.pid)
 
 
 @contextmanager
-def pinned_site(wanted: Wanted, count: int, folder: Path) -> Iterator[Site]:
-    """So many nodes, A on the first core and B on the second."""
-    secret = folder / "secret"
+def pinned_site(wanted: Wanted, count: int, folder: Path, servers: Sequence[PostgresServer]) -> Iterator[Site]:
+    """So many nodes, A on the first core and B on the second, each with the server of its database if there are any."""
+    secret = folder / SECRET
     secret.touch(0o600)
     secret.write_text(secrets.token_hex(32) + "\n")
-    ports, nodes = iter(free_ports(2 * count)), []
-    for name, core in zip(NAMES[:count], CORES.values(), strict=False):
-        node = PinnedNode(name, folder, "", (next(ports), next(ports)), str(secret))
-        node.core = core
-        nodes.append(node)
+    ports = iter(free_ports(2 * count))
+    nodes = [
+        PinnedNode(name, folder, (next(ports), next(ports)), core, server)
+        for name, core, server in zip(NAMES[:count], CORES.values(), servers or (None, None), strict=False)
+    ]
     try:
         yield Site(wanted, lambda words, done, of: None, nodes, folder)
     finally:
@@ -61,26 +74,68 @@ class Own:
         """That of this tree."""
         return eventd.__version__
 
+    def client_version(self) -> str:
+        return "our own"
+
     def measure(self, folder: Path, task: Task) -> Figures:
         """One round of three measurements, each with nodes of its own."""
+        return self._measure(folder, task, ())
+
+    def _measure(self, folder: Path, task: Task, servers: Sequence[PostgresServer]) -> Figures:
         told = {}
-        publish = Ingest(window=BATCH * IN_FLIGHT)
-        for bench, events in ((publish, task.events), (Federation(), task.events), (Latency(), task.singles)):
+        for bench, events in (
+            (Ingest(window=WINDOW), task.events),
+            (Federation(), task.events),
+            (Latency(), task.singles),
+        ):
             wanted = Wanted(events=events, size=task.size, batch=BATCH, in_flight=IN_FLIGHT)
             home = folder / bench.name
             home.mkdir()
-            with pinned_site(wanted, bench.nodes, home) as site:
-                told[bench.name] = asyncio.run(_run(bench, site))
-        catch_up = told["federation"]
+            with pinned_site(wanted, bench.nodes, home, servers) as site:
+                told[bench.name] = run(_run(bench, site))
+        catch_up, publish = told["federation"], told["ingest"]
         return {
-            "publish": told["ingest"]["rate"],
-            "client": told["ingest"]["busy"],
+            "publish": publish["rate"],
+            "core": publish["busy"],
+            "through_client": publish["rate"],
+            "client_core": publish["busy"],
             "catch_up": catch_up["rate"],
             "cpu_a": catch_up["sender_cpu_us_per_event"],
             "cpu_b": catch_up["receiver_cpu_us_per_event"],
             "p50": told["latency"]["p50"],
             "p99": told["latency"]["p99"],
         }
+
+
+class OwnOnPostgres(Own):
+    """The same over Postgres, where there is one: each node has a server on its core."""
+
+    family = "postgres"
+    name = "routerd-eventd on Postgres"
+    settings = "Postgres, as it is installed, on the core of its node"
+
+    def version(self) -> str:
+        """With that of Postgres."""
+        try:
+            programs = find_programs()
+        except PostgresMissing as missing:
+            raise NotMeasured(str(missing)) from None
+        return f"{super().version()}, {first_line([str(programs / 'postgres'), '--version'])}"
+
+    def measure(self, folder: Path, task: Task) -> Figures:
+        with ExitStack() as stack:
+            return self._measure(folder, task, [stack.enter_context(_server_on(core)) for core in CORES.values()])
+
+
+@contextmanager
+def _server_on(core: int) -> Iterator[PostgresServer]:
+    server = PostgresServer(find_programs())
+    try:
+        with on_core(core):
+            server.start()
+        yield server
+    finally:
+        server.stop()
 
 
 async def _run(bench: Bench, site: Site) -> dict[str, Any]:

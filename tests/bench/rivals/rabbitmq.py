@@ -7,17 +7,20 @@ import os
 import subprocess
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from eventd.bench.children import free_ports
 from tests.bench.rivals.amqp import Wire, publish
-from tests.bench.rivals.contest import BATCH, NotMeasured, Pair, Rival
+from tests.bench.rivals.clients import through_pika
+from tests.bench.rivals.contest import BATCH, NotMeasured, Pair, PythonClient, Rival
 from tests.bench.rivals.servers import Server, program, split
 
 PACKAGE = "rabbitmq-server"
 HOME = "/usr/lib/rabbitmq/bin"
 """Debian's program on the path changes the user; this one does not."""
 QUEUE = "ev"
+CLIENT = PythonClient("pika", "`AsyncioConnection`, confirms", partial(through_pika, QUEUE))
 PREFETCH = 1000
 ON_LOOPBACK = "-kernel inet_dist_use_interface {127,0,0,1}"
 
@@ -27,16 +30,16 @@ class RabbitPair(Pair):
 
     def __init__(self, stack: ExitStack, folder: Path) -> None:
         self._folder = folder
-        mapper, self._port_a, self._port_b, dist_a, dist_b = free_ports(5)
+        mapper, self.port, self._port_b, dist_a, dist_b = free_ports(5)
         self._shared = {"ERL_EPMD_PORT": str(mapper), "ERL_EPMD_ADDRESS": "127.0.0.1"}
         epmd = [program("epmd"), "-port", str(mapper), "-address", "127.0.0.1"]
         Server(stack, "epmd", folder, epmd).start(mapper)
         (folder / "plugins").write_text("[rabbitmq_shovel].\n")
         (folder / "rabbitmq.conf").write_text("log.console = true\nlog.console.level = warning\n")
-        self.a = self._server(stack, "a", self._port_a, dist_a)
+        self.a = self._server(stack, "a", self.port, dist_a)
         self.b = self._server(stack, "b", self._port_b, dist_b)
-        self.a.start(self._port_a)
-        self._at_a = Wire(self._port_a)
+        self.a.start(self.port)
+        self._at_a = Wire(self.port)
         self._at_a.declare(QUEUE)
 
     def _server(self, stack: ExitStack, name: str, port: int, dist: int) -> Server:
@@ -72,7 +75,7 @@ class RabbitPair(Pair):
         self.b.start(self._port_b)
         self._at_b = Wire(self._port_b)
         self._at_b.declare(QUEUE)
-        told = {"src-protocol": "amqp091", "src-uri": f"amqp://127.0.0.1:{self._port_a}", "src-queue": QUEUE}
+        told = {"src-protocol": "amqp091", "src-uri": f"amqp://127.0.0.1:{self.port}", "src-queue": QUEUE}
         told |= {"dest-protocol": "amqp091", "dest-uri": f"amqp://127.0.0.1:{self._port_b}", "dest-queue": QUEUE}
         shovel = json.dumps({**told, "ack-mode": "on-confirm", "src-prefetch-count": PREFETCH})
         command = [program("rabbitmqctl", HOME), "-n", "b@localhost", "set_parameter", "shovel", "take", shovel]
@@ -88,13 +91,15 @@ class RabbitPair(Pair):
         self._at_b.consume(QUEUE)
         return [self.hear() for _ in range(count)]
 
+    def read_at_a(self, count: int) -> list[bytes]:
+        self._at_a.consume(QUEUE)
+        return [self._at_a.hear() for _ in range(count)]
+
     def listen(self) -> None:
         """The consumer that has read goes on."""
 
     def hear(self) -> bytes:
-        while not self._at_b.bodies:
-            self._at_b.take()
-        return self._at_b.bodies.popleft()
+        return self._at_b.hear()
 
 
 class RabbitMQ(Rival):
@@ -103,7 +108,7 @@ class RabbitMQ(Rival):
     def __init__(self) -> None:
         durability = "flushed before each acknowledgement, at A and at B"
         settings = f"quorum queues of one member, shovel at B, `on-confirm`, prefetch {PREFETCH}"
-        super().__init__("rabbitmq", "RabbitMQ shovel", durability, settings, RabbitPair)
+        super().__init__("rabbitmq", "RabbitMQ shovel", durability, settings, RabbitPair, CLIENT)
 
     def version(self) -> str:
         if not all(program(name, HOME) for name in (PACKAGE, "rabbitmqctl", "epmd")):

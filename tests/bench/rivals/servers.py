@@ -85,7 +85,7 @@ class Server:
     @property
     def cpu_seconds(self) -> float:
         """What it and all that it has started have used."""
-        return sum(cpu_of(pid) or 0.0 for pid in _family(self._child.pid)) if self._child else 0.0
+        return cpu_of_family(self._child.pid) if self._child else 0.0
 
     def last_words(self) -> str:
         """The end of its log, on one line."""
@@ -117,6 +117,11 @@ class Server:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         child.wait()
+
+
+def cpu_of_family(pid: int) -> float:
+    """Seconds of all cores that a process has used, and all that it has started and that still run."""
+    return sum(cpu_of(one) or 0.0 for one in _family(pid))
 
 
 def _family(pid: int) -> Iterator[int]:

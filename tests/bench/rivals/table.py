@@ -8,16 +8,37 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-HIGHER, LOWER = ("catch_up", "publish"), ("p50", "p99")
-NAMES = {"catch_up": "catch-up", "publish": "publish", "p50": "p50", "p99": "p99"}
-COLOURS = {"catch_up": "#1f6feb", "publish": "#2da44e", "p50": "#bf8700", "p99": "#cf222e"}
+HIGHER, LOWER = ("catch_up", "publish", "through_client"), ("p50", "p99")
+NAMES = {"catch_up": "catch-up", "p50": "p50", "p99": "p99", "publish": "publish", "through_client": "through client"}
+COLOURS = {
+    "catch_up": "#1f6feb",
+    "p50": "#bf8700",
+    "p99": "#cf222e",
+    "publish": "#2da44e",
+    "through_client": "#8250df",
+}
+COLUMNS = {
+    "catch_up": ("catch-up/s", 0),
+    "cpu_a": ("CPU A µs", 1),
+    "cpu_b": ("CPU B µs", 1),
+    "p50": ("p50 ms", 2),
+    "p99": ("p99 ms", 2),
+    "publish": ("publish/s", 0),
+    "core": ("core", 2),
+    "through_client": ("through client/s", 0),
+    "client_core": ("core", 2),
+    "fsync": ("fsync ms", 2),
+    "load": ("load", 1),
+}
+"""The heads of the figures, and digits behind the point."""
+NONE = "–"
 WIDTH, LABEL, BAR, SPACE, TOP = 800, 250, 12, 16, 64
 FURTHEST = 100.0
 
 
 @dataclass(slots=True)
 class Row:
-    """A contestant and its rounds; `missing` tells why it has none."""
+    """A contestant and its rounds. `missing` tells why it has none, `client_missing` why none through its client."""
 
     name: str
     version: str = ""
@@ -25,15 +46,24 @@ class Row:
     settings: str = ""
     rounds: list[Mapping[str, float]] = field(default_factory=list)
     missing: str = ""
+    client: str = ""
+    client_missing: str = ""
 
-    def median(self, figure: str) -> float:
-        """Of its rounds."""
-        return statistics.median(one[figure] for one in self.rounds)
+    def taken(self, figure: str) -> list[float]:
+        """A figure of each round that has it."""
+        return [one[figure] for one in self.rounds if figure in one]
+
+    def median(self, figure: str) -> float | None:
+        """Of its rounds; None where it was not measured."""
+        taken = self.taken(figure)
+        return statistics.median(taken) if taken else None
 
 
-def ratio(own: Row, other: Row, figure: str) -> float:
+def ratio(own: Row, other: Row, figure: str) -> float | None:
     """How many times better than the other we are: above 1 we are ahead, whether more or less is better."""
     ours, theirs = own.median(figure), other.median(figure)
+    if ours is None or theirs is None:
+        return None
     return ours / theirs if figure in HIGHER else theirs / ours
 
 
@@ -44,11 +74,12 @@ def markdown(rows: Sequence[Row], facts: Mapping[str, object]) -> str:
     parts = [f"Run: {told}.", _figures(measured)]
     own = rows[0]
     if own.rounds and len(measured) > 1:
-        parts += ["How many times better our node is; below 1 it is behind:", _ratios(own, measured[1:])]
+        parts += ["How many times better our node on SQLite is; below 1 it is behind:", _ratios(own, measured[1:])]
     if any(len(row.rounds) > 1 for row in measured):
         parts += ["The lowest and the highest round:", _spread(measured)]
     parts.append(_promises(measured))
     missing = [f"- {row.name}: {row.missing}." for row in rows if row.missing]
+    missing += [f"- {row.name}, through its client: {row.client_missing}." for row in measured if row.client_missing]
     if missing:
         parts.append("Not measured:\n\n" + "\n".join(missing))
     return "\n\n".join(parts) + "\n"
@@ -60,42 +91,33 @@ def _table(heads: Sequence[str], lines: Sequence[Sequence[str]], numbers: bool =
 
 
 def _figures(rows: Sequence[Row]) -> str:
-    heads = ["", "catch-up/s", "CPU A µs", "CPU B µs", "p50 ms", "p99 ms", "publish/s", "client", "fsync ms", "load"]
-    digits = {
-        "catch_up": 0,
-        "cpu_a": 1,
-        "cpu_b": 1,
-        "p50": 2,
-        "p99": 2,
-        "publish": 0,
-        "client": 2,
-        "fsync": 2,
-        "load": 1,
-    }
-    lines = [[row.name, *(f"{row.median(name):,.{places}f}" for name, places in digits.items())] for row in rows]
-    return _table(heads, lines)
+    lines = [
+        [row.name, *(_number(row.median(figure), digits) for figure, (_, digits) in COLUMNS.items())] for row in rows
+    ]
+    return _table(["", *(head for head, _ in COLUMNS.values())], lines)
 
 
 def _ratios(own: Row, others: Sequence[Row]) -> str:
-    lines = [[row.name, *(f"{ratio(own, row, figure):.2f}" for figure in NAMES)] for row in others]
+    lines = [[row.name, *(_number(ratio(own, row, figure), 2) for figure in NAMES)] for row in others]
     return _table(["", *NAMES.values()], lines)
 
 
 def _spread(rows: Sequence[Row]) -> str:
-    digits = {"catch_up": 0, "p50": 2, "p99": 2, "publish": 0}
-    lines = []
-    for row in rows:
-        ends = [
-            (one(told[name] for told in row.rounds), places) for name, places in digits.items() for one in (min, max)
-        ]
-        words = [f"{value:,.{places}f}" for value, places in ends]
-        lines.append([row.name, *(f"{low} – {high}" for low, high in zip(words[::2], words[1::2], strict=True))])
-    return _table(["", "catch-up/s", "p50 ms", "p99 ms", "publish/s"], lines)
+    lines = [[row.name, *(_ends(row.taken(figure), COLUMNS[figure][1]) for figure in NAMES)] for row in rows]
+    return _table(["", *(COLUMNS[figure][0] for figure in NAMES)], lines)
+
+
+def _ends(taken: Sequence[float], digits: int) -> str:
+    return f"{_number(min(taken), digits)} – {_number(max(taken), digits)}" if taken else NONE
+
+
+def _number(value: float | None, digits: int) -> str:
+    return NONE if value is None else f"{value:,.{digits}f}"
 
 
 def _promises(rows: Sequence[Row]) -> str:
-    lines = [[row.name, row.version, row.durability, row.settings] for row in rows]
-    return _table(["", "version", "what is acknowledged is", "settings"], lines, numbers=False)
+    lines = [[row.name, row.version, row.durability, row.settings, row.client or NONE] for row in rows]
+    return _table(["", "version", "what is acknowledged is", "settings", "client for Python"], lines, numbers=False)
 
 
 def picture(rows: Sequence[Row]) -> str:
@@ -120,7 +142,9 @@ def picture(rows: Sequence[Row]) -> str:
         y = TOP + group * at
         _text(image, 16, y + group / 2 - 4, row.name)
         for number, figure in enumerate(NAMES):
-            _bar(image, y + BAR * number, ratio(own, row, figure), COLOURS[figure])
+            value = ratio(own, row, figure)
+            if value is not None:
+                _bar(image, y + BAR * number, value, COLOURS[figure])
     indent(image)
     return tostring(image, encoding="unicode") + "\n"
 
