@@ -96,8 +96,6 @@ def decode_batch(body: bytes, claim: Range, limits: Limits) -> Batch:
     """
     if len(body) > limits.batch_bytes:
         raise TooLarge(f"a batch has at most {limits.batch_bytes} bytes", limit=limits.batch_bytes, unit="bytes")
-    if body.count(b"\n") > limits.batch_events:
-        raise TooLarge(f"a batch has at most {limits.batch_events} lines", limit=limits.batch_events, unit="events")
     if body and not body.endswith(b"\n"):
         raise Malformed("the last line of the batch is not ended")
     batch = Batch(Lines(), [])
@@ -108,6 +106,8 @@ def decode_batch(body: bytes, claim: Range, limits: Limits) -> Batch:
         end = body.rfind(b"\n", start, start + _SPAN) + 1 or body.index(b"\n", start) + 1
         chunk = _split(body[start:end], last)
         _read_chunk(chunk, limits, batch)
+        if len(batch.lines) + len(batch.refused) > limits.batch_events:
+            raise TooLarge(f"a batch has at most {limits.batch_events} lines", limit=limits.batch_events, unit="events")
         last, start = chunk.positions[-1], end
     if last > (MAX_POSITION if claim.repair else claim.upto):
         raise Malformed(f"position {last} lies beyond the range of the batch")
@@ -122,34 +122,24 @@ class _Chunk(NamedTuple):
 
 def _split(body: bytes, last: int) -> _Chunk:
     """The columns of some whole lines; `last` is the position before them."""
-    digits, paths, bodies = _columns(body)
+    # Bytes that are no UTF-8 spoil their own line only: they become surrogates, which no canonical event holds.
+    rows = map(split_line, body.decode("utf-8", "surrogateescape").split("\n")[:-1])
+    try:
+        digits, paths, bodies = zip(*rows, strict=True)
+    except ValueError:
+        raise Malformed("a line of the batch is not position, path and event") from None
     try:
         first = int(digits[0])
         run = range(first, first + len(digits))  # mostly they follow one another
-        if first > last and [*map(str, run)] == digits:
+        if first > last and (*map(str, run),) == digits:
             return _Chunk(run, paths, bodies)
-        positions = list(map(int, digits))
+        positions = [*map(int, digits)]
     except ValueError:
         raise Malformed(f"a position after {last} is not a number") from None
     # int() reads more than we write: signs, spaces, leading zeros, digits of other scripts.
-    if list(map(str, positions)) != digits or any(map(ge, [last, *positions], positions)):
+    if (*map(str, positions),) != digits or any(map(ge, [last, *positions], positions)):
         raise Malformed(f"the positions after {last} do not rise line by line")
     return _Chunk(positions, paths, bodies)
-
-
-def _columns(body: bytes) -> tuple[list[str], Sequence[str], Sequence[str]]:
-    # Bytes that are no UTF-8 spoil their own line only: they become surrogates, which no canonical event holds.
-    text = body.decode("utf-8", "surrogateescape")
-    # One split cuts every line. The line feeds, now cells of their own, must be every fourth cell and no others.
-    cells = text.replace("\n", "\t\n\t").split("\t")
-    count = text.count("\n")
-    if count * 4 + 1 == len(cells) and cells[3::4].count("\n") == count:
-        return cells[:-1:4], cells[1::4], cells[2::4]
-    # A line with more tabs than two: what follows the second belongs to its event, which is refused.
-    rows = [split_line(row) for row in text[:-1].split("\n")]
-    if any(len(row) != 3 for row in rows):
-        raise Malformed("a line of the batch is not position, path and event")
-    return [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]
 
 
 def _read_chunk(chunk: _Chunk, limits: Limits, batch: Batch) -> None:

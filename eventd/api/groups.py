@@ -36,12 +36,21 @@ class Place(NamedTuple):
     version: int
 
 
-_declared: WeakKeyDictionary[Database, tuple[int, dict[str, Place]]] = WeakKeyDictionary()
+class Declared(NamedTuple):
+    """All groups as they are declared at a version, and the places of those that have a topic."""
+
+    version: int
+    groups: dict[str, GroupConfig]
+    places: dict[str, Place]
+
+
+_NOTHING = Declared(0, {}, {})
+_declared: WeakKeyDictionary[Database, Declared] = WeakKeyDictionary()
 
 
 def recall_place(database: Database, name: str) -> Place | None:
     """The group and its topic as they were found last: for those who have the writer look whether that still holds."""
-    return _declared.get(database, (0, {}))[1].get(name)
+    return _declared.get(database, _NOTHING).places.get(name)
 
 
 async def find_place(database: Database, name: str, now: int) -> Place:
@@ -50,23 +59,23 @@ async def find_place(database: Database, name: str, now: int) -> Place:
     Both are read again only when the version of what is declared has moved, and as long as it has not the answer is the
     same object: a topic never changes otherwise.
     """
-    seen, places = _declared.get(database, (0, {}))
+    known = _declared.get(database, _NOTHING)
     version = await database.read(read_version)
-    if version != seen:
+    if version != known.version:
         # Only what is committed may be remembered: a version that is rolled back is given again, to other contents.
-        version, places = await database.read(_read_places)
-        _declared[database] = version, places
-    if name not in places:
+        known = _declared[database] = await database.read(_read_declared)
+    if name not in known.places:
         await database.read(find_group, name)
         return await database.write(_make_place, name, now)
-    return places[name]
+    return known.places[name]
 
 
-def _read_places(conn: Connection) -> tuple[int, dict[str, Place]]:
+def _read_declared(conn: Connection) -> Declared:
     version, topics = read_version(conn), {topic.name: topic.id for topic in read_topics(conn)}
     groups = effective(read_resources(conn))
     found = {name: (group, topics.get(topic_of(name))) for name, group in groups.items()}
-    return version, {name: Place(group, topic, version) for name, (group, topic) in found.items() if topic is not None}
+    places = {name: Place(group, topic, version) for name, (group, topic) in found.items() if topic is not None}
+    return Declared(version, groups, places)
 
 
 def _make_place(conn: Connection, name: str, now: int) -> Place:
@@ -131,20 +140,27 @@ class NoParams(Params):
 
 
 async def _status(services: Services, params: NoParams) -> dict[str, Any]:
-    return await services.database.read(_read_status)
+    known = _declared.get(services.database, _NOTHING)
+    told, now = await services.database.read(_read_status, known)
+    if now is not known:
+        _declared[services.database] = now
+    return told
 
 
-def _read_status(conn: Connection) -> dict[str, Any]:
+def _read_status(conn: Connection, known: Declared) -> tuple[dict[str, Any], Declared]:
+    """What is told, and what is declared: read again only when its version has moved, for this is asked often."""
     head = read_head(conn)
     topics = {topic.name: topic for topic in read_topics(conn)}
     links = {cursor.name: cursor for cursor in read_cursors(conn, kind="peer")}
-    groups = effective(read_resources(conn))
-    return {
+    known = known if known.version == head.registry_version else _read_declared(conn)
+    groups = known.groups
+    told = {
         "epoch": head.epoch,
         "incarnation": head.incarnation,
         "position": head.last,
         "groups": [_group(groups[name], topics.get(topic_of(name)), links) for name in sorted(groups)],
     }
+    return told, known
 
 
 def _group(group: GroupConfig, topic: Topic | None, links: dict[str, Cursor]) -> dict[str, Any]:

@@ -17,10 +17,11 @@ import sqlalchemy as sa
 from eventd.log.blocks import Block, pack
 from eventd.log.scan import blocks_at, pick
 from eventd.log.values import Appended, Drafts, Outcome, size_of
-from eventd.store.database import bulk_insert, execute, execute_many, fetch, fetch_in
+from eventd.store.database import bulk_insert, execute, execute_many, fetch, fetch_in, insert_numbered
 from eventd.store.schema import blocks, event_ids
 from federation.event import content_digest, content_of, expiry_micros, read_outlines
 
+_IDS = ("topic_id", "event_id", "position")
 _TIMES_DIFFER = 14
 """Characters by which the two times of one content can differ: each has a fraction of a second, or none."""
 
@@ -61,8 +62,8 @@ def place_new(conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, ne
     for unit in units:
         fates.append(Appended([Outcome.NEW] * len(unit), range(position, position + len(unit))))
         position += len(unit)
-    ids = chain.from_iterable(unit.event_ids for unit in units)
-    _insert_ids(conn, [(topic_id, event_id, at) for at, event_id in enumerate(ids, next_position)])
+    ids = units[0].event_ids if len(units) == 1 else [*chain.from_iterable(unit.event_ids for unit in units)]
+    insert_numbered(conn, event_ids, _IDS, topic_id, ids, next_position)
     made = _store(conn, topic_id, units, position=next_position, now=now, ids=position - next_position)
     return Placed(fates, position, made)
 
@@ -88,10 +89,6 @@ class Candidate(NamedTuple):
 def _candidates(unit: Drafts) -> list[Candidate]:
     expiries = map(expiry_micros, read_outlines(unit.bodies))
     return [*map(Candidate, unit.event_ids, unit.paths, unit.bodies, expiries)]
-
-
-def _insert_ids(conn: sa.Connection, rows: Sequence[tuple[int, str, int]]) -> None:
-    bulk_insert(conn, event_ids, ("topic_id", "event_id", "position"), rows)
 
 
 def _store(
@@ -136,7 +133,7 @@ def place_records(
         parts += [part] if len(part) else []
     if not parts:
         return Placed(fates, position, [])
-    _insert_ids(conn, ids)
+    bulk_insert(conn, event_ids, _IDS, ids)
     made = _store(conn, topic_id, parts, position=next_position, now=now, ids=len(ids))
     shift = made[0].seq - made[0].position
     return Placed([fate._replace(shift=shift) for fate in fates], position, made)
@@ -235,7 +232,7 @@ class _Placing:
         """Write what was taken."""
         if not self._units:
             return []
-        _insert_ids(conn, [(self._topic_id, event_id, at) for event_id, at in self._ids.items()])
+        bulk_insert(conn, event_ids, _IDS, [(self._topic_id, event_id, at) for event_id, at in self._ids.items()])
         execute_many(
             conn,
             "UPDATE event_ids SET first_position = coalesce(first_position, position), position = ?, digest = NULL,"

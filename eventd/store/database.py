@@ -8,7 +8,6 @@ the database's strictest by default: an answer given after `write` returned surv
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -18,11 +17,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
+import msgspec
 import sqlalchemy as sa
 from sqlalchemy import event
 
 from eventd.errors import DatabaseFault, MissingExtra
 from eventd.store.address import parse_url
+from eventd.store.boot import boot_id
 from eventd.store.changes import ChangeSource, FileChanges, Notifications
 from eventd.store.claim import Claim, read_claims
 from eventd.store.kept import Kept
@@ -41,8 +42,7 @@ READERS = 3
 OTHERS = 2
 """Connections of each kind for other threads of the process than those of the pools, which keep theirs."""
 SQLITE_ROWS = 250
-"""Rows per multi-row INSERT on SQLite. The work per row is the same from 50 on, but every statement hands the
-interpreter lock to the loop and has to wait for it again."""
+"""Rows per multi-row INSERT on SQLite: every statement gives the interpreter lock away, and waits for it again."""
 COPY_ROWS = 20
 """Rows from which COPY is worth its two extra round trips on Postgres."""
 SQLITE_NAMES = 500
@@ -53,10 +53,6 @@ LOCK_SECONDS = 5.0
 """How long a transaction waits for another process to let go of what it needs."""
 SCHEMA_LOCK = 0x6576656E7464  # "eventd"
 """The Postgres advisory lock of whoever migrates."""
-
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-UNKNOWN_RUN = "unknown " + secrets.token_hex(8)
-"""Where the system does not say, every process counts as a run of its own: sooner a new history than a false one."""
 
 Kind = Literal["sqlite", "postgresql"]
 
@@ -251,17 +247,16 @@ def _is_sqlite(conn: sa.Connection) -> bool:
 
 def fetch(conn: sa.Connection, sql: str, params: Sequence[Any] = ()) -> list[Any]:
     """Rows as tuples, straight from the driver: for the hot paths. Write parameters as `?` on both databases."""
-    raw = _raw(conn)
-    if _is_sqlite(conn):
-        return raw.execute(sql, params).fetchall()  # type: ignore[no-any-return]
-    return raw.execute(sql.replace("?", "%s"), params).fetchall()  # type: ignore[no-any-return]
+    return _run(conn, sql, params).fetchall()  # type: ignore[no-any-return]
 
 
 def execute(conn: sa.Connection, sql: str, params: Sequence[Any] = ()) -> int:
     """Run one statement straight on the driver; the number of rows it touched."""
-    raw = _raw(conn)
-    text = sql if _is_sqlite(conn) else sql.replace("?", "%s")
-    return raw.execute(text, params).rowcount  # type: ignore[no-any-return]
+    return _run(conn, sql, params).rowcount  # type: ignore[no-any-return]
+
+
+def _run(conn: sa.Connection, sql: str, params: Sequence[Any]) -> Any:
+    return _raw(conn).execute(sql if _is_sqlite(conn) else sql.replace("?", "%s"), params)
 
 
 def execute_many(conn: sa.Connection, sql: str, rows: Sequence[Sequence[Any]]) -> int:
@@ -283,16 +278,29 @@ def insert(conn: sa.Connection, table: sa.Table) -> Any:
 
 def bulk_insert(conn: sa.Connection, table: sa.Table, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Insert many rows of the columns `names` as fast as this database can. Raises `KeyTaken`."""
-    if not rows:
-        return
+    if rows:
+        copies = not _is_sqlite(conn) and len(rows) >= COPY_ROWS
+        _inserting(_copy if copies else _insert_chunks, conn, table.name, names, rows)
+
+
+def insert_numbered(
+    conn: sa.Connection, table: sa.Table, names: Sequence[str], same: int, texts: Sequence[str], first: int
+) -> None:
+    """Insert a row (`same`, text, number) for each of the texts, numbered from `first` on. Raises `KeyTaken`."""
+    if not _is_sqlite(conn):
+        bulk_insert(conn, table, names, [(same, text, number) for number, text in enumerate(texts, first)])
+    elif texts:
+        # One statement with three values for any number of rows: no other one to prepare, and hardly anything to bind.
+        sql = f"INSERT INTO {table.name} ({', '.join(names)}) SELECT ?, value, key + ? FROM json_each(?)"
+        _inserting(execute, conn, sql, (same, first, msgspec.json.encode(texts).decode()))
+
+
+def _inserting(work: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
     try:
-        if _is_sqlite(conn) or len(rows) < COPY_ROWS:
-            _insert_chunks(conn, table.name, names, rows)
-        else:
-            _copy(conn, table.name, names, rows)
+        work(*args, **kwargs)
     except Exception as error:
         if _says_key_taken(error):
-            raise KeyTaken(f"{table.name}: a row of this key is there already", hint=FAULT_HINT) from error
+            raise KeyTaken("a row with the key of one that is inserted is there already", hint=FAULT_HINT) from error
         raise
 
 
@@ -380,10 +388,7 @@ def run_of_system(conn: sa.Connection) -> str:
     if not _is_sqlite(conn):
         sql = "SELECT pg_postmaster_start_time()::text || ' ' || stats_reset::text FROM pg_stat_bgwriter"
         return str(_raw(conn).execute(sql).fetchone()[0])
-    try:
-        return BOOT_ID.read_text().strip() or UNKNOWN_RUN
-    except OSError:
-        return UNKNOWN_RUN
+    return boot_id()
 
 
 def notify_head(conn: sa.Connection) -> None:
