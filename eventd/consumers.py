@@ -36,6 +36,9 @@ class Consumers(Generic[PurposeT]):
     def __iter__(self) -> Iterator[tuple[str, Consumer[Any]]]:
         return iter([(name, one.consumer) for name, one in self._running.items()])
 
+    def __len__(self) -> int:
+        return len(self._running)
+
     @property
     def names(self) -> list[str]:
         """The cursors that are being worked on."""

@@ -19,6 +19,8 @@ from eventd.api.doors import Door
 from eventd.api.doors import Watcher as DoorWatcher
 from eventd.api.federation import KEEPALIVE_SECONDS, build_listener
 from eventd.consumers import Consumers
+from eventd.egress.budget import Budget
+from eventd.egress.carriage import CarriedPage
 from eventd.egress.consumer import Consumer, Spawn
 from eventd.egress.links import PEER, REPAIR, link_name, peer_of
 from eventd.egress.peer import Outfit, PeerSink
@@ -30,7 +32,6 @@ from eventd.ingress.peers import Watcher as IngressWatcher
 from eventd.ingress.tally import Tally
 from eventd.log.cursors import Cursor
 from eventd.log.eventlog import EventLog
-from eventd.log.lines import Lines
 from eventd.resources.effective import GroupConfig, ListenConfig, PeerConfig
 from eventd.resources.keyring import load_ring
 from federation.keys import KeyRing
@@ -61,6 +62,7 @@ class Surroundings:
     jitter: Random
     max_connections: int
     tally: Tally
+    budget: Budget
 
 
 class Membership:
@@ -205,9 +207,9 @@ class Membership:
         }
         await self._links.adjust(mine, lambda name: peers.get(peer_of(name)[1]))
 
-    def _start(self, cursor: Cursor, peer: PeerConfig) -> Consumer[Lines]:
+    def _start(self, cursor: Cursor, peer: PeerConfig) -> Consumer[CarriedPage]:
         around = self._around
-        outfit = Outfit(around.transport, self.ring, around.log.clock, around.random, around.watcher)
+        outfit = Outfit(around.transport, around.budget, self.ring, around.log.clock, around.random, around.watcher)
         link = link_name(self.config.name, peer.node_name)
         return Consumer(
             around.log,
@@ -235,6 +237,10 @@ class Membership:
         """Whatever held the links up may be gone: look at every cursor again."""
         for _, consumer in self._links:
             consumer.reread()
+
+    def count_links(self) -> int:
+        """How many cursors are being worked on."""
+        return len(self._links)
 
     def link_names(self) -> list[str]:
         """The cursors that are being worked on."""

@@ -25,6 +25,7 @@ from eventd.api.v0.limits import Limits, Occupancy
 from eventd.api.v0.routes import V0
 from eventd.clock import Clock
 from eventd.dynamic.effective import Following
+from eventd.egress.budget import Budget
 from eventd.egress.forwarding import Routing
 from eventd.egress.transport import Transport
 from eventd.egress.tries import Outfit
@@ -126,6 +127,8 @@ class Node:
         self.following = Following(database, self._clock)
         transport = Transport(self._clock)
         self._started.append(transport.close)
+        self.outbox = Budget(self.settings.max_outbox_bytes, self._count_links, self._clock)
+        self.metrics.outbox(lambda: self.outbox.held, lambda: self.outbox.waiting)
         self._around = Surroundings(
             self.log,
             transport,
@@ -136,6 +139,7 @@ class Node:
             Random(),
             self.settings.max_connections,
             self._books.tally,
+            self.outbox,
         )
         self._started.append(self._stop_groups)
         self.reconciler = Reconciler(self.settings, self._share, self.log, self.groups, self._declared_anew)
@@ -153,6 +157,9 @@ class Node:
         await self.routing.load()
         await self._serve_api()
         self._keep_up()
+
+    def _count_links(self) -> int:
+        return sum(group.count_links() for group in self.groups.values())
 
     def _make_subscribers(self) -> Subscribers:
         spawn = self.supervisor.spawn

@@ -223,6 +223,8 @@ class Metrics:
         self._state = self._gauge("link_state", "1 for the state a link is in.", "group", "peer", "state")
         self._lag_events = self._gauge("link_lag_events", "Records a peer has yet to get.", "group", "peer")
         self._lag_seconds = self._gauge("link_lag_seconds", "Age of the oldest of them.", "group", "peer")
+        self._held = self._gauge("outbox_held_bytes", "Bytes of batches that are in memory on their way to peers.")
+        self._waiting = self._gauge("outbox_waiting_links", "Links that wait for room for a batch.")
         self._skew = self._gauge("peer_clock_skew_seconds", "The peer's clock less ours.", "group", "peer")
 
     def _deriving(self) -> None:
@@ -279,6 +281,11 @@ class Metrics:
         self._attempts.labels(group, peer).inc()
         self._delivery.labels(group, peer, "delivered").inc(count)
         self._lag.labels(group, peer).observe(lag)
+
+    def outbox(self, held: Callable[[], int], waiting: Callable[[], int]) -> None:
+        """What tells how much is held, and how many links wait, whenever somebody asks."""
+        self._held.set_function(held)
+        self._waiting.set_function(waiting)
 
     def parked(self, group: str, peer: str, count: int) -> None:
         """A peer refused so many events for good."""

@@ -113,6 +113,14 @@ def read_size(value: Any) -> int:
     return size
 
 
+def read_room(value: Any) -> int:
+    """Bytes of memory."""
+    size = read_ceiling(value)
+    if not 1 << 20 <= size <= 1 << 40:
+        raise ValueError(f"{value!r} is not between 1MiB and 1024GiB")
+    return size
+
+
 def read_ceiling(value: Any) -> int:
     """Bytes that may be stored; 0: any number."""
     match = re.fullmatch(r"(\d{1,18})\s*(\w*)", str(value).strip())

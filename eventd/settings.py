@@ -34,6 +34,7 @@ from eventd.setting_values import (
     read_endpoint,
     read_group,
     read_lines,
+    read_room,
     read_size,
     read_truth,
     show,
@@ -167,6 +168,9 @@ class Settings(BaseModel):
     )
     max_connections: int = Field(
         256, ge=16, le=65536, description="Open connections of each listener; beyond, strangers go first."
+    )
+    max_outbox_bytes: Annotated[int, BeforeValidator(read_room)] = Field(
+        256 << 20, description="Memory of a process for batches on their way to all peers together."
     )
     max_topics: int = Field(100_000, ge=0, description="Topics that hold records. 0, here and below: any number.")
     max_routers: int = Field(10_000, ge=0, description="Routers between topics.")

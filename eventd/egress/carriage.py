@@ -1,14 +1,16 @@
-"""Lines on their way to a peer: one text, taken apart only when somebody has to look at a single record."""
+"""Lines on their way to a peer: one body, taken apart only when somebody has to look at a single record."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, overload
 
 from eventd.egress.sink import Parcel
+from eventd.log.lines import Lines
+from eventd.log.values import Gap, Head
 from federation.lines import encode_lines, split_line
 
 
@@ -27,12 +29,12 @@ class CarriedLine(NamedTuple):
 
 @dataclass(frozen=True)
 class CarriedLines(Sequence[CarriedLine]):
-    """`text` is `events` lines of position, path and event, each ended by a line feed: the body of a v2 batch.
+    """`body` is `events` lines of position, path and event, each ended by a line feed: the body of a v2 batch.
 
     `oldest` is the earliest time of recording among them, in microseconds.
     """
 
-    text: str
+    body: bytes
     events: int
     oldest: int
 
@@ -41,7 +43,7 @@ class CarriedLines(Sequence[CarriedLine]):
 
     @cached_property
     def _apart(self) -> list[CarriedLine]:
-        rows = map(split_line, self.text.split("\n")[:-1])
+        rows = map(split_line, self.body.decode().split("\n")[:-1])
         return [CarriedLine(int(position), path, body) for position, path, body in rows]
 
     @overload
@@ -54,7 +56,40 @@ class CarriedLines(Sequence[CarriedLine]):
         if isinstance(index, int):
             return self._apart[index]
         lines = self._apart[index]
-        return CarriedLines(encode_lines(lines), len(lines), self.oldest)
+        return CarriedLines(encode_lines(lines).encode(), len(lines), self.oldest)
+
+
+NO_LINES = CarriedLines(b"", 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedPage:
+    """A page that was read for a peer. Of the log's own it has all but the text: that is in memory once, as bytes.
+
+    For `exceptions`, `gaps`, `upto`, `full`, `head` and `lost` see `Lines`.
+    """
+
+    lines: CarriedLines
+    exceptions: Sequence[tuple[int, str]]
+    gaps: Sequence[Gap]
+    upto: int
+    full: bool
+    head: Head
+    lost: int
+
+    @classmethod
+    def of(cls, page: Lines) -> CarriedPage:
+        """All of a page."""
+        lines = CarriedLines(page.text.encode(), page.count, page.oldest)
+        return cls(lines, page.exceptions, page.gaps, page.upto, page.full, page.head, page.lost)
+
+    def without_lines(self) -> CarriedPage:
+        """What it says of the log, with nothing to send."""
+        return replace(self, lines=NO_LINES)
+
+    def unread(self, after: int) -> CarriedPage:
+        """As if nothing had been read beyond `after` yet."""
+        return replace(self, lines=NO_LINES, exceptions=(), gaps=(), upto=after, full=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -235,6 +235,7 @@ class Consumer(Generic[PageT]):
                     continue  # what was found out may make a page of another size
                 self._take(page, course)
                 more = page.full
+                del page  # or the last one would stay in memory for as long as nothing comes
             if self._finishing:
                 await self._land(course, cursor)
             if self._signal.done():
@@ -266,8 +267,9 @@ class Consumer(Generic[PageT]):
             await self._settle_first(course, cursor)
 
     async def _settle_first(self, course: _Course, cursor: Cursor) -> None:
-        parcel, task = self._flying[0]
-        await self._settle(course, cursor, parcel, await task)
+        parcel = self._flying[0][0]
+        # No name for the task: an error that leaves here would hold it, it the error, and both of them the parcel.
+        await self._settle(course, cursor, parcel, await self._flying[0][1])
         self._flying.popleft()
 
     def _take(self, page: PageT, course: _Course) -> None:
@@ -291,7 +293,9 @@ class Consumer(Generic[PageT]):
                 await self._settle_idle(course)
                 return
         nudge = asyncio.get_running_loop().create_future()
-        if len(self._flying) < self._sink.window and not more:
+        if more and not self._flying:
+            self._sink.await_room(nudge)
+        elif not more and (not self._flying or len(self._flying) < self._sink.window):
             watch.beyond(course.scanned, nudge)
         await self._first(nudge, [task for _, task in [*self._flying][:1]], timeout)
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from eventd.clock import SECOND, Clock
-from eventd.egress.carriage import CarriedLines, Load
+from eventd.egress.budget import Allowance, Budget
+from eventd.egress.carriage import CarriedPage, Load
 from eventd.egress.push_v1 import PAGE, V1, PushV1
 from eventd.egress.push_v2 import V2, Link, NotSpoken, PushV2
 from eventd.egress.sink import Ack, Blocked, HeldUp, Opened, Restored, Rewind
 from eventd.egress.transport import Transport
 from eventd.log.cursors import Batch, Cursor
 from eventd.log.eventlog import EventLog
-from eventd.log.lines import Lines
 from eventd.log.selection import Selection
 from eventd.resources.effective import GroupConfig, PeerConfig
 from federation.keys import KeyRing
@@ -38,6 +39,7 @@ class Outfit:
     """What the sinks of a group share. `random` gives so many random bytes, `ring` the group's keys of the moment."""
 
     transport: Transport
+    budget: Budget
     ring: Callable[[], KeyRing]
     clock: Clock
     random: Callable[[int], bytes]
@@ -71,34 +73,51 @@ class PeerSink:
         self._v1 = PushV1(on, outfit.transport, outfit.ring, outfit.clock)
         self._v2 = PushV2(on, outfit.transport, outfit.ring, outfit.clock, outfit.random, self._skewed)
         self._protocol = "" if peer.protocol == "auto" else peer.protocol
+        self._room = Allowance(outfit.budget, peer.batch_bytes)
+        self._opened = False
         self._primed = False
         self._fresh = False
         self._gone_until = 0
 
     @property
     def window(self) -> int:
-        """One at a time for v1 and for repairs, and until the first receipt gave both sides a mark."""
-        return self._peer.in_flight if self._protocol == V2 and self._primed and not self._repair else 1
+        """One at a time for v1 and for repairs, and until the first receipt gave both sides a mark; see `Allowance`."""
+        wide = self._protocol == V2 and self._primed and not self._repair
+        return self._room.window(self._peer.in_flight if wide else 1)
+
+    def await_room(self, nudge: asyncio.Future[None]) -> None:
+        """Set the nudge when the node has room for a batch again, and it is this link's turn."""
+        self._room.wait(nudge)
 
     @property
     def own(self) -> bool:
         """What came from others concerns a peer only where it is relayed."""
         return self._wanted.own
 
-    async def read(self, log: EventLog, cursor: Cursor, after: int) -> Lines:
+    async def read(self, log: EventLog, cursor: Cursor, after: int) -> CarriedPage:
         """The next lines for this peer, and those that would be but must not be sent."""
-        return await log.lines(
+        lines = await log.lines(
             cursor.topic_id,
             after,
             self._wanted,
             limit=PAGE if self._protocol == V1 else self._peer.batch_events,
-            max_bytes=self._peer.batch_bytes,
+            max_bytes=self._room.take(),
             until=cursor.until,
             at_tail=self._primed,
         )
+        page = CarriedPage.of(lines)
+        if not self._opened:  # a peer that does not even answer at the opening must not have a batch lie ready for it
+            self._room.drop()
+            return page.without_lines()
+        return page if self._room.keep(len(page.lines.body)) else page.unread(after)
 
-    async def open(self, cursor: Cursor, page: Lines) -> Opened:
+    async def open(self, cursor: Cursor, page: CarriedPage) -> Opened:
         """Find out the protocol, and compare what the peer has with what the books say it has."""
+        opened = await self._open(cursor, page)
+        self._opened = True
+        return opened
+
+    async def _open(self, cursor: Cursor, page: CarriedPage) -> Opened:
         self._primed = False
         if self._peer.protocol == "auto":
             self._protocol = cursor.protocol if cursor.protocol == V2 else ""
@@ -116,7 +135,7 @@ class PeerSink:
             self._compare(cursor, page, mark)
         return Opened(reached=True, proven=V2)
 
-    def _compare(self, cursor: Cursor, page: Lines, mark: Mark | None) -> None:
+    def _compare(self, cursor: Cursor, page: CarriedPage, mark: Mark | None) -> None:
         """What the peer has with what the books say it has. Raises `Rewind` or `Restored`."""
         here = mark if mark is not None and mark.epoch == page.head.epoch else None
         if here is not None and here.upto > page.head.last:
@@ -128,20 +147,22 @@ class PeerSink:
         again = cursor.rewound_from is not None and cursor.position < cursor.rewound_from
         self._gone_until = page.gaps[-1].upto if page.gaps and again else 0
 
-    def select(self, page: Lines, after: int, attempts: int) -> Load | None:
+    def select(self, page: CarriedPage, after: int, attempts: int) -> Load | None:
         """All of the page: the database has picked it."""
         if (
             page.gaps and not self._wanted.own
         ):  # retention holds only what entered here: what was to be relayed may be gone
             self._gone_until = page.gaps[-1].upto
-        bare = not page.count and self._is_to_be_told(page, after)
-        if not page.count and not page.exceptions and not bare:
+        bare = not page.lines and self._is_to_be_told(page, after)
+        if not page.lines and not page.exceptions and not bare:
+            self._room.drop()
             return None
+        self._room.carry()
         after, lost = self._begin(page, after)
-        lines, head = CarriedLines(page.text, page.count, page.oldest), page.head
-        return Load(after, page.upto, head.epoch, head.incarnation, lines, page.exceptions, lost, attempts, bare)
+        head = page.head
+        return Load(after, page.upto, head.epoch, head.incarnation, page.lines, page.exceptions, lost, attempts, bare)
 
-    def _is_to_be_told(self, page: Lines, after: int) -> bool:
+    def _is_to_be_told(self, page: CarriedPage, after: int) -> bool:
         """Whether retention took what the peer has to hear of although there is nothing to send.
 
         Only the page that was read across the gap tells of it. Were the cursor to pass it without a word, nobody would
@@ -152,7 +173,7 @@ class PeerSink:
         gone = max((gap.upto for gap in page.gaps), default=0) if self._fresh else self._gone_until
         return gone > after
 
-    def _begin(self, page: Lines, after: int) -> tuple[int, int | None]:
+    def _begin(self, page: CarriedPage, after: int) -> tuple[int, int | None]:
         """Where the range begins, and where a loss does. What retention took and the peer lacks is said, not hidden."""
         if self._fresh:
             return max([after, *(gap.upto for gap in page.gaps)]), None
@@ -167,17 +188,21 @@ class PeerSink:
             ack = await (self._v1 if self._protocol == V1 else self._v2).push(parcel)
         except HeldUp as held:
             self._outfit.watcher.failed(self._group.name, self._peer.node_name, held.reason)
+            held.__context__ = None  # what it came of may hold this task, the task the error, and all of them the batch
             raise
-        self._primed, self._fresh = True, False
+        self._primed, self._fresh, self._room.answers = True, False, True
         if parcel.records:
             self._tell(parcel, ack)
         return ack
 
     def settled(self, ack: Ack) -> None:
-        """Nobody waits for that."""
+        """What it took is free for others."""
+        self._room.settled()
 
     async def given_up(self) -> None:
         """The peer tells next time what it has."""
+        self._opened = False
+        self._room.end()
 
     def wind_down(self) -> None:
         """A request under way ends within its own time."""

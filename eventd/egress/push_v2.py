@@ -82,7 +82,7 @@ class PushV2:
 
     async def push(self, parcel: Load) -> Ack:
         """Deliver the parcel, in halves where it is too large. Raises `HeldUp`, `Rewind`."""
-        body = parcel.records.text.encode()
+        body = parcel.records.body
         header = BatchHeader(
             from_node=self._link.node,
             to_node=self._link.peer,

@@ -6,6 +6,7 @@ Only an answer about one record sets that record aside, in `Ack.parked`, and the
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -163,12 +164,16 @@ class Sink(Protocol[PageT]):
 
     @property
     def window(self) -> int:
-        """Parcels that may be under way at once."""
+        """Parcels that may be under way at once; 0 while there is no room for one."""
         ...
 
     @property
     def own(self) -> bool:
         """Whether only records that entered the log here concern this sink."""
+        ...
+
+    def await_room(self, nudge: asyncio.Future[None]) -> None:
+        """There is no room for a parcel: set the nudge when there is."""
         ...
 
     async def read(self, log: EventLog, cursor: Cursor, after: int) -> PageT:
@@ -180,7 +185,7 @@ class Sink(Protocol[PageT]):
         ...
 
     def select(self, page: PageT, after: int, attempts: int) -> Parcel | None:
-        """What to deliver of the page; None when nothing in it concerns this sink. Pure."""
+        """What to deliver of the page; None when nothing in it concerns this sink."""
         ...
 
     async def deliver(self, parcel: Any) -> Ack:

@@ -66,6 +66,9 @@ class SubscriptionSink:
 
     # --- reading ----------------------------------------------------------------------------------------------
 
+    def await_room(self, nudge: asyncio.Future[None]) -> None:
+        """There always is."""
+
     async def read(self, log: EventLog, cursor: Cursor, after: int) -> Found[Seen]:
         """What is of interest beyond `after`; no further than a batch that is to be tried again."""
         self._at = after

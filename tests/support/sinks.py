@@ -64,6 +64,8 @@ class ScriptedSink:
     parcels: list[Parcel] = field(default_factory=list)
     taken: list[str] = field(default_factory=list)
 
+    def await_room(self, nudge: asyncio.Future[None]) -> None: ...
+
     async def read(self, log: EventLog, cursor: Cursor, after: int) -> Page:
         limit, max_bytes = self.page
         return await log.read(

@@ -147,6 +147,16 @@ def test_what_is_no_size_is_refused(text: str) -> None:
     assert len(problems_of({"max_body_bytes": text})) == 1
 
 
+@pytest.mark.parametrize(("text", "size"), [("1MiB", 1 << 20), ("256MiB", 256 << 20), ("1024GiB", 1 << 40)])
+def test_memory_may_be_more_than_other_sizes(text: str, size: int) -> None:
+    assert load({"max_outbox_bytes": text}, {}).max_outbox_bytes == size
+
+
+@pytest.mark.parametrize("text", ["", "0", "1023KiB", "1025GiB", "1.5GiB"])
+def test_memory_that_is_none_or_endless_is_refused(text: str) -> None:
+    assert len(problems_of({"max_outbox_bytes": text})) == 1
+
+
 @pytest.mark.parametrize(("text", "truth"), [("1", True), ("TRUE", True), ("on", True), ("0", False), ("no", False)])
 def test_truths(text: str, truth: bool) -> None:
     assert load({}, {"EVENTD_ALLOW_INSECURE_NO_AUTH": text}).allow_insecure_no_auth is truth

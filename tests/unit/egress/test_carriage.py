@@ -1,11 +1,11 @@
-"""Lines on their way to a peer are one text, and come apart into exactly the records they are made of."""
+"""Lines on their way to a peer are one body, and come apart into exactly the records they are made of."""
 
 from __future__ import annotations
 
 from eventd.egress.carriage import CarriedLine, CarriedLines, Load
 
-TEXT = '3\t\t{"id":"a"}\n5\tx,y\t{"id":"b"}\n9\t\t{"id":"c"}\n'
-LINES = CarriedLines(TEXT, 3, oldest=7)
+BODY = b'3\t\t{"id":"a"}\n5\tx,y\t{"id":"b"}\n9\t\t{"id":"c"}\n'
+LINES = CarriedLines(BODY, 3, oldest=7)
 
 
 def _load(lines: CarriedLines, *exceptions: tuple[int, str]) -> Load:
@@ -22,13 +22,13 @@ def test_lines_come_apart_into_position_path_and_body() -> None:
 
 
 def test_a_part_of_the_lines_is_the_same_bytes() -> None:
-    assert LINES[:1].text + LINES[1:].text == TEXT
+    assert LINES[:1].body + LINES[1:].body == BODY
     assert (len(LINES[1:]), LINES[1:].oldest) == (2, 7)
 
 
 def test_no_lines_are_nothing() -> None:
     empty = LINES[:0]
-    assert (empty.text, len(empty), bool(empty), list(empty)) == ("", 0, False, [])
+    assert (empty.body, len(empty), bool(empty), list(empty)) == (b"", 0, False, [])
 
 
 def test_a_repair_picks_what_it_sends_and_what_it_must_not_send() -> None:

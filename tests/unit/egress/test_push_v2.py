@@ -82,7 +82,7 @@ def _push(reply: Reply, *, repair: bool = False) -> tuple[PushV2, Peer]:
 
 def _load(count: int) -> Load:
     text = "".join(f'{position}\t\t{{"id":"e{position}"}}\n' for position in range(1, count + 1))
-    return Load(0, count, "epoch", 1, CarriedLines(text, count, 1))
+    return Load(0, count, "epoch", 1, CarriedLines(text.encode(), count, 1))
 
 
 def _in_parts(most: int, *down: int) -> Reply:
@@ -162,7 +162,7 @@ async def test_a_receipt_that_refuses_every_line_is_not_too_long() -> None:
     longest = "ü" * 512
     push, _ = _push(lambda positions: [Refusal(at, longest, "source_not_allowed") for at in positions])
     text = "".join(f'{10**14 + at}\t\t{{"id":"{longest}"}}\n' for at in range(500))
-    ack = await push.push(Load(0, 10**14 + 500, "epoch", 1, CarriedLines(text, 500, 1)))
+    ack = await push.push(Load(0, 10**14 + 500, "epoch", 1, CarriedLines(text.encode(), 500, 1)))
     assert len(ack.parked) == 500
 
 
