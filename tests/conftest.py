@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from eventd.testing import NOW
+from tests.support.fresh import SharedDatabase, template
 from tests.support.leaks import no_leaks, no_task_survives, open_files
 from tests.support.postgres import PostgresServer, server_or_skip
 from tests.support.processes import Processes
@@ -65,17 +68,46 @@ def sqlite_url(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture
+def migrated_sqlite_url(sqlite_url: str) -> str:
+    """The URL of a SQLite file of today's schema with an empty log."""
+    shutil.copyfile(template(), sqlite_url.removeprefix("sqlite:///"))
+    return sqlite_url
+
+
+@pytest.fixture
 def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
     """The URL of an empty Postgres database. A session left open on it fails the test."""
     url = postgres_server.create_database()
     yield url
     try:
-        # The server notices a closed or killed client in its own time, not in ours.
-        wait_for(lambda: not postgres_server.sessions(url), "all sessions of the test to be closed", seconds=5)
-    except AssertionError:
-        pytest.fail("Postgres sessions left open:\n" + "\n".join(postgres_server.sessions(url)))
+        _wait_until_closed(postgres_server, url)
     finally:
         postgres_server.drop_database(url)
+
+
+@pytest.fixture(scope="session")
+def _shared_postgres(postgres_server: PostgresServer) -> Iterator[SharedDatabase]:
+    url = postgres_server.create_database()
+    yield SharedDatabase(url, now=NOW)
+    postgres_server.drop_database(url)
+
+
+@pytest.fixture
+def migrated_postgres_url(postgres_server: PostgresServer, _shared_postgres: SharedDatabase) -> Iterator[str]:
+    """The URL of a Postgres database of today's schema with an empty log. A session left open on it fails the test."""
+    yield _shared_postgres.url
+    try:
+        _wait_until_closed(postgres_server, _shared_postgres.url)
+    finally:
+        _shared_postgres.empty()
+
+
+def _wait_until_closed(server: PostgresServer, url: str) -> None:
+    """The server notices a closed or killed client in its own time, not in ours."""
+    try:
+        wait_for(lambda: not server.sessions(url), "all sessions of the test to be closed", seconds=5, every=0.002)
+    except AssertionError:
+        pytest.fail("Postgres sessions left open:\n" + "\n".join(server.sessions(url)))
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
@@ -85,10 +117,17 @@ def database_url(request: pytest.FixtureRequest) -> str:
     return url
 
 
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def migrated_url(request: pytest.FixtureRequest) -> str:
+    """A database of today's schema with an empty log: the test runs once on SQLite and once on Postgres."""
+    url: str = request.getfixturevalue(f"migrated_{request.param}_url")
+    return url
+
+
 @pytest.fixture
 def processes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Processes]:
     """Child processes that end with the test, before the databases they use are looked at."""
-    for name in ("database_url", "sqlite_url", "postgres_url"):
+    for name in ("database_url", "sqlite_url", "postgres_url", "migrated_url"):
         if name in request.fixturenames:
             request.getfixturevalue(name)
     running = Processes(tmp_path / "processes")

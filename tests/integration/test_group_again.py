@@ -55,9 +55,9 @@ async def pair(sites: MakeSites, urls: list[str]) -> tuple[Site, Site]:
     return a, b
 
 
-async def test_a_receiver_that_begins_anew_gets_everything_again(database_url: str, sites: MakeSites) -> None:
+async def test_a_receiver_that_begins_anew_gets_everything_again(migrated_url: str, sites: MakeSites) -> None:
     """Its sender has receipts for what it held before."""
-    a, b = await pair(sites, ["", database_url])
+    a, b = await pair(sites, ["", migrated_url])
     await b.emit("of-b")
     before = b.running.groups["edge"]
     elsewhere(b, own(b), peers=[])
@@ -73,9 +73,9 @@ async def test_a_receiver_that_begins_anew_gets_everything_again(database_url: s
 
 
 async def test_a_sender_that_begins_anew_sends_nothing_of_what_it_held_before(
-    database_url: str, sites: MakeSites
+    migrated_url: str, sites: MakeSites
 ) -> None:
-    a, b = await pair(sites, [database_url, ""])
+    a, b = await pair(sites, [migrated_url, ""])
     [c] = sites("c")
     await c.start()
     await c.join()
@@ -90,8 +90,8 @@ async def test_a_sender_that_begins_anew_sends_nothing_of_what_it_held_before(
     assert set((await a.deliveries()).values()) == {"delivered"}
 
 
-async def test_a_group_that_is_deleted_is_served_no_more(database_url: str, sites: MakeSites) -> None:
-    a, b = await pair(sites, ["", database_url])
+async def test_a_group_that_is_deleted_is_served_no_more(migrated_url: str, sites: MakeSites) -> None:
+    a, b = await pair(sites, ["", migrated_url])
     ingress = b.running.groups["edge"].ingress
     elsewhere(b, peers=[])
     seconds = str(b.clock.now() // 10**6)

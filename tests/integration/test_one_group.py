@@ -29,13 +29,13 @@ async def _receiver(sites: MakeSites) -> Site:
     return b
 
 
-async def test_what_another_process_appends_wakes_a_node_for_one_group(database_url: str, sites: MakeSites) -> None:
+async def test_what_another_process_appends_wakes_a_node_for_one_group(migrated_url: str, sites: MakeSites) -> None:
     b = await _receiver(sites)
-    [a] = sites("a", urls=[database_url])
+    [a] = sites("a", urls=[migrated_url])
     await a.start(group="edge")
     await a.apply(group("a", secret=a.secret), group("a", secret=a.secret, name="other"), peer("b", b.port))
     assert list(a.running.groups) == ["edge"]
-    with closing(Database(database_url)) as database:
+    with closing(Database(migrated_url)) as database:
         elsewhere = await EventLog.open(database, SystemClock())
         for number in range(3):
             for name in ("other", "edge"):
@@ -53,9 +53,9 @@ async def _emit(log: EventLog, group: str, event_id: str) -> None:
 
 
 @pytest.mark.postgres
-async def test_two_nodes_for_a_group_each_share_a_database(postgres_url: str, sites: MakeSites) -> None:
+async def test_two_nodes_for_a_group_each_share_a_database(migrated_postgres_url: str, sites: MakeSites) -> None:
     b = await _receiver(sites)
-    edge, other = sites("edge", "other", urls=[postgres_url] * 2)
+    edge, other = sites("edge", "other", urls=[migrated_postgres_url] * 2)
     await edge.start(group="edge")
     await other.start(group="other")
     await other.apply(

@@ -20,10 +20,9 @@ from eventd.clock import SystemClock
 from eventd.log import commit
 from eventd.log.eventlog import EventLog
 from eventd.log.wakeups import Watch
-from eventd.store import migrations
 from eventd.store.changes import POLL, Notifications
 from eventd.store.database import Database, fetch
-from eventd.testing import NOW, draft, give_turns, until
+from eventd.testing import draft, give_turns, until
 from tests.support import writers
 from tests.support.ports import free_port
 
@@ -32,9 +31,8 @@ LISTENERS = "SELECT pid FROM pg_stat_activity WHERE application_name = 'eventd-l
 
 
 @pytest.fixture
-def database(database_url: str) -> Iterator[Database]:
-    with closing(Database(database_url)) as opened:
-        opened.write_now(migrations.upgrade, now=NOW)
+def database(migrated_url: str) -> Iterator[Database]:
+    with closing(Database(migrated_url)) as opened:
         yield opened
 
 
@@ -158,24 +156,24 @@ async def test_after_an_append_of_another_process_everybody_looks(log: EventLog,
 # --- between processes --------------------------------------------------------------------------------------------
 
 
-async def test_an_append_of_another_process_wakes_in_time(log: EventLog, database_url: str) -> None:
+async def test_an_append_of_another_process_wakes_in_time(log: EventLog, migrated_url: str) -> None:
     topic = await log.topic("group:g")
     late: list[float] = []
     with writers.pool(1) as pool:
         async with following(log):
             with log.watch((topic,)) as watch:
                 for number in range(7):
-                    job = pool.submit(writers.append_one, database_url, "group:g", f"{number}")
+                    job = pool.submit(writers.append_one, migrated_url, "group:g", f"{number}")
                     await wake(watch, number)
                     woken = log.clock.monotonic()
                     late.append(woken - await asyncio.wrap_future(job))
     assert median(late) < WITHIN, f"seconds between the acknowledgement there and the waking here: {late}"
 
 
-async def test_a_declaration_of_another_process_is_seen(log: EventLog, database_url: str) -> None:
+async def test_a_declaration_of_another_process_is_seen(log: EventLog, migrated_url: str) -> None:
     with writers.pool(1) as pool:
         async with following(log) as versions:
-            version = await asyncio.wrap_future(pool.submit(writers.declare, database_url))
+            version = await asyncio.wrap_future(pool.submit(writers.declare, migrated_url))
             await until(lambda: version in versions)
 
 
@@ -195,9 +193,8 @@ async def test_a_sign_that_is_lost_costs_a_poll(
 # --- trouble ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_listener_that_was_cut_off_listens_again(postgres_url: str) -> None:
-    with closing(Database(postgres_url)) as database:
-        database.write_now(migrations.upgrade, now=NOW)
+async def test_a_listener_that_was_cut_off_listens_again(migrated_postgres_url: str) -> None:
+    with closing(Database(migrated_postgres_url)) as database:
         log = await EventLog.open(database, SystemClock())
         topic = await log.topic("group:g")
         async with following(log):
@@ -205,7 +202,7 @@ async def test_a_listener_that_was_cut_off_listens_again(postgres_url: str) -> N
                 ((pid,),) = await database.read(fetch, LISTENERS)
                 await database.read(fetch, "SELECT pg_terminate_backend(?)", (pid,))
                 with writers.pool(1) as pool, log.watch((topic,)) as watch:
-                    job = pool.submit(writers.append_one, postgres_url, "group:g", f"{number}")
+                    job = pool.submit(writers.append_one, migrated_postgres_url, "group:g", f"{number}")
                     await wake(watch, number)
                     await asyncio.wrap_future(job)
 
@@ -216,9 +213,9 @@ async def test_a_listener_that_was_cut_off_listens_again(postgres_url: str) -> N
         await log.close()
 
 
-async def test_the_sessions_of_our_own_notice_a_server_that_is_gone_without_a_word(postgres_url: str) -> None:
+async def test_the_sessions_of_our_own_notice_a_server_that_is_gone_without_a_word(migrated_postgres_url: str) -> None:
     """The engine's connections have the same."""
-    with closing(Database(postgres_url)) as database:
+    with closing(Database(migrated_postgres_url)) as database:
         source, claim = database.change_source(SystemClock().sleep), database.claim("", "1 on here")
         assert isinstance(source, Notifications)
         assert claim is not None

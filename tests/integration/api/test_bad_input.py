@@ -23,9 +23,8 @@ from eventd.api.surfaces import all_operations
 from eventd.log.eventlog import EventLog
 from eventd.observe import Metrics
 from eventd.share import Share
-from eventd.store import migrations
 from eventd.store.database import Database
-from eventd.testing import NOW, ManualClock
+from eventd.testing import ManualClock
 
 DECLARED = """
 apiVersion: federation.routerd.net/v1alpha1
@@ -85,14 +84,13 @@ PLAUSIBLE: dict[str, Any] = {"group": "g", "peer": "b", "kind": "EventPeer", "na
 
 
 @pytest.fixture
-async def server(database_url: str) -> AsyncIterator[TestServer]:
+async def server(migrated_url: str) -> AsyncIterator[TestServer]:
     """Every operation of the API on a port, over a database with a group and a peer."""
     async with AsyncExitStack() as stack:
         # The loop's own threads, in which keys are read, would outlive the test.
         stack.push_async_callback(asyncio.get_running_loop().shutdown_default_executor)
-        database, clock = Database(database_url), ManualClock()
+        database, clock = Database(migrated_url), ManualClock()
         stack.callback(database.close)
-        database.write_now(migrations.upgrade, now=NOW)
         log = await EventLog.open(database, clock)
         stack.push_async_callback(log.close)
         metrics = Metrics()

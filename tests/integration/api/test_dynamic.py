@@ -24,10 +24,9 @@ from eventd.log.eventlog import EventLog
 from eventd.observe import Metrics
 from eventd.plugins.contract import Result
 from eventd.share import Share
-from eventd.store import migrations
 from eventd.store.database import Database
 from eventd.store.parts import delete_part, put_part
-from eventd.testing import NOW, ManualClock, event, until
+from eventd.testing import ManualClock, event, until
 from tests.unit.dynamic.samples import HOUR, mask, route
 
 READER, ADMIN = "reader-key-0001", "admin-key-00001"
@@ -93,11 +92,10 @@ class Stream:
 
 
 @pytest.fixture
-async def site(sqlite_url: str) -> AsyncIterator[Site]:
+async def site(migrated_sqlite_url: str) -> AsyncIterator[Site]:
     async with AsyncExitStack() as stack:
-        database, clock = Database(sqlite_url), ManualClock()
+        database, clock = Database(migrated_sqlite_url), ManualClock()
         stack.callback(database.close)
-        database.write_now(migrations.upgrade, now=NOW)
         log = await EventLog.open(database, clock)
         stack.push_async_callback(log.close)
         site, metrics = Site(database, log, clock), Metrics()

@@ -27,9 +27,9 @@ EVENTS = spark_schema(Book.EVENTS)
 
 
 @pytest.fixture
-async def pair(database_url: str, sites: MakeSites) -> tuple[Site, Site]:
+async def pair(migrated_url: str, sites: MakeSites) -> tuple[Site, Site]:
     """site-a, on either database, and site-b, that send to each other."""
-    a, b = sites("site-a", "site-b", urls=[database_url, ""])
+    a, b = sites("site-a", "site-b", urls=[migrated_url, ""])
     await a.start()
     await b.start()
     await a.join(b)

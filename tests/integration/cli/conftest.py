@@ -172,7 +172,14 @@ def routerctl(request: pytest.FixtureRequest, control: Control, monkeypatch: pyt
             monkeypatch.setenv("EVENTD_SERVER", api.url)
             yield control
         return
-    url = request.getfixturevalue(f"{request.param}_url")
-    make_current(url, now=SystemClock().now())
+    url = request.getfixturevalue(f"migrated_{request.param}_url")
     monkeypatch.setenv("EVENTD_DATABASE_URL", url)
     yield control
+
+
+@pytest.fixture
+def routerctl_url(request: pytest.FixtureRequest, routerctl: Control) -> str:
+    """The database behind `routerctl`."""
+    kind = request.node.callspec.params["routerctl"]
+    url: str = request.getfixturevalue("migrated_postgres_url" if kind == "postgres" else "sqlite_url")
+    return url

@@ -36,10 +36,9 @@ def edge(routerctl: Control) -> Control:
 
 
 @pytest.fixture
-def consumer(request: pytest.FixtureRequest, edge: Control) -> Consumer:
+def consumer(edge: Control, routerctl_url: str) -> Consumer:
     """The peer's consumer, on the database behind `routerctl`."""
-    kind = request.node.callspec.params["routerctl"]
-    return Consumer(request.getfixturevalue(f"{'postgres' if kind == 'postgres' else 'sqlite'}_url"))
+    return Consumer(routerctl_url)
 
 
 def test_a_warning_ends_with_0_and_a_failure_with_4(edge: Control, consumer: Consumer) -> None:

@@ -63,21 +63,9 @@ class Consumer:
 
 
 @pytest.fixture
-def consumer(request: pytest.FixtureRequest, edge: Control) -> Consumer:
+def consumer(edge: Control, routerctl_url: str) -> Consumer:
     """The peer's consumer, on the database behind `routerctl`."""
-    return Consumer(_url(request))
-
-
-def _url(request: pytest.FixtureRequest) -> str:
-    kind = request.node.callspec.params["routerctl"]
-    found: str = request.getfixturevalue(f"{'postgres' if kind == 'postgres' else 'sqlite'}_url")
-    return found
-
-
-@pytest.fixture
-def edge_url(request: pytest.FixtureRequest, edge: Control) -> str:
-    """The database behind `routerctl`."""
-    return _url(request)
+    return Consumer(routerctl_url)
 
 
 @pytest.fixture
@@ -158,9 +146,9 @@ def test_redeliver_says_what_it_would_send_and_then_sends(edge: Control, consume
     assert both.err.startswith("error: say what to send in one way: --id, a range")
 
 
-def test_gaps_are_what_senders_said_they_lost(edge: Control, edge_url: str) -> None:
+def test_gaps_are_what_senders_said_they_lost(edge: Control, routerctl_url: str) -> None:
     assert edge("federation", "gaps", "-o", "json").json == []
-    with closing(Database(edge_url)) as database:
+    with closing(Database(routerctl_url)) as database:
         topic = database.read_now(read_topic, "group:edge").id
         for node, after, upto, reason in (("hub", 4, 9, "lost"), ("far", 2, 3, "taken_back"), ("hub", 12, 20, "lost")):
             database.write_now(record_gap, topic, node, "epoch1", after, upto, reason, SystemClock().now())

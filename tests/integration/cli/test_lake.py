@@ -32,11 +32,10 @@ def hold_up(conn: Connection, state: LinkState, now: int) -> None:
 
 
 @pytest.fixture
-def written(request: pytest.FixtureRequest, routerctl: Control) -> Iterator[Database]:
+def written(routerctl: Control, routerctl_url: str) -> Iterator[Database]:
     """The database behind `routerctl`, with the group edge."""
     routerctl.edge()
-    kind = request.node.callspec.params["routerctl"]
-    database = Database(request.getfixturevalue(f"{'postgres' if kind == 'postgres' else 'sqlite'}_url"))
+    database = Database(routerctl_url)
     yield database
     database.close()
 

@@ -357,9 +357,9 @@ async def test_a_node_for_one_group_leaves_shipping_to_others(sites: MakeSites, 
 
 
 @pytest.mark.postgres
-async def test_the_books_of_a_postgres_database(postgres_url: str, sites: MakeSites, tmp_path: Path) -> None:
+async def test_the_books_of_a_postgres_database(migrated_postgres_url: str, sites: MakeSites, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
-    (a,) = sites("site-a", urls=[postgres_url])
+    (a,) = sites("site-a", urls=[migrated_postgres_url])
     await a.start(**ship_to(lake))
     await a.join()
     await a.emit("e1", "e2")

@@ -8,22 +8,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from tests.contract.conftest import (
-    _shared_postgres_url,
-    _sqlite_template,
-    migrated_postgres_url,
-    migrated_sqlite_url,
-    migrated_url,
-)
 from tests.support.v0 import Server, serving
-
-__all__ = [
-    "_shared_postgres_url",
-    "_sqlite_template",
-    "migrated_postgres_url",
-    "migrated_sqlite_url",
-    "migrated_url",
-]
 
 StartServer = Callable[..., Awaitable[Server]]
 
