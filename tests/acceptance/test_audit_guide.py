@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from eventd.cli.control import app
 from tests.support.source import ROOT
+from tests.support.spark_cluster import quick_spark
 from tests.support.terminals import make_commands
 
 PAGE = (ROOT / "docs" / "how-to" / "audit-a-federation.md").read_text()
@@ -61,10 +62,10 @@ def test_the_page_shows_what_its_books_hold(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.spark
 @pytest.mark.timeout(400)
 def test_the_page_can_be_followed(tmp_path: Path) -> None:
-    path = make_commands(tmp_path / "bin")
+    path, quick = make_commands(tmp_path / "bin"), quick_spark(tmp_path)
 
     def typed(command: str) -> subprocess.CompletedProcess[str]:
-        env = {"PATH": path, "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+        env = {"PATH": path, "HOME": str(tmp_path), "PYTHONPATH": str(ROOT), **quick}
         return subprocess.run(
             ["bash", "-c", command], cwd=tmp_path, env=env, text=True, capture_output=True, check=False, timeout=300
         )

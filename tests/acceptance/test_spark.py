@@ -29,7 +29,7 @@ from tests.support.spark_cluster import (
     installed_spark,
     link_environment,
     own_spark,
-    quick_executors,
+    quick_spark,
     start_audit,
     start_program,
     without_java,
@@ -86,7 +86,7 @@ def test_executors_of_their_own_audit_a_lake_on_a_machine_without_a_java(
 ) -> None:
     """Python packages are enough: the Java is the wheel's."""
     master, home = "local-cluster[2,1,1024]", own_spark(tmp_path)
-    here = {**without_java(tmp_path), **quick_executors(tmp_path), "SPARK_HOME": str(home)}
+    here = {**without_java(tmp_path), **quick_spark(tmp_path), "SPARK_HOME": str(home)}
     places = ["--lake", books.url, "--out", str(tmp_path / "report"), "--master", master]
     run = [*CONTROL, "audit", "run", *places, "--memory", "1g", "--fail-on", "missing"]
     done = processes.run(run, env=here, seconds=SECONDS)
@@ -107,7 +107,7 @@ def test_workers_that_are_killed_in_the_middle_of_jobs_cost_nothing(
 
     The stream is killed as well, and gone on with. Each program starts while the one before has the cluster to itself.
     """
-    cluster, quick, sink = Cluster(processes), quick_executors(tmp_path), tmp_path / "sink"
+    cluster, quick, sink = Cluster(processes), quick_spark(tmp_path), tmp_path / "sink"
     cluster.fill_up(2)
     stream = start_program(processes, "follow", cluster.address, lake, str(sink))
     batches = there(stream, sink, "rows/_spark_metadata/[0-9]*")
@@ -126,9 +126,9 @@ def test_workers_that_are_killed_in_the_middle_of_jobs_cost_nothing(
     cluster.kill_a_worker_of(auditing, cells)
     submitted = submit(processes, cluster, tmp_path, *run["submitted"], env=quick)
     cluster.fill_up(2)
-    follow_to_the_end(spark, lake, sink)
     assert auditing.wait_exit(seconds=SECONDS) == 4, auditing.log_tail()
     cluster.kill_a_worker_of(submitted, there(submitted, told["submitted"], "state/cells-*"))
+    follow_to_the_end(spark, lake, sink)  # not before: the one submitted has the cluster to itself and may end
     assert submitted.wait_exit(seconds=SECONDS) == 4, submitted.log_tail()
     for out in told.values():
         books.require_found(out, f"{version('pyspark')} on {cluster.address}")

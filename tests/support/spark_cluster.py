@@ -94,12 +94,14 @@ def own_spark(folder: Path) -> Path:
     return home
 
 
-def quick_executors(folder: Path) -> dict[str, str]:
-    """An environment in which whatever is started has executors that start fast, as a cluster's own settings would."""
+def quick_spark(folder: Path) -> dict[str, str]:
+    """An environment in which each Java of Spark starts fast, as the settings of a machine or a cluster may ask."""
     settings = folder / "conf"
     settings.mkdir(exist_ok=True)
     options = f"{STARTS_FAST} -Djava.io.tmpdir={folder}"
-    (settings / "spark-defaults.conf").write_text(f"spark.executor.extraJavaOptions {options}\n")
+    (settings / "spark-defaults.conf").write_text(
+        f"spark.driver.defaultJavaOptions {STARTS_FAST}\nspark.executor.extraJavaOptions {options}\n"
+    )
     return {"SPARK_CONF_DIR": str(settings)}
 
 
