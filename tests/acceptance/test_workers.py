@@ -9,6 +9,7 @@ import os
 import random
 import signal
 import socket
+import sys
 from collections import Counter
 from copy import copy
 from pathlib import Path
@@ -24,6 +25,8 @@ from tests.support.running import Running
 from tests.support.waiting import wait_for
 
 WORKERS = 3
+IMPATIENT = (sys.executable, "-c", "from eventd.cli import daemon, workers; workers.SILENT_SECONDS = 8; daemon.main()")
+"""The daemon, but it waits 8 seconds instead of 20 for a word of a process, each of which says one every 5 seconds."""
 
 
 def workers(node: Running) -> list[int]:
@@ -117,8 +120,9 @@ def test_whatever_process_is_asked_answers_for_all(node: Running) -> None:
     assert all(text.count("\nrouterd_eventd_log_head_position ") == 1 for text in own)
 
 
-def test_a_process_that_hangs_is_told_and_started_again(node: Running) -> None:
-    stopped = workers(node)[1]
+def test_a_process_that_hangs_is_told_and_started_again(processes: Processes) -> None:
+    node = Running(processes, "a", program=IMPATIENT, EVENTD_WORKERS=str(WORKERS))
+    stopped = wait_whole(node)[1]
     os.kill(stopped, signal.SIGSTOP)
 
     def told() -> bool:

@@ -166,10 +166,11 @@ class Processes:
         database_url: str | None = None,
         env: Mapping[str, str] | None = None,
         ready: bool = True,
+        program: Sequence[str] = DAEMON,
     ) -> Process:
         """`routerd-eventd serve` with data in a folder of its own, on a free port; returns when it is ready."""
         settings = {**self.node_environment(name, database_url=database_url), "EVENTD_API_LISTEN": "127.0.0.1:0"}
-        process = self.start(name, [*DAEMON, "serve", *arguments], env={**settings, **(env or {})})
+        process = self.start(name, [*program, "serve", *arguments], env={**settings, **(env or {})})
         return process.wait_ready() if ready else process
 
     def control(

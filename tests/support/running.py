@@ -8,13 +8,14 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from tests.support.declared import declare, group, peer
 from tests.support.ports import free_port
-from tests.support.processes import Process, Processes
+from tests.support.processes import DAEMON, Process, Processes
 from tests.support.waiting import wait_for
 
 SECRET = "0123456789abcdef0123456789abcdef"
@@ -33,7 +34,14 @@ class Running:
     """One node over its life: the same data, the same listener, several starts."""
 
     def __init__(
-        self, processes: Processes, name: str, *, database_url: str | None = None, ready: bool = True, **env: str
+        self,
+        processes: Processes,
+        name: str,
+        *,
+        database_url: str | None = None,
+        ready: bool = True,
+        program: Sequence[str] = DAEMON,
+        **env: str,
     ) -> None:
         self.name = name
         self.port = free_port()
@@ -41,8 +49,9 @@ class Running:
         self.secret.write_text(SECRET)
         self.data = processes.directory / name
         migrate = ["--migrate"] if database_url else []
+        settings = {"EVENTD_DRAIN_TIMEOUT": "5s", **env}
         self.process: Process = processes.serve(
-            name, *migrate, database_url=database_url, ready=ready, env={"EVENTD_DRAIN_TIMEOUT": "5s", **env}
+            name, *migrate, database_url=database_url, ready=ready, env=settings, program=program
         )
 
     @property
