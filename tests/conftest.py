@@ -15,12 +15,7 @@ from tests.support.fresh import SharedDatabase, template
 from tests.support.leaks import no_leaks, no_task_survives, open_files
 from tests.support.postgres import PostgresServer, server_or_skip
 from tests.support.processes import Processes
-from tests.support.skips import (
-    in_ci,
-    pytest_collection_modifyitems,
-    pytest_make_collect_report,
-    pytest_runtest_makereport,
-)
+from tests.support.skips import in_ci, mark_needs, pytest_make_collect_report, pytest_runtest_makereport
 from tests.support.spark import session_or_skip
 from tests.support.waiting import wait_for
 
@@ -30,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = [
     "no_leaks",
     "no_task_survives",
-    "pytest_collection_modifyitems",
     "pytest_make_collect_report",
     "pytest_runtest_makereport",
 ]
@@ -42,6 +36,12 @@ settings.register_profile("quick", _SAME_EVERY_TIME, max_examples=10, deadline=N
 settings.register_profile("steady", _SAME_EVERY_TIME, max_examples=40, deadline=None)
 settings.register_profile("thorough", _SAME_EVERY_TIME, max_examples=100, deadline=None)
 settings.load_profile("quick")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes seconds comes first, in whatever order; at the end no process waits for another's long test."""
+    mark_needs(items)
+    items.sort(key=lambda item: "acceptance" not in item.path.parts)
 
 
 @pytest.fixture(scope="session")

@@ -31,7 +31,7 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
     return report
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def mark_needs(items: list[pytest.Item]) -> None:
     """Whatever uses a server or Spark is marked: `-m "not spark"` leaves it out, and no skip of it passes in CI."""
     for item in items:
         for fixture, marker in (("postgres_server", "postgres"), ("spark", "spark")):
