@@ -62,12 +62,9 @@ $(VENV)/.audit: requirements-audit.lock $(VENV)/.locked | $(VENV)/.ready
 demo: venv ## three nodes on this machine: federate, cut one off, prove that nothing is lost
 	@$(BIN)/routerd-eventd demo $(ARGS)
 
-# Fast first: a mistake in a pure function should not have to wait for the processes.
+# Fast first: a mistake in a pure function should not have to wait for the processes. The first four use one core each.
 test: venv-audit ## everything the CI asks: lint, types, all tests, Postgres and Spark included
-	@$(MAKE) --no-print-directory lint
-	@$(MAKE) --no-print-directory types
-	@$(MAKE) --no-print-directory unit
-	@$(MAKE) --no-print-directory properties
+	@$(MAKE) --no-print-directory --jobs 2 $(filter --output-sync,$(.FEATURES:%=--%)) types lint unit properties
 	@$(MAKE) --no-print-directory suite
 	@$(MAKE) --no-print-directory spark
 
