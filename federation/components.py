@@ -37,15 +37,15 @@ def require_all(covered: Components, values: Mapping[str, str]) -> None:
             raise Unauthorized(f"the header {name} is missing", reason="components")
 
 
-def signature_base(covered: Components, params: Params, values: Mapping[str, str]) -> bytes:
-    """What is signed: one line per component, and the list of components with its parameters last.
+def signature_base(covered: Components, listed: str, values: Mapping[str, str]) -> bytes:
+    """What is signed: one line per component, and the list that `write_list` gives of them last.
 
     Raises Unauthorized when a component has no value, or one that is not ASCII.
     """
     require_all(covered, values)
     cells = zip(covered.written, covered.names, strict=True)
     lines = [f"{written}: {values[name]}" for written, name in cells]
-    lines.append(f'"@signature-params": {write_list(covered, params)}')
+    lines.append(f'"@signature-params": {listed}')
     try:
         return "\n".join(lines).encode("ascii")
     except UnicodeEncodeError:

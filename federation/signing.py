@@ -277,8 +277,9 @@ def _lower(headers: Mapping[str, str] | Iterable[tuple[str, str]]) -> dict[str, 
 
 
 def _sign(headers: dict[str, str], parts: Components, params: Params, values: Mapping[str, str], key: Key) -> str:
-    signature = write_value(key.sign(signature_base(parts, params, values)))
-    headers["Signature-Input"] = f"{LABEL}={write_list(parts, params)}"
+    listed = write_list(parts, params)
+    signature = write_value(key.sign(signature_base(parts, listed, values)))
+    headers["Signature-Input"] = f"{LABEL}={listed}"
     headers["Signature"] = f"{LABEL}={signature}"
     return signature
 
@@ -331,7 +332,8 @@ def _check_signature(signed: _Signed, values: Mapping[str, str], keys: KeyRing) 
     usable = found is not None and found.usable and found.algorithm == signed.text("alg")
     key = found if found is not None and usable else DUMMY
     digest = _digest_in(values["content-digest"])
-    signature_fits = key.verifies(signed.signature, signature_base(signed.parts, signed.params, values))
+    base = signature_base(signed.parts, write_list(signed.parts, signed.params), values)
+    signature_fits = key.verifies(signed.signature, base)
     if found is None:
         raise Unauthorized("no key of the ring has this id", reason="unknown_key")
     if not found.usable:

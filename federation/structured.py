@@ -46,6 +46,7 @@ Member = Item | InnerList
 _KEY: Final = re.compile(r"[a-z*][a-z0-9_.*-]*")
 _NUMBER: Final = re.compile(r"-?(?:[0-9]{1,12}\.[0-9]{1,3}|[0-9]{1,15})(?![0-9.])")
 _STRING: Final = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\])*)"')
+_SIMPLE: Final = re.compile(r"[ !#-\[\]-~]*")
 _TOKEN: Final = re.compile(r"[A-Za-z*][A-Za-z0-9!#$%&'*+.^_`|~:/-]*")
 _BYTES: Final = re.compile(r":([A-Za-z0-9+/]*=*):")
 _BOOLEAN: Final = re.compile(r"\?([01])")
@@ -157,6 +158,8 @@ def parse_dictionary(text: str) -> dict[str, Member]:
 
 def write_value(value: Value) -> str:
     """One bare value. Raises Malformed for a string outside printable ASCII."""
+    if type(value) is str and _SIMPLE.fullmatch(value):  # nearly all are: nothing in it has to be escaped
+        return f'"{value}"'
     if isinstance(value, bool):
         return f"?{value:d}"
     if isinstance(value, int | Decimal | Token):
@@ -171,7 +174,7 @@ def write_value(value: Value) -> str:
 
 def write_params(params: Mapping[str, Value]) -> str:
     """Parameters with their leading semicolons."""
-    return "".join(f";{name}" if value is True else f";{name}={write_value(value)}" for name, value in params.items())
+    return "".join([f";{name}" if value is True else f";{name}={write_value(value)}" for name, value in params.items()])
 
 
 def write_member(member: Member) -> str:
@@ -183,4 +186,4 @@ def write_member(member: Member) -> str:
 
 def write_dictionary(members: Mapping[str, Value]) -> str:
     """A dictionary of bare values."""
-    return ", ".join(name if value is True else f"{name}={write_value(value)}" for name, value in members.items())
+    return ", ".join([name if value is True else f"{name}={write_value(value)}" for name, value in members.items()])

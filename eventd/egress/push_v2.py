@@ -64,7 +64,7 @@ class PushV2:
         self._clock = clock
         self._random = random
         self._skewed = skewed
-        self._batch_ids: dict[tuple[str, str], str] = {}
+        self._batch_ids: dict[tuple[Range, int], str] = {}
 
     async def mark(self) -> Mark | None:
         """Where the peer stands. Raises `NotSpoken`, `HeldUp`."""
@@ -146,12 +146,10 @@ class PushV2:
 
     def _batch_id(self, parcel: Load, body: bytes) -> str:
         """The same bytes over the same range keep their id over all attempts, so a lost receipt is given again."""
-        key = (self._range(parcel).to_header(), str(hash(body)))
+        key = (self._range(parcel), hash(body))
         if key not in self._batch_ids:
             while len(self._batch_ids) >= BATCH_IDS:
-                del self._batch_ids[
-                    next(iter(self._batch_ids))
-                ]  # a peer that is down for long: the page has grown since
+                del self._batch_ids[next(iter(self._batch_ids))]  # a peer that is down for long: the page has grown
             self._batch_ids[key] = new_event_id(self._clock.now(), self._random(10))
         return self._batch_ids[key]
 

@@ -6,7 +6,7 @@ from eventd.log.values import Draft, Drafts
 from eventd.resources.effective import GroupConfig
 from federation.batch import Lines
 from federation.errors import V1Refused
-from federation.event import UNSET, Event, encode, expiry_micros, micros
+from federation.event import Event, encode, expiry_micros, micros
 from federation.keys import Key
 from federation.loops import encode_path, extend_path
 
@@ -14,14 +14,13 @@ from federation.loops import encode_path, extend_path
 def drafts_of(lines: Lines, sender: str) -> Drafts:
     """What a batch's lines become here: their path now leads through the sender. The bodies stay as they are."""
     paths = {path: extend_path(path, sender) for path in set(lines.paths)}
-    expiries = [event.expires_at for event in lines.events if event.expires_at != UNSET]
     return Drafts(
-        [event.id for event in lines.events],
+        lines.ids,
         [paths[path] for path in lines.paths],
         lines.bodies,
-        frozenset([event.type for event in lines.events]),
-        frozenset([event.source_node for event in lines.events]),
-        micros(min(expiries)) if expiries else None,
+        frozenset(lines.types),
+        frozenset(source for _, source, _ in lines.origins),
+        None if lines.expires_first is None else micros(lines.expires_first),
     )
 
 

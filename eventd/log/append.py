@@ -17,11 +17,13 @@ import sqlalchemy as sa
 from eventd.log.blocks import Block, pack
 from eventd.log.scan import blocks_at, pick
 from eventd.log.values import Appended, Drafts, Outcome, size_of
-from eventd.store.database import bulk_insert, execute, execute_many, fetch, fetch_in, insert_numbered
+from eventd.store.database import bulk_insert, execute_many, fetch, fetch_in, insert_numbered
 from eventd.store.schema import blocks, event_ids
 from federation.event import content_digest, content_of, expiry_micros, read_outlines
 
 _IDS = ("topic_id", "event_id", "position")
+_NEVER = 2**62
+"""Later than any time."""
 _TIMES_DIFFER = 14
 """Characters by which the two times of one content can differ: each has a fraction of a second, or none."""
 
@@ -91,26 +93,29 @@ def _candidates(unit: Drafts) -> list[Candidate]:
     return [*map(Candidate, unit.event_ids, unit.paths, unit.bodies, expiries)]
 
 
+_GROW = (
+    "UPDATE topics SET next_seq = next_seq + ?, bytes = bytes + ?, ids = ids + ?,"
+    " written_at = CASE WHEN written_at > ? THEN written_at ELSE ? END WHERE id = ? RETURNING next_seq, written_at"
+)
+
+
 def _store(
     conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, position: int, now: int, ids: int
 ) -> list[Block]:
     """Write drafts that have their ids and their positions. `ids`: by how many the topic has more."""
-    first, written = fetch(conn, "SELECT next_seq, written_at FROM topics WHERE id = ?", (topic_id,))[0]
-    seq = first
-    of_records = units[0].of_records
-    now = max(now, written or 0) if of_records else now  # a record's time is no earlier than that of the one before
     made: list[Block] = []
+    first = position
     kinds = (part for unit in units for part in unit.of_one_kind())
     for _, alike in groupby(kinds, lambda part: part.own):
         drafts = Drafts.joined([*alike])
-        made += pack(drafts, topic_id=topic_id, position=position, seq=seq, now=now)
-        position, seq = position + len(drafts), seq + len(drafts)
+        made += pack(drafts, topic_id=topic_id, position=position, seq=position - first, now=now)
+        position += len(drafts)
+    # A record's time is no earlier than that of the one before; an event's is that of its transaction.
+    latest = now if units[0].of_records else _NEVER
+    size, grown = sum(block.bytes for block in made), position - first
+    next_seq, written = fetch(conn, _GROW, (grown, size, ids, latest, now, topic_id))[0]
+    made = [block._replace(seq=block.seq + next_seq - grown, recorded_at=written) for block in made]
     bulk_insert(conn, blocks, Block._fields, made)
-    execute(
-        conn,
-        "UPDATE topics SET next_seq = next_seq + ?, bytes = bytes + ?, ids = ids + ?, written_at = ? WHERE id = ?",
-        (seq - first, sum(block.bytes for block in made), ids, now, topic_id),
-    )
     return made
 
 
