@@ -280,6 +280,7 @@ async def test_a_client_that_takes_no_answers_is_heard_no_further(server: Server
         assert not sending.done()
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
+        socket.socket._reader._protocol.resume_reading()  # type: ignore[union-attr]  # or closing waits for 10 s
 
 
 async def _send_many(socket: Any, text: str, count: int) -> None:
