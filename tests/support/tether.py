@@ -8,13 +8,14 @@ Linux watches the *thread* that started the child: start children from the main 
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
 import sys
-import threading
-from collections.abc import Sequence
-from pathlib import Path
+
+TYPE_CHECKING = False  # as in `typing`, which takes a start of this script longer than all that it does
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Sequence
+    from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 
@@ -23,6 +24,8 @@ def tethered(
     command: Sequence[str | Path], *, farewell: signal.Signals, user: tuple[int, int] | None = None
 ) -> list[str]:
     """`command` wrapped so that it gets `farewell` when this process dies; `user` is (uid, gid) to run as."""
+    import threading
+
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError("start child processes from the main thread: they die with the thread that started them")
     uid, gid = user or (-1, -1)
@@ -31,6 +34,8 @@ def tethered(
 
 
 def _main(arguments: list[str]) -> None:
+    import ctypes  # before setuid: who we become may not be allowed to read it
+
     parent, farewell, uid, gid = map(int, arguments[:4])
     command = arguments[4:]
     if uid >= 0:
