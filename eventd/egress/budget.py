@@ -5,7 +5,8 @@ while there is plenty. When it is used up nobody reads ahead, and links wait: fi
 
 The other half is for the first batch of each link. It is of a size of which there is room for one for each link there
 is, so it need not wait. A peer that takes a batch and never answers therefore holds its link's part of this half and
-no more, from one time-out to the next, and what the others live on is out of its reach.
+no more, from one time-out to the next, and what the others live on is out of its reach. A link that is in step takes
+its part, too, rather than wait: what is new to it is little, and must not queue behind what others have to catch up.
 
 Peers that fall silent all at once, in the middle of it, hold what they have until their time-outs. When nothing comes
 back to the first half for as long as `PATIENCE` while links wait for it, these go on with their parts of the second.
@@ -70,18 +71,21 @@ class Budget:
 
     def offer(self, link: Allowance) -> Grant | None:
         """What a link that has nothing under way may take now; None: it has to wait."""
-        if link.answers:
-            if self.main.fits(link.wanted):
-                return Grant(self.main, link.wanted)
-            if not self._is_stuck:
-                return None
+        if link.answers and self.main.fits(link.wanted):
+            return Grant(self.main, link.wanted)
+        if link.uses_main and not self._is_stuck:
+            return None
         size = min(link.wanted, max(link.needed, self.first.size // max(1, self._links())))
         return Grant(self.first, size) if self.first.fits(size) else None
 
     def queue(self, link: Allowance) -> None:
         """Let a link wait for its turn, which may be at once. One that waits already keeps its place."""
-        (self.main if link.answers else self.first).queue[link] = None
+        self._queue_of(link)[link] = None
         self._serve()
+
+    def is_free(self, link: Allowance) -> bool:
+        """Whether a link that has nothing under way need not wait."""
+        return not self._queue_of(link) and self.offer(link) is not None
 
     def leave(self, link: Allowance) -> None:
         """It waits no longer."""
@@ -95,6 +99,9 @@ class Budget:
         if half is self.main and size > 0:
             self._moves, self._is_stuck = True, False
         self._serve()
+
+    def _queue_of(self, link: Allowance) -> dict[Allowance, None]:
+        return self.main.queue if link.uses_main else self.first.queue
 
     def _serve(self) -> None:
         for half in (self.main, self.first):
@@ -116,6 +123,7 @@ class Allowance:
 
     It asks for the `window` before each page, or waits for its turn; then come `take` and `keep`. The page is dropped,
     or carried as a batch until that is `settled`. `end` gives all back. `answers`: its peer has, since the opening.
+    `is_in_step`: the last page was all there was to read.
     """
 
     def __init__(self, budget: Budget, most: int) -> None:
@@ -127,7 +135,12 @@ class Allowance:
         self._taken = Grant(budget.main, 0)
         self._under_way: deque[Grant] = deque()
         self._nudge: asyncio.Future[None] | None = None
-        self.answers = False
+        self.answers = self.is_in_step = False
+
+    @property
+    def uses_main(self) -> bool:
+        """Whether it waits for whole batches."""
+        return self.answers and not self.is_in_step
 
     @property
     def wanted(self) -> int:
@@ -139,10 +152,7 @@ class Allowance:
         main = self._budget.main
         if self.answers and main.held + self.wanted <= main.size and not main.queue:
             return wide
-        if self._taken.size or self._under_way:
-            return 1
-        queue = main.queue if self.answers else self._budget.first.queue
-        return int(not queue and self._budget.offer(self) is not None)
+        return int(self._taken.size > 0 or len(self._under_way) > 0 or self._budget.is_free(self))
 
     def wait(self, nudge: asyncio.Future[None]) -> None:
         """Wait for its turn, in which the nudge is set."""
@@ -197,7 +207,8 @@ class Allowance:
 
     def end(self) -> None:
         """Hold nothing, and wait for nothing."""
-        self._nudge, self._again, self.needed, self.answers = None, 0, self._least, False
+        self._nudge, self._again, self.needed = None, 0, self._least
+        self.answers = self.is_in_step = False
         self._budget.leave(self)
         self.drop()
         while self._under_way:

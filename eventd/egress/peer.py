@@ -109,7 +109,9 @@ class PeerSink:
         if not self._opened:  # a peer that does not even answer at the opening must not have a batch lie ready for it
             self._room.drop()
             return page.without_lines()
-        return page if self._room.keep(len(page.lines.body)) else page.unread(after)
+        page = page if self._room.keep(len(page.lines.body)) else page.unread(after)
+        self._room.is_in_step = not page.full
+        return page
 
     async def open(self, cursor: Cursor, page: CarriedPage) -> Opened:
         """Find out the protocol, and compare what the peer has with what the books say it has."""

@@ -143,6 +143,26 @@ def test_peers_that_never_answer_hold_a_part_each_and_the_others_go_on() -> None
     assert send(living) == BATCH
 
 
+async def test_links_that_are_in_step_wait_for_nobody_who_catches_up() -> None:
+    node = Node(8 * MIB, links=16)
+    late = [node.link(answers=True) for _ in range(8)]
+    for link in late[:3]:
+        send(link)
+    for link in late[3:]:
+        link.wait(nudge())
+    for _ in range(8):
+        link = node.link(answers=True)
+        link.is_in_step = True
+        link.take()
+        assert link.keep(400)
+        link.carry()
+        assert link.window(4) == 1
+        link.is_in_step = False
+        link.settled()
+        assert link.window(4) == 0, "now it has to catch up, too"
+    assert node.budget.waiting == 5
+
+
 def test_a_first_batch_is_whole_where_there_are_few_links() -> None:
     node = Node(256 * MIB, links=100)
     assert send(node.link()) == BATCH
