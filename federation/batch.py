@@ -117,6 +117,15 @@ def decode_batch(body: bytes, claim: Range, limits: Limits) -> Batch:
     """
     if len(body) > limits.batch_bytes:
         raise TooLarge(f"a batch has at most {limits.batch_bytes} bytes", limit=limits.batch_bytes, unit="bytes")
+    try:
+        return _decode(body, claim, limits)
+    except Malformed:
+        if body.count(b"\n") > limits.batch_events:  # comes first, but counting beforehand costs as much as cutting
+            raise _too_many(limits) from None
+        raise
+
+
+def _decode(body: bytes, claim: Range, limits: Limits) -> Batch:
     if body and not body.endswith(b"\n"):
         raise Malformed("the last line of the batch is not ended")
     batch = Batch(Lines(), [])
@@ -128,11 +137,15 @@ def decode_batch(body: bytes, claim: Range, limits: Limits) -> Batch:
         chunk = _split(body[start:end], last)
         _read_chunk(chunk, limits, batch)
         if len(batch.lines) + len(batch.refused) > limits.batch_events:
-            raise TooLarge(f"a batch has at most {limits.batch_events} lines", limit=limits.batch_events, unit="events")
+            raise _too_many(limits)
         last, start = chunk.positions[-1], end
     if last > (MAX_POSITION if claim.repair else claim.upto):
         raise Malformed(f"position {last} lies beyond the range of the batch")
     return batch
+
+
+def _too_many(limits: Limits) -> TooLarge:
+    return TooLarge(f"a batch has at most {limits.batch_events} lines", limit=limits.batch_events, unit="events")
 
 
 class _Chunk(NamedTuple):

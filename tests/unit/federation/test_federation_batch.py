@@ -136,6 +136,9 @@ def test_limits_are_measured_in_bytes() -> None:
     with pytest.raises(TooLarge, match="at most 1 lines") as caught:
         decode_batch(body, ALL, Limits(batch_events=1))
     assert (caught.value.limit, caught.value.unit) == (1, "events")
+    for broken in (b"\n" + body, body + b"\n", body + b"1", body + body):  # too many lines come before broken ones
+        with pytest.raises(TooLarge, match="at most 1 lines"):
+            decode_batch(broken, ALL, Limits(batch_events=1))
     assert len(decode_batch(body, ALL, Limits(event_bytes=len(first.encode()))).lines) == 2
     tight = decode_batch(body, ALL, Limits(event_bytes=len(first.encode()) - 1))
     assert tight.refused == [Refusal(1, "evt-1", "too_large")]
@@ -169,3 +172,14 @@ def test_judging_keeps_the_order_of_positions() -> None:
         (6, "source_not_allowed"),
     ]
     assert judge(Lines(), make_header(), key, LIMITS) == (Lines(), [])
+
+
+def test_only_what_comes_together_is_judged_together() -> None:
+    """Else a batch of own events and handed-on ones would have to be judged line by line."""
+    records = [
+        (1, "", encode(make_event("evt-1", source_node="a")).decode()),
+        (2, "c", encode(make_event("evt-2", source_node="c")).decode()),
+        (3, "", encode(make_event("evt-3", source_node="a")).decode()),
+    ]
+    lines = decode_batch(encode_batch(records), ALL, LIMITS).lines
+    assert {(source, path) for _, source, path in lines.origins} == {("a", ""), ("c", "c")}
