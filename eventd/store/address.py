@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import sqlite3
+from typing import Final
+
 import sqlalchemy as sa
 from sqlalchemy import exc
 
 from eventd.errors import SettingsError
+
+OLDEST_SQLITE: Final = (3, 38)
+"""From which SQLite on its JSON functions are a part of it; RETURNING has been one since 3.35."""
 
 
 def parse_url(text: str) -> sa.URL:
@@ -26,4 +32,9 @@ def parse_url(text: str) -> sa.URL:
         )
     if url.drivername == "sqlite" and url.database in (None, "", ":memory:"):
         raise SettingsError("a node's database must be a file, not memory", hint="write sqlite:///PATH")
+    if url.drivername == "sqlite" and sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        raise SettingsError(
+            f"SQLite {sqlite3.sqlite_version} is too old: a node needs {'.'.join(map(str, OLDEST_SQLITE))} or later",
+            hint="run a Python that comes with a later one, or use postgresql+psycopg://USER@HOST/NAME",
+        )
     return url

@@ -78,6 +78,15 @@ def test_a_url_that_cannot_be_used_is_refused_with_what_can(url: str, said: str)
     assert "sqlite:///PATH" in caught.value.hint
 
 
+def test_a_sqlite_that_is_too_old_is_told_before_it_fails_in_the_middle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sqlite3.sqlite_version_info", (3, 34, 1))
+    error = error_of(lambda: Database(f"sqlite:///{tmp_path}/x.db"))
+    assert "a node needs 3.38 or later" in error.message
+    assert not (tmp_path / "x.db").exists()
+
+
 def opening(url: str) -> EventdError:
     with closing(Database(url)) as opened:
         return error_of(lambda: opened.read_now(fetch, "SELECT * FROM log_heads"))
