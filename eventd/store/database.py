@@ -56,6 +56,9 @@ SCHEMA_LOCK = 0x6576656E7464  # "eventd"
 
 Kind = Literal["sqlite", "postgresql"]
 
+_WRITER: dict[Kind, str] = {"sqlite": "PRAGMA temp_store=MEMORY"}
+"""Else what a savepoint would undo makes a file for many a transaction. Not for migrations: they sort whole tables."""
+
 
 class KeyTaken(DatabaseFault):
     """A row with the key of one that was to be inserted exists. Who expects that undoes the savepoint it is in."""
@@ -77,7 +80,7 @@ class Database:
         self.place = Place(self.path)
         self._label = self.label()
         self._turns = Turns(self.path) if shared and self.path else None
-        self._writing = Kept(_engine(self.url, self.kind, readers=0))
+        self._writing = Kept(_engine(self.url, self.kind, readers=0), _WRITER.get(self.kind, ""))
         self._reading = Kept(_engine(self.url, self.kind, readers=READERS))
         self._writer = ThreadPoolExecutor(1, "eventd-writer", self._writing.stay)
         self._readers = ThreadPoolExecutor(READERS, "eventd-reader", self._reading.stay)

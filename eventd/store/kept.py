@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -12,11 +13,13 @@ import sqlalchemy as sa
 class Kept:
     """The connections of one engine. A thread that said `stay` keeps its own; any other takes one out for each use.
 
+    `begin` is executed on each that is kept, before it is used.
     Where something went wrong with one, all are looked at anew: a server that is gone takes all of them along.
     """
 
-    def __init__(self, engine: sa.Engine) -> None:
+    def __init__(self, engine: sa.Engine, begin: str = "") -> None:
         self.engine = engine
+        self._begin = begin
         self._of_thread = threading.local()
         self._kept: set[sa.Connection] = set()
         self._troubles = 0
@@ -51,6 +54,9 @@ class Kept:
             conn.close()
         troubles = self._troubles
         conn = self.engine.connect()
+        if self._begin:
+            raw: Any = conn.connection.driver_connection
+            raw.execute(self._begin)
         self._kept.add(conn)
         self._of_thread.own = conn, troubles
         return conn

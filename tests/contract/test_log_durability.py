@@ -34,6 +34,14 @@ async def test_every_commit_of_sqlite_is_flushed(migrated_sqlite_url: str) -> No
         assert await database.write(setting("PRAGMA synchronous")) == 2
 
 
+async def test_the_writer_makes_no_files_on_the_side_and_who_sorts_whole_tables_does(migrated_sqlite_url: str) -> None:
+    in_memory, in_files = 2, 0
+    with closing(Database(migrated_sqlite_url)) as database:
+        assert await database.write(setting("PRAGMA temp_store")) == in_memory, "a file for each commit takes 0.1 ms"
+        assert await database.read(setting("PRAGMA temp_store")) == in_files, "an answer must not fill the memory"
+        assert database.write_now(setting("PRAGMA temp_store")) == in_files, "neither must a migration"
+
+
 async def test_every_commit_of_postgres_is_flushed_whatever_its_defaults_say(migrated_postgres_url: str) -> None:
     name = migrated_postgres_url.rsplit("/", 1)[1]
     with closing(Database(migrated_postgres_url)) as other:
