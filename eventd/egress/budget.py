@@ -98,7 +98,8 @@ class Budget:
         half.held -= size
         if half is self.main and size > 0:
             self._moves, self._is_stuck = True, False
-        self._serve()
+        if self.main.queue or self.first.queue:
+            self._serve()
 
     def _queue_of(self, link: Allowance) -> dict[Allowance, None]:
         return self.main.queue if link.uses_main else self.first.queue
