@@ -10,10 +10,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input
 PYTHONS := $(or $(PYTHON),python3.11 python3 python3.12 python3.13 python3.14)
-# One more than most machines of a CI have cores: a test of processes waits a quarter of its time. Spark waits for nothing.
+# One more than a small machine has cores: a test of processes waits a quarter of its time, one with Spark a third.
 WORKERS ?= 3
-SPARK_WORKERS ?= 2
-PARALLEL = $(BIN)/python -m tests.support.second_look --quiet --hypothesis-profile steady tests --ignore tests/unit
+PARALLEL = $(BIN)/python -m tests.support.second_look --quiet --numprocesses $(WORKERS) --dist worksteal \
+  --hypothesis-profile steady tests --ignore tests/unit
 ARGS ?=
 
 # The stamp holds the directory it was made for: a virtual environment does not survive being moved, and its
@@ -90,12 +90,12 @@ properties: venv-audit ## the property tests among them, with many examples
 # Few that fail are looked at again, alone: see tests/support/second_look.py.
 suite: venv-audit ## all other tests, on both databases, WORKERS=3 processes
 	@echo "contract, integration and acceptance tests"
-	@$(PARALLEL) --numprocesses $(WORKERS) --dist worksteal -m "not spark" $(ARGS)
+	@$(PARALLEL) -m "not spark" $(ARGS)
 
 # On their own: whoever has used Spark keeps a Java beside it, which tests of processes would find.
 spark: venv-audit ## those that work with Spark
 	@echo "tests with Spark"
-	@$(PARALLEL) --numprocesses $(SPARK_WORKERS) --dist loadfile -m spark $(ARGS)
+	@$(PARALLEL) -m spark $(ARGS)
 
 bench: venv ## a short run over the hot paths, beside a bare loop of the same run (ARGS=--keep keeps its ratios)
 	@$(BIN)/python -m tests.bench.guard $(ARGS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,9 +40,13 @@ settings.load_profile("quick")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes seconds comes first, in whatever order; at the end no process waits for another's long test."""
+    """What takes seconds comes first in the share of each process; at the end none waits for another's long test."""
     mark_needs(items)
-    items.sort(key=lambda item: "acceptance" not in item.path.parts)
+    shares = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))  # xdist cuts the list into so many pieces
+    slow = [item for item in items if "acceptance" in item.path.parts]
+    rest = [item for item in items if "acceptance" not in item.path.parts]
+    size = -(-len(rest) // shares)
+    items[:] = [item for n in range(shares) for item in (*slow[n::shares], *rest[n * size : (n + 1) * size])]
 
 
 @pytest.fixture(scope="session")
