@@ -15,20 +15,19 @@ from functools import lru_cache, partial
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 import sqlalchemy as sa
-from sqlalchemy import event
 
-from eventd.errors import DatabaseFault, MissingExtra
+from eventd.errors import DatabaseFault
 from eventd.store.address import parse_url
 from eventd.store.boot import boot_id
 from eventd.store.changes import ChangeSource, FileChanges, Notifications
 from eventd.store.claim import Claim, read_claims
+from eventd.store.engines import KEPT_BY_WRITER, Kind, open_engine
 from eventd.store.kept import Kept
 from eventd.store.place import Place
-from eventd.store.sessions import KEEPALIVES
 from eventd.store.translation import FAULT_HINT, translated
 from eventd.store.turns import Turns
 
@@ -39,8 +38,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 READERS = 3
-OTHERS = 2
-"""Connections of each kind for other threads of the process than those of the pools, which keep theirs."""
 SQLITE_ROWS = 250
 """Rows per multi-row INSERT on SQLite: every statement gives the interpreter lock away, and waits for it again."""
 COPY_ROWS = 20
@@ -53,11 +50,6 @@ LOCK_SECONDS = 5.0
 """How long a transaction waits for another process to let go of what it needs."""
 SCHEMA_LOCK = 0x6576656E7464  # "eventd"
 """The Postgres advisory lock of whoever migrates."""
-
-Kind = Literal["sqlite", "postgresql"]
-
-_WRITER: dict[Kind, str] = {"sqlite": "PRAGMA temp_store=MEMORY"}
-"""Else what a savepoint would undo makes a file for many a transaction. Not for migrations: they sort whole tables."""
 
 
 class KeyTaken(DatabaseFault):
@@ -80,8 +72,9 @@ class Database:
         self.place = Place(self.path)
         self._label = self.label()
         self._turns = Turns(self.path) if shared and self.path else None
-        self._writing = Kept(_engine(self.url, self.kind, readers=0), _WRITER.get(self.kind, ""))
-        self._reading = Kept(_engine(self.url, self.kind, readers=READERS))
+        writing = open_engine(self.url, self.kind, readers=0, patience=LOCK_SECONDS)
+        self._writing = Kept(writing, KEPT_BY_WRITER.get(self.kind, ""))
+        self._reading = Kept(open_engine(self.url, self.kind, readers=READERS, patience=LOCK_SECONDS))
         self._writer = ThreadPoolExecutor(1, "eventd-writer", self._writing.stay)
         self._readers = ThreadPoolExecutor(READERS, "eventd-reader", self._reading.stay)
 
@@ -194,50 +187,6 @@ class Database:
         self._writing.close()
         if self._turns is not None:
             self._turns.close()
-
-
-def _engine(url: sa.URL, kind: Kind, *, readers: int) -> sa.Engine:
-    """An engine for the writer (`readers` = 0) or for that many readers."""
-    size = max(1, readers)
-    if kind == "sqlite":
-        engine = sa.create_engine(
-            url, pool_size=size, max_overflow=OTHERS, connect_args={"check_same_thread": False, "timeout": LOCK_SECONDS}
-        )
-        event.listen(engine, "connect", _prepare_sqlite)
-        begin = "BEGIN" if readers else "BEGIN IMMEDIATE"
-        event.listen(engine, "begin", lambda conn: _raw(conn).execute(begin))
-        return engine
-    try:
-        return sa.create_engine(
-            url,
-            pool_size=size,
-            max_overflow=OTHERS,
-            isolation_level="REPEATABLE READ" if readers else "READ COMMITTED",
-            connect_args={
-                "connect_timeout": 5,
-                "application_name": "eventd-reader" if readers else "eventd-writer",
-                # whatever the defaults of the server or the role say
-                "options": f"-c synchronous_commit=on -c lock_timeout={LOCK_SECONDS * 1000:.0f}",
-                **KEEPALIVES,
-            },
-        )
-    except ModuleNotFoundError:
-        raise MissingExtra(
-            "the Postgres driver is not installed", hint="install the extra: pip install 'routerd-eventd[postgres]'"
-        ) from None
-
-
-def _prepare_sqlite(connection: Any, _record: object) -> None:
-    connection.isolation_level = None  # transactions are begun by us: the driver's own are deferred and fail at once
-    for pragma in (
-        "page_size=8192",  # of a new file: bodies of a few hundred bytes in fewer pages, half the frames per commit
-        "journal_mode=WAL",
-        "synchronous=FULL",
-        "foreign_keys=ON",
-        "cache_size=-16384",
-        "journal_size_limit=67108864",
-    ):
-        connection.execute(f"PRAGMA {pragma}")
 
 
 def _raw(conn: sa.Connection) -> Any:

@@ -45,6 +45,18 @@ async def test_the_same_fact_again_is_a_duplicate_of_its_latest_record(log: Even
 
 
 @pytest.mark.parametrize(
+    "odd", ["a\\b", "\\N", "\\.", "a\tb", "a\nb", "a\rb", 'a"b', "a'b", "é\U0001f600", "[1]", "null", "plain"]
+)
+async def test_an_id_is_kept_as_it_is_among_many(log: EventLog, odd: str) -> None:
+    topic = await log.topic("group:g")
+    drafts = [draft(odd), *(draft(f"evt-{number}") for number in range(40))]
+    assert await fates(log, topic, *drafts) == [(NEW, position) for position in range(1, 42)]
+    assert await fates(log, topic, *drafts) == [(DUPLICATE, position) for position in range(1, 42)]
+    rows = await log.database.read(fetch, "SELECT event_id FROM event_ids WHERE position = 1")
+    assert rows == [(odd,)]
+
+
+@pytest.mark.parametrize(
     ("first", "second", "outcome"),
     [
         (NOW, NOW + 1, REFRESH),

@@ -1,0 +1,74 @@
+"""How connections to either database are made, and what each of them is told before it is used."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import sqlalchemy as sa
+from sqlalchemy import event
+
+from eventd.errors import MissingExtra
+from eventd.store.sessions import KEEPALIVES
+
+Kind = Literal["sqlite", "postgresql"]
+
+OTHERS = 2
+"""Connections of each kind for other threads of the process than those of the pools, which keep theirs."""
+
+KEPT_BY_WRITER: dict[Kind, str] = {"sqlite": "PRAGMA temp_store=MEMORY"}
+"""What the writer's own connection is told: what a savepoint would undo makes a file for many a transaction otherwise.
+
+Migrations, which sort whole tables, have connections without it.
+"""
+
+
+def open_engine(url: sa.URL, kind: Kind, *, readers: int, patience: float) -> sa.Engine:
+    """An engine for the writer (`readers` = 0) or for that many readers, which wait for a lock for `patience` seconds.
+
+    Raises `MissingExtra` when the Postgres driver is absent.
+    """
+    size = max(1, readers)
+    if kind == "sqlite":
+        engine = sa.create_engine(
+            url, pool_size=size, max_overflow=OTHERS, connect_args={"check_same_thread": False, "timeout": patience}
+        )
+        event.listen(engine, "connect", _prepare_sqlite)
+        begin = "BEGIN" if readers else "BEGIN IMMEDIATE"
+        event.listen(engine, "begin", lambda conn: _begin(conn, begin))
+        return engine
+    try:
+        return sa.create_engine(
+            url,
+            pool_size=size,
+            max_overflow=OTHERS,
+            isolation_level="REPEATABLE READ" if readers else "READ COMMITTED",
+            connect_args={
+                "connect_timeout": 5,
+                "application_name": "eventd-reader" if readers else "eventd-writer",
+                # whatever the defaults of the server or the role say
+                "options": f"-c synchronous_commit=on -c lock_timeout={patience * 1000:.0f}",
+                **KEEPALIVES,
+            },
+        )
+    except ModuleNotFoundError:
+        raise MissingExtra(
+            "the Postgres driver is not installed", hint="install the extra: pip install 'routerd-eventd[postgres]'"
+        ) from None
+
+
+def _begin(conn: sa.Connection, statement: str) -> None:
+    raw: Any = conn.connection.driver_connection
+    raw.execute(statement)
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    connection.isolation_level = None  # transactions are begun by us: the driver's own are deferred and fail at once
+    for pragma in (
+        "page_size=8192",  # of a new file: bodies of a few hundred bytes in fewer pages, half the frames per commit
+        "journal_mode=WAL",
+        "synchronous=FULL",
+        "foreign_keys=ON",
+        "cache_size=-16384",
+        "journal_size_limit=67108864",
+    ):
+        connection.execute(f"PRAGMA {pragma}")
