@@ -115,7 +115,7 @@ def read_size(value: Any) -> int:
 
 def read_room(value: Any) -> int:
     """Bytes of memory."""
-    size = read_ceiling(value)
+    size = _read_large(value, "write a number of bytes, or one such as 256MiB or 2GiB")
     if not 1 << 20 <= size <= 1 << 40:
         raise ValueError(f"{value!r} is not between 1MiB and 1024GiB")
     return size
@@ -123,9 +123,13 @@ def read_room(value: Any) -> int:
 
 def read_ceiling(value: Any) -> int:
     """Bytes that may be stored; 0: any number."""
+    return _read_large(value, "write a number of bytes, or one such as 512MiB or 20GiB; 0 for any")
+
+
+def _read_large(value: Any, meant: str) -> int:
     match = re.fullmatch(r"(\d{1,18})\s*(\w*)", str(value).strip())
     if match is None or match[2] not in SIZES:
-        raise ValueError(f"{value!r} is no size: write a number of bytes, or one such as 512MiB or 20GiB; 0 for any")
+        raise ValueError(f"{value!r} is no size: {meant}")
     return min(int(match[1]) * SIZES[match[2]], 1 << 62)
 
 
