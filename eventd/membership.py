@@ -20,7 +20,6 @@ from eventd.api.doors import Watcher as DoorWatcher
 from eventd.api.federation import KEEPALIVE_SECONDS, build_listener
 from eventd.consumers import Consumers
 from eventd.egress.budget import Budget
-from eventd.egress.carriage import CarriedPage
 from eventd.egress.consumer import Consumer, Spawn
 from eventd.egress.links import PEER, REPAIR, link_name, peer_of
 from eventd.egress.peer import Outfit, PeerSink
@@ -32,6 +31,7 @@ from eventd.ingress.peers import Watcher as IngressWatcher
 from eventd.ingress.tally import Tally
 from eventd.log.cursors import Cursor
 from eventd.log.eventlog import EventLog
+from eventd.log.lines import Lines
 from eventd.resources.effective import GroupConfig, ListenConfig, PeerConfig
 from eventd.resources.keyring import load_ring
 from federation.keys import KeyRing
@@ -207,7 +207,7 @@ class Membership:
         }
         await self._links.adjust(mine, lambda name: peers.get(peer_of(name)[1]))
 
-    def _start(self, cursor: Cursor, peer: PeerConfig) -> Consumer[CarriedPage]:
+    def _start(self, cursor: Cursor, peer: PeerConfig) -> Consumer[Lines]:
         around = self._around
         outfit = Outfit(around.transport, around.budget, self.ring, around.log.clock, around.random, around.watcher)
         link = link_name(self.config.name, peer.node_name)

@@ -124,8 +124,6 @@ async def _read_body(request: web.Request) -> bytes:
     if request.content_type != "application/json" or (request.charset or "utf-8").lower() not in ("utf-8", "utf8"):
         raise WrongMediaType("the body must be JSON in UTF-8", hint="send it with Content-Type: application/json")
     try:
-        if request.content.is_eof():  # it has come with its head: there is nothing to wait for
-            return await request.read()
         async with asyncio.timeout(BODY_SECONDS):
             return await request.read()
     except TimeoutError:

@@ -148,8 +148,6 @@ async def _body(request: web.Request, limit: int, arriving: Arriving) -> bytes:
     chunks: list[bytes] = []
     size = 0
     try:
-        if request.content.is_eof() and request.content.total_bytes <= limit:  # it has come with its head
-            return request.content.read_nowait()
         async with asyncio.timeout(BODY_SECONDS):
             async for chunk in request.content.iter_any():
                 size += len(chunk)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, overload
 
 from eventd.egress.sink import Parcel
-from eventd.log.lines import Lines
-from eventd.log.values import Gap, Head
 from federation.lines import encode_lines, split_line
 
 
@@ -57,39 +55,6 @@ class CarriedLines(Sequence[CarriedLine]):
             return self._apart[index]
         lines = self._apart[index]
         return CarriedLines(encode_lines(lines).encode(), len(lines), self.oldest)
-
-
-NO_LINES = CarriedLines(b"", 0, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class CarriedPage:
-    """A page that was read for a peer. Of the log's own it has all but the text: that is in memory once, as bytes.
-
-    For `exceptions`, `gaps`, `upto`, `full`, `head` and `lost` see `Lines`.
-    """
-
-    lines: CarriedLines
-    exceptions: Sequence[tuple[int, str]]
-    gaps: Sequence[Gap]
-    upto: int
-    full: bool
-    head: Head
-    lost: int
-
-    @classmethod
-    def of(cls, page: Lines) -> CarriedPage:
-        """All of a page."""
-        lines = CarriedLines(page.text.encode(), page.count, page.oldest)
-        return cls(lines, page.exceptions, page.gaps, page.upto, page.full, page.head, page.lost)
-
-    def without_lines(self) -> CarriedPage:
-        """What it says of the log, with nothing to send."""
-        return replace(self, lines=NO_LINES)
-
-    def unread(self, after: int) -> CarriedPage:
-        """As if nothing had been read beyond `after` yet."""
-        return replace(self, lines=NO_LINES, exceptions=(), gaps=(), upto=after, full=True)
 
 
 @dataclass(frozen=True, slots=True)

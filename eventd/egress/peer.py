@@ -9,13 +9,14 @@ from typing import Protocol
 
 from eventd.clock import SECOND, Clock
 from eventd.egress.budget import Allowance, Budget
-from eventd.egress.carriage import CarriedPage, Load
+from eventd.egress.carriage import CarriedLines, Load
 from eventd.egress.push_v1 import PAGE, V1, PushV1
 from eventd.egress.push_v2 import V2, Link, NotSpoken, PushV2
 from eventd.egress.sink import Ack, Blocked, HeldUp, Opened, Restored, Rewind
 from eventd.egress.transport import Transport
 from eventd.log.cursors import Batch, Cursor
 from eventd.log.eventlog import EventLog
+from eventd.log.lines import Lines
 from eventd.log.selection import Selection
 from eventd.resources.effective import GroupConfig, PeerConfig
 from federation.keys import KeyRing
@@ -94,9 +95,9 @@ class PeerSink:
         """What came from others concerns a peer only where it is relayed."""
         return self._wanted.own
 
-    async def read(self, log: EventLog, cursor: Cursor, after: int) -> CarriedPage:
+    async def read(self, log: EventLog, cursor: Cursor, after: int) -> Lines:
         """The next lines for this peer, and those that would be but must not be sent."""
-        lines = await log.lines(
+        page = await log.lines(
             cursor.topic_id,
             after,
             self._wanted,
@@ -105,21 +106,20 @@ class PeerSink:
             until=cursor.until,
             at_tail=self._primed,
         )
-        page = CarriedPage.of(lines)
         if not self._opened:  # a peer that does not even answer at the opening must not have a batch lie ready for it
             self._room.drop()
             return page.without_lines()
-        page = page if self._room.keep(len(page.lines.body)) else page.unread(after)
+        page = page if self._room.keep(len(page.body)) else page.unread(after)
         self._room.is_in_step = not page.full
         return page
 
-    async def open(self, cursor: Cursor, page: CarriedPage) -> Opened:
+    async def open(self, cursor: Cursor, page: Lines) -> Opened:
         """Find out the protocol, and compare what the peer has with what the books say it has."""
         opened = await self._open(cursor, page)
         self._opened = True
         return opened
 
-    async def _open(self, cursor: Cursor, page: CarriedPage) -> Opened:
+    async def _open(self, cursor: Cursor, page: Lines) -> Opened:
         self._primed = False
         if self._peer.protocol == "auto":
             self._protocol = cursor.protocol if cursor.protocol == V2 else ""
@@ -137,7 +137,7 @@ class PeerSink:
             self._compare(cursor, page, mark)
         return Opened(reached=True, proven=V2)
 
-    def _compare(self, cursor: Cursor, page: CarriedPage, mark: Mark | None) -> None:
+    def _compare(self, cursor: Cursor, page: Lines, mark: Mark | None) -> None:
         """What the peer has with what the books say it has. Raises `Rewind` or `Restored`."""
         here = mark if mark is not None and mark.epoch == page.head.epoch else None
         if here is not None and here.upto > page.head.last:
@@ -149,22 +149,22 @@ class PeerSink:
         again = cursor.rewound_from is not None and cursor.position < cursor.rewound_from
         self._gone_until = page.gaps[-1].upto if page.gaps and again else 0
 
-    def select(self, page: CarriedPage, after: int, attempts: int) -> Load | None:
+    def select(self, page: Lines, after: int, attempts: int) -> Load | None:
         """All of the page: the database has picked it."""
         if (
             page.gaps and not self._wanted.own
         ):  # retention holds only what entered here: what was to be relayed may be gone
             self._gone_until = page.gaps[-1].upto
-        bare = not page.lines and self._is_to_be_told(page, after)
-        if not page.lines and not page.exceptions and not bare:
+        bare = not page.count and self._is_to_be_told(page, after)
+        if not page.count and not page.exceptions and not bare:
             self._room.drop()
             return None
         self._room.carry()
         after, lost = self._begin(page, after)
-        head = page.head
-        return Load(after, page.upto, head.epoch, head.incarnation, page.lines, page.exceptions, lost, attempts, bare)
+        lines, head = CarriedLines(page.body, page.count, page.oldest), page.head
+        return Load(after, page.upto, head.epoch, head.incarnation, lines, page.exceptions, lost, attempts, bare)
 
-    def _is_to_be_told(self, page: CarriedPage, after: int) -> bool:
+    def _is_to_be_told(self, page: Lines, after: int) -> bool:
         """Whether retention took what the peer has to hear of although there is nothing to send.
 
         Only the page that was read across the gap tells of it. Were the cursor to pass it without a word, nobody would
@@ -175,7 +175,7 @@ class PeerSink:
         gone = max((gap.upto for gap in page.gaps), default=0) if self._fresh else self._gone_until
         return gone > after
 
-    def _begin(self, page: CarriedPage, after: int) -> tuple[int, int | None]:
+    def _begin(self, page: Lines, after: int) -> tuple[int, int | None]:
         """Where the range begins, and where a loss does. What retention took and the peer lacks is said, not hidden."""
         if self._fresh:
             return max([after, *(gap.upto for gap in page.gaps)]), None

@@ -10,20 +10,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain, groupby
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import sqlalchemy as sa
 
 from eventd.log.blocks import Block, pack
 from eventd.log.scan import blocks_at, pick
-from eventd.log.values import Appended, Drafts, Outcome, size_of
+from eventd.log.values import NEVER, Appended, Drafts, Outcome, size_of
 from eventd.store.database import bulk_insert, execute_many, fetch, fetch_in, insert_numbered
 from eventd.store.schema import blocks, event_ids
 from federation.event import content_digest, content_of, expiry_micros, read_outlines
 
-_IDS = ("topic_id", "event_id", "position")
-_NEVER = 2**62
-"""Later than any time."""
+IDS: Final = ("topic_id", "event_id", "position")
+"""What is said of an id when it is new."""
 _TIMES_DIFFER = 14
 """Characters by which the two times of one content can differ: each has a fraction of a second, or none."""
 
@@ -65,7 +64,7 @@ def place_new(conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, ne
         fates.append(Appended([Outcome.NEW] * len(unit), range(position, position + len(unit))))
         position += len(unit)
     ids = units[0].event_ids if len(units) == 1 else [*chain.from_iterable(unit.event_ids for unit in units)]
-    insert_numbered(conn, event_ids, _IDS, topic_id, ids, next_position)
+    insert_numbered(conn, event_ids, IDS, topic_id, ids, next_position)
     made = _store(conn, topic_id, units, position=next_position, now=now, ids=position - next_position)
     return Placed(fates, position, made)
 
@@ -111,7 +110,7 @@ def _store(
         made += pack(drafts, topic_id=topic_id, position=position, seq=position - first, now=now)
         position += len(drafts)
     # A record's time is no earlier than that of the one before; an event's is that of its transaction.
-    latest = now if units[0].of_records else _NEVER
+    latest = now if units[0].of_records else NEVER
     size, grown = sum(block.bytes for block in made), position - first
     next_seq, written = fetch(conn, _GROW, (grown, size, ids, latest, now, topic_id))[0]
     made = [block._replace(seq=block.seq + next_seq - grown, recorded_at=written) for block in made]
@@ -138,7 +137,7 @@ def place_records(
         parts += [part] if len(part) else []
     if not parts:
         return Placed(fates, position, [])
-    bulk_insert(conn, event_ids, _IDS, ids)
+    bulk_insert(conn, event_ids, IDS, ids)
     made = _store(conn, topic_id, parts, position=next_position, now=now, ids=len(ids))
     shift = made[0].seq - made[0].position
     return Placed([fate._replace(shift=shift) for fate in fates], position, made)
@@ -237,7 +236,7 @@ class _Placing:
         """Write what was taken."""
         if not self._units:
             return []
-        bulk_insert(conn, event_ids, _IDS, [(self._topic_id, event_id, at) for event_id, at in self._ids.items()])
+        bulk_insert(conn, event_ids, IDS, [(self._topic_id, event_id, at) for event_id, at in self._ids.items()])
         execute_many(
             conn,
             "UPDATE event_ids SET first_position = coalesce(first_position, position), position = ?, digest = NULL,"

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from eventd.log.append import place
+from eventd.log.append import IDS, place
 from eventd.log.blocks import Block, pack
 from eventd.log.commit import Transaction, Turn
 from eventd.log.copies import Cut, Parked
@@ -22,7 +22,7 @@ from eventd.log.cursors import DeadLetter, LinkState, park
 from eventd.log.shedding import apply_caps, apply_ttl, due_at, open_hole
 from eventd.log.topic_config import TopicConfig
 from eventd.log.topics import COLUMNS, TopicLine
-from eventd.log.values import NOTHING, Appended, Drafts, Outcome
+from eventd.log.values import NEVER, NOTHING, Appended, Drafts, Outcome
 from eventd.log.writing import total_bytes
 from eventd.store.database import Connection, bulk_insert, execute, execute_many, fetch, fetch_in, for_update
 from eventd.store.schema import blocks, event_ids
@@ -33,8 +33,6 @@ SELF_CAPTURE = "self_capture"
 TOO_LARGE = "too_large"
 ID_CONFLICT = "id_conflict"
 TRIMMED = "source_trim"
-
-_NEVER = 2**62
 
 Screen = Callable[[Connection, Drafts, int], Mapping[int, str]]
 """Which of some events must not enter a group, by their index, and why: by what is stored, and the time."""
@@ -295,7 +293,7 @@ class _Writing:
         """Write what the moves came to."""
         conn, now = self._tx.conn, self._tx.now
         bulk_insert(conn, blocks, Block._fields, self._blocks)
-        bulk_insert(conn, event_ids, ("topic_id", "event_id", "position"), self._ids)
+        bulk_insert(conn, event_ids, IDS, self._ids)
         grown = [dest for dest in dests if dest.records]
         execute_many(
             conn,
@@ -311,7 +309,7 @@ class _Writing:
 def _times(dest: _Dest, now: int) -> tuple[int, int | None]:
     """When a topic was written to, and when the first of that has outlived its time to live."""
     written, ttl_ms = max(now, dest.line.written_at or 0), dest.config.ttl_ms
-    return written, min(due_at(written, ttl_ms), _NEVER) if ttl_ms else None
+    return written, min(due_at(written, ttl_ms), NEVER) if ttl_ms else None
 
 
 def _some(drafts: Drafts, indexes: Sequence[int]) -> Drafts:

@@ -7,7 +7,7 @@ otherwise its records are judged one by one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import sqlalchemy as sa
@@ -79,13 +79,13 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """`text` is `count` lines of position, path and body, each ended by a line feed.
+    """`body` is `count` lines of position, path and event, each ended by a line feed: that of a v2 batch.
 
     `exceptions` are records that were wanted and must not go, with the reason; `oldest` is the earliest time of
     recording in microseconds, 0 without lines. For `gaps`, `upto`, `full`, `head` and `lost` see `Page`.
     """
 
-    text: str
+    body: bytes
     count: int
     oldest: int
     exceptions: Sequence[tuple[int, str]]
@@ -94,6 +94,14 @@ class Lines:
     full: bool
     head: Head
     lost: int
+
+    def without_lines(self) -> Lines:
+        """What it says of the log, with nothing to send."""
+        return replace(self, body=b"", count=0, oldest=0)
+
+    def unread(self, after: int) -> Lines:
+        """As if nothing had been read beyond `after` yet."""
+        return replace(self.without_lines(), exceptions=(), gaps=(), upto=after, full=True)
 
 
 def read_lines(
@@ -127,8 +135,8 @@ def fill_lines(
         if sheet.is_full:
             upto, full = sheet.upto, True
             break
-    texts = "".join(sheet.texts)
-    return Lines(texts, sheet.count, sheet.oldest, sheet.exceptions, ahead.gaps, upto, full, ahead.head, ahead.lost)
+    body = "".join(sheet.texts).encode()
+    return Lines(body, sheet.count, sheet.oldest, sheet.exceptions, ahead.gaps, upto, full, ahead.head, ahead.lost)
 
 
 @dataclass(slots=True)

@@ -6,7 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from itertools import chain, groupby
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
+
+NEVER: Final = 2**62
+"""Later than any time, in microseconds."""
 
 
 class Draft(NamedTuple):

@@ -14,7 +14,7 @@ from eventd.log.refusals import RecordTooLarge, Throttled, TopicFull, TopicNotFo
 from eventd.log.shedding import apply_caps, apply_ttl, due_at
 from eventd.log.topic_config import TopicConfig
 from eventd.log.topics import TopicLine, create_line, read_line, require_name, require_room, reread
-from eventd.log.values import NOTHING, Appended, Drafts
+from eventd.log.values import NEVER, NOTHING, Appended, Drafts
 from eventd.store.database import execute, fetch
 
 RECORD_BYTES = 1000
@@ -162,7 +162,7 @@ class Write:
             "INSERT INTO write_keys (topic_id, key, first_seq, last_seq, keep_until) VALUES (?, ?, ?, ?, ?)"
             " ON CONFLICT (topic_id, key) DO UPDATE SET first_seq = excluded.first_seq, last_seq = excluded.last_seq,"
             " keep_until = excluded.keep_until",
-            (line.id, self._key, first, last, min(keep_until, 2**62)),
+            (line.id, self._key, first, last, min(keep_until, NEVER)),
         )
 
 
@@ -240,7 +240,7 @@ def apply_limits_once(tx: Transaction, line: TopicLine) -> None:
     tx.shared["limits", line.id] = True
     if line.config.ttl_ms and (line.due_at is None or line.due_at <= tx.now):
         written_at = fetch(tx.conn, "SELECT written_at FROM topics WHERE id = ?", (line.id,))[0][0]
-        due = min(due_at(written_at, line.config.ttl_ms), 2**62)
+        due = min(due_at(written_at, line.config.ttl_ms), NEVER)
         execute(tx.conn, "UPDATE topics SET due_at = ? WHERE id = ? AND due_at IS NULL", (due, line.id))
     if line.config.cap_records or line.config.cap_bytes:
         apply_caps(tx.conn, line.id, tx.now)

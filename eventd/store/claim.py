@@ -16,6 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from eventd.errors import Conflict, DatabaseUnavailable
+from eventd.store.engines import driver_of
 from eventd.store.sessions import open_session
 from eventd.store.translation import translated
 
@@ -48,7 +49,7 @@ def group_lock(group: str) -> int:
 
 def read_claims(conn: sa.Connection) -> list[str]:
     """Who serves this database, each as it called itself."""
-    return [_who(name) for name in _holders(conn.connection.driver_connection, SERVE_LOCK)]
+    return [_who(name) for name in _holders(driver_of(conn), SERVE_LOCK)]
 
 
 def _holders(driver: Any, lock: int) -> list[str]:

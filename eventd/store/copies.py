@@ -16,12 +16,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import sqlalchemy as sa
 
 from eventd.errors import Conflict, DatabaseUnavailable, DatabaseUnusable, Invalid, NotFound
 from eventd.store.database import LOCK_SECONDS, Connection, Database, fetch
+from eventd.store.engines import driver_of
 from eventd.store.integrity import find_any_damage, find_damage
 from eventd.store.migrations import pending, read_revision
 from eventd.store.translation import translated
@@ -115,7 +115,7 @@ def copy_pages(conn: Connection, part: Path) -> None:
 
     The snapshot is held over all steps. Without it each commit of a node would make the copy begin anew, for ever.
     """
-    source: Any = conn.connection.driver_connection
+    source = driver_of(conn)
     with translated(f"copying to {part.parent}"), closing(_connect(part, "mode=rw")) as target:
         fetch(conn, "SELECT count(*) FROM sqlite_master")  # a snapshot begins with the first look
         target.execute("PRAGMA journal_mode=OFF")

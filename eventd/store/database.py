@@ -25,7 +25,7 @@ from eventd.store.address import parse_url
 from eventd.store.boot import boot_id
 from eventd.store.changes import ChangeSource, FileChanges, Notifications
 from eventd.store.claim import Claim, read_claims
-from eventd.store.engines import KEPT_BY_WRITER, Kind, open_engine
+from eventd.store.engines import KEPT_BY_WRITER, Kind, driver_of, open_engine
 from eventd.store.kept import Kept
 from eventd.store.place import Place
 from eventd.store.translation import FAULT_HINT, translated
@@ -96,11 +96,13 @@ class Database:
         turn = nullcontext() if self._turns is None else self._turns.turn()
         with turn, translated(self._label), self._writing.use() as conn:
             if self.kind == "sqlite" and conn.info.get("durable", True) != durable:
-                _raw(conn).execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")  # in no transaction yet
+                driver_of(conn).execute(
+                    f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}"
+                )  # in no transaction yet
                 conn.info["durable"] = durable
             with conn.begin():
                 if self.kind != "sqlite" and not durable:
-                    _raw(conn).execute("SET LOCAL synchronous_commit = off")
+                    driver_of(conn).execute("SET LOCAL synchronous_commit = off")
                 yield conn
                 self.place.require()  # or it would be acknowledged, and be nowhere
 
@@ -174,10 +176,10 @@ class Database:
         turn = nullcontext() if self._turns is None or kept is self._reading else self._turns.turn()
         with turn, translated(self._label), kept.use() as conn:  # a checkpoint cannot run in a transaction
             try:
-                _raw(conn).execute(f"PRAGMA busy_timeout={patience * 1000:.0f}")
-                return _raw(conn).execute(f"PRAGMA {text}").fetchone()
+                driver_of(conn).execute(f"PRAGMA busy_timeout={patience * 1000:.0f}")
+                return driver_of(conn).execute(f"PRAGMA {text}").fetchone()
             finally:
-                _raw(conn).execute(f"PRAGMA busy_timeout={LOCK_SECONDS * 1000:.0f}")
+                driver_of(conn).execute(f"PRAGMA busy_timeout={LOCK_SECONDS * 1000:.0f}")
 
     def close(self) -> None:
         """Finish what is queued, then let go of every connection and thread."""
@@ -187,10 +189,6 @@ class Database:
         self._writing.close()
         if self._turns is not None:
             self._turns.close()
-
-
-def _raw(conn: sa.Connection) -> Any:
-    return conn.connection.driver_connection
 
 
 def _is_sqlite(conn: sa.Connection) -> bool:
@@ -208,7 +206,7 @@ def execute(conn: sa.Connection, sql: str, params: Sequence[Any] = ()) -> int:
 
 
 def _run(conn: sa.Connection, sql: str, params: Sequence[Any]) -> Any:
-    return _raw(conn).execute(sql if _is_sqlite(conn) else sql.replace("?", "%s"), params)
+    return driver_of(conn).execute(sql if _is_sqlite(conn) else sql.replace("?", "%s"), params)
 
 
 def execute_many(conn: sa.Connection, sql: str, rows: Sequence[Sequence[Any]]) -> int:
@@ -216,8 +214,8 @@ def execute_many(conn: sa.Connection, sql: str, rows: Sequence[Sequence[Any]]) -
     if not rows:
         return 0
     if _is_sqlite(conn):
-        return _raw(conn).executemany(sql, rows).rowcount  # type: ignore[no-any-return]
-    with _raw(conn).cursor() as cursor:
+        return driver_of(conn).executemany(sql, rows).rowcount  # type: ignore[no-any-return]
+    with driver_of(conn).cursor() as cursor:
         cursor.executemany(sql.replace("?", "%s"), rows)
         return cursor.rowcount  # type: ignore[no-any-return]
 
@@ -232,7 +230,8 @@ def bulk_insert(conn: sa.Connection, table: sa.Table, names: Sequence[str], rows
     """Insert many rows of the columns `names` as fast as this database can. Raises `KeyTaken`."""
     if rows:
         copies = not _is_sqlite(conn) and len(rows) >= COPY_ROWS
-        _inserting(_copy if copies else _insert_chunks, conn, table.name, names, rows)
+        with _telling_keys(table.name):
+            (_copy if copies else _insert_chunks)(conn, table.name, names, rows)
 
 
 def insert_numbered(
@@ -244,15 +243,18 @@ def insert_numbered(
     elif texts:
         # One statement with three values for any number of rows: no other one to prepare, and hardly anything to bind.
         sql = f"INSERT INTO {table.name} ({', '.join(names)}) SELECT ?, value, key + ? FROM json_each(?)"
-        _inserting(execute, conn, sql, (same, first, msgspec.json.encode(texts).decode()))
+        with _telling_keys(table.name):
+            execute(conn, sql, (same, first, msgspec.json.encode(texts).decode()))
 
 
-def _inserting(work: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
+@contextmanager
+def _telling_keys(table: str) -> Iterator[None]:
+    """Raises `KeyTaken` where the block is told that a row of the table has the key of one that it inserts."""
     try:
-        work(*args, **kwargs)
+        yield
     except Exception as error:
         if _says_key_taken(error):
-            raise KeyTaken("a row with the key of one that is inserted is there already", hint=FAULT_HINT) from error
+            raise KeyTaken(f"{table}: a row of this key is there already", hint=FAULT_HINT) from error
         raise
 
 
@@ -262,7 +264,7 @@ def _says_key_taken(error: Exception) -> bool:
 
 
 def _copy(conn: sa.Connection, table: str, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    with _raw(conn).cursor() as cursor, cursor.copy(f"COPY {table} ({', '.join(names)}) FROM STDIN") as copy:
+    with driver_of(conn).cursor() as cursor, cursor.copy(f"COPY {table} ({', '.join(names)}) FROM STDIN") as copy:
         for row in rows:
             copy.write_row(row)
 
@@ -296,13 +298,13 @@ def fetch_in(conn: sa.Connection, sql: str, params: Sequence[Any], values: Seque
 def lock_schema(conn: sa.Connection) -> None:
     """Wait until no other process changes the schema. On SQLite a writing transaction is alone anyway."""
     if not _is_sqlite(conn):
-        _raw(conn).execute("SELECT pg_advisory_xact_lock(%s)", (SCHEMA_LOCK,))
+        driver_of(conn).execute("SELECT pg_advisory_xact_lock(%s)", (SCHEMA_LOCK,))
 
 
 @contextmanager
 def savepoint(conn: sa.Connection) -> Iterator[None]:
     """Undo what the block did to the transaction when it raises, and nothing else, while there still is one."""
-    raw = _raw(conn)
+    raw = driver_of(conn)
     raw.execute("SAVEPOINT part")
     try:
         yield
@@ -320,7 +322,7 @@ def in_transaction(conn: sa.Connection) -> bool:
     A full disk makes SQLite undo all of it on its own, and so does a lost connection to Postgres. Whatever is executed
     after that would be a transaction of its own, without the locks that the first one held.
     """
-    raw = _raw(conn)
+    raw = driver_of(conn)
     if _is_sqlite(conn):
         return bool(raw.in_transaction)
     return raw.info.transaction_status.name in ("INTRANS", "INERROR")
@@ -339,11 +341,11 @@ def run_of_system(conn: sa.Connection) -> str:
     """
     if not _is_sqlite(conn):
         sql = "SELECT pg_postmaster_start_time()::text || ' ' || stats_reset::text FROM pg_stat_bgwriter"
-        return str(_raw(conn).execute(sql).fetchone()[0])
+        return str(driver_of(conn).execute(sql).fetchone()[0])
     return boot_id()
 
 
 def notify_head(conn: sa.Connection) -> None:
     """Postgres: tell other processes, at commit, that the head moved. On SQLite they poll a counter of the file."""
     if not _is_sqlite(conn):
-        _raw(conn).execute(f"NOTIFY {CHANNEL}")
+        driver_of(conn).execute(f"NOTIFY {CHANNEL}")

@@ -34,7 +34,7 @@ def open_engine(url: sa.URL, kind: Kind, *, readers: int, patience: float) -> sa
         )
         event.listen(engine, "connect", _prepare_sqlite)
         begin = "BEGIN" if readers else "BEGIN IMMEDIATE"
-        event.listen(engine, "begin", lambda conn: _begin(conn, begin))
+        event.listen(engine, "begin", lambda conn: driver_of(conn).execute(begin))
         return engine
     try:
         return sa.create_engine(
@@ -56,9 +56,9 @@ def open_engine(url: sa.URL, kind: Kind, *, readers: int, patience: float) -> sa
         ) from None
 
 
-def _begin(conn: sa.Connection, statement: str) -> None:
-    raw: Any = conn.connection.driver_connection
-    raw.execute(statement)
+def driver_of(conn: sa.Connection) -> Any:
+    """The driver's own connection, for statements that need nothing of SQLAlchemy."""
+    return conn.connection.driver_connection
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import sqlalchemy as sa
+
+from eventd.store.engines import driver_of
 
 
 class Kept:
@@ -55,8 +56,7 @@ class Kept:
         troubles = self._troubles
         conn = self.engine.connect()
         if self._begin:
-            raw: Any = conn.connection.driver_connection
-            raw.execute(self._begin)
+            driver_of(conn).execute(self._begin)
         self._kept.add(conn)
         self._of_thread.own = conn, troubles
         return conn

@@ -197,7 +197,7 @@ class _Alone:
         if not page.count:
             return None
         originals = []
-        for line in page.text.split("\n")[:-1]:
+        for line in page.body.decode().split("\n")[:-1]:
             position, _, body = split_line(line)
             originals.append(Original(int(position), int(position), page.oldest, 0, "", body))
         origin = Source(self._line.source, self._line.source_id, 1, page.head.epoch)

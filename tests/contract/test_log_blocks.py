@@ -107,7 +107,7 @@ async def test_a_narrow_selector_comes_through_a_long_log_in_parts(
             read_lines, topic, after, wanted, limit=100, max_bytes=1 << 20, until=None, now=NOW
         )
         assert page.upto > after or not page.full, "it gets on"
-        positions += [int(line.split("\t")[0]) for line in page.text.splitlines()]
+        positions += [int(line.split("\t")[0]) for line in page.body.decode().splitlines()]
         after, full, pages = page.upto, page.full, pages + 1
     assert positions == [4, 9, 14, 19, 24, 29, 34, 39]
     assert after == 40

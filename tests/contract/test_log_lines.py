@@ -93,10 +93,10 @@ async def test_the_lines_are_those_of_the_records_that_may_go(
     after, full = base, True
     while full:
         page = await read(log, topic, after, wanted, limit=limit)
-        assert page.count == page.text.count("\n")
+        assert page.count == page.body.decode().count("\n")
         assert page.count + len(page.exceptions) <= limit
         assert (page.oldest > 0) == (page.count > 0)
-        text += page.text
+        text += page.body.decode()
         exceptions += page.exceptions
         matched += page.count
         after, full = page.upto, page.full
@@ -137,7 +137,7 @@ async def test_the_budget_is_of_what_is_wanted(log: EventLog) -> None:
     after, full = 0, True
     while full:
         page = await read(log, topic, after, only("large"), limit=50, max_bytes=30_000)
-        assert len(page.text) < 31_000
+        assert len(page.body) < 31_000
         met.append(page.count)
         after, full = page.upto, page.full
     assert met == [2] * 25
@@ -160,5 +160,5 @@ async def test_the_order_is_that_of_the_positions(log: EventLog) -> None:
     for start in range(0, 3000, 1000):
         await log.append(topic, [draft(f"{n}", type="even" if n % 2 else "odd") for n in range(start, start + 1000)])
     page = await read(log, topic, 0, only("even"), limit=5000, max_bytes=1 << 30)
-    positions = [int(line.split("\t")[0]) for line in page.text.splitlines()]
+    positions = [int(line.split("\t")[0]) for line in page.body.decode().splitlines()]
     assert positions == list(range(2, 3001, 2))

@@ -224,7 +224,7 @@ async def check_lines(log: EventLog, model: Model, dice: random.Random, wanted: 
         assert found <= limit
         assert found <= 1 or sum(r.size for r in meant if at < r.position <= page.upto) <= most
         assert page.upto > at or not page.full
-        text, exceptions = text + page.text, [*exceptions, *page.exceptions]
+        text, exceptions = text + page.body.decode(), [*exceptions, *page.exceptions]
         at, full = page.upto, page.full
     assert at == max(end, after)
     assert exceptions == [(r.position, wanted.hindrance(r, now)) for r in meant if wanted.hindrance(r, now)]

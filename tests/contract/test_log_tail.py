@@ -57,7 +57,7 @@ async def test_what_another_process_appended_comes_from_the_database(log: EventL
         for after, ids in ((0, ["a", "b", "c"]), (1, ["b", "c"]), (2, ["c"])):
             asked, stored = await both(log, topic, after, ALL)
             assert asked == stored
-            assert [line.split('"id":"')[1][0] for line in asked.text.splitlines()] == ids
+            assert [line.split('"id":"')[1][0] for line in asked.body.decode().splitlines()] == ids
     finally:
         await other.close()
         other.database.close()

@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager, contextmanager
 import pytest
 
 from eventd.egress.budget import Budget, Half
-from eventd.egress.carriage import NO_LINES, CarriedLines
+from eventd.egress.carriage import CarriedLines
+from eventd.log.lines import Lines
 from eventd.testing import until
 from federation.peers import EVENTS_PATH
 from federation.signing import Head
@@ -82,8 +83,8 @@ def uncollected() -> Iterator[None]:
 
 
 def carried() -> list[int]:
-    """The sizes of all batches that are in memory."""
-    return [len(one.body) for one in gc.get_objects() if isinstance(one, CarriedLines) and one is not NO_LINES]
+    """The sizes of all pages and batches that are in memory."""
+    return [len(one.body) for one in gc.get_objects() if isinstance(one, Lines | CarriedLines) and one.body]
 
 
 def figure(site: Site, name: str) -> float | None:
