@@ -19,7 +19,7 @@ import msgspec
 from federation.errors import BadEvent, Malformed, TooLarge
 from federation.event import DECODER, ENCODER, UNSET, ZERO_TIME, Event, decode_canonical
 from federation.keys import Key
-from federation.lines import encode_lines, split_line
+from federation.lines import Bodies, Piece, encode_lines, split_line
 from federation.loops import check_inbound, decode_path
 from federation.peers import MAX_TEXT, Limits
 from federation.ranges import MAX_POSITION, Range
@@ -53,7 +53,7 @@ class Lines:
 
     positions: list[int] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
-    bodies: list[str] = field(default_factory=list)
+    pieces: list[Piece] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
     types: set[str] = field(default_factory=set)
     origins: set[Origin] = field(default_factory=set)
@@ -64,15 +64,19 @@ class Lines:
 
     def __iter__(self) -> Iterator[Line]:
         """Line by line, each event decoded anew."""
-        return map(Line, self.positions, self.paths, self.bodies, map(DECODER.decode, self.bodies))
+        bodies = self.bodies
+        return map(Line, self.positions, self.paths, bodies, map(DECODER.decode, bodies))
 
-    def add(
-        self, positions: Iterable[int], paths: Sequence[str], bodies: Iterable[str], events: Sequence[Event]
-    ) -> None:
-        """Add as many to each column."""
+    @property
+    def bodies(self) -> Bodies:
+        """The events as texts."""
+        return Bodies(self.pieces)
+
+    def add(self, positions: Iterable[int], paths: Sequence[str], text: str, events: Sequence[Event]) -> None:
+        """Add as many to each column. `text`: the bodies, each ended by a line feed."""
         self.positions.extend(positions)
         self.paths.extend(paths)
-        self.bodies.extend(bodies)
+        self.pieces.append(Piece(text, len(events)))
         self.ids.extend([event.id for event in events])
         self.types.update([event.type for event in events])
         groups, sources = [event.group for event in events], [event.source_node for event in events]
@@ -177,25 +181,26 @@ def _split(body: bytes, last: int) -> _Chunk:
 
 
 def _read_chunk(chunk: _Chunk, limits: Limits, batch: Batch) -> None:
-    events = _decode_together(chunk, limits)
+    text = "\n".join([*chunk.bodies, ""])
+    events = _decode_together(text, chunk.paths, limits)
     if events is not None:
-        batch.lines.add(*chunk, events)
+        batch.lines.add(chunk.positions, chunk.paths, text, events)
         return
     for position, path, body in zip(*chunk, strict=True):
         event, reason = _decode_alone(path, body, limits)
         if event is None:
             batch.refused.append(Refusal(position, _readable_id(body), reason))
         else:
-            batch.lines.add((position,), (path,), (body,), (event,))
+            batch.lines.add((position,), (path,), f"{body}\n", (event,))
 
 
-def _decode_together(chunk: _Chunk, limits: Limits) -> list[Event] | None:
+def _decode_together(text: str, paths: Sequence[str], limits: Limits) -> list[Event] | None:
     """All events of a chunk when every line is beyond doubt; None when they must be looked at one by one."""
     try:
-        raw = "\n".join([*chunk.bodies, ""]).encode()
+        raw = text.encode()
         if len(raw) > limits.event_bytes:
             return None
-        for path in set(chunk.paths):
+        for path in set(paths):
             decode_path(path)
         events = DECODER.decode_lines(raw)
     except (ValueError, RecursionError, Malformed):
@@ -260,7 +265,7 @@ def judge(lines: Lines, header: BatchHeader, key: Key, limits: Limits) -> Batch:
     for line in lines:
         reason = verdicts[line.event.group, line.event.source_node, line.path]
         if reason is None:
-            batch.lines.add((line.position,), (line.path,), (line.body,), (line.event,))
+            batch.lines.add((line.position,), (line.path,), f"{line.body}\n", (line.event,))
         else:
             batch.refused.append(Refusal(line.position, line.event.id, reason))
     return batch

@@ -1,8 +1,12 @@
-"""A line of a batch: `position TAB path TAB event`, ended by a line feed. How it is written and taken apart."""
+"""A line of a batch: `position TAB path TAB event`, ended by a line feed; and bodies of events as one text.
+
+Neither a canonical event nor a path holds a line feed or a tab.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, overload
 
 
 def encode_line(position: int, path: str, body: str) -> str:
@@ -18,3 +22,52 @@ def encode_lines(records: Iterable[tuple[int, str, str]]) -> str:
 def split_line(line: str) -> list[str]:
     """The position, the path and the body of a line, its line feed aside; what follows a second tab is the body."""
     return line.split("\t", 2)
+
+
+class Piece(NamedTuple):
+    """`records` bodies as one text, each ended by a line feed."""
+
+    text: str
+    records: int
+
+
+class Bodies(Sequence[str]):
+    """Bodies that stay one text, as they came or were written, until somebody asks for a single one."""
+
+    __slots__ = ("_apart", "_count", "pieces")
+
+    def __init__(self, pieces: Sequence[Piece] = ()) -> None:
+        self.pieces = pieces
+        self._count = sum([piece.records for piece in pieces])
+        self._apart: list[str] | None = None
+
+    @classmethod
+    def joined(cls, parts: Iterable[Bodies]) -> Bodies:
+        """The bodies of several, one after the other."""
+        return cls([piece for part in parts for piece in part.pieces])
+
+    @property
+    def bytes(self) -> int:
+        """Of all bodies together, line feeds aside."""
+        texts = [piece.text for piece in self.pieces]
+        return sum([len(text) if text.isascii() else len(text.encode()) for text in texts]) - self._count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._cut())
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        return self._cut()[index]
+
+    def _cut(self) -> list[str]:
+        if self._apart is None:
+            self._apart = [body for piece in self.pieces for body in piece.text.split("\n")[:-1]]
+        return self._apart

@@ -25,9 +25,13 @@ from federation.event import (
     new_event_ids,
 )
 from federation.lenient import parse_time
+from federation.lines import Bodies, Piece
 
 MOST: Final = 10_000
 """Events of one request."""
+
+_TOGETHER: Final = 256
+"""Events of one text, so that a few of these are a block of the log."""
 
 _NUL: Final = "\\u0000"
 """How JSON writes the one character that no database takes."""
@@ -89,13 +93,10 @@ def drafts_of(facts: Sequence[Fact], group: GroupConfig, *, now: int, random: Ca
         return None
     _fill_in(facts, group, now, random)
     try:
-        text = ENCODER.encode_lines(facts).decode()
+        bodies = _encode(facts)
     except UnicodeEncodeError:
         return None
-    bodies = text.split("\n")[:-1]
-    if ("\\" in text and _NUL in text) or max(
-        map(len if text.isascii() else size_of, bodies)
-    ) > group.limits.max_event_bytes:
+    if any(_is_too_odd(piece.text, group.limits.max_event_bytes) for piece in bodies.pieces):
         return None
     return Drafts(
         [fact.id for fact in facts],
@@ -105,6 +106,18 @@ def drafts_of(facts: Sequence[Fact], group: GroupConfig, *, now: int, random: Ca
         frozenset(sources - {""} | ({group.node_name} if "" in sources else set())),
         expires_first,
     )
+
+
+def _encode(facts: Sequence[Fact]) -> Bodies:
+    parts = (facts[start : start + _TOGETHER] for start in range(0, len(facts), _TOGETHER))
+    return Bodies([Piece(ENCODER.encode_lines(part).decode(), len(part)) for part in parts])
+
+
+def _is_too_odd(text: str, most: int) -> bool:
+    """Whether a U+0000 may be in it, or a line of more bytes."""
+    if "\\" in text and _NUL in text:
+        return True
+    return size_of(text) > most and max(map(size_of, text.split("\n"))) > most
 
 
 def _has_edges(texts: Iterable[str]) -> bool:

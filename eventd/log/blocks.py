@@ -1,7 +1,8 @@
 """Blocks: records that were stored together, as one text of lines. Pure.
 
 A record costs most where it is a row: its columns are bound one by one, and every index takes an entry. So what is
-stored at once is one row, and its text is what goes over the wire: position, path and canonical event, line by line.
+stored at once is one row, and its text is that of its canonical events, line by line. Where a block lies is not in its
+text: so a batch is stored as it was read, and a block goes over the wire as it is stored.
 What a reader asks most (does anything in here expire, which types and sources occur) stands beside the text, so that a
 block that is wanted as a whole, or not at all, is never taken apart.
 """
@@ -12,13 +13,13 @@ import json
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence, Set
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, repeat
 from typing import NamedTuple, Self
 
 from eventd.log.records import content_size
 from eventd.log.values import Drafts, Record, size_of
 from federation.event import Outline, expiry_micros, micros, read_outlines
-from federation.lines import encode_lines, split_line
+from federation.lines import Bodies, Piece
 
 BLOCK_RECORDS = 1000
 """Most records of a block."""
@@ -27,12 +28,17 @@ BLOCK_BYTES = 256 << 10
 MOST_NAMES = 16
 """Different types, sources or paths that a block tells; where there are more, it has to be taken apart."""
 
+NO_PATH = '[""]'
+"""The paths of a block of what entered the log here."""
+
 
 class Block(NamedTuple):
     """One row of the log: `records` lines, whose positions and seqs run on from those of the first.
 
     `own` is 1 where they entered the log here, else 0. Nothing expires before `expires_first`, and where it is None
     nothing expires. `types`, `sources` and `paths` name all that occur, and maybe more, as JSON lists; empty: too many.
+    A line is a body where `paths` names one path alone; elsewhere it is path, tab and body. An empty body: its record
+    is gone.
     """
 
     position: int
@@ -53,6 +59,50 @@ class Block(NamedTuple):
         """The position of its last record."""
         return self.position + self.records - 1
 
+    @property
+    def path(self) -> str | None:
+        """The path of all its records; None where each line has its own."""
+        told = names(self.paths)
+        return next(iter(told)) if told is not None and len(told) == 1 else None
+
+    def rows(self, start: int = 0, stop: int | None = None) -> list[str]:
+        """The lines of its records, from the one with this number to before that one, without line feeds."""
+        stop = self.records if stop is None else stop
+        return self.lines.split("\n", stop)[start:stop]
+
+    def bodies(self, start: int = 0, stop: int | None = None) -> list[str]:
+        """The bodies in these lines."""
+        rows = self.rows(start, stop)
+        return rows if self.path is not None else [row[row.index("\t") + 1 :] for row in rows]
+
+    def facts(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[str, str]]:
+        """Paths and bodies in these lines."""
+        rows, path = self.rows(start, stop), self.path
+        return map(_split, rows) if path is None else zip(repeat(path), rows, strict=False)
+
+    def wire_lines(self) -> str:
+        """Its records as lines of a batch."""
+        path, places = self.path, enumerate(self.rows(), self.position)
+        if path is None:
+            return "".join([f"{at}\t{row}\n" for at, row in places])
+        return "".join([f"{at}\t{path}\t{row}\n" for at, row in places])
+
+    def body_of(self, row: str) -> str:
+        """The body in one of its lines."""
+        return row if self.path is not None else _split(row)[1]
+
+    @property
+    def empty_row(self) -> str:
+        """What a line is when its record is gone."""
+        return "" if self.path is not None else "\t"
+
+    @property
+    def has_empty(self) -> bool:
+        """Whether any line is empty."""
+        if self.path is None:
+            return "\t\n" in self.lines
+        return "\n\n" in self.lines or self.lines.startswith("\n")
+
     def within(self, after: int, until: int) -> Self | None:
         """The part of it in `(after, until]`; None when there is none."""
         if after < self.position and until >= self.last:
@@ -60,12 +110,16 @@ class Block(NamedTuple):
         start, stop = max(0, after + 1 - self.position), min(self.records, until + 1 - self.position)
         if start >= stop:
             return None
-        rows = self.lines.split("\n", stop)[start:stop]
+        rows = self.rows(start, stop)
+        return self.made_of(rows, start, sum(weight_of(self.body_of(row)) for row in rows))
+
+    def made_of(self, rows: Sequence[str], start: int, size: int) -> Self:
+        """A block of these lines, which begin at this one of its own."""
         return self._replace(
             position=self.position + start,
             seq=self.seq + start,
-            records=stop - start,
-            bytes=sum(weight_of(split_line(row)[2]) for row in rows),
+            records=len(rows),
+            bytes=size,
             lines="\n".join([*rows, ""]),
         )
 
@@ -73,8 +127,12 @@ class Block(NamedTuple):
         """How many of its first records are at most `records`, and at most `size` bytes of bodies."""
         if self.records <= records and self.bytes <= size:
             return self.records
-        bodies = (split_line(row)[2] for row in self.lines.split("\n", records)[:records] if row)
-        return bisect_right([*accumulate(map(weight_of, bodies))], size)
+        return bisect_right([*accumulate(map(weight_of, self.bodies(0, min(records, self.records))))], size)
+
+
+def _split(row: str) -> tuple[str, str]:
+    path, _, body = row.partition("\t")
+    return path, body
 
 
 def weight_of(body: str) -> int:
@@ -91,37 +149,59 @@ def names(told: str) -> frozenset[str] | None:
 def pack(drafts: Drafts, *, topic_id: int, position: int, seq: int, now: int) -> Iterator[Block]:
     """The blocks of drafts of one kind. `seq` and `position`: of the first."""
     told = (int(drafts.own), drafts.expires_first, _told(drafts.types), _told(drafts.sources))
-    ends = [*accumulate(map(len, drafts.bodies))]
+    for paths, records, size, lines in _sheets(drafts):
+        yield Block(position, topic_id, seq, records, size, now, *told, paths, lines)
+        position, seq = position + records, seq + records
+
+
+Sheet = tuple[str, int, int, str]
+"""Of a block: paths, records, bytes, lines."""
+
+
+def _sheets(drafts: Drafts) -> Iterator[Sheet]:
+    distinct, bodies = set(drafts.paths), drafts.bodies
+    if len(distinct) == 1 and isinstance(bodies, Bodies) and all(map(_fits, bodies.pieces)):
+        return _of_pieces(bodies.pieces, _told(distinct))
     # A path may be longer than its body: what is read at once must stay about as small then.
-    most = min(BLOCK_RECORDS, max(1, BLOCK_BYTES // (1 + max(map(len, set(drafts.paths))))))
+    longest = max(map(len, distinct)) if len(distinct) > 1 else 0
+    return _of_rows(drafts, min(BLOCK_RECORDS, max(1, BLOCK_BYTES // (1 + longest))))
+
+
+def _fits(piece: Piece) -> bool:
+    return piece.records <= BLOCK_RECORDS and len(piece.text) <= BLOCK_BYTES
+
+
+def _of_pieces(pieces: Sequence[Piece], paths: str) -> Iterator[Sheet]:
+    """Blocks of texts that need not be cut."""
+    start = 0
+    while start < len(pieces):
+        stop, records, size = start, 0, 0
+        while stop < len(pieces):
+            text, count = pieces[stop]
+            if records + count > BLOCK_RECORDS or size + len(text) > BLOCK_BYTES:
+                break
+            stop, records, size = stop + 1, records + count, size + len(text)
+        held = Bodies(pieces[start:stop])
+        yield paths, records, held.bytes, "".join([text for text, _ in held.pieces])
+        start = stop
+
+
+def _of_rows(drafts: Drafts, most: int) -> Iterator[Sheet]:
+    """Blocks of single bodies, `most` records each."""
+    bodies = [*drafts.bodies]
+    ends = [*accumulate(map(len, bodies))]
     start = 0
     while start < len(ends):
         taken = ends[start - 1] if start else 0
         stop = bisect_right(ends, taken + BLOCK_BYTES, start, min(len(ends), start + most))
         stop = max(stop, start + 1)
-        part = slice(start, stop)
-        paths, bodies, sizes = drafts.paths[part], drafts.bodies[part], drafts.sizes[part]
-        yield _block(paths, bodies, sizes, told, topic_id, position + start, seq + start, now)
+        held, paths = bodies[start:stop], drafts.paths[start:stop]
+        distinct = set(paths)
+        rows = held if len(distinct) == 1 else map("\t".join, zip(paths, held, strict=True))
+        lines = "\n".join([*rows, ""])
+        sizes = drafts.sizes[start:stop] or map(len if lines.isascii() else size_of, held)
+        yield _told(distinct), len(held), sum(sizes), lines
         start = stop
-
-
-Told = tuple[int, int | None, str, str]
-"""What is said of all blocks of some drafts: own, expires_first, types, sources."""
-
-
-def _block(
-    paths: Sequence[str],
-    bodies: Sequence[str],
-    sizes: Sequence[int],
-    told: Told,
-    topic_id: int,
-    position: int,
-    seq: int,
-    now: int,
-) -> Block:
-    lines = encode_lines(zip(range(position, position + len(bodies)), paths, bodies, strict=True))
-    size = sum(sizes or map(len if lines.isascii() else size_of, bodies))
-    return Block(position, topic_id, seq, len(bodies), size, now, *told, _told(set(paths)), lines)
 
 
 def _told(values: Set[str]) -> str:
@@ -130,13 +210,14 @@ def _told(values: Set[str]) -> str:
 
 def unpack(block: Block, wanted: Callable[[str], object] | None = None) -> list[Record]:
     """Its records, in order; only those of lines that are `wanted`, if that is given."""
-    lines = block.lines.split("\n")[:-1]
-    rows = [split_line(line) for line in (lines if wanted is None else filter(wanted, lines))]
-    outlines = read_outlines([row[2] for row in rows])
+    facts = [*enumerate(block.facts(), block.position)]
+    if wanted is not None:
+        facts = [fact for fact in facts if wanted(fact[1][1])]
+    outlines = read_outlines([body for _, (_, body) in facts])
     shift, topic_id, recorded_at = block.seq - block.position, block.topic_id, block.recorded_at
     return [
-        _record(int(position), topic_id, int(position) + shift, recorded_at, path, body, outline)
-        for (position, path, body), outline in zip(rows, outlines, strict=True)
+        _record(position, topic_id, position + shift, recorded_at, path, body, outline)
+        for (position, (path, body)), outline in zip(facts, outlines, strict=True)
     ]
 
 

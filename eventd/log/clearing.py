@@ -18,7 +18,6 @@ from eventd.log.leases import acked_seqs
 from eventd.log.stock import copies_in, forget_copies, read_stock, rebuilt, settle_floor, write_stock
 from eventd.store.database import bulk_insert, execute_many, fetch, fetch_in
 from eventd.store.schema import blocks
-from federation.lines import encode_line, split_line
 
 _PLACES = 250
 """Seqs looked up in one statement."""
@@ -91,8 +90,4 @@ def _read(conn: sa.Connection, topic_id: int, share: _Share) -> tuple[Block, fro
 
 def _without(block: Block, done: frozenset[int]) -> list[str]:
     """The lines of a block, those of what is done empty."""
-    lines = block.lines.split("\n")[:-1]
-    for seq in done:
-        position, path, _ = split_line(lines[seq - block.seq])
-        lines[seq - block.seq] = encode_line(int(position), path, "")[:-1]
-    return lines
+    return [block.empty_row if seq in done else row for seq, row in enumerate(block.rows(), block.seq)]

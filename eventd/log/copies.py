@@ -26,7 +26,6 @@ from eventd.log.stock import last_of, read_done, read_stock
 from eventd.log.topics import TopicLine, read_line_of
 from eventd.log.values import NOTHING, Draft, Drafts, Head, size_of
 from federation.event import is_alive
-from federation.lines import split_line
 
 MOST_TOLD = 16
 """Tags and nodes that are looked for in copies; where there may be more, a block does not tell them anyway."""
@@ -70,25 +69,10 @@ class Parked(NamedTuple):
     detail: str
 
 
-class Mould(NamedTuple):
-    """A block that only lacks its place, for it is to be in very many. `ends`: its lines from behind their position."""
-
-    block: Block
-    ends: Sequence[str]
-
-    @classmethod
-    def of(cls, drafts: Drafts) -> Self | None:
-        """The block of some drafts; None where they are more than one."""
-        made = [*pack(drafts, topic_id=0, position=0, seq=0, now=0)]
-        if len(made) > 1:
-            return None
-        return cls(made[0], [f"\t{path}\t{body}\n" for path, body in zip(drafts.paths, drafts.bodies, strict=True)])
-
-    def at(self, position: int, topic_id: int, seq: int, now: int) -> Block:
-        """The block at its place."""
-        _, _, _, records, size, _, own, expires, types, sources, paths, _ = self.block
-        lines = "".join([f"{at}{end}" for at, end in enumerate(self.ends, position)])
-        return Block(position, topic_id, seq, records, size, now, own, expires, types, sources, paths, lines)
+def _mould(drafts: Drafts) -> Block | None:
+    """The block of some drafts, which only lacks its place; None where they are more than one."""
+    made = [*pack(drafts, topic_id=0, position=0, seq=0, now=0)]
+    return made[0] if len(made) == 1 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +80,8 @@ class Cut:
     """The copies of a page that all routers of one kind make: `drafts`, and the place of each one's original.
 
     `keeps`: they have the identities of their originals. `made_here` tells, by the instance of a topic, which of them
-    are copies of records that may have been written to it. With a `mould`, all of them together are one block.
+    are copies of records that may have been written to it. `mould`: the block that all of them together are, where
+    they are one, without its place; for it is to be in very many.
     """
 
     positions: Sequence[int] = ()
@@ -105,7 +90,7 @@ class Cut:
     parked: Sequence[Parked] = ()
     keeps: bool = False
     made_here: dict[int, dict[int, RecordId]] = field(default_factory=dict)
-    mould: Mould | None = None
+    mould: Block | None = None
 
     @classmethod
     def of_records(cls, copies: Sequence[Copy]) -> Self:
@@ -117,7 +102,7 @@ class Cut:
         keeps = bool(ids[0])
         sizes = [*map(content_size, bodies)]
         drafts = Drafts(ids if keeps else (), paths, bodies, tags, nodes, None, sizes)
-        return cls(positions, seqs, drafts, (), keeps, _made_here(ids) if keeps else {}, Mould.of(drafts))
+        return cls(positions, seqs, drafts, (), keeps, _made_here(ids) if keeps else {}, _mould(drafts))
 
     @classmethod
     def of_events(cls, made: Sequence[tuple[Original, Draft]], parked: Sequence[Parked], *, keeps: bool) -> Self:
@@ -252,12 +237,11 @@ class _Page:
         shift, line = block.seq - block.position, self._line
         is_queue = line.config.type == "queue"
         done = read_done(self._conn, read_stock(self._conn, line.id), block.seq, last_of(block)) if is_queue else {}
-        for each in block.lines.split("\n")[:-1]:
-            at, path, body = split_line(each)
-            seq = int(at) + shift
+        for at, (path, body) in enumerate(block.facts(), block.position):
+            seq = at + shift
             if body and seq not in done:
                 hops, origin = read_provenance(path)
-                found.append(Original(int(at), seq, block.recorded_at, hops, origin, body))
+                found.append(Original(at, seq, block.recorded_at, hops, origin, body))
         return found
 
     def _pass(self, block: Block) -> None:

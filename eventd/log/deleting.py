@@ -25,7 +25,6 @@ from eventd.log.stock import Stock, empty_lines, last_of, read_done, read_stock,
 from eventd.log.topics import TopicLine, read_line, refuse_group
 from eventd.log.values import NOTHING, Appended, Drafts
 from eventd.store.database import fetch
-from federation.lines import split_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +158,7 @@ def _delete_in(
     """Delete what passes the test of those seqs of a block that live; the stock that is left."""
     block = read_block(conn, position)
     done = read_done(conn, stock, block.seq, last_of(block))
-    bodies = (split_line(line)[2] for line in block.lines.split("\n")[:-1])
-    going = [seq for seq, body in enumerate(bodies, block.seq) if body and test(body) and seq in seqs]
+    going = [seq for seq, body in enumerate(block.bodies(), block.seq) if body and test(body) and seq in seqs]
     going = [seq for seq in going if seq not in done]
     if not going:
         return stock

@@ -213,8 +213,9 @@ class _Writing:
     def _into_topic(self, move: Move, dest: _Dest) -> Moved:
         cut, sizes = move.cut, move.cut.sizes
         if cut.mould is not None and dest.takes_all and self._left is None and not cut.keeps:
-            place = (self._tx.next_position, dest.line.id, dest.line.next_seq + dest.records, self._now(dest))
-            self._put([cut.mould.at(*place)], dest)
+            position, seq = self._tx.next_position, dest.line.next_seq + dest.records
+            placed = cut.mould._replace(position=position, topic_id=dest.line.id, seq=seq, recorded_at=self._now(dest))
+            self._put([placed], dest)
             return Moved(move.upto, move.upto_seq, len(cut))
         has = _has(self._tx.conn, cut, dest) if cut.keeps else frozenset()
         wanted = [index for index in range(len(cut)) if index not in has] if has else [*range(len(cut))]

@@ -236,10 +236,7 @@ def _columns(conn: sa.Connection, plan: _Plan, after: int, until: int, chosen: C
         if part is None:
             continue
         if plan.whole[block.position]:
-            lines = part.lines.split("\n")[:-1]
-            positions = range(part.position, part.position + len(lines))
-            bodies = [line.split("\t", 2)[2] for line in lines]  # as `split_line` does, without a call for each
-            yield Columns(positions, bodies, part.seq - part.position)
+            yield Columns(range(part.position, part.last + 1), part.bodies(), part.seq - part.position)
         else:
             taken = [record for record in unpack(part) if chosen.takes(record)]
             shift = part.seq - part.position

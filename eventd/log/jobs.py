@@ -37,7 +37,6 @@ from eventd.log.values import NOTHING, Drafts
 from eventd.log.writing import apply_limits_once, require_fit
 from eventd.store.database import execute, fetch, insert
 from eventd.store.topic_schema import queues
-from federation.lines import split_line
 
 FOUND_BYTES = 16 << 20
 """Bytes of data and meta that one claim hands out, and a little: the next one gets the rest."""
@@ -193,7 +192,7 @@ class _Records:
         found = self._holding(seq)
         if found is None or found[0].seq > seq:
             return None
-        body = split_line(found[1][seq - found[0].seq])[2]
+        body = found[1][seq - found[0].seq]
         return (found[0].recorded_at, body) if body else None
 
     def first_from(self, seq: int) -> int | None:
@@ -202,7 +201,7 @@ class _Records:
         return None if found is None else max(seq, found[0].seq)
 
     def _holding(self, seq: int) -> tuple[Block, list[str]] | None:
-        """The block that holds a seq, or the first one beyond it, and its lines."""
+        """The block that holds a seq, or the first one beyond it, and its bodies."""
         latest = self._latest
         if latest is None or not latest[0].seq <= seq <= last_of(latest[0]):
             latest = self._latest = self._fetch(seq)
@@ -217,7 +216,7 @@ class _Records:
             return None
         if len(self._blocks) == _KEPT_BLOCKS:
             self._blocks.pop(next(iter(self._blocks)))
-        made = self._blocks[block.seq] = (block, block.lines.split("\n")[:-1])
+        made = self._blocks[block.seq] = (block, block.bodies())
         return made
 
 

@@ -1,7 +1,7 @@
-"""A page as it goes over the wire: the lines of the log as they are stored.
+"""A page as it goes over the wire: the events of the log as they are stored, each with its position and its path.
 
-A peer gets the stored bytes as they are. Where all of a block may go, or nothing of it, its text is not even looked at;
-otherwise its records are judged one by one.
+Where all of a block may go, or nothing of it, its text is not even looked at; otherwise its records are judged one by
+one.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class _Sheet:
         room = block.fitting(self.limit - self.found, self.max_bytes - self.size) or int(not self.found)
         part = block.within(block.position - 1, block.position + room - 1)
         if part is not None:
-            self._add(part.lines, part.records, part.recorded_at, part.bytes)
+            self._add(part.wire_lines(), part.records, part.recorded_at, part.bytes)
             self.upto = part.last
         self.is_full = room < block.records
 

@@ -32,7 +32,6 @@ from eventd.store.schema import (
     write_keys,
 )
 from federation.event import content_digest, expiry_micros, is_alive, read_outlines
-from federation.lines import split_line
 
 CHUNK = 2 * BLOCK_RECORDS
 """Records per transaction, so that an append never waits long behind retention. Both take turns: there must go more in
@@ -174,7 +173,7 @@ def _remember(conn: sa.Connection, topic_id: int, going: Sequence[Block], now: i
     ids: list[tuple[object, ...]] = []
     lost: list[Loss] = []
     for block in going:
-        bodies = [split_line(line)[2] for line in block.lines.split("\n")[:-1]]
+        bodies = block.bodies()
         outlines = read_outlines(bodies)
         expiries = [*map(expiry_micros, outlines)]
         rows = zip(expiries, map(content_digest, bodies), outlines, count(block.position), strict=False)

@@ -31,7 +31,6 @@ from eventd.log.stock import (
     write_stock,
 )
 from eventd.store.database import execute, fetch
-from federation.lines import split_line
 
 if TYPE_CHECKING:
     from eventd.log.topics import TopicLine
@@ -211,11 +210,11 @@ def _reach(conn: sa.Connection, stock: Stock, records: int, size: int) -> int:
 def _reach_within(conn: sa.Connection, block: Block, gone: set[int], floor: int, records: int, size: int) -> int:
     if not block.lines:
         block = read_block(conn, block.position)
-    for seq, line in enumerate(block.lines.split("\n")[:-1], block.seq):
+    for seq, body in enumerate(block.bodies(), block.seq):
         if records <= 0 and size <= 0:
             return seq - 1
         if seq > floor and seq not in gone:
-            records, size = records - 1, size - content_size(split_line(line)[2])
+            records, size = records - 1, size - content_size(body)
     return last_of(block)
 
 

@@ -22,11 +22,10 @@ from eventd.log.records import View, content_size, encoded, node_text, render
 from eventd.log.refusals import TopicNotFound
 from eventd.log.scan import scan_seqs
 from eventd.log.shedding import read_aged
-from eventd.log.stock import EMPTY, first_live, last_of, read_stock
+from eventd.log.stock import first_live, last_of, read_stock
 from eventd.log.tail import Recent
 from eventd.log.topics import TopicLine, read_line, read_line_of
 from eventd.log.values import Head
-from federation.lines import split_line
 
 RECREATED = "recreated"
 """The reason of a tombstone for seqs of another topic of this name, or of another history."""
@@ -288,7 +287,7 @@ class _Sheet:
             self.is_full = len(self.seqs) == self.ask.limit or self.looked >= LOOKED_AT
 
     def _take_one(self, block: Block, done: Collection[int]) -> None:
-        body = split_line(block.lines[:-1])[2]
+        [body] = block.bodies()
         if not body or block.seq in done or (self.hidden and node_text(body) in self.hidden):
             self.looked += 1
         elif self.seqs and self.size + block.bytes > self.ask.max_bytes:
@@ -306,35 +305,35 @@ class _Sheet:
         hides = bool(self.nodes) and (told is None or not told.isdisjoint(self.nodes))
         first, last = max(block.seq, self.upto + 1), min(last_of(block), self.stop)
         room = self.ask.limit - len(self.seqs)
-        whole = not (hides or done or (may_be_empty and EMPTY in block.lines))
+        whole = not (hides or done or (may_be_empty and block.has_empty))
         until = min(last, first + room - 1) if whole else last
-        lines = block.lines.split("\n", until + 1 - block.seq)[first - block.seq : until + 1 - block.seq]
+        bodies = block.bodies(first - block.seq, until + 1 - block.seq)
         seqs: Sequence[int] = range(first, until + 1)
         if not whole:
-            self.looked += len(lines)
-            pairs = [pair for pair in zip(seqs, lines, strict=True) if self._wants(*pair, done)]
-            seqs, lines = [seq for seq, _ in pairs], [line for _, line in pairs]
-        fitting = min(room, self._fitting(block, lines))
-        self.is_full = fitting < len(lines) or until < last
-        self.texts += texts_of(block, seqs[:fitting], lines[:fitting], self.ask.view)
+            self.looked += len(bodies)
+            pairs = [pair for pair in zip(seqs, bodies, strict=True) if self._wants(*pair, done)]
+            seqs, bodies = [seq for seq, _ in pairs], [body for _, body in pairs]
+        fitting = min(room, self._fitting(block, bodies))
+        self.is_full = fitting < len(bodies) or until < last
+        self.texts += texts_of(block, seqs[:fitting], bodies[:fitting], self.ask.view)
         self.seqs += seqs[:fitting]
         if self.is_full and self.seqs:
             self.upto = self.seqs[-1]
 
-    def _wants(self, seq: int, line: str, done: Collection[int]) -> bool:
-        """Whether a line holds a record, and one that is wanted."""
-        if line.endswith("\t") or seq in done:
+    def _wants(self, seq: int, body: str, done: Collection[int]) -> bool:
+        """Whether there is a record, and one that is wanted."""
+        if not body or seq in done:
             return False
-        return not self.hidden or node_text(split_line(line)[2]) not in self.hidden
+        return not self.hidden or node_text(body) not in self.hidden
 
-    def _fitting(self, block: Block, lines: Sequence[str]) -> int:
-        """How many of the lines there is room for; one at least, if it is the page's first."""
+    def _fitting(self, block: Block, bodies: Sequence[str]) -> int:
+        """How many of the bodies there is room for; one at least, if it is the page's first."""
         if self.size + block.bytes <= self.ask.max_bytes:
             self.size += block.bytes
-            return len(lines)
-        for count, line in enumerate(lines):
-            size = content_size(split_line(line)[2])
+            return len(bodies)
+        for count, body in enumerate(bodies):
+            size = content_size(body)
             if (self.seqs or count) and self.size + size > self.ask.max_bytes:
                 return count
             self.size += size
-        return len(lines)
+        return len(bodies)

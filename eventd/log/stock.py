@@ -22,7 +22,6 @@ from eventd.log.records import content_size, read_provenance
 from eventd.log.scan import outlines, read_block, scan_seqs
 from eventd.store.database import bulk_insert, execute, execute_many, fetch
 from eventd.store.schema import blocks
-from federation.lines import encode_line, split_line
 
 PIECE = 32
 """Records of the blocks that a larger one is split into when a little of it goes: what goes next mostly is near, and
@@ -30,8 +29,6 @@ must not cost as much as the whole block again."""
 STEP_RECORDS = 10_000
 STEP_BYTES = 16 << 20
 """What one step takes out at most, so that nobody waits long for the head."""
-EMPTY = "\t\n"
-"""How an empty line ends, and no other."""
 _EVERYWHERE = 1 << 62
 _PORTION = 256
 """Blocks read at once, without their lines."""
@@ -132,9 +129,9 @@ def read_done(conn: sa.Connection, stock: Stock, first: int, last: int) -> dict[
 
 def empty_seqs(block: Block) -> list[int]:
     """The seqs of a block whose lines are empty."""
-    if EMPTY not in block.lines:
+    if not block.has_empty:
         return []
-    return [seq for seq, line in enumerate(block.lines.split("\n"), block.seq) if line.endswith("\t")]
+    return [seq for seq, body in enumerate(block.bodies(), block.seq) if not body]
 
 
 def live_ranges(held: Iterable[Block], gone: Collection[int], after: int, upto: int) -> list[Range]:
@@ -249,10 +246,10 @@ def _look_over(conn: sa.Connection, stock: Stock, end: int, done: Collection[int
 def copies_in(block: Block, seqs: Collection[int]) -> list[Copy]:
     """Those of a block's records of some seqs that are copies with an identity."""
     found: list[Copy] = []
-    for seq, line in enumerate(block.lines.split("\n")[:-1], block.seq):
-        position, path, _ = split_line(line)
+    shift = block.position - block.seq
+    for seq, (path, _) in enumerate(block.facts(), block.seq):
         if " " in path and seq in seqs:
-            found.append((read_provenance(path).id, int(position)))
+            found.append((read_provenance(path).id, seq + shift))
     return found
 
 
@@ -280,14 +277,7 @@ def _drop_blocks(conn: sa.Connection, stock: Stock, held: Sequence[Block], end: 
 def _rest(block: Block, end: int) -> list[Block]:
     """What a block holds beyond a seq."""
     cut = end + 1 - block.seq
-    *gone, text = block.lines.split("\n", cut)
-    if block.records - cut > PIECE:
-        return rebuilt(block, text.split("\n")[:-1], skipped=cut)
-    size = block.bytes - sum(content_size(split_line(line)[2]) for line in gone)
-    rest = block._replace(
-        position=block.position + cut, seq=block.seq + cut, records=block.records - cut, bytes=size, lines=text
-    )
-    return [rest] if size else []
+    return rebuilt(block, block.rows(cut), skipped=cut)
 
 
 def rebuilt(block: Block, lines: Sequence[str], *, skipped: int = 0, most: int = PIECE) -> list[Block]:
@@ -295,17 +285,8 @@ def rebuilt(block: Block, lines: Sequence[str], *, skipped: int = 0, most: int =
     made: list[Block] = []
     for start in range(0, len(lines), most):
         piece = lines[start : start + most]
-        if size := sum(content_size(split_line(line)[2]) for line in piece):
-            at = start + skipped
-            made.append(
-                block._replace(
-                    position=block.position + at,
-                    seq=block.seq + at,
-                    records=len(piece),
-                    bytes=size,
-                    lines="\n".join([*piece, ""]),
-                )
-            )
+        if size := sum(content_size(block.body_of(line)) for line in piece):
+            made.append(block.made_of(piece, start + skipped, size))
     return made
 
 
@@ -314,9 +295,9 @@ def rebuilt(block: Block, lines: Sequence[str], *, skipped: int = 0, most: int =
 
 def empty_lines(conn: sa.Connection, stock: Stock, block: Block, seqs: Collection[int], now: int) -> Stock:
     """Delete the records of some seqs, which live in a block; the stock that is left. The floor stays where it is."""
-    lines = block.lines.split("\n")[:-1]
+    lines = block.rows()
     for seq in seqs:
-        lines[seq - block.seq] = encode_line(block.position + seq - block.seq, "", "")[:-1]
+        lines[seq - block.seq] = block.empty_row
     left = rebuilt(block, lines, most=PIECE if len(seqs) * PIECE < block.records else block.records)
     execute(conn, "DELETE FROM blocks WHERE position = ?", (block.position,))
     bulk_insert(conn, blocks, Block._fields, left)

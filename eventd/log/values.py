@@ -8,6 +8,8 @@ from enum import IntEnum
 from itertools import chain, groupby
 from typing import Final, NamedTuple, Self
 
+from federation.lines import Bodies
+
 NEVER: Final = 2**62
 """Later than any time, in microseconds."""
 
@@ -64,7 +66,7 @@ class Drafts:
         return cls(
             [*chain.from_iterable(part.event_ids for part in parts)],
             [*chain.from_iterable(part.paths for part in parts)],
-            [*chain.from_iterable(part.bodies for part in parts)],
+            _joined([part.bodies for part in parts]),
             frozenset().union(*(part.types for part in parts)),
             frozenset().union(*(part.sources for part in parts)),
             min(expiries, default=None),
@@ -106,7 +108,14 @@ class Drafts:
     @property
     def bytes(self) -> int:
         """Of their bodies; of records, of their content."""
+        if isinstance(self.bodies, Bodies):
+            return self.bodies.bytes
         return sum(self.sizes or map(size_of, self.bodies))
+
+
+def _joined(parts: Sequence[Sequence[str]]) -> Sequence[str]:
+    texts = [part for part in parts if isinstance(part, Bodies)]
+    return Bodies.joined(texts) if len(texts) == len(parts) else [*chain.from_iterable(parts)]
 
 
 NOTHING = Drafts()

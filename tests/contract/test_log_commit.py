@@ -161,7 +161,7 @@ async def test_a_fault_of_the_database_in_one_unit_is_ours_and_that_units_alone(
     """Such as a text with a lone surrogate, which admission should never have let in."""
     topic = await log.topic("group:g")
     good = log.submit(Publish(topic, ids_of("good", 1)))
-    bad = log.submit(Publish(topic, [draft("x")._replace(path="\ud800")]))
+    bad = log.submit(Publish(topic, [draft("x")._replace(event_id="\ud800")]))
     after = log.submit(Publish(topic, ids_of("after", 1)))
     assert list((await good).positions) == [1]
     with pytest.raises((EventdError, UnicodeEncodeError)):

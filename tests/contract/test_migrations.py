@@ -22,7 +22,7 @@ from eventd.testing import NOW, ManualClock, draft
 from tests.support import writers
 from tests.support.postgres import PostgresServer
 
-ALL = ["0001", "0002", "0003", "0004", "0005"]
+ALL = ["0001", "0002", "0003", "0004", "0005", "0006"]
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ async def test_a_log_of_the_first_schema_goes_on_where_it_was(empty: Database) -
     empty.write_now(fill_first_schema)
     before = empty.read_now(fetch, "SELECT next_position, epoch, incarnation, registry_version FROM log_heads")
     assert empty.read_now(migrations.pending) == ALL[1:]
-    with pytest.raises(DatabaseUnusable, match=r"lacks 4 migrations \(run `routerd-eventd migrate`"):
+    with pytest.raises(DatabaseUnusable, match=r"lacks 5 migrations \(run `routerd-eventd migrate`"):
         migrations.require_current(empty)
 
     assert empty.write_now(migrations.upgrade, now=NOW) == ALL[1:]
@@ -124,6 +124,30 @@ async def test_a_log_of_the_first_schema_goes_on_where_it_was(empty: Database) -
     assert receipts == [(1, "batch-2", "{}", NOW), (2, "batch-1", "{}", NOW + 1)], "numbered as they were written"
     ((instance,),) = empty.read_now(fetch, "SELECT instance FROM log_heads")
     assert len(instance) == 16
+
+
+@pytest.mark.parametrize(
+    ("paths", "before", "after"),
+    [
+        ('[""]', '7\t\t{"a":1}\n8\t\t\n9\t\t{"b":"\\t"}\n', '{"a":1}\n\n{"b":"\\t"}\n'),
+        ('["a/b"]', "7\ta/b\t{}\n", "{}\n"),
+        ('["a", "b"]', "7\ta\t{}\n8\tb\t{}\n9\t\t\n", "a\t{}\nb\t{}\n\t\n"),
+        ("", "7\ta\t{}\n", "a\t{}\n"),
+    ],
+)
+def test_lines_lose_their_positions_and_the_path_they_share(
+    empty: Database, paths: str, before: str, after: str
+) -> None:
+    """On page after page of them."""
+    empty.write_now(upgrade_to, "0005")
+    records = before.count("\n")
+    starts = range(7, 7 + 200 * records, records)
+    for at in starts:
+        row = (at, 1, at, records, 5, NOW, 1, None, "[]", "[]", paths, before)
+        empty.write_now(execute, "INSERT INTO blocks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+    empty.write_now(migrations.upgrade, now=NOW)
+    found = empty.read_now(fetch, "SELECT position, lines FROM blocks ORDER BY position")
+    assert found == [(at, after) for at in starts]
 
 
 def upgrade_to(conn: sa.Connection, revision: str) -> None:
@@ -175,7 +199,7 @@ def test_each_new_log_has_an_epoch_and_a_name_of_its_own(empty: Database, declar
 
 def test_a_database_that_was_never_migrated_says_which_command_to_run(empty: Database) -> None:
     assert empty.read_now(migrations.pending) == ALL
-    with pytest.raises(DatabaseUnusable, match=r"lacks 5 migrations \(run `routerd-eventd migrate`"):
+    with pytest.raises(DatabaseUnusable, match=r"lacks 6 migrations \(run `routerd-eventd migrate`"):
         migrations.require_current(empty)
 
 

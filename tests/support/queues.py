@@ -8,13 +8,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from eventd.log.blocks import Block
 from eventd.log.eventlog import EventLog
 from eventd.log.leases import Jobs, count_jobs
 from eventd.log.queues import Ack, Claim, Claimed, Extend, Handle, Job, Nack, Settled, Wish
 from eventd.log.records import content_size
 from eventd.log.topics import TopicLine, read_line
 from eventd.store.database import fetch
-from federation.lines import split_line
 from tests.support.topics import Topics
 
 
@@ -82,12 +82,12 @@ def check_books(conn: sa.Connection, name: str) -> None:
     """What is stored, what is counted and what is leased fit together."""
     line = _line(conn, name)
     stored: dict[int, int] = {}
-    for first, records, size, lines in fetch(
-        conn, "SELECT seq, records, bytes, lines FROM blocks WHERE topic_id = ? ORDER BY seq", (line.id,)
-    ):
-        bodies = [split_line(text)[2] for text in lines.split("\n")[:-1]]
-        assert len(bodies) == records
-        assert sum(map(content_size, bodies)) == size > 0
+    columns = ", ".join(Block._fields)
+    for row in fetch(conn, f"SELECT {columns} FROM blocks WHERE topic_id = ? ORDER BY seq", (line.id,)):
+        block = Block._make(row)
+        bodies, first = block.bodies(), block.seq
+        assert block.lines.count("\n") == len(bodies) == block.records
+        assert sum(map(content_size, bodies)) == block.bytes > 0
         assert first > line.evicted_seq, "nothing is stored below the floor"
         stored |= {seq: content_size(body) for seq, body in enumerate(bodies, first) if body}
     leases = fetch(conn, "SELECT seq, node, free_at, size FROM leases WHERE topic_id = ?", (line.id,))

@@ -15,7 +15,6 @@ from eventd.log.shedding import due_at
 from eventd.log.topic_config import read_config
 from eventd.store.database import fetch
 from federation.event import read_outlines
-from federation.lines import split_line
 
 
 class Line(NamedTuple):
@@ -88,13 +87,11 @@ def _check_topic(conn: sa.Connection, books: Books) -> None:
 
 
 def _lines(name: str, block: Block, *, of_records: bool) -> Sequence[Line]:
-    rows = [split_line(text) for text in block.lines.split("\n")[:-1]]
-    places = [int(position) for position, _, _ in rows]
-    assert places == [*range(block.position, block.position + block.records)], f"{name}: positions do not run on"
-    assert block.bytes == sum(weight_of(body) for _, _, body in rows) > 0, f"{name}: a block has other bytes"
-    found = [
-        Line(at, block.seq + at - block.position, path, body) for at, (_, path, body) in zip(places, rows, strict=True)
-    ]
+    facts = [*block.facts()]
+    assert block.lines.count("\n") == len(facts) == block.records, f"{name}: a block has other lines than it says"
+    assert block.bytes == sum(weight_of(body) for _, body in facts) > 0, f"{name}: a block has other bytes"
+    shift = block.seq - block.position
+    found = [Line(at, at + shift, path, body) for at, (path, body) in enumerate(facts, block.position)]
     if of_records:
         kept = [line for line in found if line.body]
         assert all((line.path == "") == bool(block.own) for line in kept), f"{name}: own or not"

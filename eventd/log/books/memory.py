@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 
 from eventd.log.blocks import Block
 from federation.event import UNSET, read_outlines
-from federation.lines import split_line
 
 MOST_BYTES: Final = 8 << 20
 """Of bodies in the blocks that are remembered; taken apart they take a few times as much."""
@@ -42,8 +41,7 @@ class Apart(NamedTuple):
 
 def take_apart(block: Block) -> Apart:
     """The columns of a whole block."""
-    rows = [split_line(line) for line in block.lines.split("\n")[:-1]]
-    bodies = [row[2] for row in rows]
+    paths, bodies = zip(*block.facts(), strict=True)
     outlines = read_outlines(bodies)
     raw = [body.encode() for body in bodies]
     sha256 = hashlib.sha256
@@ -54,7 +52,7 @@ def take_apart(block: Block) -> Apart:
         [outline.source_node for outline in outlines],
         [outline.type for outline in outlines],
         [outline.subject for outline in outlines],
-        [row[1] for row in rows],
+        [*paths],
         [(outline.observed_at - _EPOCH) // _MICRO for outline in outlines],
         [None if outline.expires_at == UNSET else (outline.expires_at - _EPOCH) // _MICRO for outline in outlines],
         [len(each) for each in raw],

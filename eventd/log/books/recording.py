@@ -16,7 +16,6 @@ from eventd.log.books.memory import Apart, Memory
 from eventd.log.books.places import Place, Places
 from eventd.log.scan import PORTION_BYTES
 from eventd.store.database import fetch, fetch_in
-from federation.lines import split_line
 
 LOOKED_AT: Final = 2000
 """Blocks of one extract at most, those of other topics among them."""
@@ -125,7 +124,7 @@ def _add(columns: Columns, apart: Apart, within: range, place: Place, epoch: str
 
 
 def _payloads(block: Block, within: range) -> list[str]:
-    bodies = [split_line(line)[2] for line in block.lines.split("\n")[within.start : within.stop]]
+    bodies = block.bodies(within.start, within.stop)
     return [bytes(each.payload).decode() for each in _PAYLOADS.decode_lines("\n".join(bodies))]
 
 

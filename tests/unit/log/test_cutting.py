@@ -14,7 +14,6 @@ from eventd.log.records import View, body_of_event, content_size, read_body, ren
 from eventd.log.stock import empty_seqs, live_ranges
 from eventd.log.values import Drafts
 from eventd.testing import NOW, draft
-from federation.lines import encode_line, split_line
 
 TRICKY = ['","', '"$tag":"', '\\"', "\\", '{"$node":"', "\t", "\n", "é", "\u2028", "a"]
 texts = st.lists(st.sampled_from(TRICKY), max_size=4).map("".join)
@@ -49,9 +48,8 @@ def test_what_is_cut_is_what_decoding_gives(
     told: list[tuple[str | None, str | None, Any, Any]], path: str, position: int, view: View
 ) -> None:
     block = block_of(told, path, position)
-    lines = block.lines.split("\n")[:-1]
-    cut = texts_of(block, range(7, 7 + len(lines)), lines, view)
-    bodies = [split_line(line)[2] for line in lines]
+    bodies = block.bodies()
+    cut = texts_of(block, range(7, 7 + len(bodies)), bodies, view)
     assert cut == [render(seq, NOW // 1000, body, view) for seq, body in enumerate(bodies, 7)]
     for text, seq, (node, tag, value, meta) in zip(cut, range(7, 12), told, strict=False):
         expected = {"$seq": seq, "$ts": NOW // 1000}
@@ -71,7 +69,7 @@ def test_events_are_shown_as_records_and_what_has_expired_as_nothing() -> None:
     (block,) = pack(Drafts.of(drafts), topic_id=1, position=4, seq=2, now=NOW)
     shown = records_of_events(block, NOW + 1)
     assert empty_seqs(shown) == [3]
-    bodies = [split_line(line)[2] for line in shown.lines.split("\n")[:-1]]
+    bodies = shown.bodies()
     assert bodies == [body_of_event(drafts[0].body), "", body_of_event(drafts[2].body)]
     assert shown.bytes == sum(map(content_size, bodies))
     assert read_body(bodies[0]).tag == drafts[0].tag
@@ -80,9 +78,9 @@ def test_events_are_shown_as_records_and_what_has_expired_as_nothing() -> None:
 
 def test_what_lives_is_told_in_ranges() -> None:
     first = block_of([(None, None, n, None) for n in range(5)], "", 1)
-    lines = first.lines.split("\n")
-    lines[1] = encode_line(2, "", "")[:-1]
-    first = first._replace(lines="\n".join(lines))  # 7, 9, 10, 11
+    rows = first.rows()
+    rows[1] = first.empty_row
+    first = first.made_of(rows, 0, first.bytes)  # 7, 9, 10, 11
     second = block_of([(None, None, n, None) for n in range(3)], "", 6)._replace(seq=12)  # 12, 13, 14
     third = second._replace(position=9, seq=17)  # 17, 18, 19
     held = [first, second, third]
