@@ -21,8 +21,9 @@ from federation.event import DECODER, ENCODER, UNSET, ZERO_TIME, Event, decode_c
 from federation.keys import Key
 from federation.lines import Bodies, Piece, encode_lines, split_line
 from federation.loops import check_inbound, decode_path
-from federation.peers import MAX_TEXT, Limits
+from federation.peers import BATCH_TYPE, MAX_TEXT, RUNS_TYPE, Limits
 from federation.ranges import MAX_POSITION, Range
+from federation.runs import Run, read_runs
 from federation.wire import BatchHeader, Refusal
 
 _SPAN: Final = 64 * 1024
@@ -108,19 +109,21 @@ def read_batch(body: bytes, header: BatchHeader, key: Key, limits: Limits) -> Ba
 
     What only the log can tell (`id_conflict`) is not judged here. Raises Malformed, TooLarge.
     """
-    lines, unreadable = decode_batch(body, header.range, limits)
+    lines, unreadable = decode_batch(body, header.range, limits, form=header.form)
     lines, refused = judge(lines, header, key, limits)
     return Batch(lines, sorted(unreadable + refused, key=lambda refusal: refusal.position))
 
 
-def decode_batch(body: bytes, claim: Range, limits: Limits) -> Batch:
-    """The lines of a body, each event decoded and known to be canonical.
+def decode_batch(body: bytes, claim: Range, limits: Limits, *, form: str = BATCH_TYPE) -> Batch:
+    """The lines of a body of that form, each event decoded and known to be canonical.
 
     A line whose event or path is wrong is refused by itself. Raises Malformed when the framing is broken or positions
     do not rise within the range that is claimed, TooLarge when there are too many bytes or lines.
     """
     if len(body) > limits.batch_bytes:
         raise TooLarge(f"a batch has at most {limits.batch_bytes} bytes", limit=limits.batch_bytes, unit="bytes")
+    if form == RUNS_TYPE:
+        return _decode_runs(body, claim, limits)
     try:
         return _decode(body, claim, limits)
     except Malformed:
@@ -136,16 +139,51 @@ def _decode(body: bytes, claim: Range, limits: Limits) -> Batch:
     last = claim.after
     start = 0
     while start < len(body):
-        # The whole lines that fit, or one that does not.
-        end = body.rfind(b"\n", start, start + _SPAN) + 1 or body.index(b"\n", start) + 1
+        end = _end_of_span(body, start)
         chunk = _split(body[start:end], last)
         _read_chunk(chunk, limits, batch)
         if len(batch.lines) + len(batch.refused) > limits.batch_events:
             raise _too_many(limits)
         last, start = chunk.positions[-1], end
+    _require_within(claim, last)
+    return batch
+
+
+def _decode_runs(body: bytes, claim: Range, limits: Limits) -> Batch:
+    batch = Batch(Lines(), [])
+    last, records = claim.after, 0
+    for run in read_runs(body):
+        records += run.records
+        if records > limits.batch_events:
+            raise _too_many(limits)
+        if run.position <= last:
+            raise Malformed(f"the positions after {last} do not rise run by run")
+        if run.events.count(b"\n") != run.records:
+            raise Malformed(f"the run at position {run.position} has not the {run.records} events it says")
+        _read_run(run, limits, batch)
+        last = run.last
+    _require_within(claim, last)
+    return batch
+
+
+def _read_run(run: Run, limits: Limits, batch: Batch) -> None:
+    start, position = 0, run.position
+    while start < len(run.events):
+        end = _end_of_span(run.events, start)
+        raw = run.events[start:end]
+        records = raw.count(b"\n")
+        _read_chunk(_Chunk(range(position, position + records), [run.path] * records, raw), limits, batch)
+        start, position = end, position + records
+
+
+def _end_of_span(text: bytes, start: int) -> int:
+    """Where the whole lines end that fit, or the one that does not."""
+    return text.rfind(b"\n", start, start + _SPAN) + 1 or text.index(b"\n", start) + 1
+
+
+def _require_within(claim: Range, last: int) -> None:
     if last > (MAX_POSITION if claim.repair else claim.upto):
         raise Malformed(f"position {last} lies beyond the range of the batch")
-    return batch
 
 
 def _too_many(limits: Limits) -> TooLarge:
@@ -153,9 +191,11 @@ def _too_many(limits: Limits) -> TooLarge:
 
 
 class _Chunk(NamedTuple):
+    """Columns of some lines; a line feed ends each of the `events`."""
+
     positions: Sequence[int]
     paths: Sequence[str]
-    bodies: Sequence[str]
+    events: bytes
 
 
 def _split(body: bytes, last: int) -> _Chunk:
@@ -166,27 +206,28 @@ def _split(body: bytes, last: int) -> _Chunk:
         digits, paths, bodies = zip(*rows, strict=True)
     except ValueError:
         raise Malformed("a line of the batch is not position, path and event") from None
+    events = "\n".join([*bodies, ""]).encode("utf-8", "surrogateescape")
     try:
         first = int(digits[0])
         run = range(first, first + len(digits))  # mostly they follow one another
         if first > last and (*map(str, run),) == digits:
-            return _Chunk(run, paths, bodies)
+            return _Chunk(run, paths, events)
         positions = [*map(int, digits)]
     except ValueError:
         raise Malformed(f"a position after {last} is not a number") from None
     # int() reads more than we write: signs, spaces, leading zeros, digits of other scripts.
     if (*map(str, positions),) != digits or any(map(ge, [last, *positions], positions)):
         raise Malformed(f"the positions after {last} do not rise line by line")
-    return _Chunk(positions, paths, bodies)
+    return _Chunk(positions, paths, events)
 
 
 def _read_chunk(chunk: _Chunk, limits: Limits, batch: Batch) -> None:
-    text = "\n".join([*chunk.bodies, ""])
-    events = _decode_together(text, chunk.paths, limits)
+    events = _decode_together(chunk.events, chunk.paths, limits)
     if events is not None:
-        batch.lines.add(chunk.positions, chunk.paths, text, events)
+        batch.lines.add(chunk.positions, chunk.paths, chunk.events.decode(), events)
         return
-    for position, path, body in zip(*chunk, strict=True):
+    bodies = chunk.events.decode("utf-8", "surrogateescape").split("\n")[:-1]
+    for position, path, body in zip(chunk.positions, chunk.paths, bodies, strict=True):
         event, reason = _decode_alone(path, body, limits)
         if event is None:
             batch.refused.append(Refusal(position, _readable_id(body), reason))
@@ -194,12 +235,11 @@ def _read_chunk(chunk: _Chunk, limits: Limits, batch: Batch) -> None:
             batch.lines.add((position,), (path,), f"{body}\n", (event,))
 
 
-def _decode_together(text: str, paths: Sequence[str], limits: Limits) -> list[Event] | None:
+def _decode_together(raw: bytes, paths: Sequence[str], limits: Limits) -> list[Event] | None:
     """All events of a chunk when every line is beyond doubt; None when they must be looked at one by one."""
+    if len(raw) > limits.event_bytes:
+        return None
     try:
-        raw = text.encode()
-        if len(raw) > limits.event_bytes:
-            return None
         for path in set(paths):
             decode_path(path)
         events = DECODER.decode_lines(raw)

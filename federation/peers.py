@@ -31,6 +31,7 @@ EVENTS_PATH: Final = "/v2/events"
 LINK_PATH: Final = "/v2/link"
 VERIFY_PATH: Final = "/v2/verify"
 BATCH_TYPE: Final = "application/vnd.eventd.batch"
+RUNS_TYPE: Final = "application/vnd.eventd.runs"
 JSON_TYPE: Final = "application/json"
 IDENTITY: Final = "identity"
 

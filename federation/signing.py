@@ -203,8 +203,8 @@ def verify_head(head: Head, receiver: Receiver, *, now: int) -> VerifiedRequest:
     """Prove all of a request but its body, before that is read. Raises as `verify_request`, TooLarge aside."""
     kind = _kind(head)
     values = {"@method": head.method, "@path": head.path} | _lower(head.headers)
-    if (values.get("content-type"), values.get("content-encoding")) != (kind.content_type, IDENTITY):
-        raise UnsupportedMedia(f"{head.path} takes {kind.content_type} with Content-Encoding: {IDENTITY}")
+    if values.get("content-type") not in kind.takes or values.get("content-encoding") != IDENTITY:
+        raise UnsupportedMedia(f"{head.path} takes {' and '.join(kind.takes)} with Content-Encoding: {IDENTITY}")
     signed = _read_signature(values, _PARTS[kind], _REQUEST_PARAMS, REQUEST_TAG)
     nonce = signed.text("nonce")
     if not NONCE.fullmatch(nonce):

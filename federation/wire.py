@@ -21,6 +21,7 @@ from federation.peers import (
     LINK_PATH,
     NODE_NAME,
     RANGE_HEADER,
+    RUNS_TYPE,
     TO_HEADER,
     VERIFY_PATH,
 )
@@ -35,7 +36,8 @@ class LinkQuery(msgspec.Struct, frozen=True, kw_only=True):
     """The question where a link stands: `from_node` asks `to_node`. Raises Malformed for names that are none."""
 
     path: ClassVar[str] = LINK_PATH
-    content_type: ClassVar[str] = JSON_TYPE
+    takes: ClassVar[tuple[str, ...]] = (JSON_TYPE,)
+    """Content types that are sent to the path."""
 
     from_node: str
     to_node: str
@@ -47,6 +49,11 @@ class LinkQuery(msgspec.Struct, frozen=True, kw_only=True):
                 raise Malformed(f"{name[:80]!r} is not a node name")
         if not GROUP_NAME.fullmatch(self.group):
             raise Malformed(f"{self.group[:80]!r} is not a group name")
+
+    @property
+    def content_type(self) -> str:
+        """That of this message."""
+        return self.takes[0]
 
     def to_headers(self) -> dict[str, str]:
         """The header fields that are this message's own."""
@@ -60,13 +67,21 @@ class VerifyQuery(LinkQuery, frozen=True, kw_only=True):
 
 
 class BatchHeader(LinkQuery, frozen=True, kw_only=True):
-    """A batch on its way. `batch_id` is a UUID version 7, the same over all attempts to deliver the same bytes."""
+    """A batch on its way. `batch_id` is a UUID version 7, the same over all attempts to deliver the same bytes.
+
+    `form` is that of its body: lines (`peers.BATCH_TYPE`), or runs (`peers.RUNS_TYPE`) for a receiver that takes them.
+    """
 
     path: ClassVar[str] = EVENTS_PATH
-    content_type: ClassVar[str] = BATCH_TYPE
+    takes: ClassVar[tuple[str, ...]] = (BATCH_TYPE, RUNS_TYPE)
 
     batch_id: str
     range: Range
+    form: str = BATCH_TYPE
+
+    @property
+    def content_type(self) -> str:
+        return self.form
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -96,7 +111,8 @@ def read_header(path: str, headers: dict[str, str]) -> LinkQuery:
     if kind is not BatchHeader:
         return kind(**names)
     claim = Range.from_header(headers[RANGE_HEADER.lower()])
-    return BatchHeader(**names, batch_id=headers[BATCH_HEADER.lower()], range=claim)
+    batch_id, form = headers[BATCH_HEADER.lower()], headers["content-type"]
+    return BatchHeader(**names, batch_id=batch_id, range=claim, form=form)
 
 
 class Refusal(msgspec.Struct, frozen=True, gc=False):

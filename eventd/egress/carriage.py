@@ -10,6 +10,8 @@ from typing import NamedTuple, overload
 
 from eventd.egress.sink import Parcel
 from federation.lines import encode_lines, split_line
+from federation.peers import BATCH_TYPE, RUNS_TYPE
+from federation.runs import split_runs
 
 
 class CarriedLine(NamedTuple):
@@ -27,7 +29,7 @@ class CarriedLine(NamedTuple):
 
 @dataclass(frozen=True)
 class CarriedLines(Sequence[CarriedLine]):
-    """`body` is `events` lines of position, path and event, each ended by a line feed: the body of a v2 batch.
+    """`body` is that of a v2 batch of so many `events`, of the `form` that is its content type.
 
     `oldest` is the earliest time of recording among them, in microseconds.
     """
@@ -35,12 +37,15 @@ class CarriedLines(Sequence[CarriedLine]):
     body: bytes
     events: int
     oldest: int
+    form: str = BATCH_TYPE
 
     def __len__(self) -> int:
         return self.events
 
     @cached_property
     def _apart(self) -> list[CarriedLine]:
+        if self.form == RUNS_TYPE:
+            return [CarriedLine(*record) for record in split_runs(self.body)]
         rows = map(split_line, self.body.decode().split("\n")[:-1])
         return [CarriedLine(int(position), path, body) for position, path, body in rows]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from eventd.clock import SECOND, Clock
@@ -100,7 +100,7 @@ class PeerSink:
         page = await log.lines(
             cursor.topic_id,
             after,
-            self._wanted,
+            replace(self._wanted, runs=self._v2.takes_runs and self._protocol == V2),
             limit=PAGE if self._protocol == V1 else self._peer.batch_events,
             max_bytes=self._room.take(),
             until=cursor.until,
@@ -161,7 +161,7 @@ class PeerSink:
             return None
         self._room.carry()
         after, lost = self._begin(page, after)
-        lines, head = CarriedLines(page.body, page.count, page.oldest), page.head
+        lines, head = CarriedLines(page.body, page.count, page.oldest, page.form), page.head
         return Load(after, page.upto, head.epoch, head.incarnation, lines, page.exceptions, lost, attempts, bare)
 
     def _is_to_be_told(self, page: Lines, after: int) -> bool:

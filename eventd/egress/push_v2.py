@@ -15,7 +15,7 @@ from eventd.log.cursors import Batch
 from federation.errors import BadAnswer, NoSigningKey
 from federation.event import micros, new_event_id
 from federation.keys import KeyRing
-from federation.peers import STATUS
+from federation.peers import RUNS_TYPE, STATUS
 from federation.ranges import Mark, Range
 from federation.signing import SignedRequest, sign_request, verify_answer
 from federation.wire import BatchHeader, LinkQuery, Receipt, read_error, read_link_answer, read_receipt, read_too_large
@@ -65,6 +65,8 @@ class PushV2:
         self._random = random
         self._skewed = skewed
         self._batch_ids: dict[tuple[Range, int], str] = {}
+        self.takes_runs = False
+        """Whether the peer has said so with its latest receipt."""
 
     async def mark(self) -> Mark | None:
         """Where the peer stands. Raises `NotSpoken`, `HeldUp`."""
@@ -89,11 +91,15 @@ class PushV2:
             group=self._link.group,
             batch_id=self._batch_id(parcel, body),
             range=self._range(parcel),
+            form=parcel.records.form,
         )
         sent_at = self._clock.now()
         # At its longest a receipt refuses every line and gives its id, perhaps with more escapes than we use.
         most = MAX_ANSWER + 2 * len(body) + REFUSAL * len(parcel.records)
         signed, answer, key_id = await self._send(header, body, most)
+        if answer.status == 415 and header.form == RUNS_TYPE:  # another program answers there by now
+            self.takes_runs = False
+            return await self.push(replace(parcel, records=parcel.records[:]))
         if answer.status == 413 and len(parcel.records) > 1:
             return await self._halve(parcel)
         if answer.status == 413 and parcel.records:
@@ -107,6 +113,7 @@ class PushV2:
         except BadAnswer as error:
             raise Blocked("unproven_answer", error.message) from None
         self._batch_ids = {key: known for key, known in self._batch_ids.items() if known != header.batch_id}
+        self.takes_runs = RUNS_TYPE in answer.headers.get("accept", "")
         self._skewed(self._skew(receipt, sent_at))
         parked = self._parked(parcel, receipt)
         row = replace(

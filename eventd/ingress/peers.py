@@ -26,7 +26,7 @@ from federation.batch import read_batch
 from federation.compare import QUESTION_BYTES
 from federation.errors import Conflict, MessageError, NoSigningKey, TooLarge, V1Refused
 from federation.keys import Key, KeyRing
-from federation.peers import JSON_TYPE, STATUS, VERIFY_PATH, Limits
+from federation.peers import BATCH_TYPE, JSON_TYPE, RUNS_TYPE, STATUS, VERIFY_PATH, Limits
 from federation.ranges import Mark
 from federation.signing import (
     Head,
@@ -43,6 +43,9 @@ from federation.wire import BatchHeader, ErrorAnswer, LinkAnswer, VerifyQuery, a
 LOG_SECONDS = 60.0
 MOST_ASKED = 4096
 """Nodes of which it is remembered that they asked where they stand, those declared as peers aside."""
+
+_TAKES = {"Accept": f"{BATCH_TYPE}, {RUNS_TYPE}"}
+"""What a batch may be, as its answer tells (RFC 9110, 12.5.1)."""
 
 logger = logging.getLogger("eventd.ingress")
 
@@ -177,7 +180,8 @@ class PeerIngress:
         else:
             self._watcher.verified(self.config.name, verified.header.from_node, "v2")
             status, told = await self._effect(verified, body)
-        return Answer(status, sign_answer(verified, status, told, key, now=self._log.clock.now()), told)
+        signed = sign_answer(verified, status, told, key, now=self._log.clock.now())
+        return Answer(status, signed | (_TAKES if isinstance(verified.header, BatchHeader) else {}), told)
 
     def most_bytes(self, path: str) -> int:
         """Bytes of a body that is sent to that path, at most."""

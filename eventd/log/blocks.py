@@ -80,13 +80,6 @@ class Block(NamedTuple):
         rows, path = self.rows(start, stop), self.path
         return map(_split, rows) if path is None else zip(repeat(path), rows, strict=False)
 
-    def wire_lines(self) -> str:
-        """Its records as lines of a batch."""
-        path, places = self.path, enumerate(self.rows(), self.position)
-        if path is None:
-            return "".join([f"{at}\t{row}\n" for at, row in places])
-        return "".join([f"{at}\t{path}\t{row}\n" for at, row in places])
-
     def body_of(self, row: str) -> str:
         """The body in one of its lines."""
         return row if self.path is not None else _split(row)[1]

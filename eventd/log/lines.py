@@ -17,8 +17,12 @@ from eventd.log.reading import LOOKED_AT, PASSED_OVER, Stretch, cost_of, look_ah
 from eventd.log.scan import scan
 from eventd.log.values import Gap, Head, Record
 from federation.event import is_alive
-from federation.lines import encode_line
 from federation.loops import decode_path, may_send
+from federation.peers import BATCH_TYPE, RUNS_TYPE
+from federation.runs import Run
+
+WORTH_A_RUN = 8
+"""Records of a run on the average from which runs cost their reader less than lines."""
 
 
 class Selects(Protocol):
@@ -40,10 +44,11 @@ class Selects(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a peer is to get. What came from it, or through it, must not go back."""
+    """What a peer is to get, as runs where it takes them. What came from it, or through it, must not go back."""
 
     peer: str
     selection: Selects
+    runs: bool = False
 
     @property
     def own(self) -> bool:
@@ -79,13 +84,14 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """`body` is `count` lines of position, path and event, each ended by a line feed: that of a v2 batch.
+    """`body` is that of a v2 batch of `count` events, of the `form` that is its content type.
 
     `exceptions` are records that were wanted and must not go, with the reason; `oldest` is the earliest time of
     recording in microseconds, 0 without lines. For `gaps`, `upto`, `full`, `head` and `lost` see `Page`.
     """
 
     body: bytes
+    form: str
     count: int
     oldest: int
     exceptions: Sequence[tuple[int, str]]
@@ -97,7 +103,7 @@ class Lines:
 
     def without_lines(self) -> Lines:
         """What it says of the log, with nothing to send."""
-        return replace(self, body=b"", count=0, oldest=0)
+        return replace(self, body=b"", form=BATCH_TYPE, count=0, oldest=0)
 
     def unread(self, after: int) -> Lines:
         """As if nothing had been read beyond `after` yet."""
@@ -135,8 +141,26 @@ def fill_lines(
         if sheet.is_full:
             upto, full = sheet.upto, True
             break
-    body = "".join(sheet.texts).encode()
-    return Lines(body, sheet.count, sheet.oldest, sheet.exceptions, ahead.gaps, upto, full, ahead.head, ahead.lost)
+    body, form = sheet.body()
+    found = sheet.exceptions
+    return Lines(body, form, sheet.count, sheet.oldest, found, ahead.gaps, upto, full, ahead.head, ahead.lost)
+
+
+@dataclass(slots=True)
+class _Stretch:
+    """Records that follow one another and came by one path. `texts`: their bodies, a line feed behind each."""
+
+    position: int
+    path: str
+    records: int
+    texts: list[str]
+
+    def lines(self) -> str:
+        bodies = "".join(self.texts).split("\n")[:-1]
+        return "".join([f"{at}\t{self.path}\t{body}\n" for at, body in enumerate(bodies, self.position)])
+
+    def run(self) -> bytes:
+        return Run(self.position, self.records, self.path, "".join(self.texts).encode()).encode()
 
 
 @dataclass(slots=True)
@@ -147,7 +171,7 @@ class _Sheet:
     limit: int
     max_bytes: int
     now: int
-    texts: list[str] = field(default_factory=list)
+    stretches: list[_Stretch] = field(default_factory=list)
     count: int = 0
     oldest: int = 0
     exceptions: list[tuple[int, str]] = field(default_factory=list)
@@ -159,6 +183,12 @@ class _Sheet:
     @property
     def found(self) -> int:
         return self.count + len(self.exceptions)
+
+    def body(self) -> tuple[bytes, str]:
+        """What is on the page, and its form: as runs where they are long enough to be worth their heads."""
+        if self.wanted.runs and self.count >= WORTH_A_RUN * len(self.stretches) > 0:
+            return b"".join([stretch.run() for stretch in self.stretches]), RUNS_TYPE
+        return "".join([stretch.lines() for stretch in self.stretches]).encode(), BATCH_TYPE
 
     def take(self, block: Block) -> None:
         """Add what is wanted of the block, until the page is full."""
@@ -178,7 +208,7 @@ class _Sheet:
         room = block.fitting(self.limit - self.found, self.max_bytes - self.size) or int(not self.found)
         part = block.within(block.position - 1, block.position + room - 1)
         if part is not None:
-            self._add(part.wire_lines(), part.records, part.recorded_at, part.bytes)
+            self._add_block(part)
             self.upto = part.last
         self.is_full = room < block.records
 
@@ -194,11 +224,26 @@ class _Sheet:
                 self.exceptions.append((record.position, reason))
                 self.size += record.size
             else:
-                line = encode_line(record.position, record.path, record.body)
-                self._add(line, 1, record.recorded_at, record.size)
+                self._add(record.position, record.path, 1, f"{record.body}\n")
+                self._count(1, record.size, record.recorded_at)
 
-    def _add(self, text: str, count: int, recorded_at: int, size: int) -> None:
-        self.texts.append(text)
-        self.count += count
+    def _add_block(self, block: Block) -> None:
+        if block.path is not None:
+            self._add(block.position, block.path, block.records, block.lines)
+        else:
+            for position, (path, body) in enumerate(block.facts(), block.position):
+                self._add(position, path, 1, f"{body}\n")
+        self._count(block.records, block.bytes, block.recorded_at)
+
+    def _add(self, position: int, path: str, records: int, text: str) -> None:
+        last = self.stretches[-1] if self.stretches else None
+        if last is not None and last.path == path and last.position + last.records == position:
+            last.records += records
+            last.texts.append(text)
+        else:
+            self.stretches.append(_Stretch(position, path, records, [text]))
+
+    def _count(self, records: int, size: int, recorded_at: int) -> None:
+        self.count += records
         self.size += size
         self.oldest = min(self.oldest or recorded_at, recorded_at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 
 from hypothesis import HealthCheck, given, settings
@@ -14,7 +15,10 @@ from eventd.log.selection import Selection
 from eventd.log.values import Draft, Gap, Record
 from eventd.testing import NOW, draft
 from federation.event import is_alive
+from federation.lines import encode_lines
 from federation.loops import decode_path, encode_path, may_send
+from federation.peers import BATCH_TYPE, RUNS_TYPE
+from federation.runs import read_runs, split_runs
 from federation.selector import Selector
 
 NODES = ["b", "bb", "x,y", "ü b"]
@@ -67,6 +71,11 @@ def expected(records: list[Record], selection: Selection, peer: str, base: int) 
     return lines, exceptions
 
 
+def text_of(page: Lines) -> str:
+    """A page as lines."""
+    return page.body.decode() if page.form == BATCH_TYPE else encode_lines(split_runs(page.body))
+
+
 async def read(log: EventLog, topic: int, after: int, wanted: Wanted, **more: int | None) -> Lines:
     values = {"limit": 1000, "max_bytes": 1 << 20, "until": None, "now": NOW, **more}
     return await log.database.read(read_lines, topic, after, wanted, **values)  # type: ignore[arg-type]
@@ -78,31 +87,56 @@ async def read(log: EventLog, topic: int, after: int, wanted: Wanted, **more: in
     selection=selections,
     peer=st.sampled_from(NODES),
     limit=st.integers(1, 11),
+    together=st.booleans(),
+    runs=st.booleans(),
 )
 async def test_the_lines_are_those_of_the_records_that_may_go(
-    log: EventLog, facts: list[dict[str, object]], selection: Selection, peer: str, limit: int
+    log: EventLog,
+    facts: list[dict[str, object]],
+    selection: Selection,
+    peer: str,
+    limit: int,
+    together: bool,
+    runs: bool,
 ) -> None:
     topic, base = await log.topic(f"group:{next(names)}"), (await log.look_around()).last
     made: list[Draft] = [draft(f"{n}", **fact) for n, fact in enumerate(facts)]  # type: ignore[arg-type]
-    for one in made:
-        await log.append(topic, [one])
+    for part in [made] if together else [[one] for one in made]:
+        await log.append(topic, part)
     wanted = Selection(
         selection.selector, selection.relay, frozenset(base + at for at in selection.positions), selection.without
     ).wanted_by(peer)
+    wanted = replace(wanted, runs=runs)
     text, exceptions, matched = "", [], 0
     after, full = base, True
     while full:
         page = await read(log, topic, after, wanted, limit=limit)
-        assert page.count == page.body.decode().count("\n")
+        assert page.count == text_of(page).count("\n")
         assert page.count + len(page.exceptions) <= limit
         assert (page.oldest > 0) == (page.count > 0)
-        text += page.body.decode()
+        text += text_of(page)
         exceptions += page.exceptions
         matched += page.count
         after, full = page.upto, page.full
     records = list((await log.read(topic, base)).records)
     assert (text, exceptions) == expected(records, selection, peer, base)
     assert after == base + len(facts)
+
+
+async def test_runs_are_what_is_stored_where_they_are_long_enough(log: EventLog) -> None:
+    topic = await log.topic("group:g")
+    for first in range(0, 30, 10):
+        await log.append(topic, [draft(f"{n}") for n in range(first, first + 10)])
+    taking = replace(ALL, runs=True)
+    page = await read(log, topic, 4, taking)
+    assert page.form == RUNS_TYPE
+    [run] = read_runs(page.body)
+    assert (run.position, run.last, run.path) == (5, 30, ""), "three blocks, but one run"
+    as_lines = await read(log, topic, 4, ALL)
+    assert (as_lines.form, as_lines.count) == (BATCH_TYPE, 26)
+    assert encode_lines(split_runs(page.body)).encode() == as_lines.body
+    for few in (await read(log, topic, 4, taking, limit=3), await read(log, topic, 30, taking)):
+        assert few.form == BATCH_TYPE, "a run of few is not worth its head"
 
 
 async def test_it_tells_of_gaps_and_of_how_far_it_looked_as_a_page_does(log: EventLog) -> None:

@@ -20,6 +20,7 @@ from tests.vectors.sample import (
     RANGE,
     RELAY,
     RETIRING,
+    RUNS,
     SECONDS,
     SHARED,
     WINDOW,
@@ -29,6 +30,7 @@ from tests.vectors.sample import (
     known,
     lines,
     request,
+    run,
     taken,
     vector,
 )
@@ -122,6 +124,11 @@ def contents() -> Iterator[Vector]:
     one, two = event("evt-1", sourceNode="c"), event("evt-2", sourceNode="d")
     passed = request(lines((1042, "c", one), (1043, "z%C3%BCrich,c", two)), key=RELAY)
     yield vector("accept_relayed", "Events that passed other nodes", passed, taken(2))
+    runs = run(1042, "", event("evt-1"), event("evt-2")) + run(1050, "c", event("evt-3", sourceNode="c"))
+    yield vector("accept_runs", "The other form of a body", request(runs, key=RELAY, headers=dict(RUNS)), taken(3))
+    mixed = run(1042, "", event("evt-1"), "broken", event("evt-3", group="core"))
+    outcome = taken(1, (1043, "", "not_canonical"), (1044, "evt-3", "wrong_group"))
+    yield vector("accept_runs_in_part", "Lines of a run are refused alone", request(mixed, headers=dict(RUNS)), outcome)
     expired = request(lines((1042, "", event("evt-1", expiresAt="2001-01-01T00:00:00Z"))))
     yield vector("accept_expired", "Whether it still matters is the reader's question", expired, taken(1))
     nothing = request("", headers={"Eventd-Range": covering(1041, 1190)})

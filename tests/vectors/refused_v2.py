@@ -17,6 +17,7 @@ from tests.vectors.sample import (
     PAIR,
     RANGE,
     REVOKED,
+    RUNS,
     SECONDS,
     SHARED,
     STRANGER,
@@ -29,6 +30,7 @@ from tests.vectors.sample import (
     parameters,
     refused,
     request,
+    run,
     vector,
 )
 
@@ -76,6 +78,9 @@ def refused_early() -> Iterator[Vector]:
     yield vector("too_large_bytes", "More bytes than allowed", request(large), refused(413, "too_large"))
     many = lines(*[(1042 + n, "", event(f"e{n}", subject=None)) for n in range(LIMITS["batch_events"] + 1)])
     yield vector("too_large_events", "More lines than allowed", request(many), refused(413, "too_large"))
+    small = [event(f"e{n}", subject=None) for n in range(LIMITS["batch_events"] + 1)]
+    made = request(run(1042, "", *small), headers=dict(RUNS))
+    yield vector("too_large_runs", "More events than allowed, in one run", made, refused(413, "too_large"))
     media = refused(415, "unsupported_media_type")
     for name, headers in {
         "type": {"Content-Type": "application/json"},
@@ -195,6 +200,23 @@ def malformed() -> Iterator[Vector]:
         "position_after": lines((1042, "", ONE), (1142, "", TWO)),
     }.items():
         yield vector(f"malformed_{name}", "A body that cannot be taken apart", request(body), bad)
+    one, both = run(1042, "", ONE), run(1042, "", ONE, TWO)
+    for name, body in {
+        "lines": BODY,
+        "no_end": one[:-1],
+        "short": one.replace("\t1\t", "\t2\t"),
+        "long": both.replace("\t2\t", "\t1\t"),
+        "bytes_short": one.replace(f"\t{len(ONE) + 1}\t", f"\t{len(ONE)}\t"),
+        "bytes_long": one.replace(f"\t{len(ONE) + 1}\t", f"\t{len(ONE) + 2}\t"),
+        "none": one + "1050\t0\t0\t\n",
+        "zeros": "0" + one,
+        "path_tab": run(1042, "c\td", ONE),
+        "position_back": both + run(1043, "", ONE),
+        "position_before": run(1041, "", ONE, TWO),
+        "position_after": run(1141, "", ONE, TWO),
+    }.items():
+        about = "Runs that cannot be taken apart"
+        yield vector(f"malformed_runs_{name}", about, request(body, headers=dict(RUNS)), bad)
 
 
 def refused_by_state() -> Iterator[Vector]:

@@ -106,6 +106,15 @@ def lines(*records: tuple[int, str, str]) -> str:
     return "".join(f"{position}\t{path}\t{body}\n" for position, path, body in records)
 
 
+RUNS = {"Content-Type": "application/vnd.eventd.runs"}
+
+
+def run(position: int, path: str, *bodies: str) -> str:
+    """A run of events that follow one another."""
+    events = "".join(f"{body}\n" for body in bodies)
+    return f"{position}\t{len(bodies)}\t{len(events.encode())}\t{path}\n{events}"
+
+
 def digest(body: str | bytes) -> str:
     raw = body if isinstance(body, bytes) else body.encode()
     return f"sha-256=:{b64encode(hashlib.sha256(raw).digest()).decode()}:"

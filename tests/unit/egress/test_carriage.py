@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from eventd.egress.carriage import CarriedLine, CarriedLines, Load
+from federation.peers import BATCH_TYPE, RUNS_TYPE
 
 BODY = b'3\t\t{"id":"a"}\n5\tx,y\t{"id":"b"}\n9\t\t{"id":"c"}\n'
 LINES = CarriedLines(BODY, 3, oldest=7)
@@ -24,6 +25,17 @@ def test_lines_come_apart_into_position_path_and_body() -> None:
 def test_a_part_of_the_lines_is_the_same_bytes() -> None:
     assert LINES[:1].body + LINES[1:].body == BODY
     assert (len(LINES[1:]), LINES[1:].oldest) == (2, 7)
+
+
+def test_runs_come_apart_like_lines_and_a_part_of_them_is_lines() -> None:
+    runs = CarriedLines(b'3\t2\t22\t\n{"id":"a"}\n{"id":"b"}\n9\t1\t11\tx,y\n{"id":"c"}\n', 3, 7, RUNS_TYPE)
+    assert list(runs) == [
+        CarriedLine(3, "", '{"id":"a"}'),
+        CarriedLine(4, "", '{"id":"b"}'),
+        CarriedLine(9, "x,y", '{"id":"c"}'),
+    ]
+    part = runs[1:]
+    assert (part.body, part.form) == (b'4\t\t{"id":"b"}\n9\tx,y\t{"id":"c"}\n', BATCH_TYPE)
 
 
 def test_no_lines_are_nothing() -> None:

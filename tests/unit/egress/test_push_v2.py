@@ -20,7 +20,8 @@ from federation.batch import decode_batch
 from federation.errors import TooLarge
 from federation.event import from_micros
 from federation.keys import KeyRing
-from federation.peers import Limits
+from federation.peers import BATCH_TYPE, RUNS_TYPE, Limits
+from federation.runs import Run
 from federation.signing import Receiver, Request, sign_answer, verify_request
 from federation.wire import BatchHeader, Receipt, Refusal, answer_to, encode_json
 
@@ -35,18 +36,24 @@ class Peer(Transport):
     """
 
     limit: int | None = None
+    takes: tuple[str, ...] = ()
+    """The forms that it says it takes; without any, it knows of lines alone and says nothing."""
 
     def __init__(self, clock: ManualClock, reply: Reply) -> None:
         self._clock = clock
         self._reply = reply
         self.taken: list[int] = []
+        self.forms: list[str] = []
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str], *, seconds: float, most: int = 0) -> Answer:
+        self.forms.append(headers["Content-Type"])
+        if headers["Content-Type"] not in (self.takes or (BATCH_TYPE,)):
+            return Answer(415, {}, b"")
         request = Request("POST", "/v2/events", headers, body)
         now = self._clock.now()
         proven = verify_request(request, Receiver("b", "edge", RING), now=now)
         assert isinstance(proven.header, BatchHeader)
-        lines, unreadable = decode_batch(body, proven.header.range, Limits())
+        lines, unreadable = decode_batch(body, proven.header.range, Limits(), form=proven.header.form)
         positions = [line.position for line in [*lines, *unreadable]]
         said = self._reply(positions)
         if said == 413 and self.limit is not None:
@@ -67,7 +74,8 @@ class Peer(Transport):
         answer = encode_json(receipt)
         assert len(answer) <= most or max(len(one.reason) for one in said) > 128
         found = sign_answer(proven, 200, answer, RING.keys[0], now=now)
-        return Answer(200, {name.lower(): value for name, value in found.items()}, answer)
+        accept = {"accept": ", ".join(self.takes)} if self.takes else {}
+        return Answer(200, {name.lower(): value for name, value in found.items()} | accept, answer)
 
 
 def _push(reply: Reply, *, repair: bool = False) -> tuple[PushV2, Peer]:
@@ -94,6 +102,41 @@ def _in_parts(most: int, *down: int) -> Reply:
         return 503 if set(positions) & set(down) else []
 
     return reply
+
+
+def _runs(count: int) -> Load:
+    events = "".join(f'{{"id":"e{position}"}}\n' for position in range(1, count + 1)).encode()
+    return Load(0, count, "epoch", 1, CarriedLines(Run(1, count, "", events).encode(), count, 1, RUNS_TYPE))
+
+
+async def test_a_peer_is_known_to_take_runs_by_its_receipt() -> None:
+    push, peer = _push(lambda positions: [])
+    assert not push.takes_runs
+    await push.push(_load(2))
+    assert not push.takes_runs
+    peer.takes = (BATCH_TYPE, RUNS_TYPE)
+    await push.push(_load(2))
+    assert push.takes_runs
+    ack = await push.push(_runs(3))
+    assert (ack.upto, peer.taken[-3:], peer.forms[-1]) == (3, [1, 2, 3], RUNS_TYPE)
+
+
+async def test_a_peer_that_takes_runs_no_more_gets_lines_at_once() -> None:
+    """It may be an older program by now, or another one behind the same address."""
+    push, peer = _push(lambda positions: [])
+    push.takes_runs = True
+    ack = await push.push(_runs(3))
+    assert (ack.upto, ack.held_up, peer.taken) == (3, None, [1, 2, 3])
+    assert peer.forms == [RUNS_TYPE, BATCH_TYPE]
+    assert not push.takes_runs
+
+
+async def test_runs_that_are_too_large_go_in_halves_of_lines() -> None:
+    push, peer = _push(_in_parts(2))
+    peer.takes = (BATCH_TYPE, RUNS_TYPE)
+    ack = await push.push(_runs(5))
+    assert (ack.upto, ack.held_up, peer.taken) == (5, None, [1, 2, 3, 4, 5])
+    assert set(peer.forms[1:]) == {BATCH_TYPE}
 
 
 async def test_what_is_too_large_goes_in_halves() -> None:

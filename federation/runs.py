@@ -1,0 +1,57 @@
+"""Runs: the form of a batch for records that follow one another and came by one path, as most do that are sent at once.
+
+A run is its head, `position TAB records TAB bytes TAB path LF`, and the events as they are stored, each ended by a line
+feed: so nothing has to be put together to send it, nor cut out of lines to store it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from federation.errors import Malformed
+
+_NUMBER: Final = rb"([1-9][0-9]{0,14})"
+_HEAD: Final = re.compile(rb"%b\t%b\t%b\t([^\t\n]*)\n" % (_NUMBER, _NUMBER, _NUMBER))
+
+
+class Run(NamedTuple):
+    """`records` events, the first of them at `position`. `path` is encoded; a line feed ends each of the `events`."""
+
+    position: int
+    records: int
+    path: str
+    events: bytes
+
+    @property
+    def last(self) -> int:
+        """The position of the last one."""
+        return self.position + self.records - 1
+
+    def encode(self) -> bytes:
+        """The run as it is sent."""
+        return f"{self.position}\t{self.records}\t{len(self.events)}\t{self.path}\n".encode() + self.events
+
+
+def read_runs(body: bytes) -> Iterator[Run]:
+    """The runs of a body, one by one. Raises Malformed at the first that is none; its events are not looked at."""
+    start = 0
+    while start < len(body):
+        head = _HEAD.match(body, start)
+        if head is None:
+            raise Malformed("a run of the batch does not begin with position, records, bytes and path")
+        position, records, size = map(int, head.groups()[:3])
+        start = head.end() + size
+        # Bytes that are no UTF-8 become surrogates, which no path holds.
+        run = Run(position, records, head[4].decode("utf-8", "surrogateescape"), body[head.end() : start])
+        if len(run.events) < size or not run.events.endswith(b"\n"):
+            raise Malformed(f"the run at position {position} is not the bytes it says")
+        yield run
+
+
+def split_runs(body: bytes) -> Iterator[tuple[int, str, str]]:
+    """Position, path and event of each record in the runs of a body. Raises Malformed."""
+    for run in read_runs(body):
+        for position, event in enumerate(run.events.decode().split("\n")[:-1], run.position):
+            yield position, run.path, event
