@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from federation.errors import BadEvent, Malformed, TooLarge
-from federation.event import DECODER, ENCODER, UNSET, ZERO_TIME, Event, decode_canonical
+from federation.event import DECODER, ENCODER, UNSET, Event, decode_canonical
 from federation.keys import Key
 from federation.lines import Bodies, Piece, encode_lines, split_line
 from federation.loops import check_inbound, decode_path
@@ -28,7 +28,6 @@ from federation.wire import BatchHeader, Refusal
 
 _SPAN: Final = 64 * 1024
 """Bytes read at once."""
-_ZERO_OBSERVED: Final = f'"observedAt":"{ZERO_TIME}"'.encode()
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):
@@ -141,7 +140,7 @@ def _decode(body: bytes, claim: Range, limits: Limits) -> Batch:
     while start < len(body):
         end = _end_of_span(body, start)
         chunk = _split(body[start:end], last)
-        _read_chunk(chunk, limits, batch)
+        _read_chunk(chunk, _decode_together(chunk.events, chunk.paths, limits), limits, batch)
         if len(batch.lines) + len(batch.refused) > limits.batch_events:
             raise _too_many(limits)
         last, start = chunk.positions[-1], end
@@ -158,22 +157,24 @@ def _decode_runs(body: bytes, claim: Range, limits: Limits) -> Batch:
             raise _too_many(limits)
         if run.position <= last:
             raise Malformed(f"the positions after {last} do not rise run by run")
-        if run.events.count(b"\n") != run.records:
+        last = _read_run(run, limits, batch)
+        if last != run.last:
             raise Malformed(f"the run at position {run.position} has not the {run.records} events it says")
-        _read_run(run, limits, batch)
-        last = run.last
     _require_within(claim, last)
     return batch
 
 
-def _read_run(run: Run, limits: Limits, batch: Batch) -> None:
+def _read_run(run: Run, limits: Limits, batch: Batch) -> int:
+    """Read the events of a run; the position of the last one."""
     start, position = 0, run.position
     while start < len(run.events):
         end = _end_of_span(run.events, start)
         raw = run.events[start:end]
-        records = raw.count(b"\n")
-        _read_chunk(_Chunk(range(position, position + records), [run.path] * records, raw), limits, batch)
+        events = _decode_together(raw, (run.path,), limits)
+        records = len(events) if events is not None else raw.count(b"\n")  # to count them takes as long as the digest
+        _read_chunk(_Chunk(range(position, position + records), [run.path] * records, raw), events, limits, batch)
         start, position = end, position + records
+    return position - 1
 
 
 def _end_of_span(text: bytes, start: int) -> int:
@@ -221,8 +222,8 @@ def _split(body: bytes, last: int) -> _Chunk:
     return _Chunk(positions, paths, events)
 
 
-def _read_chunk(chunk: _Chunk, limits: Limits, batch: Batch) -> None:
-    events = _decode_together(chunk.events, chunk.paths, limits)
+def _read_chunk(chunk: _Chunk, events: Sequence[Event] | None, limits: Limits, batch: Batch) -> None:
+    """Add what is in a chunk; `events` are what it was decoded to, None where each has to be looked at."""
     if events is not None:
         batch.lines.add(chunk.positions, chunk.paths, chunk.events.decode(), events)
         return
@@ -246,7 +247,7 @@ def _decode_together(raw: bytes, paths: Sequence[str], limits: Limits) -> list[E
     except (ValueError, RecursionError, Malformed):
         return None
     # Equal as a whole, hence line by line: canonical events hold no line feed.
-    if ENCODER.encode_lines(events) != raw or _ZERO_OBSERVED in raw:
+    if ENCODER.encode_lines(events) != raw or UNSET in [event.observed_at for event in events]:
         return None
     for event in events:
         if event.observed_at.tzinfo is not UTC or event.expires_at.tzinfo is not UTC or not event.dedupe_key:
