@@ -56,7 +56,7 @@ class Placed(NamedTuple):
 def place_new(conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, next_position: int, now: int) -> Placed:
     """Append the drafts of several units, which should all be new, to one topic.
 
-    Raises `KeyTaken` when one is not; then the transaction has to be undone to where it was, and `place` to be asked.
+    Raises `KeyTaken` when one is not; then the transaction has to begin anew, and `place` to be asked.
     """
     fates: list[Appended] = []
     position = next_position

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from enum import IntEnum
 from typing import Any, Generic, Protocol, TypeVar, cast
@@ -18,7 +17,7 @@ from eventd.log.blocks import Block
 from eventd.log.cursors import lock_positions
 from eventd.log.head import lock_head, mark_unsynced, move_head, require_whole
 from eventd.log.values import NOTHING, Appended, Drafts, Head
-from eventd.store.database import KeyTaken, in_transaction, notify_head, run_of_system, savepoint
+from eventd.store.database import KeyTaken, begin_anew, in_transaction, notify_head, run_of_system, savepoint
 from eventd.store.translation import translate
 from federation.errors import MessageError
 
@@ -166,12 +165,14 @@ def commit(
     When the database itself has undone the transaction, all of them fail. `seen`: a position that was given.
     """
     head = require_whole(conn, lock_head(conn), seen)
-    try:
-        done = _together(conn, units, head, now, spent)
-    except Exception:
+    try:  # as if every draft were new, which most are
+        done = _write(conn, units, head, now, spent, place_new)
+    except Exception as error:
         if not in_transaction(conn):
             raise
-        done = _one_by_one(conn, units, head, now, spent)
+        begin_anew(conn)
+        head = require_whole(conn, lock_head(conn), seen)
+        done = _carefully(conn, units, head, now, spent, together=isinstance(error, KeyTaken))
     if done.blocks:
         move_head(conn, done.last + 1)
         notify_head(conn)
@@ -181,12 +182,18 @@ def commit(
     return done
 
 
-def _together(conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, now: int, spent: Spent) -> Committed:
-    """All units at once: first as if every draft were new, which most are, then with a look at the known ids."""
-    with suppress(KeyTaken), savepoint(conn):
-        return _write(conn, units, head, now, spent, place_new)
-    with savepoint(conn):
-        return _write(conn, units, head, now, spent, place)
+def _carefully(
+    conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, now: int, spent: Spent, *, together: bool
+) -> Committed:
+    """With a look at the known ids: all units `together`, if it was an id that was known, or else one by one."""
+    if together:
+        try:
+            with savepoint(conn):
+                return _write(conn, units, head, now, spent, place)
+        except Exception:
+            if not in_transaction(conn):
+                raise
+    return _one_by_one(conn, units, head, now, spent)
 
 
 def _one_by_one(conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, now: int, spent: Spent) -> Committed:

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from eventd.errors import DatabaseUnusable, NotFound
 from eventd.log.values import Head, Topic
-from eventd.store.database import execute, fetch, insert, notify_head, run_of_system
+from eventd.store.database import execute, fetch, for_update, insert, notify_head, run_of_system
 from eventd.store.migrations import new_epoch
 from eventd.store.schema import log_heads, topics
 
@@ -22,8 +22,7 @@ _COLUMNS = "id, name, next_seq, bytes, ids, evicted_seq, evicted_position, lost_
 
 def lock_head(conn: sa.Connection) -> Head:
     """Lock the head row until the transaction ends. Must come before any cursor is locked."""
-    sql = "UPDATE log_heads SET next_position = next_position WHERE id = 1 RETURNING " + _HEAD
-    return _head(fetch(conn, sql))
+    return _head(fetch(conn, f"SELECT {_HEAD} FROM log_heads WHERE id = 1{for_update(conn)}"))
 
 
 def read_head(conn: sa.Connection) -> Head:

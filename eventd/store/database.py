@@ -25,7 +25,7 @@ from eventd.store.address import parse_url
 from eventd.store.boot import boot_id
 from eventd.store.changes import ChangeSource, FileChanges, Notifications
 from eventd.store.claim import Claim, read_claims
-from eventd.store.engines import KEPT_BY_WRITER, Kind, driver_of, open_engine
+from eventd.store.engines import KEPT_BY_WRITER, Kind, begun, driver_of, open_engine
 from eventd.store.kept import Kept
 from eventd.store.place import Place
 from eventd.store.translation import FAULT_HINT, translated
@@ -48,12 +48,14 @@ CHANNEL = "eventd_head"
 """The Postgres channel that says the head moved. It carries no content: the number is read from the head row."""
 LOCK_SECONDS = 5.0
 """How long a transaction waits for another process to let go of what it needs."""
+BEGIN_WRITING = "BEGIN IMMEDIATE"
+"""A transaction of SQLite that begins by reading fails at once when another one has written."""
 SCHEMA_LOCK = 0x6576656E7464  # "eventd"
 """The Postgres advisory lock of whoever migrates."""
 
 
 class KeyTaken(DatabaseFault):
-    """A row with the key of one that was to be inserted exists. Who expects that undoes the savepoint it is in."""
+    """A row with the key of one that was to be inserted exists. Who expects that begins anew."""
 
 
 class Database:
@@ -100,7 +102,7 @@ class Database:
                     f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}"
                 )  # in no transaction yet
                 conn.info["durable"] = durable
-            with conn.begin():
+            with begun(conn, BEGIN_WRITING if self.kind == "sqlite" else ""):
                 if self.kind != "sqlite" and not durable:
                     driver_of(conn).execute("SET LOCAL synchronous_commit = off")
                 yield conn
@@ -113,7 +115,8 @@ class Database:
 
     def read_now(self, fn: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `fn` over one snapshot in this thread."""
-        with translated(self._label), self._reading.use() as conn, conn.begin():
+        begin = "BEGIN" if self.kind == "sqlite" else ""
+        with translated(self._label), self._reading.use() as conn, begun(conn, begin):
             return fn(conn, *args, **kwargs)
 
     def start_write(self, fn: Callable[[sa.Connection], T], *, durable: bool = True) -> Future[T]:
@@ -240,6 +243,8 @@ def insert_numbered(
     """Insert a row (`same`, text, number) for each of the texts, numbered from `first` on. Raises `KeyTaken`."""
     if not _is_sqlite(conn):
         bulk_insert(conn, table, names, [(same, text, number) for number, text in enumerate(texts, first)])
+    elif len(texts) == 1:
+        bulk_insert(conn, table, names, [(same, texts[0], first)])
     elif texts:
         # One statement with three values for any number of rows: no other one to prepare, and hardly anything to bind.
         sql = f"INSERT INTO {table.name} ({', '.join(names)}) SELECT ?, value, key + ? FROM json_each(?)"
@@ -299,6 +304,14 @@ def lock_schema(conn: sa.Connection) -> None:
     """Wait until no other process changes the schema. On SQLite a writing transaction is alone anyway."""
     if not _is_sqlite(conn):
         driver_of(conn).execute("SELECT pg_advisory_xact_lock(%s)", (SCHEMA_LOCK,))
+
+
+def begin_anew(conn: sa.Connection) -> None:
+    """Undo all of the writing transaction so far, its locks included, and begin another one, which is durable."""
+    raw = driver_of(conn)
+    raw.rollback()
+    if _is_sqlite(conn):
+        raw.execute(BEGIN_WRITING)
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Literal
 
 import sqlalchemy as sa
@@ -33,8 +35,6 @@ def open_engine(url: sa.URL, kind: Kind, *, readers: int, patience: float) -> sa
             url, pool_size=size, max_overflow=OTHERS, connect_args={"check_same_thread": False, "timeout": patience}
         )
         event.listen(engine, "connect", _prepare_sqlite)
-        begin = "BEGIN" if readers else "BEGIN IMMEDIATE"
-        event.listen(engine, "begin", lambda conn: driver_of(conn).execute(begin))
         return engine
     try:
         return sa.create_engine(
@@ -54,6 +54,29 @@ def open_engine(url: sa.URL, kind: Kind, *, readers: int, patience: float) -> sa
         raise MissingExtra(
             "the Postgres driver is not installed", hint="install the extra: pip install 'routerd-eventd[postgres]'"
         ) from None
+
+
+@contextmanager
+def begun(conn: sa.Connection, begin: str) -> Iterator[None]:
+    """One transaction, committed at the end of the block. `begin` begins it; Postgres' driver does so by itself.
+
+    It is the driver's own. SQLAlchemy begins one as well with the first statement that goes through it, which means
+    nothing to either driver; to begin and to end one through it costs as much as to write a lone event.
+    """
+    raw = driver_of(conn)
+    if begin:
+        raw.execute(begin)
+    try:
+        yield
+        raw.commit()
+    except BaseException:
+        with suppress(Exception):  # what was said first is what matters
+            if not conn.in_transaction():
+                conn.begin()
+            conn.rollback()  # by SQLAlchemy, which knows what a connection that is lost says of the others
+        raise
+    if conn.in_transaction():
+        conn.rollback()
 
 
 def driver_of(conn: sa.Connection) -> Any:

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from eventd.errors import DatabaseUnavailable, DatabaseUnusable, EventdError, SettingsError
 from eventd.log.commit import Transaction, Turn
 from eventd.log.eventlog import EventLog
-from eventd.log.head import lock_head
+from eventd.log.head import lock_head, touch_head
 from eventd.log.units import Publish
 from eventd.log.values import Appended, Draft, Drafts
 from eventd.store import database as databases
@@ -155,7 +155,7 @@ def write_as_nobody(url: str) -> tuple[str, str, int]:
         os.setuid(65534)
     with closing(Database(url)) as database:
         try:
-            database.write_now(lock_head)
+            database.write_now(touch_head)
         except EventdError as error:
             try:
                 count = len(database.read_now(read_stored))
