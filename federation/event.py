@@ -26,7 +26,6 @@ WHITE_SPACE: Final = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" +
 """What is trimmed off names: Unicode's White_Space. `str.strip()` alone would also take U+001C to U+001F."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_VARIANTS: Final = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
 _TEXTS: Final = ("id", "group", "source_node", "type", "subject", "dedupe_key")
 
 RequiredText = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT)]
@@ -244,12 +243,12 @@ def new_event_id(now: int, random: bytes) -> str:
 
 
 def new_event_ids(now: int, count: int, random: Callable[[int], bytes]) -> list[str]:
-    """So many of them of one time, in rising order. `random` gives bytes, as `secrets.token_bytes` does."""
-    begin = _begin_id(now)
-    drawn = random(8 * count).hex()
-    # The first two bits are the variant: 8, 9, a or b is what the first digit may be.
-    tails = sorted([_VARIANTS[drawn[at]] + drawn[at + 1 : at + 16] for at in range(0, 16 * count, 16)])
-    return [f"{begin}{tail[:4]}-{tail[4:]}" for tail in tails]
+    """At most 2^24 of one time, in rising order. `random` gives bytes, as `secrets.token_bytes` does.
+
+    They share 38 random bits and are counted behind those: drawn one by one they would cost three times as much.
+    """
+    begin = new_event_id(now, random(8))[:-6]
+    return [f"{begin}{number:06x}" for number in range(count)]
 
 
 def _begin_id(now: int) -> str:
