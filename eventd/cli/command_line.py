@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 import eventd
 from eventd.cli.exits import ExitCode
@@ -22,6 +23,34 @@ _WORDS = (
 """What the library says, and how we say it."""
 
 
+_ASIDE = frozenset({"help", "install_completion", "show_completion"})
+"""Flags of every program. None of them given is a no: to find out what to make of None, pydantic would be loaded."""
+
+
+class Command(TyperCommand):
+    """A command. Its help is plain text: for a terminal, a file and a reader of screens alike, and there at once."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """What it takes, by what that is about."""
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is None:
+                continue
+            usual, (name, words) = "Options", record
+            if param.param_type_name == "argument":
+                usual, name = "Arguments", name.removesuffix(" <str>")
+            sections.setdefault(getattr(param, "rich_help_panel", None) or usual, []).append((name, words))
+        for title, rows in sections.items():
+            _write_section(formatter, title, rows)
+
+
+def _write_section(formatter: Any, title: str, rows: Sequence[tuple[str, str]]) -> None:
+    if rows:
+        with formatter.section(title):
+            formatter.write_dl(rows)
+
+
 class Group(TyperGroup):
     """Commands under one word, which are not all loaded to tell their names."""
 
@@ -32,11 +61,18 @@ class Group(TyperGroup):
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # its own name for a context
         return list(self.commands)
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Their names, each with all of its first sentence."""
+        shown = [(name, self.commands[name]) for name in self.list_commands(ctx) if not self.commands[name].hidden]
+        rows = [(name, command.get_short_help_str(formatter.width * 3)) for name, command in shown]
+        _write_section(formatter, "Commands", rows)
+
 
 class CommandLine(Group):
     """The tree of commands of a program."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
+        _name_own(self)  # the library has added some by now
         try:
             code = super().main(*args, **{**kwargs, "standalone_mode": False})
         except typer.TyperException as error:
@@ -59,16 +95,24 @@ def _render(error: typer.TyperException, program: str) -> str:
 
 def name_values(command: Any) -> None:
     """Name the value of each option after the option, and none where it takes none, instead of a type of Python's."""
+    _name_own(command)
+    for inner in getattr(command, "commands", {}).values():
+        name_values(inner)
+
+
+def _name_own(command: Any) -> None:
     about = typer.Context(command)
     for option in (*command.params, command.get_help_option(about)):
         if option is None or option.param_type_name != "option" or option.metavar is not None:
             continue
         if option.is_flag:
             option.metavar = ""
-        elif option.type_descriptor.annotation in (str, Path, list[str]):
+            if option.name in _ASIDE and option.default is None:
+                option.default = False
+        elif option.type_descriptor.annotation in (str, Path, list[str], int, float):
             option.metavar = option.opts[-1].removeprefix("--").split("-")[-1].upper()
-    for inner in getattr(command, "commands", {}).values():
-        name_values(inner)
+        elif option.type_descriptor.is_list and option.type_descriptor.choices:
+            option.metavar = f"<{'|'.join(map(str, option.type_descriptor.choices))}>"
 
 
 def _say_version(wanted: bool) -> None:

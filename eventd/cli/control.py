@@ -151,6 +151,7 @@ app = typer.Typer(
     help="Work on a node of a federated event bus: on its database, whether it is up or down, or on its API.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
 )
 app.callback()(program)
 

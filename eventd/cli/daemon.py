@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 import eventd
-from eventd.cli.command_line import CommandLine, program
+from eventd.cli.command_line import Command, CommandLine, program
 from eventd.cli.exits import run
 from eventd.cli.flags import Flags, with_settings
 from eventd.cli.output import count
@@ -32,12 +32,13 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
 )
 app.callback()(program)
 logger = logging.getLogger("eventd.serve")
 
 
-@app.command()
+@app.command(cls=Command)
 @with_settings
 def serve(
     flags: Flags,
@@ -106,7 +107,7 @@ def _service(settings: Settings, claim: Claim | None, prepare: Callable[[], None
     return lambda: Standby(settings, held, keys_of(settings), clock, prepare, make)
 
 
-@app.command()
+@app.command(cls=Command)
 @with_settings
 def migrate(
     flags: Flags,
@@ -135,7 +136,7 @@ def migrate(
         database.close()
 
 
-@app.command()
+@app.command(cls=Command)
 @with_settings
 def check(
     flags: Flags,
@@ -165,7 +166,7 @@ def check(
         raise CheckFailed(f"{len(failed)} of {len(checks)} checks failed", hint="a node would not start")
 
 
-@app.command()
+@app.command(cls=Command)
 def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave the nodes running until Ctrl-C, to try things.")] = False,
 ) -> None:
@@ -175,7 +176,7 @@ def demo(
     play.run(keep=keep)
 
 
-@app.command()
+@app.command(cls=Command)
 def version() -> None:
     """Say which version this is."""
     print(f"routerd-eventd {eventd.__version__}")

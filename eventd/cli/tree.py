@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import typer
 
-from eventd.cli.command_line import CommandLine, Group, name_values
+from eventd.cli.command_line import Command, CommandLine, Group, name_values
 
 
 class Leaf(NamedTuple):
@@ -64,13 +64,15 @@ class _Commands(MutableMapping[str, Any]):
 
 def _make(name: str, one: Leaf | Branch) -> Any:
     if isinstance(one, Branch):
-        app = typer.Typer(name=name, cls=Group, help=one.help, no_args_is_help=True, hidden=one.hidden)
+        app = typer.Typer(
+            name=name, cls=Group, help=one.help, no_args_is_help=True, hidden=one.hidden, rich_markup_mode=None
+        )
         group = typer.main.get_group(app)
         group.commands = _Commands(one.commands)
         return group
     file, _, function = one.where.rpartition(".")
-    app = typer.Typer(add_completion=False)
-    app.command(name, hidden=one.hidden)(getattr(import_module(f"eventd.cli.{file}"), function))
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command(name, cls=Command, hidden=one.hidden)(getattr(import_module(f"eventd.cli.{file}"), function))
     made = typer.main.get_command(app)
     name_values(made)
     return made

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from eventd.testing import NOW
 from tests.support.fresh import make_current
 
@@ -31,6 +33,11 @@ def loaded(*arguments: str, heavy: tuple[str, ...] = HEAVY) -> str:
 def test_a_command_on_the_database_loads_no_server_no_cryptography_and_no_other_database(tmp_path: Path) -> None:
     make_current(f"sqlite:///{tmp_path / 'eventd.db'}", now=NOW)
     assert loaded("get", "EventGroup", "--data-dir", str(tmp_path)) == "[]"
+
+
+@pytest.mark.parametrize("arguments", [(), ("get",), ("federation",), ("federation", "links")], ids=" ".join)
+def test_help_is_there_without_waiting_for_what_the_command_works_with(arguments: tuple[str, ...]) -> None:
+    assert loaded(*arguments, "--help", heavy=(*HEAVY, "sqlalchemy", "pydantic", "yaml")) == "[]"
 
 
 def test_the_version_is_told_without_a_database() -> None:

@@ -55,7 +55,8 @@ def _row(param: Any) -> str:
     if param.param_type_name == "argument":
         name = f"`{param.metavar}`"
     else:
-        value = "" if param.is_flag else f" {param.metavar or _metavar(param)}"
+        named = param.metavar and not param.metavar.startswith("<")  # where it is not named, its choices are shown
+        value = "" if param.is_flag else f" {param.metavar if named else _metavar(param)}"
         name = ", ".join(f"`{option}`" for option in param.opts[:-1])
         name += f"{', ' if name else ''}`{param.opts[-1]}{value}`"
     default = "" if param.default in (None, "", False, []) or param.is_flag else f" Default: `{param.default}`."
