@@ -18,7 +18,7 @@ from eventd.log.head import ensure_topic, read_head, recover, renew_epoch_of, se
 from eventd.log.lines import Lines, Wanted, fill_lines, read_lines
 from eventd.log.matching import Concern, Found, find_in, read_matching
 from eventd.log.reading import Stretch, read_page
-from eventd.log.tail import Tail
+from eventd.log.tail import Recent, Tail
 from eventd.log.units import Effect, Postpone, Publish, Settle
 from eventd.log.values import Appended, Draft, Head, Page
 from eventd.log.wakeups import Wakeups, Watch
@@ -131,13 +131,18 @@ class EventLog:
         readers who follow what is being written.
         """
         now = self.clock.now()
-        recent = self.tail.beyond(topic_id, after, own=wanted.own) if at_tail and until is None else None
+        recent = self._at_tail(topic_id, after, own=wanted.own) if at_tail and until is None else None
         if recent is None:
             return await self.database.read(
                 read_lines, topic_id, after, wanted, limit=limit, max_bytes=max_bytes, until=until, now=now
             )
         ahead = Stretch(recent.head, recent.head.last, [], 0)
         return fill_lines(recent.blocks, ahead, wanted, limit=limit, max_bytes=max_bytes, now=now)
+
+    def _at_tail(self, topic_id: int, after: int, *, own: bool) -> Recent | None:
+        """What a topic has beyond `after`, out of memory; None where the database has to be asked."""
+        known = self.wakeups.head
+        return self.tail.nothing_beyond(after, known) or self.tail.beyond(topic_id, after, own=own)
 
     async def matching(
         self,
@@ -151,7 +156,7 @@ class EventLog:
         at_tail: bool = False,
     ) -> Found[T]:
         """A page of what concerns one reader beyond position `after`. For `until` and `at_tail` see `lines`."""
-        recent = self.tail.beyond(topic_id, after, own=False) if at_tail and until is None else None
+        recent = self._at_tail(topic_id, after, own=False) if at_tail and until is None else None
         if recent is None:
             return await self.database.read(
                 read_matching, topic_id, after, concern, limit=limit, max_bytes=max_bytes, until=until

@@ -55,6 +55,15 @@ class Tail:
         self._bytes = 0
         self._head = None
 
+    def nothing_beyond(self, after: int, known: int) -> Recent | None:
+        """That there is nothing beyond `after`, where no position beyond it is `known`; None where there may be.
+
+        Whoever has just read all would otherwise ask the database only to hear that. What another process has appended
+        meanwhile, it is woken for.
+        """
+        head = self._head
+        return Recent((), head) if head is not None and after == head.last == known else None
+
     def beyond(self, topic_id: int, after: int, *, own: bool) -> Recent | None:
         """What the topic has beyond `after`; None when that cannot be said from here, or there is nothing new."""
         if self._head is None or not self._after <= after < self._head.last:

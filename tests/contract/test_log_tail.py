@@ -45,6 +45,18 @@ async def test_a_page_of_the_tail_is_the_page_of_the_database(log: EventLog) -> 
     assert log.tail.beyond(one, 0, own=True) is not None, "all of this was in memory"
 
 
+async def test_who_has_read_all_is_told_so_without_asking(log: EventLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic, other = await log.topic("group:g"), await log.topic("group:other")
+    await log.append(topic, [draft("a")])
+    await log.append(other, [draft("b")])
+    pages = [await both(log, topic, 2, ALL), await both(log, topic, 1, ALL)]
+    assert all(asked == stored for asked, stored in pages)
+    monkeypatch.setattr(log.database, "read", None)
+    for after in (1, 2):
+        page = await log.lines(topic, after, ALL, limit=10, max_bytes=1000, at_tail=True)
+        assert (page.count, page.upto, page.full, page.gaps) == (0, 2, False, [])
+
+
 async def test_what_another_process_appended_comes_from_the_database(log: EventLog, database: Database) -> None:
     topic = await log.topic("group:g")
     await log.append(topic, [draft("a")])
@@ -53,6 +65,12 @@ async def test_what_another_process_appended_comes_from_the_database(log: EventL
         await other.append(topic, [draft("b")])
         asked, _ = await both(log, topic, 0, ALL)
         assert (asked.count, asked.upto) == (1, 1), "what is in memory ends at what this process wrote"
+        asked, _ = await both(log, topic, 1, ALL)
+        assert (asked.count, asked.upto) == (0, 1), "nothing told it of more yet"
+        log.wakeups.foreign(2)
+        asked, stored = await both(log, topic, 1, ALL)
+        assert asked == stored, "it has been woken, and looks"
+        assert asked.count == 1
         await log.append(topic, [draft("c")])
         for after, ids in ((0, ["a", "b", "c"]), (1, ["b", "c"]), (2, ["c"])):
             asked, stored = await both(log, topic, after, ALL)

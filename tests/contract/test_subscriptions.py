@@ -505,7 +505,7 @@ async def test_fifty_that_nothing_concerns_take_no_block_apart_and_leave_the_dat
         ids = [f"e{number}" for number in range(first, first + 10)]
         await engine.log.append(topic, [draft(each, group="edge", type="kind.none") for each in ids])
         if first == 0:  # after so long a rest each writes down that it has passed something; not again for seconds
-            await until(lambda: len(asked) >= 1 + 50 + 50)
+            await until(lambda: len(asked) >= 1 + 50)
             asked.clear()
         await give_turns(200)
     assert taken_apart == []
