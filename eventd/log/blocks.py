@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from functools import lru_cache
 from itertools import accumulate, repeat
 from typing import NamedTuple, Self
@@ -154,7 +154,7 @@ Sheet = tuple[str, int, int, str]
 def _sheets(drafts: Drafts) -> Iterator[Sheet]:
     distinct, bodies = set(drafts.paths), drafts.bodies
     if len(distinct) == 1 and isinstance(bodies, Bodies) and all(map(_fits, bodies.pieces)):
-        return _of_pieces(bodies.pieces, _told(frozenset(distinct)))
+        return _of_pieces(bodies.pieces, _told(distinct))
     # A path may be longer than its body: what is read at once must stay about as small then.
     longest = max(map(len, distinct)) if len(distinct) > 1 else 0
     return _of_rows(drafts, min(BLOCK_RECORDS, max(1, BLOCK_BYTES // (1 + longest))))
@@ -193,13 +193,17 @@ def _of_rows(drafts: Drafts, most: int) -> Iterator[Sheet]:
         rows = held if len(distinct) == 1 else map("\t".join, zip(paths, held, strict=True))
         lines = "\n".join([*rows, ""])
         sizes = drafts.sizes[start:stop] or map(len if lines.isascii() else size_of, held)
-        yield _told(frozenset(distinct)), len(held), sum(sizes), lines
+        yield _told(distinct), len(held), sum(sizes), lines
         start = stop
 
 
+def _told(values: Set[str]) -> str:
+    return _write(frozenset(values)) if len(values) <= MOST_NAMES else ""
+
+
 @lru_cache(maxsize=64)
-def _told(values: frozenset[str]) -> str:
-    return json.dumps(sorted(values)) if len(values) <= MOST_NAMES else ""
+def _write(names: frozenset[str]) -> str:
+    return json.dumps(sorted(names))
 
 
 def unpack(block: Block, wanted: Callable[[str], object] | None = None) -> list[Record]:

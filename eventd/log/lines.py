@@ -21,8 +21,8 @@ from federation.loops import decode_path, may_send
 from federation.peers import BATCH_TYPE, RUNS_TYPE
 from federation.runs import Run
 
-WORTH_A_RUN = 8
-"""Records of a run on the average from which runs cost their reader less than lines."""
+WORTH_A_RUN = 16
+"""Records of a run on the average from which runs cost their reader less: 1.4 us for each instead of 1.6, but 2 with 8."""
 
 
 class Selects(Protocol):

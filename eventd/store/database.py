@@ -241,15 +241,19 @@ def insert_numbered(
     conn: sa.Connection, table: sa.Table, names: Sequence[str], same: int, texts: Sequence[str], first: int
 ) -> None:
     """Insert a row (`same`, text, number) for each of the texts, numbered from `first` on. Raises `KeyTaken`."""
-    if not _is_sqlite(conn):
-        bulk_insert(conn, table, names, [(same, text, number) for number, text in enumerate(texts, first)])
-    elif len(texts) == 1:
-        bulk_insert(conn, table, names, [(same, texts[0], first)])
-    elif texts:
-        # One statement with three values for any number of rows: no other one to prepare, and hardly anything to bind.
-        sql = f"INSERT INTO {table.name} ({', '.join(names)}) SELECT ?, value, key + ? FROM json_each(?)"
-        with _telling_keys(table.name):
-            execute(conn, sql, (same, first, msgspec.json.encode(texts).decode()))
+    if len(texts) < 2:
+        bulk_insert(conn, table, names, [(same, text, first) for text in texts])
+        return
+    # One statement with three values for any number of rows: no other one to prepare, and hardly anything to bind.
+    sql = f"INSERT INTO {table.name} ({', '.join(names)}) {_NUMBERED[conn.dialect.name]}"
+    with _telling_keys(table.name):
+        execute(conn, sql, (same, first, msgspec.json.encode(texts).decode()))
+
+
+_NUMBERED = {
+    "sqlite": "SELECT ?, value, key + ? FROM json_each(?)",
+    "postgresql": "SELECT ?, value, n - 1 + ? FROM json_array_elements_text(?) WITH ORDINALITY AS each(value, n)",
+}
 
 
 @contextmanager

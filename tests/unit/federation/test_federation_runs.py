@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from federation import batch as batches
 from federation.batch import Batch, decode_batch, encode_batch
 from federation.errors import Malformed, TooLarge
 from federation.event import encode
@@ -92,6 +93,16 @@ def test_the_limit_on_events_is_that_of_lines() -> None:
         decode(body, Limits(batch_events=2))
     with pytest.raises(TooLarge, match="at most 2 lines"):
         decode(b"1\t999999999999999\t3\t\n{}\n", Limits(batch_events=2))
+
+
+def test_no_more_of_a_run_is_looked_at_than_it_says_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member could have a node look at millions of lines in one request otherwise."""
+    looked_at: list[str] = []
+    alone = batches._decode_alone
+    monkeypatch.setattr(batches, "_decode_alone", lambda *about: looked_at.append(about[1]) or alone(*about))
+    with pytest.raises(Malformed, match="has not the 100 events it says"):
+        decode(Run(1, 100, "", b"{}\n" * 1_000_000).encode())
+    assert len(looked_at) < 30_000, "one span of them"
 
 
 @given(st.binary(max_size=80) | st.text("1\t\n{}a", max_size=16).map(str.encode))
