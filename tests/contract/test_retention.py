@@ -17,7 +17,7 @@ from eventd.log import retention
 from eventd.log.commit import Spent, commit
 from eventd.log.cursors import Batch, DeadLetter, Step, create_cursor, insert_batch, park
 from eventd.log.eventlog import EventLog
-from eventd.log.head import lock_head, read_topic
+from eventd.log.head import read_topic
 from eventd.log.retention import CHUNK, BookLimits, Evicted, Limits, evict, forget
 from eventd.log.units import Publish
 from eventd.log.values import Gap
@@ -342,21 +342,20 @@ async def test_the_books_are_trimmed_in_chunks(log: EventLog, database: Database
 async def test_an_id_that_another_process_brings_back_is_not_forgotten_meanwhile(
     log: EventLog, database: Database, migrated_url: str
 ) -> None:
-    """The other process has read the old id, and is about to give it a new record."""
+    """The other process has given the old id a new record, and has not committed yet."""
     topic = await log.topic("group:g")
     await log.append(topic, [draft("a", expires=NOW)])
     await evict_all(log, topic, DROP)
-    reading, go_on = threading.Event(), threading.Event()
+    written, go_on = threading.Event(), threading.Event()
 
     def refresh(conn: sa.Connection) -> None:
-        lock_head(conn)
-        reading.set()
-        assert go_on.wait(10)
         commit(conn, [Publish(topic, [draft("a", expires=NOW + 1)])], NOW, Spent(), durable=True)
+        written.set()
+        assert go_on.wait(10)
 
     with closing(Database(migrated_url)) as other:
         refreshed = other.start_write(refresh)
-        await until(reading.is_set)
+        await until(written.is_set)
         forgotten = asyncio.ensure_future(database.write(forget, BOOKS, now=NOW + 10**9))
         if database.kind == "postgresql":
             waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
