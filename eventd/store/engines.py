@@ -18,7 +18,7 @@ OTHERS = 2
 """Connections of each kind for other threads of the process than those of the pools, which keep theirs."""
 
 KEPT_BY_WRITER: dict[Kind, str] = {"sqlite": "PRAGMA temp_store=MEMORY"}
-"""What the writer's own connection is told: what a savepoint would undo makes a file for many a transaction otherwise.
+"""What the writer's own connection is told: what a savepoint would undo, where an id was known, makes a file otherwise.
 
 Migrations, which sort whole tables, have connections without it.
 """
