@@ -165,11 +165,13 @@ def _decode_runs(body: bytes, claim: Range, limits: Limits) -> Batch:
 
 def _read_run(run: Run, limits: Limits, batch: Batch) -> None:
     start, position = 0, run.position
-    while start < len(run.events) and position <= run.last:  # who says too few has the rest not looked at
+    while start < len(run.events):
         end = _end_of_span(run.events, start)
         raw = run.events[start:end]
         events = _decode_together(raw, (run.path,), limits)
         records = len(events) if events is not None else raw.count(b"\n")  # to count them takes as long as the digest
+        if position + records > run.last + 1:
+            break
         _read_chunk(_Chunk(range(position, position + records), [run.path] * records, raw), events, limits, batch)
         start, position = end, position + records
     if start < len(run.events) or position != run.last + 1:

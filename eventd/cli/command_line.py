@@ -27,6 +27,10 @@ _ASIDE = frozenset({"help", "install_completion", "show_completion"})
 """Flags of every program. None of them given is a no: to find out what to make of None, pydantic would be loaded."""
 
 
+_TYPE = re.compile(r" <(str|int|list\[.*\])>$")
+"""What the library says of an argument: a type of Python's."""
+
+
 class Command(TyperCommand):
     """A command. Its help is plain text: for a terminal, a file and a reader of screens alike, and there at once."""
 
@@ -39,7 +43,7 @@ class Command(TyperCommand):
                 continue
             usual, (name, words) = "Options", record
             if param.param_type_name == "argument":
-                usual, name = "Arguments", name.removesuffix(" <str>")
+                usual, name = "Arguments", _TYPE.sub("", name)
             sections.setdefault(getattr(param, "rich_help_panel", None) or usual, []).append((name, words))
         for title, rows in sections.items():
             _write_section(formatter, title, rows)

@@ -203,7 +203,7 @@ class PeerSink:
 
     async def given_up(self) -> None:
         """The peer tells next time what it has."""
-        self._opened = False
+        self._opened = self._primed = False
         self._room.end()
 
     def wind_down(self) -> None:

@@ -66,7 +66,8 @@ class PushV2:
         self._skewed = skewed
         self._batch_ids: dict[tuple[Range, int], str] = {}
         self.takes_runs = False
-        """Whether the peer has said so with its latest receipt."""
+        """Whether the peer has said so with its latest receipt, and has refused none."""
+        self._refuses_runs = False
 
     async def mark(self) -> Mark | None:
         """Where the peer stands. Raises `NotSpoken`, `HeldUp`."""
@@ -97,8 +98,8 @@ class PushV2:
         # At its longest a receipt refuses every line and gives its id, perhaps with more escapes than we use.
         most = MAX_ANSWER + 2 * len(body) + REFUSAL * len(parcel.records)
         signed, answer, key_id = await self._send(header, body, most)
-        if answer.status == 415 and header.form == RUNS_TYPE:  # another program answers there by now
-            self.takes_runs = False
+        if answer.status == 415 and header.form == RUNS_TYPE:  # another program is there by now, or one in between
+            self.takes_runs, self._refuses_runs = False, True
             return await self.push(replace(parcel, records=parcel.records[:]))
         if answer.status == 413 and len(parcel.records) > 1:
             return await self._halve(parcel)
@@ -113,7 +114,7 @@ class PushV2:
         except BadAnswer as error:
             raise Blocked("unproven_answer", error.message) from None
         self._batch_ids = {key: known for key, known in self._batch_ids.items() if known != header.batch_id}
-        self.takes_runs = RUNS_TYPE in answer.headers.get("accept", "")
+        self.takes_runs = not self._refuses_runs and RUNS_TYPE in answer.headers.get("accept", "")
         self._skewed(self._skew(receipt, sent_at))
         parked = self._parked(parcel, receipt)
         row = replace(

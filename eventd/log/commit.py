@@ -15,7 +15,7 @@ from eventd.errors import EventdError
 from eventd.log.append import Placed, place, place_new, place_records
 from eventd.log.blocks import Block
 from eventd.log.cursors import lock_positions
-from eventd.log.head import lock_head, mark_unsynced, move_head, require_whole
+from eventd.log.head import lock_head, mark_unsynced, move_head, require_whole, touch_head
 from eventd.log.values import NOTHING, Appended, Drafts, Head
 from eventd.store.database import KeyTaken, begin_anew, in_transaction, notify_head, run_of_system, savepoint
 from eventd.store.translation import translate
@@ -179,6 +179,8 @@ def commit(
     if not durable and not head.unsynced:  # this has to be on the disk before the first that need not be
         mark_unsynced(conn, run_of_system(conn))
         done.must_flush = True
+    if durable and head.unsynced and not done.blocks:  # it may answer for what others have committed, and not flushed
+        touch_head(conn)
     return done
 
 

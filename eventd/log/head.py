@@ -47,8 +47,11 @@ def mark_unsynced(conn: sa.Connection, run: str) -> None:
 
 
 def touch_head(conn: sa.Connection) -> None:
-    """Write something, so that the commit takes all that was committed before to the disk."""
-    execute(conn, "UPDATE log_heads SET unsynced = unsynced WHERE id = 1")
+    """Write something, so that the commit takes all that was committed before to the disk.
+
+    Danger: it has to be another value. SQLite does not write a row that stays as it was, and then flushes nothing.
+    """
+    execute(conn, "UPDATE log_heads SET flushes = flushes + 1 WHERE id = 1")
 
 
 def settle_unsynced(conn: sa.Connection) -> None:

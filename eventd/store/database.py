@@ -311,7 +311,10 @@ def lock_schema(conn: sa.Connection) -> None:
 
 
 def begin_anew(conn: sa.Connection) -> None:
-    """Undo all of the writing transaction so far, its locks included, and begin another one, which is durable."""
+    """Undo all of the writing transaction so far, its locks included, and begin another one.
+
+    On Postgres it is durable, whatever the first one was.
+    """
     raw = driver_of(conn)
     raw.rollback()
     if _is_sqlite(conn):

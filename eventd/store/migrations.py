@@ -70,6 +70,8 @@ def upgrade(conn: sa.Connection, *, now: int) -> list[str]:
     if applied:
         from alembic import command
 
+        if not conn.in_transaction():  # or Alembic would commit in the middle
+            conn.begin()
         config = _config()
         config.attributes["connection"] = conn
         command.upgrade(config, "heads")

@@ -57,6 +57,8 @@ log_heads = sa.Table(
     sa.Column("topics", sa.BigInteger, nullable=False, server_default=sa.text("0")),  # how many hold records
     # Where commits are not on the disk yet: which run of the system must go on for them to get there; empty: none are.
     sa.Column("unsynced", sa.Text, nullable=False, server_default=sa.text("''")),
+    # Moves where a transaction has nothing else to write and must take those before it to the disk.
+    sa.Column("flushes", sa.BigInteger, nullable=False, server_default=sa.text("0")),
     # Which database this is: random, and kept by every copy of it, whatever becomes of its history.
     sa.Column("instance", sa.Text, nullable=False, server_default=sa.text("''")),
     sa.CheckConstraint("id = 1", name="one_head"),
@@ -102,6 +104,8 @@ blocks = sa.Table(
     sa.Column("paths", sa.Text, nullable=False),  # likewise, each encoded
     sa.Column("lines", sa.Text, nullable=False),  # a canonical event each, behind its path where `paths` names several
     sa.UniqueConstraint("topic_id", "seq", name="blocks_topic_seq"),
+    # What programs before migration 0006 write: on Postgres one of them may still run. A SQLite file is one program's.
+    sa.CheckConstraint(r"lines !~ '^[0-9]+\t[^\t\n{]*\t'", name="blocks_bare").ddl_if(dialect="postgresql"),
     sa.Index("blocks_topic_position", "topic_id", "position"),
     # A peer that gets only what entered here must not pay for what came from the others.
     index_of_some("blocks_own", "topic_id", "position", where="own = 1"),

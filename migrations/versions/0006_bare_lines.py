@@ -30,9 +30,12 @@ def _bare(lines: str, paths: str) -> str:
 
 def upgrade() -> None:
     conn = op.get_bind()
+    op.add_column("log_heads", sa.Column("flushes", sa.BigInteger(), nullable=False, server_default=sa.text("0")))
     after = -1
     page = sa.select(_BLOCKS).where(_BLOCKS.c.position > sa.bindparam("after")).order_by(_BLOCKS.c.position)
     change = _BLOCKS.update().where(_BLOCKS.c.position == sa.bindparam("at")).values(lines=sa.bindparam("bare"))
     while rows := conn.execute(page.limit(_AT_ONCE), {"after": after}).all():
         conn.execute(change, [{"at": at, "bare": _bare(lines, paths)} for at, paths, lines in rows])
         after = rows[-1][0]
+    if conn.dialect.name == "postgresql":  # a program of before that still runs must not write lines of its own form
+        op.create_check_constraint("blocks_bare", "blocks", r"lines !~ '^[0-9]+\t[^\t\n{]*\t'")

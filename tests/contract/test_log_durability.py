@@ -13,8 +13,10 @@ import sqlalchemy as sa
 
 from eventd.errors import DatabaseUnavailable
 from eventd.log.eventlog import EventLog
+from eventd.log.head import mark_unsynced, touch_head
 from eventd.store import database as databases
 from eventd.store.database import LOCK_SECONDS, Database, execute, fetch, run_of_system
+from eventd.testing import ManualClock, draft
 from tests.support.topics import Topics
 
 
@@ -98,6 +100,31 @@ async def test_what_raises_is_undone(database: Database) -> None:
     with pytest.raises(RuntimeError, match="after it was written"):
         await database.write(change)
     assert await database.read(fetch, "SELECT epoch FROM log_heads WHERE epoch = 'changed'") == []
+
+
+async def test_what_forces_a_flush_is_written(migrated_sqlite_url: str) -> None:
+    """SQLite writes no row that stays as it was, and where it writes nothing it flushes nothing."""
+    with closing(Database(migrated_sqlite_url)) as database:
+        for _ in range(2):
+            before = database.wal_bytes()
+            await database.write(touch_head)
+            assert database.wal_bytes() > before
+
+
+async def test_a_durable_transaction_that_has_nothing_to_write_flushes_what_is_not_on_the_disk(
+    migrated_sqlite_url: str, clock: ManualClock
+) -> None:
+    with closing(Database(migrated_sqlite_url)) as database:
+        log = await EventLog.open(database, clock)
+        topic = await log.topic("group:g")
+        await log.append(topic, [draft("a")])
+        flushes = "SELECT flushes FROM log_heads"
+        await log.append(topic, [draft("a")])
+        assert await database.read(fetch, flushes) == [(0,)], "all was on the disk"
+        await database.write(mark_unsynced, "this run")
+        await log.append(topic, [draft("a")])
+        assert await database.read(fetch, flushes) == [(1,)]
+        await log.close()
 
 
 async def test_a_label_shows_no_password() -> None:

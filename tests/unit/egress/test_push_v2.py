@@ -129,6 +129,9 @@ async def test_a_peer_that_takes_runs_no_more_gets_lines_at_once() -> None:
     assert (ack.upto, ack.held_up, peer.taken) == (3, None, [1, 2, 3])
     assert peer.forms == [RUNS_TYPE, BATCH_TYPE]
     assert not push.takes_runs
+    peer.takes = (BATCH_TYPE, RUNS_TYPE)
+    await push.push(_load(2))
+    assert not push.takes_runs, "who is in between may refuse them again and again"
 
 
 async def test_runs_that_are_too_large_go_in_halves_of_lines() -> None:
