@@ -34,6 +34,11 @@ _TYPE = re.compile(r" <(str|int|list\[.*\])>$")
 class Command(TyperCommand):
     """A command. Its help is plain text: for a terminal, a file and a reader of screens alike, and there at once."""
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """What stands behind its name: arguments as they are called, which says what may be left out or repeated."""
+        arguments = [param for param in self.params if param.param_type_name == "argument"]
+        return ["[OPTIONS]", *[str(param.metavar or param.name) for param in arguments]]
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """What it takes, by what that is about."""
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}

@@ -51,3 +51,25 @@ def test_a_mistake_is_one_line(
         tree.main(args=arguments, prog_name=program)
     assert ended.value.code == 2
     assert capsys.readouterr().err == f"error: {told}\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "usage"),
+    [
+        (["get"], "routerctl get [OPTIONS] KIND [NAME]"),
+        (["topic", "write"], "routerctl topic write [OPTIONS] TOPIC JSON..."),
+        (["fed", "dead-letters", "retry"], "routerctl fed dead-letters retry [OPTIONS] [LETTER]..."),
+    ],
+)
+def test_the_usage_of_a_command_names_its_arguments_as_they_are(
+    path: list[str], usage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tree: Any = typer.main.get_command(control.app)
+    with pytest.raises(SystemExit) as ended:
+        tree.main(args=[*path, "--help"], prog_name="routerctl")
+    told = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert told.splitlines()[0] == f"Usage: {usage}"
+    assert "\nOptions:\n" in told
+    assert "\nOutput:\n" in told
+    assert not re.search(r" <(str|int|list)", told)
