@@ -104,8 +104,6 @@ blocks = sa.Table(
     sa.Column("paths", sa.Text, nullable=False),  # likewise, each encoded
     sa.Column("lines", sa.Text, nullable=False),  # a canonical event each, behind its path where `paths` names several
     sa.UniqueConstraint("topic_id", "seq", name="blocks_topic_seq"),
-    # What programs before migration 0006 write: on Postgres one of them may still run. A SQLite file is one program's.
-    sa.CheckConstraint(r"left(lines, 8300) !~ '^[0-9]+\t[^\t\n{]*\t'", name="blocks_bare").ddl_if(dialect="postgresql"),
     sa.Index("blocks_topic_position", "topic_id", "position"),
     # A peer that gets only what entered here must not pay for what came from the others.
     index_of_some("blocks_own", "topic_id", "position", where="own = 1"),

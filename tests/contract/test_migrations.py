@@ -150,19 +150,6 @@ def test_lines_lose_their_positions_and_the_path_they_share(
     assert found == [(at, after) for at in starts]
 
 
-async def test_a_program_of_before_that_still_runs_cannot_write_its_lines(
-    migrated_postgres_url: str,
-) -> None:
-    """On Postgres nothing else keeps it from that: it looked at the schema when it was started."""
-    sql = "INSERT INTO blocks VALUES (?, 1, ?, 1, 5, 1, 1, NULL, '[]', '[]', '[]', ?)"
-    with closing(Database(migrated_postgres_url)) as database:
-        for at, lines in enumerate(('7\t\t{"a":1}\n', "7\ta,b\t{}\n8\tc\t{}\n", "70\t1 id\t\n"), 1):
-            with pytest.raises(EventdError, match="blocks_bare"):
-                database.write_now(execute, sql, (at, at, lines))
-        for at, lines in enumerate(("{}\n", '3\t{"a":"\\t"}\n', "3\t\n4\t{}\n", "1 id\t{}\n2 id\t{}\n", "\n\n{}\n"), 1):
-            database.write_now(execute, sql, (at, at, lines))
-
-
 def upgrade_to(conn: sa.Connection, revision: str) -> None:
     """What the program of that revision did."""
     from alembic import command
