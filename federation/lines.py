@@ -9,11 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, overload
 
 
-def encode_line(position: int, path: str, body: str) -> str:
-    """One line, its line feed included. `path` is encoded, `body` canonical."""
-    return f"{position}\t{path}\t{body}\n"
-
-
 def encode_lines(records: Iterable[tuple[int, str, str]]) -> str:
     """The lines of (position, path, body), in rising order of positions."""
     return "".join([f"{position}\t{path}\t{body}\n" for position, path, body in records])
@@ -22,6 +17,11 @@ def encode_lines(records: Iterable[tuple[int, str, str]]) -> str:
 def split_line(line: str) -> list[str]:
     """The position, the path and the body of a line, its line feed aside; what follows a second tab is the body."""
     return line.split("\t", 2)
+
+
+def size_of(body: str) -> int:
+    """Its bytes, as they are stored."""
+    return len(body) if body.isascii() else len(body.encode())
 
 
 class Piece(NamedTuple):
@@ -49,8 +49,7 @@ class Bodies(Sequence[str]):
     @property
     def bytes(self) -> int:
         """Of all bodies together, line feeds aside."""
-        texts = [piece.text for piece in self.pieces]
-        return sum([len(text) if text.isascii() else len(text.encode()) for text in texts]) - self._count
+        return sum([size_of(piece.text) for piece in self.pieces]) - self._count
 
     def __len__(self) -> int:
         return self._count

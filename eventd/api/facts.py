@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta, Struct
 
-from eventd.log.values import Drafts, size_of
+from eventd.log.values import Drafts
 from eventd.resources.effective import GroupConfig
 from federation.errors import BadEvent
 from federation.event import (
@@ -25,7 +25,7 @@ from federation.event import (
     new_event_ids,
 )
 from federation.lenient import parse_time
-from federation.lines import Bodies, Piece
+from federation.lines import Bodies, Piece, size_of
 
 MOST: Final = 10_000
 """Events of one request."""

@@ -16,10 +16,11 @@ import sqlalchemy as sa
 
 from eventd.log.blocks import Block, pack
 from eventd.log.scan import blocks_at, pick
-from eventd.log.values import NEVER, Appended, Drafts, Outcome, size_of
+from eventd.log.values import NEVER, Appended, Drafts, Outcome
 from eventd.store.database import bulk_insert, execute_many, fetch, fetch_in, insert_numbered
 from eventd.store.schema import blocks, event_ids
 from federation.event import content_digest, content_of, expiry_micros, read_outlines
+from federation.lines import size_of
 
 IDS: Final = ("topic_id", "event_id", "position")
 """What is said of an id when it is new."""

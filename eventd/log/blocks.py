@@ -17,9 +17,9 @@ from itertools import accumulate, repeat
 from typing import NamedTuple, Self
 
 from eventd.log.records import content_size
-from eventd.log.values import Drafts, Record, size_of
+from eventd.log.values import Drafts, Record
 from federation.event import Outline, expiry_micros, micros, read_outlines
-from federation.lines import Bodies, Piece
+from federation.lines import Bodies, Piece, size_of
 
 BLOCK_RECORDS = 1000
 """Most records of a block."""
@@ -72,17 +72,16 @@ class Block(NamedTuple):
 
     def bodies(self, start: int = 0, stop: int | None = None) -> list[str]:
         """The bodies in these lines."""
-        rows = self.rows(start, stop)
-        return rows if self.path is not None else [row[row.index("\t") + 1 :] for row in rows]
+        return self.bodies_of(self.rows(start, stop))
 
     def facts(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[str, str]]:
         """Paths and bodies in these lines."""
         rows, path = self.rows(start, stop), self.path
         return map(_split, rows) if path is None else zip(repeat(path), rows, strict=False)
 
-    def body_of(self, row: str) -> str:
-        """The body in one of its lines."""
-        return row if self.path is not None else _split(row)[1]
+    def bodies_of(self, rows: list[str]) -> list[str]:
+        """The bodies in some of its lines."""
+        return rows if self.path is not None else [row[row.index("\t") + 1 :] for row in rows]
 
     @property
     def empty_row(self) -> str:
@@ -104,7 +103,7 @@ class Block(NamedTuple):
         if start >= stop:
             return None
         rows = self.rows(start, stop)
-        return self.made_of(rows, start, sum(weight_of(self.body_of(row)) for row in rows))
+        return self.made_of(rows, start, sum(map(weight_of, self.bodies_of(rows))))
 
     def made_of(self, rows: Sequence[str], start: int, size: int) -> Self:
         """A block of these lines, which begin at this one of its own."""

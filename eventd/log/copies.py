@@ -24,8 +24,9 @@ from eventd.log.scan import scan
 from eventd.log.shedding import due_at
 from eventd.log.stock import last_of, read_done, read_stock
 from eventd.log.topics import TopicLine, read_line_of
-from eventd.log.values import NOTHING, Draft, Drafts, Head, size_of
+from eventd.log.values import NOTHING, Draft, Drafts, Head
 from federation.event import is_alive
+from federation.lines import size_of
 
 MOST_TOLD = 16
 """Tags and nodes that are looked for in copies; where there may be more, a block does not tell them anyway."""

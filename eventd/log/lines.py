@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count, repeat
 from typing import Protocol
 
 import sqlalchemy as sa
@@ -17,6 +18,7 @@ from eventd.log.reading import LOOKED_AT, PASSED_OVER, Stretch, cost_of, look_ah
 from eventd.log.scan import scan
 from eventd.log.values import Gap, Head, Record
 from federation.event import is_alive
+from federation.lines import encode_lines
 from federation.loops import decode_path, may_send
 from federation.peers import BATCH_TYPE, RUNS_TYPE
 from federation.runs import Run
@@ -157,7 +159,7 @@ class _Stretch:
 
     def lines(self) -> str:
         bodies = "".join(self.texts).split("\n")[:-1]
-        return "".join([f"{at}\t{self.path}\t{body}\n" for at, body in enumerate(bodies, self.position)])
+        return encode_lines(zip(count(self.position), repeat(self.path), bodies, strict=False))
 
     def run(self) -> bytes:
         return Run(self.position, self.records, self.path, "".join(self.texts).encode()).encode()

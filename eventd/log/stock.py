@@ -280,12 +280,12 @@ def _rest(block: Block, end: int) -> list[Block]:
     return rebuilt(block, block.rows(cut), skipped=cut)
 
 
-def rebuilt(block: Block, lines: Sequence[str], *, skipped: int = 0, most: int = PIECE) -> list[Block]:
+def rebuilt(block: Block, lines: list[str], *, skipped: int = 0, most: int = PIECE) -> list[Block]:
     """A block in pieces of `most` lines, those of it without a record left out. `skipped`: its first lines, that go."""
     made: list[Block] = []
     for start in range(0, len(lines), most):
         piece = lines[start : start + most]
-        if size := sum(content_size(block.body_of(line)) for line in piece):
+        if size := sum(map(content_size, block.bodies_of(piece))):
             made.append(block.made_of(piece, start + skipped, size))
     return made
 

@@ -8,7 +8,7 @@ from enum import IntEnum
 from itertools import chain, groupby
 from typing import Final, NamedTuple, Self
 
-from federation.lines import Bodies
+from federation.lines import Bodies, size_of
 
 NEVER: Final = 2**62
 """Later than any time, in microseconds."""
@@ -119,11 +119,6 @@ def _joined(parts: Sequence[Sequence[str]]) -> Sequence[str]:
 
 
 NOTHING = Drafts()
-
-
-def size_of(body: str) -> int:
-    """Its bytes, as they are stored."""
-    return len(body) if body.isascii() else len(body.encode())
 
 
 class Record(NamedTuple):

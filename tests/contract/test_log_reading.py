@@ -25,10 +25,11 @@ from eventd.log.repairs import Survey, numbered_between, recorded_between, surve
 from eventd.log.retention import Limits, evict
 from eventd.log.scan import read_at
 from eventd.log.selection import Selection
-from eventd.log.values import Draft, Outcome, Record, size_of
+from eventd.log.values import Draft, Outcome, Record
 from eventd.store.database import execute
 from eventd.testing import NOW, ManualClock, draft
 from federation.event import decode_canonical, is_alive, micros
+from federation.lines import size_of
 from federation.loops import encode_path
 from federation.selector import Selector
 from tests.support.stored import read_stored

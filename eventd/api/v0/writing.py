@@ -17,9 +17,10 @@ from eventd.log.records import compact, encoded, join_body
 from eventd.log.refusals import BatchTooLarge, RecordTooLarge, TopicNotFound
 from eventd.log.topic_config import TopicConfig
 from eventd.log.topics import NAME, read_line, refuse_group, require_name
-from eventd.log.values import Drafts, size_of
+from eventd.log.values import Drafts
 from eventd.log.writing import Write, Written
 from federation.event import is_plain
+from federation.lines import size_of
 
 MAX_RECORDS = 10_000
 MAX_RECORD_BYTES = 1 << 20

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from eventd.log import blocks
 from eventd.log.blocks import Block, names, pack, unpack
-from eventd.log.values import Draft, Drafts, size_of
+from eventd.log.values import Draft, Drafts
 from eventd.testing import NOW, draft
+from federation.lines import size_of
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
 facts = st.builds(

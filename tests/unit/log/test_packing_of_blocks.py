@@ -14,7 +14,6 @@ from eventd.log.values import Drafts
 from federation.lines import Bodies, Piece
 
 bodies = st.text('{}"é 1', min_size=1, max_size=12).map(lambda text: f'{{"id":{text}')
-paths = st.lists(st.sampled_from(["", "a", "a,b"]), min_size=1, max_size=30)
 
 
 def piecewise(texts: list[str], cuts: list[int]) -> Bodies:
