@@ -110,7 +110,7 @@ class Trigger:
             return True
         types, sources = names(block.types), names(block.sources)
         if types is None:
-            return not self.may_be(block.lines)
+            return not self.may_be(block.text)
         return not (self.selector.may_match(types) or types & self._endings) or bool(
             self.selector.sources and sources is not None and sources.isdisjoint(self.selector.sources)
         )

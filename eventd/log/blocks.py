@@ -37,8 +37,8 @@ class Block(NamedTuple):
 
     `own` is 1 where they entered the log here, else 0. Nothing expires before `expires_first`, and where it is None
     nothing expires. `types`, `sources` and `paths` name all that occur, and maybe more, as JSON lists; empty: too many.
-    A line is a body where `paths` names one path alone; elsewhere it is path, tab and body. An empty body: its record
-    is gone.
+    A line of the text is a body where `paths` names one path alone; elsewhere it is path, tab and body. An empty body:
+    its record is gone.
     """
 
     position: int
@@ -52,7 +52,7 @@ class Block(NamedTuple):
     types: str
     sources: str
     paths: str
-    lines: str
+    text: str
 
     @property
     def last(self) -> int:
@@ -68,7 +68,7 @@ class Block(NamedTuple):
     def rows(self, start: int = 0, stop: int | None = None) -> list[str]:
         """The lines of its records, from the one with this number to before that one, without line feeds."""
         stop = self.records if stop is None else stop
-        return self.lines.split("\n", stop)[start:stop]
+        return self.text.split("\n", stop)[start:stop]
 
     def bodies(self, start: int = 0, stop: int | None = None) -> list[str]:
         """The bodies in these lines."""
@@ -92,8 +92,8 @@ class Block(NamedTuple):
     def has_empty(self) -> bool:
         """Whether any line is empty."""
         if self.path is None:
-            return "\t\n" in self.lines
-        return "\n\n" in self.lines or self.lines.startswith("\n")
+            return "\t\n" in self.text
+        return "\n\n" in self.text or self.text.startswith("\n")
 
     def within(self, after: int, until: int) -> Self | None:
         """The part of it in `(after, until]`; None when there is none."""
@@ -112,7 +112,7 @@ class Block(NamedTuple):
             seq=self.seq + start,
             records=len(rows),
             bytes=size,
-            lines="\n".join([*rows, ""]),
+            text="\n".join([*rows, ""]),
         )
 
     def fitting(self, records: int, size: int) -> int:

@@ -20,12 +20,12 @@ def texts_of(block: Block, seqs: Sequence[int], bodies: Sequence[str], view: Vie
     """The records of some of a block's bodies, none of them empty, as JSON texts. `seqs`: those of the bodies."""
     if not bodies:
         return []
-    if not view.data or (not view.meta and '"meta":' in block.lines):
+    if not view.data or (not view.meta and '"meta":' in block.text):
         ts = block.recorded_at // 1000
         return [render(seq, ts, body, view) for seq, body in zip(seqs, bodies, strict=True)]
     told = names(block.types)
     begin = f',"$ts":{block.recorded_at // 1000},'
-    if not view.tags and (told is None or told - _UNTAGGED or _TAG in block.lines):  # a tag may be empty
+    if not view.tags and (told is None or told - _UNTAGGED or _TAG in block.text):  # a tag may be empty
         parts = _BODY.findall("\n".join(["", *bodies]))
         return [f'{{"$seq":{seq}{begin}{node}{rest}' for seq, (node, rest) in zip(seqs, parts, strict=True)]
     return [f'{{"$seq":{seq}{begin}{body[1:]}' for seq, body in zip(seqs, bodies, strict=True)]
@@ -38,4 +38,4 @@ def records_of_events(block: Block, now: int) -> Block:
     if not is_alive(block.expires_first, now):
         expiries = map(expiry_micros, read_outlines(bodies))
         made = [body if is_alive(expiry, now) else "" for body, expiry in zip(made, expiries, strict=True)]
-    return block._replace(own=1, bytes=sum(map(content_size, made)), paths=NO_PATH, lines="\n".join([*made, ""]))
+    return block._replace(own=1, bytes=sum(map(content_size, made)), paths=NO_PATH, text="\n".join([*made, ""]))

@@ -231,7 +231,7 @@ class _Sheet:
 
     def _add_block(self, block: Block) -> None:
         if block.path is not None:
-            self._add(block.position, block.path, block.records, block.lines)
+            self._add(block.position, block.path, block.records, block.text)
         else:
             for position, (path, body) in enumerate(block.facts(), block.position):
                 self._add(position, path, 1, f"{body}\n")

@@ -116,7 +116,7 @@ class Question:
 
     def rules_out(self, block: Block) -> bool:
         """Whether no record of a block can be an answer, as far as that shows without taking it apart."""
-        return self.rules_out_by_names(block) or self._subject not in block.lines
+        return self.rules_out_by_names(block) or self._subject not in block.text
 
     def rules_out_by_names(self, block: Block) -> bool:
         """The same without a look at its lines."""

@@ -208,7 +208,7 @@ def _reach(conn: sa.Connection, stock: Stock, records: int, size: int) -> int:
 
 
 def _reach_within(conn: sa.Connection, block: Block, gone: set[int], floor: int, records: int, size: int) -> int:
-    if not block.lines:
+    if not block.text:
         block = read_block(conn, block.position)
     for seq, body in enumerate(block.bodies(), block.seq):
         if records <= 0 and size <= 0:

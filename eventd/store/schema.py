@@ -102,7 +102,7 @@ blocks = sa.Table(
     sa.Column("types", sa.Text, nullable=False),  # which occur, as a JSON list; empty: too many to say
     sa.Column("sources", sa.Text, nullable=False),  # likewise
     sa.Column("paths", sa.Text, nullable=False),  # likewise, each encoded
-    sa.Column("lines", sa.Text, nullable=False),  # a canonical event each, behind its path where `paths` names several
+    sa.Column("text", sa.Text, nullable=False),  # a canonical event each, behind its path where `paths` names several
     sa.UniqueConstraint("topic_id", "seq", name="blocks_topic_seq"),
     sa.Index("blocks_topic_position", "topic_id", "position"),
     # A peer that gets only what entered here must not pay for what came from the others.

@@ -188,4 +188,4 @@ async def test_long_paths_make_short_blocks(log: EventLog, monkeypatch: pytest.M
     await log.append(topic, [draft(f"{n}", path="n" * 1000 if n % 2 else "m") for n in range(20)])
     held = await log.database.read(lambda conn: [*scan_blocks(conn, topic, 0, 20)])
     assert sum(block.records for block in held) == 20
-    assert all(block.records <= 4 and len(block.lines) < 8000 for block in held)
+    assert all(block.records <= 4 and len(block.text) < 8000 for block in held)

@@ -13,6 +13,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
 from eventd.errors import DatabaseUnusable, EventdError
+from eventd.log.blocks import Block
 from eventd.log.eventlog import EventLog
 from eventd.store import migrations
 from eventd.store.database import Database, execute, fetch
@@ -22,7 +23,7 @@ from eventd.testing import NOW, ManualClock, draft
 from tests.support import writers
 from tests.support.postgres import PostgresServer
 
-ALL = ["0001", "0002", "0003", "0004", "0005", "0006"]
+ALL = ["0001", "0002", "0003", "0004", "0005", "0006", "0007"]
 
 
 @pytest.fixture
@@ -105,7 +106,7 @@ async def test_a_log_of_the_first_schema_goes_on_where_it_was(empty: Database) -
     empty.write_now(fill_first_schema)
     before = empty.read_now(fetch, "SELECT next_position, epoch, incarnation, registry_version FROM log_heads")
     assert empty.read_now(migrations.pending) == ALL[1:]
-    with pytest.raises(DatabaseUnusable, match=r"lacks 5 migrations \(run `routerd-eventd migrate`"):
+    with pytest.raises(DatabaseUnusable, match=r"lacks 6 migrations \(run `routerd-eventd migrate`"):
         migrations.require_current(empty)
 
     assert empty.write_now(migrations.upgrade, now=NOW) == ALL[1:]
@@ -146,8 +147,21 @@ def test_lines_lose_their_positions_and_the_path_they_share(
         row = (at, 1, at, records, 5, NOW, 1, None, "[]", "[]", paths, before)
         empty.write_now(execute, "INSERT INTO blocks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
     empty.write_now(migrations.upgrade, now=NOW)
-    found = empty.read_now(fetch, "SELECT position, lines FROM blocks ORDER BY position")
+    found = empty.read_now(fetch, "SELECT position, text FROM blocks ORDER BY position")
     assert found == [(at, after) for at in starts]
+
+
+def test_a_program_of_the_former_lines_that_still_runs_writes_none(empty: Database) -> None:
+    """On Postgres it may be another process, or serve another group."""
+    empty.write_now(upgrade_to, "0005")
+    columns = ", ".join([*Block._fields[:-1], "lines"])
+    sql = f"INSERT INTO blocks ({columns}) VALUES ({', '.join('?' * len(Block._fields))})"
+    row = (1, 1, 1, 1, 2, NOW, 1, None, "[]", "[]", '[""]', "1\t\t{}\n")
+    assert empty.write_now(execute, sql, row) == 1
+    empty.write_now(migrations.upgrade, now=NOW)
+    with pytest.raises(EventdError, match="lines"):
+        empty.write_now(execute, sql, (2, *row[1:]))
+    assert empty.read_now(fetch, "SELECT position, text FROM blocks") == [(1, "{}\n")]
 
 
 def upgrade_to(conn: sa.Connection, revision: str) -> None:
@@ -199,7 +213,7 @@ def test_each_new_log_has_an_epoch_and_a_name_of_its_own(empty: Database, declar
 
 def test_a_database_that_was_never_migrated_says_which_command_to_run(empty: Database) -> None:
     assert empty.read_now(migrations.pending) == ALL
-    with pytest.raises(DatabaseUnusable, match=r"lacks 6 migrations \(run `routerd-eventd migrate`"):
+    with pytest.raises(DatabaseUnusable, match=r"lacks 7 migrations \(run `routerd-eventd migrate`"):
         migrations.require_current(empty)
 
 

@@ -508,7 +508,7 @@ async def test_a_topic_that_was_restored_gets_back_what_it_had(routed: Routed) -
     await routed.stop()
 
     def another_record_has_its_place(conn: Connection) -> None:
-        execute(conn, "UPDATE blocks SET recorded_at = recorded_at + 5000, lines = ? WHERE own = 1", ('{"data":2}\n',))
+        execute(conn, "UPDATE blocks SET recorded_at = recorded_at + 5000, text = ? WHERE own = 1", ('{"data":2}\n',))
 
     await routed.log.database.write(another_record_has_its_place)
     await routed.start()

@@ -86,7 +86,7 @@ def check_books(conn: sa.Connection, name: str) -> None:
     for row in fetch(conn, f"SELECT {columns} FROM blocks WHERE topic_id = ? ORDER BY seq", (line.id,)):
         block = Block._make(row)
         bodies, first = block.bodies(), block.seq
-        assert block.lines.count("\n") == len(bodies) == block.records
+        assert block.text.count("\n") == len(bodies) == block.records
         assert sum(map(content_size, bodies)) == block.bytes > 0
         assert first > line.evicted_seq, "nothing is stored below the floor"
         stored |= {seq: content_size(body) for seq, body in enumerate(bodies, first) if body}

@@ -88,7 +88,7 @@ def _check_topic(conn: sa.Connection, books: Books) -> None:
 
 def _lines(name: str, block: Block, *, of_records: bool) -> Sequence[Line]:
     facts = [*block.facts()]
-    assert block.lines.count("\n") == len(facts) == block.records, f"{name}: a block has other lines than it says"
+    assert block.text.count("\n") == len(facts) == block.records, f"{name}: a block has other lines than it says"
     assert block.bytes == sum(weight_of(body) for _, body in facts) > 0, f"{name}: a block has other bytes"
     shift = block.seq - block.position
     found = [Line(at, at + shift, path, body) for at, (path, body) in enumerate(facts, block.position)]

@@ -47,7 +47,7 @@ def take_apart(block: Block) -> Apart:
     sha256 = hashlib.sha256
     digests = [sha256(each).digest() for each in raw]
     return Apart(
-        block._replace(lines=""),
+        block._replace(text=""),
         [outline.id for outline in outlines],
         [outline.source_node for outline in outlines],
         [outline.type for outline in outlines],

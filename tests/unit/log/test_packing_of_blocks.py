@@ -48,7 +48,7 @@ def test_a_block_has_the_facts_it_was_made_of(data: st.DataObject) -> None:
         assert (block.position, block.last, block.seq, block.records) == (7, 6 + len(texts), 3, len(texts))
         assert block.bytes == sum(len(text.encode()) for text in texts)
         assert block.bodies() == texts
-        assert block.lines.count("\n") == len(texts)
+        assert block.text.count("\n") == len(texts)
         first, last = sorted(data.draw(st.tuples(st.integers(6, 40), st.integers(6, 40))))
         part = block.within(first, last)
         inside = range(max(7, first + 1), min(block.last, last) + 1)
@@ -68,10 +68,10 @@ def test_pieces_are_put_together_as_long_as_a_block_has_room(sizes: list[int], r
         made = packed(["a"] * len(texts), piecewise(texts, [1, 2]))
     assert [body for block in made for body in block.bodies()] == texts
     assert [block.position for block in made] == [7 + sum(b.records for b in made[:at]) for at in range(len(made))]
-    assert all(block.records <= records and len(block.lines) <= size for block in made)
+    assert all(block.records <= records and len(block.text) <= size for block in made)
     for one, other in pairwise(made):
         begins = other.bodies()[0:2]
-        room = one.records + len(begins) <= records and len(one.lines) + sum(map(len, begins)) + len(begins) <= size
+        room = one.records + len(begins) <= records and len(one.text) + sum(map(len, begins)) + len(begins) <= size
         assert not room, "the next piece would have fitted in"
 
 
