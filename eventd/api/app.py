@@ -13,13 +13,13 @@ from pydantic import BaseModel
 from eventd.api import problems
 from eventd.api.auth import ApiKey, Keys
 from eventd.api.callers import Callers
+from eventd.api.codes import SlowBody, WrongMediaType
 from eventd.api.doors import Door
 from eventd.api.effective import add_effective
 from eventd.api.faults import Handler, answering
 from eventd.api.health import OPEN_PATHS, Probing, add_health
 from eventd.api.operations import Operation, Services
 from eventd.api.params import from_query, merge, read_params
-from eventd.api.problems import SlowBody, WrongMediaType
 from eventd.api.siblings import Siblings
 from eventd.api.surfaces import all_operations
 from eventd.api.v0.app import add_v0, is_under
@@ -57,7 +57,7 @@ def build_app(
     add_health(app, probing, key=_KEY)
     add_effective(app, services, callers, key=_KEY)
     for operation in all_operations() if operations is None else operations:
-        app.router.add_route(operation.method, operation.path, _mount(operation, services))
+        app.router.add_route(operation.route.method, operation.route.path, _mount(operation, services))
     if v0 is not None:
         add_v0(app, v0)
     return app
@@ -97,7 +97,7 @@ def _identify(callers: Callers) -> Any:
 def _mount(operation: Operation[Any], services: Services) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
         key = request[_KEY]
-        key.require_scope(operation.scope)
+        key.require_scope(operation.route.scope)
         params = await _read(request, operation)
         key.require_group(getattr(params, "group", None) or None)
         return problems.success(await operation.run(services, params))
@@ -106,7 +106,7 @@ def _mount(operation: Operation[Any], services: Services) -> Handler:
 
 
 async def _read(request: web.Request, operation: Operation[Any]) -> BaseModel:
-    raw = b"" if operation.method == "GET" else await _read_body(request)
+    raw = b"" if operation.route.method == "GET" else await _read_body(request)
     params: BaseModel | None = None if request.query_string else operation.quick(request.match_info, raw)
     if params is None:
         query = from_query(operation.params, list(request.query.items()))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, get_args
 
-from eventd.api.operations import Scope
+from eventd.api.routes import Scope
 from eventd.clock import SECOND, Clock, SystemClock
 from eventd.errors import Forbidden, SettingsError, Unauthorized
 from eventd.settings import BadSettings, Problem, Settings

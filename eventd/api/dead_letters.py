@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from eventd.api.groups import find_group, find_peer, find_topic
 from eventd.api.moments import show_time
-from eventd.api.operations import Operation, Params, Services
+from eventd.api.operations import Operation, Params, Services, operation
 from eventd.api.redelivery import Link
 from eventd.egress.links import PEER, link_name, peer_of
 from eventd.errors import Conflict, NotFound
@@ -141,31 +141,7 @@ def _chosen(conn: Connection, params: ChooseLetters) -> list[Letter]:
 
 
 OPERATIONS: tuple[Operation[Any], ...] = (
-    Operation(
-        "dead_letters.list",
-        "GET",
-        "/api/v1/groups/{group}/dead-letters",
-        ListLetters,
-        _list,
-        "read",
-        "What peers refused for good",
-    ),
-    Operation(
-        "dead_letters.retry",
-        "POST",
-        "/api/v1/groups/{group}/dead-letters/retry",
-        ChooseLetters,
-        _retry,
-        "admin",
-        "Send dead letters once more",
-    ),
-    Operation(
-        "dead_letters.drop",
-        "POST",
-        "/api/v1/groups/{group}/dead-letters/drop",
-        ChooseLetters,
-        _drop,
-        "delete",
-        "Forget dead letters",
-    ),
+    operation("dead_letters.list", ListLetters, _list),
+    operation("dead_letters.retry", ChooseLetters, _retry),
+    operation("dead_letters.drop", ChooseLetters, _drop),
 )

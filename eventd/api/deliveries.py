@@ -11,7 +11,7 @@ from pydantic import Field
 from eventd.api.books import PeerBooks, open_books, wanted_by
 from eventd.api.groups import find_group, find_topic, peers_of
 from eventd.api.moments import read_span, read_token, show_seconds, show_time, write_token
-from eventd.api.operations import Operation, Params, Services
+from eventd.api.operations import Operation, Params, Services, operation
 from eventd.log.blocks import Block, names, unpack
 from eventd.log.deliveries import BlockBooks, Delivery, DeliveryState, Uniform, derive
 from eventd.log.head import read_head
@@ -295,22 +295,6 @@ def _count_stale(conn: Connection, scene: _Scene, each: PeerBooks, types: Sequen
 
 
 OPERATIONS: tuple[Operation[Any], ...] = (
-    Operation(
-        "deliveries.list",
-        "GET",
-        "/api/v1/groups/{group}/deliveries",
-        ListDeliveries,
-        _list,
-        "read",
-        "The state of each event at each peer",
-    ),
-    Operation(
-        "deliveries.summary",
-        "GET",
-        "/api/v1/groups/{group}/deliveries/summary",
-        SummariseDeliveries,
-        _summary,
-        "read",
-        "What the deliveries to each peer add up to",
-    ),
+    operation("deliveries.list", ListDeliveries, _list),
+    operation("deliveries.summary", SummariseDeliveries, _summary),
 )

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from eventd.api.moments import show_time
-from eventd.api.operations import Operation, Params, Services
+from eventd.api.operations import Operation, Params, Services, operation
 from eventd.api.resources import Source, Sources
 from eventd.dynamic.merge import Effective
 from eventd.dynamic.part import part_name
@@ -214,18 +214,10 @@ def identities(keys: Iterable[Key]) -> list[dict[str, str]]:
     return [_identity(key) for key in keys]
 
 
-_PART = "/api/v1/dynamic/part"
-
 OPERATIONS: tuple[Operation[Any], ...] = (
-    Operation(
-        "dynamic.list", "GET", "/api/v1/dynamic/parts", ListParts, _list, "read", "List what plugins have derived"
-    ),
-    Operation("dynamic.describe", "GET", _PART, OnePart, _describe, "read", "One part, or all of an owner"),
-    Operation("dynamic.delete", "DELETE", _PART, OnePart, _delete, "admin", "Delete a part; nobody gives what it gave"),
-    Operation(
-        "dynamic.render", "POST", "/api/v1/dynamic/render", Merged, _render, "read", "The effective configuration"
-    ),
-    Operation(
-        "dynamic.diff", "POST", "/api/v1/dynamic/diff", Merged, _diff, "read", "What parts change of what is declared"
-    ),
+    operation("dynamic.list", ListParts, _list),
+    operation("dynamic.describe", OnePart, _describe),
+    operation("dynamic.delete", OnePart, _delete),
+    operation("dynamic.render", Merged, _render),
+    operation("dynamic.diff", Merged, _diff),
 )

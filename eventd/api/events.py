@@ -15,7 +15,7 @@ from eventd.api.facts import MOST, read_facts, unsign
 from eventd.api.groups import Place, evict_some, find_group, find_place, find_topic, recall_place
 from eventd.api.moments import Place as Token
 from eventd.api.moments import read_span, read_token, show_time, write_token
-from eventd.api.operations import Operation, Params, Services
+from eventd.api.operations import Operation, Params, Services, operation
 from eventd.dynamic.guard import OBSERVED, refuse_captured
 from eventd.errors import Conflict, EventdError
 from eventd.log.head import read_head
@@ -232,18 +232,7 @@ async def _prune(services: Services, params: Prune) -> dict[str, Any]:
 
 
 OPERATIONS: tuple[Operation[Any], ...] = (
-    Operation(
-        "events.emit",
-        "POST",
-        "/api/v1/groups/{group}/events",
-        Emit,
-        _emit,
-        "write",
-        "Store observed facts",
-        _read_quickly,
-    ),
-    Operation("events.list", "GET", "/api/v1/groups/{group}/events", ListEvents, _list, "read", "List events"),
-    Operation(
-        "events.prune", "POST", "/api/v1/groups/{group}/prune", Prune, _prune, "delete", "Apply the retention now"
-    ),
+    operation("events.emit", Emit, _emit, _read_quickly),
+    operation("events.list", ListEvents, _list),
+    operation("events.prune", Prune, _prune),
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from eventd.api.operations import Operation, Params, Services
+from eventd.api.operations import Operation, Params, Services, operation
 from eventd.errors import Conflict
 from eventd.log.books import Book, Extract, GroupState, State, read_book, read_state
 from eventd.store.database import Connection
@@ -117,6 +117,6 @@ def _find(conn: Connection, params: ReadBook) -> _Found:
 
 
 OPERATIONS: tuple[Operation[Any], ...] = (
-    Operation("books.list", "GET", "/api/v1/books", ListBooks, _list, "read", "Which books there are, and how far"),
-    Operation("books.read", "GET", "/api/v1/books/{book}", ReadBook, _read, "read", "Rows of a book as columns"),
+    operation("books.list", ListBooks, _list),
+    operation("books.read", ReadBook, _read),
 )

@@ -10,7 +10,8 @@ from typing import Any
 
 from aiohttp import web
 
-from eventd.api.problems import FrameworkRefusal, Internal
+from eventd.api.codes import Internal
+from eventd.api.problems import FrameworkRefusal
 from eventd.errors import EventdError
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

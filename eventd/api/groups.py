@@ -6,7 +6,7 @@ import difflib
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from eventd.api.operations import Operation, Params, Services
+from eventd.api.operations import Operation, Params, Services, operation
 from eventd.egress.links import link_name
 from eventd.errors import NotFound
 from eventd.log.cursors import Cursor, read_cursors
@@ -183,8 +183,4 @@ def _group(group: GroupConfig, topic: Topic | None, links: dict[str, Cursor]) ->
     }
 
 
-OPERATIONS: tuple[Operation[Any], ...] = (
-    Operation(
-        "groups.status", "GET", "/api/v1/status", NoParams, _status, "read", "All groups: sizes, and the state of links"
-    ),
-)
+OPERATIONS: tuple[Operation[Any], ...] = (operation("groups.status", NoParams, _status),)

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from eventd.api.auth import SCOPES, read_scopes
 from eventd.api.moments import show_time
-from eventd.api.operations import Operation, Params, Services
+from eventd.api.operations import Operation, Params, Services, operation
 from eventd.errors import Invalid
 from eventd.log.head import announce_topics, lock_head
 from eventd.resources.duration import BadDuration, parse_duration
@@ -144,7 +144,7 @@ def _state(line: KeyLine, now: int) -> str:
 
 
 OPERATIONS: tuple[Operation[Any], ...] = (
-    Operation("keys.create", "POST", "/api/v1/keys", CreateKey, _create, "admin", "Make a key; it is shown this once"),
-    Operation("keys.list", "GET", "/api/v1/keys", ListKeys, _list, "admin", "Keys that were made, without the keys"),
-    Operation("keys.revoke", "POST", "/api/v1/keys/{name}/revoke", RevokeKey, _revoke, "admin", "End a key at once"),
+    operation("keys.create", CreateKey, _create),
+    operation("keys.list", ListKeys, _list),
+    operation("keys.revoke", RevokeKey, _revoke),
 )

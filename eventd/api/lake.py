@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from eventd.api.moments import show_time
-from eventd.api.operations import Operation, Params, Services
+from eventd.api.operations import Operation, Params, Services, operation
 from eventd.egress.segments.protocol import SEGMENTS
 from eventd.lake.schema import Book
 from eventd.log.books import State, read_state
@@ -54,8 +54,4 @@ def _book(cursor: Cursor, node: str, book: Book, state: State) -> dict[str, Any]
     }
 
 
-OPERATIONS: tuple[Operation[Any], ...] = (
-    Operation(
-        "lake.status", "GET", "/api/v1/lake", ShowLake, _status, "read", "How far each book is in the lake, and why"
-    ),
-)
+OPERATIONS: tuple[Operation[Any], ...] = (operation("lake.status", ShowLake, _status),)

@@ -10,7 +10,7 @@ from pydantic import Field
 from eventd.api.books import read_cursor_of, read_repairs_of, repairs_of, wanted_by
 from eventd.api.groups import find_group, find_peer, find_topic, peers_of
 from eventd.api.moments import show_seconds, show_time
-from eventd.api.operations import Operation, Params, Services
+from eventd.api.operations import Operation, Params, Services, operation
 from eventd.egress.links import link_name, pause_all, reconcile
 from eventd.log.cursors import Cursor, LinkState, read_cursors
 from eventd.log.head import read_head
@@ -221,40 +221,8 @@ def _set_paused(conn: Connection, group: str, node: str, now: int, *, at: int | 
 
 
 OPERATIONS: tuple[Operation[Any], ...] = (
-    Operation(
-        "links.status",
-        "GET",
-        "/api/v1/groups/{group}/links",
-        ListLinks,
-        _status,
-        "read",
-        "The state and lag of each link, in both directions",
-    ),
-    Operation(
-        "links.gaps",
-        "GET",
-        "/api/v1/groups/{group}/gaps",
-        ListGaps,
-        _gaps,
-        "read",
-        "What senders said they have lost, or took back",
-    ),
-    Operation(
-        "links.pause",
-        "POST",
-        "/api/v1/groups/{group}/peers/{peer}/pause",
-        Pause,
-        _pause,
-        "admin",
-        "Stop sending to a peer",
-    ),
-    Operation(
-        "links.resume",
-        "POST",
-        "/api/v1/groups/{group}/peers/{peer}/resume",
-        Resume,
-        _resume,
-        "admin",
-        "Send to a peer again, at once",
-    ),
+    operation("links.status", ListLinks, _status),
+    operation("links.gaps", ListGaps, _gaps),
+    operation("links.pause", Pause, _pause),
+    operation("links.resume", Resume, _resume),
 )

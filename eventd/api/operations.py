@@ -1,17 +1,19 @@
 """What can be asked of a node, each written once: the HTTP API mounts an operation, `routerctl` calls the same one.
 
-A surface is a file of this package with `OPERATIONS`, a tuple of `Operation`; `surfaces.py` knows and finds them.
+A surface is a file of this package with `OPERATIONS`, a tuple of `Operation`; `surfaces.py` knows and finds them, and
+`routes.py` knows where each is asked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, field_validator
 from pydantic.alias_generators import to_camel
 
+from eventd.api.routes import ROUTES, Route
 from federation.event import is_plain
 
 if TYPE_CHECKING:  # a command waits for what it works with, and for nothing else
@@ -22,9 +24,6 @@ if TYPE_CHECKING:  # a command waits for what it works with, and for nothing els
     from eventd.resources.effective import GroupConfig
     from eventd.store.database import Database
     from federation.keys import KeyRing
-
-Scope = Literal["read", "write", "delete", "admin"]
-Method = Literal["GET", "POST", "PUT", "DELETE"]
 
 
 async def _nobody() -> None:
@@ -98,19 +97,24 @@ def _never(_path: Mapping[str, str], _body: bytes) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Operation(Generic[P]):
-    """One thing that can be asked.
+    """One thing that can be asked, and where.
 
-    `path` may hold fields of `params` in braces; the others come from the query and, except with GET, from a JSON
-    object as the body. `run` returns plain JSON-able values and raises `EventdError`. `quick` may read the usual body
-    of a request without a query by itself, given the fields of the path; where it gives None the general way says what
-    is wrong.
+    `run` returns plain JSON-able values and raises `EventdError`. `quick` may read the usual body of a request without
+    a query by itself, given the fields of the path; where it gives None the general way says what is wrong.
     """
 
     name: str
-    method: Method
-    path: str
+    route: Route
     params: type[P]
     run: Callable[[Services, P], Awaitable[Any]]
-    scope: Scope
-    summary: str
     quick: Callable[[Mapping[str, str], bytes], P | None] = _never
+
+
+def operation(
+    name: str,
+    params: type[P],
+    run: Callable[[Services, P], Awaitable[Any]],
+    quick: Callable[[Mapping[str, str], bytes], P | None] = _never,
+) -> Operation[P]:
+    """An operation of a node, whose route stands in `ROUTES`."""
+    return Operation(name, ROUTES[name], params, run, quick)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from eventd.api.problems import BadParams
+from eventd.api.codes import BadParams
 
 P = TypeVar("P", bound=BaseModel)
 

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from eventd.api.moments import show_seconds, show_time
-from eventd.api.operations import Operation, Params, Services
+from eventd.api.operations import Operation, Params, Services, operation
 from eventd.api.subscription_runs import show_run
 from eventd.clock import Clock
 from eventd.dynamic.part import API_VERSION, KIND, part_name
@@ -199,19 +199,9 @@ async def _runs(services: Services, params: ListRuns) -> dict[str, Any]:
     return {"runs": [show_run(run) for run in shown], "next": shown[-1].id if len(runs) > len(shown) else None}
 
 
-_ONE = "/api/v1/plugins/{name}"
-
 OPERATIONS: tuple[Operation[Any], ...] = (
-    Operation("plugins.list", "GET", "/api/v1/plugins", ListPlugins, _list, "read", "List the declared plugins"),
-    Operation("plugins.run", "POST", f"{_ONE}/run", RunPlugin, _run, "admin", "Run a plugin once, without events"),
-    Operation(
-        "plugins.check",
-        "POST",
-        f"{_ONE}/check",
-        CheckPlugin,
-        _check,
-        "admin",
-        "Run a plugin with sample requests and judge its answers",
-    ),
-    Operation("plugins.runs", "GET", "/api/v1/plugin-runs", ListRuns, _runs, "read", "What runs of plugins came to"),
+    operation("plugins.list", ListPlugins, _list),
+    operation("plugins.run", RunPlugin, _run),
+    operation("plugins.check", CheckPlugin, _check),
+    operation("plugins.runs", ListRuns, _runs),
 )

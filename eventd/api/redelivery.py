@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from eventd.api.books import read_cursor_of, wanted_by
 from eventd.api.groups import find_group, find_peer, find_topic
 from eventd.api.moments import read_span, show_time
-from eventd.api.operations import Operation, Params, Services
+from eventd.api.operations import Operation, Params, Services, operation
 from eventd.errors import Conflict, EventdError, Invalid, NotFound
 from eventd.log.cursors import Cursor, set_paused
 from eventd.log.repairs import (
@@ -223,14 +223,4 @@ def _nothing(peer: str, counts: Mapping[str, int]) -> str:
     return f"there is nothing to send to {peer} again: {', '.join(reasons) or 'the range holds no event'}"
 
 
-OPERATIONS: tuple[Operation[Any], ...] = (
-    Operation(
-        "deliveries.redeliver",
-        "POST",
-        "/api/v1/groups/{group}/peers/{peer}/redeliver",
-        Redeliver,
-        _redeliver,
-        "admin",
-        "Send events again to a peer",
-    ),
-)
+OPERATIONS: tuple[Operation[Any], ...] = (operation("deliveries.redeliver", Redeliver, _redeliver),)

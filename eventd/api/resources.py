@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from eventd.api.groups import count_events, find_topic
 from eventd.api.links import read_links
 from eventd.api.moments import show_time
-from eventd.api.operations import Operation, Params, Services
+from eventd.api.operations import Operation, Params, Services, operation
 from eventd.api.subscription_runs import show_run
 from eventd.api.subscription_states import ListSubscriptions, read_states
 from eventd.egress.links import link_name, reconcile, subscription_name
@@ -325,34 +325,12 @@ def _delete_now(conn: Connection, doomed: list[Identity], now: int, *, dry_run: 
     return _follow(conn, delete_resources(conn, doomed, now=now, dry_run=dry_run), now, dry_run=dry_run), events
 
 
-_ONE = "/api/v1/resources/{kind}/{name}"
-
 OPERATIONS: tuple[Operation[Any], ...] = (
-    Operation(
-        "resources.apply", "POST", "/api/v1/resources/apply", Apply, _apply, "admin", "Declare resources, all or none"
-    ),
-    Operation(
-        "resources.diff", "POST", "/api/v1/resources/diff", Diff, _diff, "read", "What applying resources would change"
-    ),
-    Operation("resources.list", "GET", "/api/v1/resources", ListResources, _list, "read", "List declared resources"),
-    Operation("resources.get", "GET", _ONE, OneResource, _get, "read", "One declared resource"),
-    Operation(
-        "resources.describe",
-        "GET",
-        f"{_ONE}/describe",
-        OneResource,
-        _describe,
-        "read",
-        "A resource with its defaults, and how it is doing",
-    ),
-    Operation("resources.delete", "DELETE", _ONE, DeleteResource, _delete, "admin", "Delete one resource"),
-    Operation(
-        "resources.delete_sources",
-        "POST",
-        "/api/v1/resources/delete",
-        DeleteResources,
-        _delete_sources,
-        "admin",
-        "Delete the resources that a text names",
-    ),
+    operation("resources.apply", Apply, _apply),
+    operation("resources.diff", Diff, _diff),
+    operation("resources.list", ListResources, _list),
+    operation("resources.get", OneResource, _get),
+    operation("resources.describe", OneResource, _describe),
+    operation("resources.delete", DeleteResource, _delete),
+    operation("resources.delete_sources", DeleteResources, _delete_sources),
 )

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from eventd.api.groups import find_group, find_topic
 from eventd.api.moments import read_moment, show_time
-from eventd.api.operations import Operation, Params, Services
+from eventd.api.operations import Operation, Params, Services, operation
 from eventd.api.subscription_runs import ListRuns, list_runs
 from eventd.api.subscription_states import COUNTED, ListSubscriptions, find_subscription, read_states
 from eventd.egress.links import BACKFILL, begin_backfill, pause_all, reconcile, subscription_name
@@ -212,16 +212,11 @@ def _cursor(conn: Connection, one: SubscriptionConfig, now: int) -> Cursor:
     return found[0]
 
 
-def _operation(name: str, method: Any, path: str, params: Any, run: Any, scope: Any, summary: str) -> Operation[Any]:
-    return Operation(f"subscriptions.{name}", method, f"/api/v1/subscriptions{path}", params, run, scope, summary)
-
-
-_ONE = "/{subscription}"
 OPERATIONS: tuple[Operation[Any], ...] = (
-    _operation("list", "GET", "", ListSubscriptions, _list, "read", "The state of each subscription"),
-    _operation("runs", "GET", f"{_ONE}/runs", ListRuns, list_runs, "read", "What became of a subscription's events"),
-    _operation("retry", "POST", f"{_ONE}/retry", Retry, _retry, "admin", "Try again what failed or was parked"),
-    _operation("reset", "POST", f"{_ONE}/reset", Reset, _reset, "admin", "Go on somewhere else in the log"),
-    _operation("pause", "POST", f"{_ONE}/pause", Pause, _pause, "admin", "Stop running a subscription's plugin"),
-    _operation("resume", "POST", f"{_ONE}/resume", Choose, _resume, "admin", "Run it again, at once"),
+    operation("subscriptions.list", ListSubscriptions, _list),
+    operation("subscriptions.runs", ListRuns, list_runs),
+    operation("subscriptions.retry", Retry, _retry),
+    operation("subscriptions.reset", Reset, _reset),
+    operation("subscriptions.pause", Pause, _pause),
+    operation("subscriptions.resume", Choose, _resume),
 )

@@ -11,10 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from eventd.address import Address
 from eventd.bench.children import bare_environment
 from eventd.bench.machine import cpu_of
 from eventd.bench.wire import Door, now
-from eventd.client.address import Address
 from eventd.clock import SystemClock
 from eventd.errors import Conflict, EventdError, NotFound, Unavailable
 

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from eventd.api.problems import restore
-from eventd.client.address import Address
+from eventd.address import Address
+from eventd.api.codes import restore
 from eventd.clock import SystemClock
 from eventd.errors import EventdError, Unavailable
 

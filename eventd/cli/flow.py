@@ -245,7 +245,7 @@ def _process(session: Session) -> str:
     """Who is at work on this database, blank when nobody is; what a command finds there does not depend on it."""
     if session.is_remote:
         return "the server"
-    from eventd.cli.gateway import LocalGateway
+    from eventd.cli.local import LocalGateway
     from eventd.cli.lock import holder
 
     database = session.gateway.database if isinstance(session.gateway, LocalGateway) else None

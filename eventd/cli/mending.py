@@ -97,7 +97,7 @@ def served(session: Session) -> bool:
     """Whether a node is at work on what the session is about."""
     if session.is_remote:
         return True
-    from eventd.cli.gateway import LocalGateway
+    from eventd.cli.local import LocalGateway
     from eventd.cli.lock import holder
 
     database = session.gateway.database if isinstance(session.gateway, LocalGateway) else None

@@ -17,7 +17,8 @@ from eventd.cli.output import Format, Output
 from eventd.errors import Invalid
 
 if TYPE_CHECKING:
-    from eventd.cli.gateway import LocalGateway, RemoteGateway
+    from eventd.cli.local import LocalGateway
+    from eventd.cli.remote import RemoteGateway
     from eventd.client import Client
 
 _NODE, _SHOW = "The node", "Output"
@@ -184,17 +185,18 @@ class Session:
         return self._gateway
 
     def _connect(self) -> LocalGateway | RemoteGateway:
-        from eventd.cli.gateway import LocalGateway, RemoteGateway
-
         if self.where.is_remote:
+            from eventd.cli.remote import RemoteGateway
+
             return RemoteGateway(self.where.server, self.where.read_key())
+        from eventd.cli.local import LocalGateway
         from eventd.settings import load
 
         return LocalGateway(load(self.where.flags()), make=self.make, pretend=self.pretend)
 
     async def client(self, *, again: bool = False) -> Client:
         """The node's API under /v0. What fails for now is tried `again` only where that was asked for."""
-        from eventd.cli.gateway import LocalGateway
+        from eventd.cli.local import LocalGateway
         from eventd.client import ONCE, USUAL, Client
 
         retry = USUAL if again else ONCE

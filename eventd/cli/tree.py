@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import typer
 
 from eventd.cli.command_line import Command, CommandLine, Group, name_values
+from eventd.cli.values import read_words
 
 
 class Leaf(NamedTuple):
@@ -75,4 +76,5 @@ def _make(name: str, one: Leaf | Branch) -> Any:
     app.command(name, cls=Command, hidden=one.hidden)(getattr(import_module(f"eventd.cli.{file}"), function))
     made = typer.main.get_command(app)
     name_values(made)
+    read_words(made)
     return made

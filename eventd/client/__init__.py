@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eventd.client.address import Address
+from eventd.address import Address
 from eventd.client.client import Client
 from eventd.client.connection import ONCE, USUAL, Retry
 from eventd.client.publishing import Publisher

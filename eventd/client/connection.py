@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from eventd.client.address import Address
+from eventd.address import Address
 from eventd.client.refusals import restore
 from eventd.client.transport import CONNECT_SECONDS, Transport
 from eventd.errors import EventdError, Invalid, Unavailable

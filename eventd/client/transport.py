@@ -8,7 +8,7 @@ import ssl
 from pathlib import Path
 from urllib.parse import quote
 
-from eventd.client.address import Address
+from eventd.address import Address
 from eventd.client.refusals import Lost
 from eventd.errors import Invalid
 from eventd.exchange import Answer, AnswerTooLarge, Exchange, NoAnswer, Pool

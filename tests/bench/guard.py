@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 import eventd
-from eventd.api.problems import restore
+from eventd.api.codes import restore
 from eventd.bench.federation import Federation
 from eventd.bench.ingest import Ingest
 from eventd.bench.latency import Latency

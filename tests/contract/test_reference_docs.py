@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import eventd
-from eventd.api.problems import status_of
+from eventd.api.codes import status_of
 from eventd.api.v0 import problems as topics
 from eventd.audit.source.options import NAMES
 from eventd.cli.exits import ExitCode, exit_code

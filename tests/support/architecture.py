@@ -22,7 +22,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("errors",),
     ("clock",),
     ("lake",),
-    ("backoff", "exchange", "supervisor"),
+    ("address", "backoff", "exchange", "supervisor"),
     ("setting_values",),
     ("settings", "share"),
     ("store",),
@@ -62,12 +62,13 @@ def _allowed_imports() -> dict[str, frozenset[str]]:
         left |= set(group)
     beside = {
         "observe": frozenset({"federation", "errors", "clock", "lake", _ROOT}),
-        "client": frozenset({"federation", "errors", "clock", "exchange", "supervisor", _ROOT}),
+        "client": frozenset({"federation", "errors", "clock", "address", "exchange", "supervisor", _ROOT}),
         "audit": frozenset(
             {
                 "federation",
                 "errors",
                 "clock",
+                "address",
                 "backoff",
                 "setting_values",
                 "settings",

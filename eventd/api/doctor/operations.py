@@ -15,7 +15,7 @@ from eventd.api.doctor.plan import Action, plan_actions, show_plan
 from eventd.api.doctor.reading import read_groups
 from eventd.api.doctor.report import Check, Status, report
 from eventd.api.lake import read_shipping
-from eventd.api.operations import Operation, Params, Services
+from eventd.api.operations import Operation, Params, Services, operation
 
 AREAS = (AREA,)
 
@@ -64,22 +64,6 @@ async def _look(services: Services, params: Examine) -> tuple[dict[str, Any], li
 
 
 OPERATIONS: tuple[Operation[Any], ...] = (
-    Operation(
-        "doctor.examine",
-        "GET",
-        "/api/v1/doctor",
-        Examine,
-        _examine,
-        "read",
-        "Is everything in order, and what could be done about it",
-    ),
-    Operation(
-        "doctor.mend",
-        "POST",
-        "/api/v1/doctor/fix",
-        Mend,
-        _mend,
-        "admin",
-        "The same, and do what is safe to do about it",
-    ),
+    operation("doctor.examine", Examine, _examine),
+    operation("doctor.mend", Mend, _mend),
 )

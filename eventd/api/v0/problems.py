@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 from aiohttp import web
 
-from eventd.api import problems
-from eventd.api.problems import FrameworkRefusal, NoSuchRoute
+from eventd.api import codes, problems
+from eventd.api.codes import NoSuchRoute
+from eventd.api.problems import FrameworkRefusal
 from eventd.errors import EventdError, Forbidden, Full, Invalid, TooLarge, Unavailable
 from eventd.log.refusals import Detailed, Throttled, TopicFull
 
@@ -42,7 +43,7 @@ _CODES: dict[type[EventdError], str] = {
 
 def status_of(error: EventdError) -> int:
     """The status of the nearest listed class."""
-    return next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), problems.status_of(error))
+    return next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), codes.status_of(error))
 
 
 def code_of(error: EventdError) -> str:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 from aiohttp import web
 
-from eventd.api.problems import SlowBody, WrongMediaType
+from eventd.api.codes import SlowBody, WrongMediaType
 from eventd.api.v0.limits import SMALL_BYTES, Held
 from eventd.api.v0.models import Query
 from eventd.api.v0.once import require_once

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from eventd.api.auth import ApiKey
 from eventd.api.callers import Callers
-from eventd.api.operations import Scope
+from eventd.api.routes import Scope
 from eventd.api.siblings import Siblings
 from eventd.api.v0.limits import Limits, Occupancy
 from eventd.api.v0.models import Answer, NoQuery, Performance, Query

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from eventd.api.groups import find_group, find_peer
 from eventd.api.moments import show_time
-from eventd.api.operations import Operation, Params, Services
+from eventd.api.operations import Operation, Params, Services, operation
 from eventd.api.verify.comparing import Comparison
 from eventd.api.verify.links import show_link
 from eventd.egress.asking import Asker, NotAnswered
@@ -134,14 +134,4 @@ def _report(run: _Run, why: str) -> dict[str, Any]:
     return report | {"clean": found.is_clean, "events": found.show(), "link": show_link(run.comparison.scope)}
 
 
-OPERATIONS: tuple[Operation[Any], ...] = (
-    Operation(
-        "links.verify",
-        "POST",
-        "/api/v1/groups/{group}/peers/{peer}/verify",
-        Verify,
-        _verify,
-        "read",
-        "Compare what a peer holds with our books",
-    ),
-)
+OPERATIONS: tuple[Operation[Any], ...] = (operation("links.verify", Verify, _verify),)

@@ -16,6 +16,7 @@ from eventd.api.app import build_app
 from eventd.api.auth import Keys, parse_keys
 from eventd.api.doors import Door
 from eventd.api.operations import Operation, Params, Services
+from eventd.api.routes import Route
 from eventd.api.siblings import Siblings
 from eventd.clock import SystemClock
 from eventd.errors import Conflict, DatabaseUnavailable, Full
@@ -49,12 +50,14 @@ def raising(error: Exception) -> Callable[[Services, Any], Awaitable[Any]]:
 
 
 OPERATIONS: tuple[Operation[Any], ...] = (
-    Operation("echo.get", "GET", "/api/v1/groups/{group}/echo", Echo, echo, "read", "say it"),
-    Operation("echo.post", "POST", "/api/v1/groups/{group}/echo", Echo, echo, "write", "say it"),
-    Operation("all", "GET", "/api/v1/all", Nothing, raising(Conflict("no", hint="go")), "read", "all"),
-    Operation("full", "GET", "/api/v1/full", Nothing, raising(Full("the group is full")), "admin", "full"),
-    Operation("down", "GET", "/api/v1/down", Nothing, raising(DatabaseUnavailable("it is down")), "read", "down"),
-    Operation("bug", "GET", "/api/v1/bug", Nothing, raising(ValueError("geheim")), "read", "bug"),
+    Operation("echo.get", Route("GET", "/api/v1/groups/{group}/echo", "read", "say it"), Echo, echo),
+    Operation("echo.post", Route("POST", "/api/v1/groups/{group}/echo", "write", "say it"), Echo, echo),
+    Operation("all", Route("GET", "/api/v1/all", "read", "all"), Nothing, raising(Conflict("no", hint="go"))),
+    Operation("full", Route("GET", "/api/v1/full", "admin", "full"), Nothing, raising(Full("the group is full"))),
+    Operation(
+        "down", Route("GET", "/api/v1/down", "read", "down"), Nothing, raising(DatabaseUnavailable("it is down"))
+    ),
+    Operation("bug", Route("GET", "/api/v1/bug", "read", "bug"), Nothing, raising(ValueError("geheim"))),
 )
 
 

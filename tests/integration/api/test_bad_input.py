@@ -115,7 +115,7 @@ def requests_to(operation: Operation[Any]) -> Iterator[dict[str, Any]]:
     yield {}
     yield {**needed, "noSuchField": 1}
     for name in fields.values():
-        for value in TEXTS if operation.method == "GET" else (*TEXTS, *VALUES):  # a query holds nothing but text
+        for value in TEXTS if operation.route.method == "GET" else (*TEXTS, *VALUES):  # a query holds nothing but text
             yield {**needed, name: value}
 
 
@@ -123,7 +123,7 @@ def url_of(operation: Operation[Any], values: dict[str, Any]) -> tuple[str, dict
     rest = dict(values)
     parts = [
         quote(str(rest.pop(part[1:-1], "g")), safe="") if part.startswith("{") else part
-        for part in operation.path.split("/")
+        for part in operation.route.path.split("/")
     ]
     return "/".join(parts), rest
 
@@ -140,12 +140,14 @@ async def test_no_input_is_a_fault_of_the_node(
             assert answer.status == 200, await answer.text()
         for values in requests_to(operation):
             path, rest = url_of(operation, values)
-            query = f"?{urlencode(rest, doseq=True)}" if operation.method == "GET" else ""
-            body = None if operation.method == "GET" else json.dumps(rest).encode()
+            query = f"?{urlencode(rest, doseq=True)}" if operation.route.method == "GET" else ""
+            body = None if operation.route.method == "GET" else json.dumps(rest).encode()
             headers = {"Content-Type": "application/json"} if body else {}
             caplog.clear()
             with caplog.at_level(logging.WARNING, logger="eventd.api"):
-                async with session.request(operation.method, base + path + query, data=body, headers=headers) as answer:
+                async with session.request(
+                    operation.route.method, base + path + query, data=body, headers=headers
+                ) as answer:
                     told = await answer.text()
             unready = answer.status == 503 and "secret_unreadable" in told  # the group's key is not there
             assert answer.status < 500 or unready, f"{values!r}: {answer.status} {told} {caplog.text}"

@@ -79,10 +79,14 @@ def shared_options() -> str:
 def block_of_operation(operation: Operation[Any]) -> str:
     """The heading of an operation, what it does, who may, and what it takes."""
     fields = operation.params.model_fields
-    lines = [f"### {operation.method} {operation.path}", "", f"{operation.summary}. Scope: `{operation.scope}`."]
+    lines = [
+        f"### {operation.route.method} {operation.route.path}",
+        "",
+        f"{operation.route.summary}. Scope: `{operation.route.scope}`.",
+    ]
     if fields:
         lines += ["", "| Field | Type | Meaning |", "|---|---|---|"]
-        lines += [_field_row(field, name in operation.path) for name, field in fields.items()]
+        lines += [_field_row(field, name in operation.route.path) for name, field in fields.items()]
     return "\n".join(lines)
 
 
@@ -141,7 +145,7 @@ def test_every_operation_is_in_the_reference(operation: Operation[Any]) -> None:
 
 
 def test_the_reference_names_no_operation_that_is_not_there() -> None:
-    known = {f"### {operation.method} {operation.path}" for operation in all_operations()}
+    known = {f"### {operation.route.method} {operation.route.path}" for operation in all_operations()}
     named = {line for line in sections("http-api.md").splitlines() if line.startswith("### ")}
     assert named == known
 
@@ -173,4 +177,6 @@ def test_every_command_line_in_the_documentation_can_be_typed() -> None:
 
 def test_names_and_routes_are_given_once() -> None:
     assert len({operation.name for operation in all_operations()}) == len(all_operations())
-    assert len({(operation.method, operation.path) for operation in all_operations()}) == len(all_operations())
+    assert len({(operation.route.method, operation.route.path) for operation in all_operations()}) == len(
+        all_operations()
+    )

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from eventd import errors
-from eventd.api import problems
+from eventd.api import codes, problems
 from eventd.errors import (
     CheckFailed,
     Conflict,
@@ -34,11 +34,11 @@ DECLARED = [kind for kind in vars(errors).values() if isinstance(kind, type) and
         (Unauthorized, 401),
         (Forbidden, 403),
         (NotFound, 404),
-        (problems.WrongMethod, 405),
-        (problems.SlowBody, 408),
+        (codes.WrongMethod, 405),
+        (codes.SlowBody, 408),
         (Conflict, 409),
         (TooLarge, 413),
-        (problems.WrongMediaType, 415),
+        (codes.WrongMediaType, 415),
         (CheckFailed, 422),
         (EventdError, 500),
         (SettingsError, 500),
@@ -48,7 +48,7 @@ DECLARED = [kind for kind in vars(errors).values() if isinstance(kind, type) and
     ],
 )
 def test_each_kind_has_its_status(kind: type[EventdError], status: int) -> None:
-    assert problems.status_of(kind("x")) == status
+    assert codes.status_of(kind("x")) == status
 
 
 @pytest.mark.parametrize("kind", DECLARED, ids=lambda kind: kind.__name__)
@@ -56,13 +56,13 @@ def test_every_declared_error_goes_out_and_comes_back_as_itself(kind: type[Event
     error = kind("what and where", hint="what to do")
     answer = problems.answer(error)
     assert isinstance(answer.body, bytes)
-    back = problems.restore(answer.status, answer.body)
+    back = codes.restore(answer.status, answer.body)
     assert (type(back), back.message, back.hint, back.code) == (kind, error.message, error.hint, error.code)
 
 
 def test_the_shape() -> None:
-    assert problems.envelope(NotFound("no peer 'b'")) == {"error": {"code": "not_found", "message": "no peer 'b'"}}
-    told = problems.envelope(problems.BadParams({"limit": "must be at least 1"}))
+    assert codes.envelope(NotFound("no peer 'b'")) == {"error": {"code": "not_found", "message": "no peer 'b'"}}
+    told = codes.envelope(codes.BadParams({"limit": "must be at least 1"}))
     assert told["error"]["detail"] == {"fields": {"limit": "must be at least 1"}}
 
 
@@ -73,7 +73,7 @@ def test_headers_that_belong_to_a_status(kind: type[EventdError], header: str) -
 
 
 def test_a_method_that_is_not_allowed_names_those_that_are() -> None:
-    assert problems.answer(problems.WrongMethod("x"), allow="GET, POST").headers["Allow"] == "GET, POST"
+    assert problems.answer(codes.WrongMethod("x"), allow="GET, POST").headers["Allow"] == "GET, POST"
 
 
 @pytest.mark.parametrize(
@@ -88,13 +88,13 @@ def test_a_method_that_is_not_allowed_names_those_that_are() -> None:
     ],
 )
 def test_an_answer_of_somebody_else_still_tells_its_status(status: int, body: bytes, kind: type[EventdError]) -> None:
-    error = problems.restore(status, body)
+    error = codes.restore(status, body)
     assert type(error) is kind
     assert error.message == f"the server answered {status}"
 
 
 def test_a_code_that_is_not_known_here_goes_by_its_status() -> None:
     told = {"code": "of_a_later_version", "message": "m", "detail": {"x": 1}}
-    error = problems.restore(409, json.dumps({"error": told}).encode())
+    error = codes.restore(409, json.dumps({"error": told}).encode())
     assert type(error) is Conflict
-    assert problems.envelope(error) == {"error": told}
+    assert codes.envelope(error) == {"error": told}

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from eventd.api.codes import envelope, restore
 from eventd.api.emitted import BadEvents, EventsTooLarge, Problem
-from eventd.api.problems import encode, envelope, restore
+from eventd.api.problems import encode
 from eventd.cli import emission
 from eventd.cli.emission import Emission, _lines
 from eventd.dynamic.guard import SelfCapture

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from eventd.address import Address
 from eventd.api.surfaces import find_operation
-from eventd.cli.gateway import _fill, _query, check_params
-from eventd.client import Address
+from eventd.cli.local import check_params
+from eventd.cli.remote import RemoteGateway, _fill, _query
 from eventd.errors import Invalid
 
 
@@ -34,6 +35,22 @@ def test_what_stands_in_a_path_is_quoted() -> None:
 def test_lists_and_truth_values_in_a_query() -> None:
     assert _query({}) == ""
     assert _query({"type": ["a b", "c&d"], "newest": True, "limit": 3}) == "?type=a+b&type=c%26d&newest=true&limit=3"
+
+
+def test_what_was_not_said_is_not_asked_for() -> None:
+    assert _query({"after": None, "kind": ""}) == "?kind="
+
+
+def test_nothing_in_a_path_would_be_another_path() -> None:
+    with pytest.raises(Invalid, match="group must have at least 1 character"):
+        _fill("/api/v1/groups/{group}/links", {"group": ""})
+
+
+@pytest.mark.parametrize("operation", ["events.list", "events.emit", "groups.status"])
+async def test_bytes_that_are_no_text_are_told_before_anything_is_sent(operation: str) -> None:
+    nobody = RemoteGateway("http://127.0.0.1:1", "")
+    with pytest.raises(Invalid, match=r"ofWhom holds bytes that are no UTF-8"):
+        await nobody.call(operation, group="\U0001f600", of_whom=["caf\udce9"])
 
 
 def test_wrong_parameters_are_told_in_the_words_of_the_api() -> None:

@@ -1,0 +1,60 @@
+"""From the words of a command line to values.
+
+The library gives each word to pydantic, which takes as long to load as all else that a command on a server needs. A
+word that is plainly what it should be is read here; any other goes the library's way, which says what is wrong with it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+_UNSURE = object()
+
+
+def read_words(command: Any) -> None:
+    """Read what is plain without the library, for every parameter of a command and of those below it."""
+    for param in command.params:
+        param.get_runtime_param = _Words(param)
+    for inner in getattr(command, "commands", {}).values():
+        read_words(inner)
+
+
+class _Words:
+    """In the place of a parameter's `get_runtime_param`: what that gives has a `coerce`, too."""
+
+    def __init__(self, param: Any) -> None:
+        self._descriptor = param.type_descriptor
+        self._theirs = param.get_runtime_param
+
+    def __call__(self) -> _Words:
+        return self
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        """The value of what was said. Raises the library's `BadParameter`."""
+        if value is None:
+            return () if param.multiple or param.nargs == -1 else None
+        found = _plain(value, self._descriptor.annotation, self._descriptor.parameter_info)
+        return self._theirs().coerce(value, param, ctx) if found is _UNSURE else found
+
+
+def _plain(value: Any, wanted: Any, info: Any) -> Any:
+    """What these words are, where there is no doubt."""
+    if get_origin(wanted) is list and isinstance(value, list | tuple):
+        found = [_plain(one, get_args(wanted)[0], info) for one in value]
+        return _UNSURE if _UNSURE in found else found
+    if wanted in (int, Path) and type(value) is wanted:
+        return value  # what goes without saying
+    if not isinstance(value, str):
+        return _UNSURE
+    if wanted is str or (get_origin(wanted) is Literal and value in get_args(wanted)):
+        return value
+    if wanted is Path:
+        return Path(value)
+    if wanted is int and value.isascii() and value.isdecimal() and _fits(int(value), info.min, info.max):
+        return int(value)
+    return _UNSURE
+
+
+def _fits(number: int, least: float | None, most: float | None) -> bool:
+    return (least is None or number >= least) and (most is None or number <= most)
