@@ -11,6 +11,8 @@ from typing import Any
 from eventd.errors import Invalid, NotFound
 
 COMPARED = ("events_per_second", "p50_ms", "p95_ms", "p99_ms")
+MACHINE = ("system", "processor", "cores")
+"""What makes one machine another; how busy it was is shown, and for whoever reads it to judge."""
 MOST = 5
 """So many of the last ones are compared with, by their median."""
 
@@ -31,7 +33,9 @@ def read_kept(file: Path) -> list[dict[str, Any]]:
 def _read(file: Path, number: int, line: str) -> dict[str, Any]:
     try:
         kept = json.loads(line)
-        complete = isinstance(kept["settings"], dict) and isinstance(kept["bench"], str)
+        complete = all(isinstance(kept[name], dict) for name in ("settings", "machine")) and isinstance(
+            kept["bench"], str
+        )
         complete = complete and all(isinstance(kept[name], int | float) for name in COMPARED)
         complete = complete and isinstance(kept["verified"], bool) and isinstance(kept["time"], str)
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -50,9 +54,13 @@ def keep(file: Path, result: Mapping[str, Any]) -> None:
 
 
 def alike(kept: Sequence[dict[str, Any]], result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Those of the same measurement with the same settings, and verified."""
-    same = ("bench", "settings")
-    return [one for one in kept if one["verified"] and all(one[name] == result[name] for name in same)]
+    """Those of the same measurement with the same settings on such a machine, and verified."""
+    return [one for one in kept if one["verified"] and _conditions(one) == _conditions(result)]
+
+
+def _conditions(result: Mapping[str, Any]) -> list[Any]:
+    machine = result["machine"]
+    return [result["bench"], result["settings"], *(machine.get(name) for name in MACHINE)]
 
 
 def compare(kept: Sequence[dict[str, Any]], result: Mapping[str, Any]) -> dict[str, float] | None:

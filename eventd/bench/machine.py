@@ -20,9 +20,18 @@ def machine(folder: Path | None) -> dict[str, object]:
         "system": platform.system(),
         "python": platform.python_version(),
         "cores": os.cpu_count() or 1,
+        "processor": _processor(),
         "load": round(os.getloadavg()[0], 2),
     }
     return told if folder is None else {**told, "fsync_ms": round(fsync_ms(folder), 3)}
+
+
+def _processor() -> str:
+    """The model of its cores, as the system calls it; of what kind they are where it does not tell."""
+    with suppress(OSError, StopIteration):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return platform.machine()
 
 
 def fsync_ms(folder: Path | None = None) -> float:

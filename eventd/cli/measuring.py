@@ -56,7 +56,7 @@ _KEEPING: dict[str, tuple[Any, Any]] = {
             typer.Option(
                 "--compare",
                 metavar="FILE",
-                help="Tell the ratio to the last results of the same measurement with the same settings in this file.",
+                help="Tell the ratio to the last results of the same measurement on such a machine in this file.",
             ),
         ],
         None,
@@ -119,7 +119,7 @@ def _carry_out(session: Session, job: Job, keeping: Keeping) -> None:
     if keeping.compare is not None:
         told["compared"] = compare(kept, told)
         if told["compared"] is None:
-            note(f"note: {keeping.compare} holds no verified {result.bench} with these settings to compare with")
+            note(f"note: {keeping.compare} holds no verified {result.bench} with these settings on such a machine")
     _show(session, told)
     if told["client_cpu"] > NEARLY_A_CORE:
         note(f"note: this command took {told['client_cpu']:.0%} of a core: it may be what is slow, and not the node")

@@ -115,9 +115,9 @@ class Trigger:
             self.selector.sources and sources is not None and sources.isdisjoint(self.selector.sources)
         )
 
-    def may_be(self, line: str) -> object:
+    def may_be(self, text: str) -> object:
         """Whether a type that is asked for, or one that revokes it, occurs in the text; it may be of something else."""
-        return _occurs(self.selector.types, self._endings)(line)
+        return _occurs(self.selector.types, self._endings)(text)
 
     def take(self, record: Record) -> Seen | None:
         """The event of a record, if it is of interest and has not expired."""

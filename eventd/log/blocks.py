@@ -206,7 +206,7 @@ def _write(names: frozenset[str]) -> str:
 
 
 def unpack(block: Block, wanted: Callable[[str], object] | None = None) -> list[Record]:
-    """Its records, in order; only those of lines that are `wanted`, if that is given."""
+    """Its records, in order; only those of bodies that are `wanted`, if that is given."""
     facts = [*enumerate(block.facts(), block.position)]
     if wanted is not None:
         facts = [fact for fact in facts if wanted(fact[1][1])]

@@ -119,7 +119,7 @@ class Question:
         return self.rules_out_by_names(block) or self._subject not in block.text
 
     def rules_out_by_names(self, block: Block) -> bool:
-        """The same without a look at its lines."""
+        """The same without a look at its text."""
         types, sources = names(block.types), names(block.sources)
         return bool(self.types and types is not None and types.isdisjoint(self.types)) or bool(
             self.source and sources is not None and self.source not in sources

@@ -152,7 +152,8 @@ class Database:
     async def take_over_checkpoints(self) -> None:
         """SQLite: keep the writer from doing them inside its commits; the caller does `checkpoint` from now on."""
         if self.kind == "sqlite":
-            await asyncio.wrap_future(self._writer.submit(self._pragma, self._writing, "wal_autocheckpoint=0"))
+            with translated(self._label):
+                await asyncio.wrap_future(self._writer.submit(self._writing.tell, "PRAGMA wal_autocheckpoint=0"))
 
     async def checkpoint(self, *, patient_bytes: int = 8 << 20, urgent_bytes: int = 64 << 20) -> None:
         """SQLite: move the write-ahead log into the file, off the append path. Postgres does this by itself.

@@ -14,13 +14,13 @@ from eventd.store.engines import driver_of
 class Kept:
     """The connections of one engine. A thread that said `stay` keeps its own; any other takes one out for each use.
 
-    `begin` is executed on each that is kept, before it is used.
+    `begin` is executed on each that is kept, before it is used, and so is what `tell` was told.
     Where something went wrong with one, all are looked at anew: a server that is gone takes all of them along.
     """
 
     def __init__(self, engine: sa.Engine, begin: str = "") -> None:
         self.engine = engine
-        self._begin = begin
+        self._begin = [begin] if begin else []
         self._of_thread = threading.local()
         self._kept: set[sa.Connection] = set()
         self._troubles = 0
@@ -28,6 +28,12 @@ class Kept:
     def stay(self) -> None:
         """This thread will use the engine for as long as it lives."""
         self._of_thread.stays = True
+
+    def tell(self, statement: str) -> None:
+        """Execute it on the connection that this thread keeps, and on each that is made after it."""
+        self._begin.append(statement)
+        with self.use() as conn:
+            driver_of(conn).execute(statement)
 
     @contextmanager
     def use(self) -> Iterator[sa.Connection]:
@@ -55,8 +61,8 @@ class Kept:
             conn.close()
         troubles = self._troubles
         conn = self.engine.connect()
-        if self._begin:
-            driver_of(conn).execute(self._begin)
+        for statement in self._begin:
+            driver_of(conn).execute(statement)
         self._kept.add(conn)
         self._of_thread.own = conn, troubles
         return conn

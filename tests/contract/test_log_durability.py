@@ -146,6 +146,20 @@ async def test_appends_do_not_wait_for_whoever_reads_an_old_moment(migrated_sqli
     await asyncio.get_running_loop().shutdown_default_executor()
 
 
+async def test_a_writer_that_lost_its_connection_still_leaves_checkpoints_to_others(migrated_sqlite_url: str) -> None:
+    def lose(conn: sa.Connection) -> None:
+        conn.invalidate()
+        raise DatabaseUnavailable("it is gone")
+
+    with closing(Database(migrated_sqlite_url)) as database:
+        await database.take_over_checkpoints()
+        assert await database.write(setting("PRAGMA wal_autocheckpoint")) == 0
+        with pytest.raises(DatabaseUnavailable):
+            await database.write(lose)
+        assert await database.write(setting("PRAGMA wal_autocheckpoint")) == 0
+        assert await database.write(setting("PRAGMA temp_store")) == 2
+
+
 # --- a database that comes back with less -------------------------------------------------------------------------
 
 

@@ -12,9 +12,12 @@ from eventd.bench.kept import compare, keep, read_kept
 from eventd.bench.plot import plot
 from eventd.errors import Invalid, NotFound
 
+MACHINE = {"system": "Linux", "processor": "one", "cores": 2, "python": "3.11.7"}
+
 
 def result(rate: float = 1000.0, **others: Any) -> dict[str, Any]:
     found = {"bench": "ingest", "settings": {"events": 10}, "verified": True, "time": "2026-05-30T12:00:00Z"}
+    found["machine"] = {**MACHINE, "load": rate / 1000, "fsync_ms": 0.1}
     return found | {"events_per_second": rate, "p50_ms": 2.0, "p95_ms": 3.0, "p99_ms": 4.0} | others
 
 
@@ -58,7 +61,17 @@ def test_it_is_compared_with_the_median_of_the_last_of_its_like() -> None:
     }
 
 
-@pytest.mark.parametrize("other", [{"bench": "watch"}, {"settings": {"events": 11}}, {"verified": False}])
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"bench": "watch"},
+        {"settings": {"events": 11}},
+        {"verified": False},
+        {"machine": MACHINE | {"cores": 4}},
+        {"machine": MACHINE | {"processor": "another"}},
+        {"machine": {"system": "Linux", "cores": 2}},
+    ],
+)
 def test_it_is_compared_with_nothing_else(other: dict[str, Any]) -> None:
     assert compare([result(**other)], result()) is None
 
