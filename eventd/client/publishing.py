@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from urllib.parse import quote
 
@@ -93,8 +93,9 @@ class Publisher:
         for event in events:
             await self._room()
             emitted.append(self._put(event))
-        if emitted:
-            await asyncio.wait(emitted)
+        for future in emitted:
+            if not future.done():  # those of one request are done together, so hardly any is waited for
+                await asyncio.wait([future])
         return [_fate_of(future) for future in emitted]
 
     def _put(self, event: NewEvent) -> asyncio.Future[str]:
@@ -129,15 +130,22 @@ class Publisher:
         while True:
             if self._is_due:
                 self._busy += 1
-                count = min(len(self._waiting), FULL)
                 try:
-                    await self._send([self._waiting.popleft() for _ in range(count)])
+                    await self._send(self._take())
                 finally:
                     self._busy -= 1
             else:
                 idle: asyncio.Future[None] = self._loop.create_future()
                 self._idle.append(idle)
                 await idle
+
+    def _take(self) -> Sequence[Waiting]:
+        """What the next request is made of."""
+        if len(self._waiting) > FULL:
+            return [self._waiting.popleft() for _ in range(FULL)]
+        batch = [*self._waiting]
+        self._waiting.clear()
+        return batch
 
     async def _send(self, batch: Sequence[Waiting]) -> None:
         """Have each of them stored or refused."""
@@ -169,6 +177,12 @@ class Publisher:
         fates = {fate.index: fate.result for fate in answer.results}
         if sum(answer.counts.values()) != len(batch) or not all(0 <= at < len(batch) for at in fates):
             raise EventdError("the node did not say of every event what became of it")
+        self._tell(batch, fates)
+        self._release(len(batch))
+        return ()
+
+    def _tell(self, batch: Sequence[Waiting], fates: Mapping[int, str]) -> None:
+        """Tell each what became of its event: `new` where nothing else is said."""
         for at, (event, future) in enumerate(batch):
             if future.done():  # whoever awaited it has gone away
                 continue
@@ -177,8 +191,6 @@ class Publisher:
                 future.set_exception(self._conflict(event))
             else:
                 future.set_result(fate)
-        self._release(len(batch))
-        return ()
 
     def _encode(self, events: Sequence[NewEvent]) -> bytes | None:
         """The body of a request. None where it has to be parted: it is too large, or one of them cannot be written."""

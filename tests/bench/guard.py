@@ -58,7 +58,8 @@ EMPTY = Measure("start, empty", "s", IMPORTS, digits=3)
 FULL = Measure("start, many events", "s", IMPORTS, digits=3)
 VERSION = Measure("cold routerctl --version", "s", IMPORTS, digits=3)
 GET = Measure("cold routerctl get EventGroup", "s", IMPORTS, digits=3)
-MEASURES = (INGEST, INGEST_CPU, PAGES, CATCH_UP, CATCH_UP_CPU, ALONE, NEW, EMPTY, FULL, VERSION, GET)
+ASK = Measure("the same, of a server", "s", IMPORTS, digits=3)
+MEASURES = (INGEST, INGEST_CPU, PAGES, CATCH_UP, CATCH_UP_CPU, ALONE, NEW, EMPTY, FULL, VERSION, GET, ASK)
 
 Figures = dict[Measure, list[tuple[float, float]]]
 
@@ -199,7 +200,8 @@ async def _starts(figures: Figures, starts: Starts) -> None:
         taken[FULL].append(await starts.of_full_node())
         taken[VERSION].append(starts.of_version())
         taken[GET].append(starts.of_get())
-    for measure in (NEW, EMPTY, FULL, VERSION, GET):
+        taken[ASK].append(await starts.of_asking())
+    for measure in (NEW, EMPTY, FULL, VERSION, GET, ASK):
         figures[measure].append((min(taken[measure]), min(taken[IMPORTS])))
 
 

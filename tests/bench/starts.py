@@ -81,6 +81,15 @@ class Starts:
         """Seconds that `routerctl get EventGroup` takes, on the database."""
         return _run(["get", "EventGroup", "--data-dir", str(self._empty.home)], GROUP)
 
+    async def of_asking(self) -> float:
+        """The same, asked of a node that runs."""
+        node = self._empty
+        try:
+            await node.start()
+            return _run(["get", "EventGroup", "--server", str(node.door.address), "--key", node.key], GROUP)
+        finally:
+            node.stop()
+
 
 async def _until_ready(node: OwnNode, events: int) -> float:
     """Start it, ask until it says that it is ready, see that it holds what it should, and kill it."""
