@@ -10,13 +10,17 @@ from typing import Any
 
 import eventd
 from eventd.bench.children import free_ports
+from eventd.bench.emitting import Emitting
 from eventd.bench.federation import Federation
 from eventd.bench.ingest import Ingest
 from eventd.bench.latency import Latency
 from eventd.bench.nodes import OwnNode
+from eventd.bench.result import Show
 from eventd.bench.running import Bench
 from eventd.bench.site import NAMES, Site, Wanted
-from tests.bench.rivals.contest import BATCH, IN_FLIGHT, WINDOW, Figures, NotMeasured, Task, run
+from eventd.bench.wire import Load
+from eventd.client import Client
+from tests.bench.rivals.contest import BATCH, IN_FLIGHT, WINDOW, Figures, NotMeasured, Stopwatch, Task, run
 from tests.bench.rivals.servers import CORES, cpu_of_family, first_line, on_core
 from tests.support.postgres import PostgresMissing, PostgresServer, find_programs
 
@@ -62,6 +66,34 @@ def pinned_site(wanted: Wanted, count: int, folder: Path, servers: Sequence[Post
             node.stop()
 
 
+class AllAtOnce(Emitting):
+    """All events are made beforehand and given to the client at once, as the clients of rivals are given theirs."""
+
+    async def pour(self, show: Show, words: str) -> Load:
+        """Emit them, and see that all are new."""
+        events = [self.target.event(number) for number in self.ledger.take(0, self.wanted.events)]
+        client = Client(str(self.door.address), self.door.key)
+        async with client, client.publisher(self.target.group, window=self.window) as publisher:
+            stopwatch = Stopwatch()
+            fates = await publisher.emit_all(events)
+            rate, core = stopwatch.told(len(events))
+        if others := [fate for fate in fates if fate != "new"]:
+            raise NotMeasured(f"{len(others)} events were not stored anew, the first: {others[0]}")
+        seconds = len(events) / rate
+        return Load([], [seconds], seconds, core)
+
+
+class Publish(Ingest):
+    """`ingest` with a window, but without a task for each place in it."""
+
+    async def prepare(self, site: Site) -> None:
+        """The same group."""
+        await super().prepare(site)
+        usual = self._pouring
+        assert isinstance(usual, Emitting)
+        self._pouring = AllAtOnce(usual.door, usual.target, usual.wanted, usual.window)
+
+
 class Own:
     """What all others are compared with."""
 
@@ -84,7 +116,7 @@ class Own:
     def _measure(self, folder: Path, task: Task, servers: Sequence[PostgresServer]) -> Figures:
         told = {}
         for bench, events in (
-            (Ingest(window=WINDOW), task.events),
+            (Publish(window=WINDOW), task.events),
             (Federation(), task.events),
             (Latency(), task.singles),
         ):
