@@ -108,6 +108,7 @@ KEPT = [
     ("tasks in the node", "eventd/supervisor.py", "import asyncio\ngroup = asyncio.TaskGroup()"),
     ("tasks in the node", "eventd/egress/peer.py", "import asyncio\ndef f(tasks):\n    return asyncio.gather(*tasks)"),
     ("signals in the commands", "eventd/cli/daemon.py", "import signal"),
+    ("status codes in one place", "eventd/api/codes.py", "X = {'invalid_request': 400}"),
     ("status codes in one place", "eventd/api/problems.py", "def f(answer):\n    return answer(status=404)"),
     ("status codes in one place", "eventd/api/events.py", "def f(page):\n    return page(limit=500, status=201)"),
     ("files of 400 lines", "eventd/log/head.py", "x = 1\n" * 400),

@@ -56,7 +56,7 @@ _KEEPING: dict[str, tuple[Any, Any]] = {
             typer.Option(
                 "--compare",
                 metavar="FILE",
-                help="Tell the ratio to the last results of the same measurement on such a machine in this file.",
+                help="Tell the ratio to the last results in this file with the same settings on such a machine.",
             ),
         ],
         None,

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 
 from eventd.address import Address
 from eventd.api.routes import ROUTES, Route
-from eventd.errors import EventdError, Invalid, Unavailable
+from eventd.errors import EventdError, Invalid, NotFound, Unavailable
 
 REQUEST_SECONDS = 60.0
 
@@ -102,7 +102,7 @@ def _undecoded(params: Mapping[str, Any]) -> str:
 
 
 def _fill(path: str, values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The path with its fields filled in, and the values that are left. Raises `Invalid` where there is nothing."""
+    """The path with its fields filled in, and the values that are left. Raises `NotFound` for a blank name."""
     rest = dict(values)
     parts = path.split("/")
     for at, part in enumerate(parts):
@@ -110,7 +110,7 @@ def _fill(path: str, values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
             name = part[1:-1]
             parts[at] = quote(str(rest.pop(name)), safe="")
             if not parts[at]:
-                raise Invalid(f"{name} must have at least 1 characters")
+                raise NotFound(f"the {name} is blank, and nothing is called so")
     return "/".join(parts), rest
 
 

@@ -6,9 +6,13 @@ word that is plainly what it should be is read here; any other goes the library'
 
 from __future__ import annotations
 
+import os
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
+DIGITS = 18
+"""Of a number that is read here. No number that a command takes has more."""
 _UNSURE = object()
 
 
@@ -43,16 +47,18 @@ def _plain(value: Any, wanted: Any, info: Any) -> Any:
     if get_origin(wanted) is list and isinstance(value, list | tuple):
         found = [_plain(one, get_args(wanted)[0], info) for one in value]
         return _UNSURE if _UNSURE in found else found
-    if wanted in (int, Path) and type(value) is wanted:
+    if wanted is int and type(value) is int:
         return value  # what goes without saying
     if not isinstance(value, str):
         return _UNSURE
     if wanted is str or (get_origin(wanted) is Literal and value in get_args(wanted)):
         return value
-    if wanted is Path:
+    if wanted is Path and (os.access(value, os.R_OK) or not os.path.exists(value)):
         return Path(value)
-    if wanted is int and value.isascii() and value.isdecimal() and _fits(int(value), info.min, info.max):
-        return int(value)
+    if wanted is int and len(value) <= DIGITS and value.isascii() and value.isdecimal():
+        return int(value) if _fits(int(value), info.min, info.max) else _UNSURE
+    if isinstance(wanted, type) and issubclass(wanted, StrEnum) and value in list(wanted):
+        return wanted(value)
     return _UNSURE
 
 

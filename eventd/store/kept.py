@@ -31,7 +31,8 @@ class Kept:
 
     def tell(self, statement: str) -> None:
         """Execute it on the connection that this thread keeps, and on each that is made after it."""
-        self._begin.append(statement)
+        if statement not in self._begin:
+            self._begin.append(statement)
         with self.use() as conn:
             driver_of(conn).execute(statement)
 

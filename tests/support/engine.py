@@ -201,7 +201,7 @@ class Engine:
         """Run an operation, its parameters by their JSON names; the node takes notice."""
         found = find_operation(operation)
         answer = await found.run(self.services, found.params.model_validate(params))
-        if operation.startswith("subscriptions.") and found.method == "POST":
+        if operation.startswith("subscriptions.") and found.route.method == "POST":
             await self._take_over()
         return answer
 

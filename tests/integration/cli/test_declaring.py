@@ -213,3 +213,10 @@ def test_a_file_that_is_no_database_is_told_as_such(control: Control) -> None:
 def test_yaml_and_json_output_are_empty_lists_when_there_is_nothing(routerctl: Control) -> None:
     assert json.loads(routerctl("get", "eg", "-o", "json").out) == []
     assert routerctl("get", "eg", "-o", "yaml").out.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "words", [("get", "", "x"), ("describe", "eg", ""), ("federation", "pause", "", "--group", "g")]
+)
+def test_nothing_has_a_blank_name(routerctl: Control, words: tuple[str, ...]) -> None:
+    assert routerctl(*words, code=3).err.startswith("error: ")

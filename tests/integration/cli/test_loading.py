@@ -58,6 +58,7 @@ def test_a_command_on_the_database_loads_no_server_no_cryptography_and_no_other_
         (("federation", "links", "--group", "edge"), 0),
         (("federation", "event", "list", "--group", "edge", "--limit", "5"), 0),
         (("federation", "event", "emit", "--group", "edge", "--type", "t", "--subject", "s"), 0),
+        (("federation", "event", "deliveries", "--group", "edge", "--status", "failed"), 0),
         (("subscription", "list"), 0),
         (("plugin", "runs", "--limit", "3"), 0),
         (("doctor",), 0),

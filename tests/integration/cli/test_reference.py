@@ -18,6 +18,7 @@ import typer.main
 from pydantic.fields import FieldInfo
 
 from eventd.api.operations import Operation
+from eventd.api.routes import ROUTES
 from eventd.api.surfaces import all_operations
 from eventd.cli import control, daemon
 from eventd.cli.flags import _PANEL as SETTINGS_PANEL
@@ -177,6 +178,8 @@ def test_every_command_line_in_the_documentation_can_be_typed() -> None:
 
 def test_names_and_routes_are_given_once() -> None:
     assert len({operation.name for operation in all_operations()}) == len(all_operations())
-    assert len({(operation.route.method, operation.route.path) for operation in all_operations()}) == len(
-        all_operations()
-    )
+    assert len({(route.method, route.path) for route in ROUTES.values()}) == len(all_operations())
+
+
+def test_every_route_has_its_operation() -> None:
+    assert {operation.name: operation.route for operation in all_operations()} == ROUTES

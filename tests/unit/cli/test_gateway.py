@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from eventd.address import Address
-from eventd.api.surfaces import find_operation
+from eventd.api.operations import Operation
+from eventd.api.surfaces import all_operations, find_operation
 from eventd.cli.local import check_params
-from eventd.cli.remote import RemoteGateway, _fill, _query
-from eventd.errors import Invalid
+from eventd.cli.remote import RemoteGateway, _fill, _outer_name, _query
+from eventd.errors import Invalid, NotFound
 
 
 @pytest.mark.parametrize(
@@ -37,12 +40,18 @@ def test_lists_and_truth_values_in_a_query() -> None:
     assert _query({"type": ["a b", "c&d"], "newest": True, "limit": 3}) == "?type=a+b&type=c%26d&newest=true&limit=3"
 
 
+@pytest.mark.parametrize("operation", all_operations(), ids=lambda operation: operation.name)
+def test_parameters_are_called_as_the_api_calls_them(operation: Operation[Any]) -> None:
+    fields = operation.params.model_fields
+    assert {name: field.alias for name, field in fields.items()} == {name: _outer_name(name) for name in fields}
+
+
 def test_what_was_not_said_is_not_asked_for() -> None:
     assert _query({"after": None, "kind": ""}) == "?kind="
 
 
 def test_nothing_in_a_path_would_be_another_path() -> None:
-    with pytest.raises(Invalid, match="group must have at least 1 character"):
+    with pytest.raises(NotFound, match="the group is blank"):
         _fill("/api/v1/groups/{group}/links", {"group": ""})
 
 
