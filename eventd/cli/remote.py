@@ -23,14 +23,14 @@ class RemoteGateway:
         self._key = key
         self._connection: HTTPConnection | None = None
 
-    async def call(self, operation: str, **params: Any) -> Any:
+    async def call(self, operation: str, **params: Any) -> dict[str, Any]:
         try:
             method, target, body = _request(ROUTES[operation], params)
         except UnicodeEncodeError:
             raise Invalid(f"{_undecoded(params)} holds bytes that are no UTF-8") from None
         return self._ask(method, target, body)
 
-    def _ask(self, method: str, target: str, body: bytes | None) -> Any:
+    def _ask(self, method: str, target: str, body: bytes | None) -> dict[str, Any]:
         """One request. It blocks, and there is nothing else in this process to be blocked."""
         try:
             connection = self._connect()
@@ -44,9 +44,12 @@ class RemoteGateway:
 
             raise restore(answer.status, content)
         try:
-            return json.loads(content)
-        except ValueError:
-            raise EventdError(f"{self._address} answers, but not as a routerd-eventd does") from None
+            told = json.loads(content)
+        except (ValueError, RecursionError):
+            told = None
+        if not isinstance(told, dict):
+            raise EventdError(f"{self._address} answers, but not as a routerd-eventd does")
+        return told
 
     def _connect(self) -> HTTPConnection:
         if self._connection is None:

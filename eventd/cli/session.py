@@ -136,16 +136,20 @@ class Whereabouts:
         return bool(self.server) and not named
 
     def read_key(self) -> str:
-        """The key for the API. Raises `Invalid` when its file cannot be read."""
-        if self.key or self.key_file is None:
-            return self.key
+        """The key for the API. Raises `Invalid` when its file cannot be read, or when it is none."""
+        key = self.key if self.key or self.key_file is None else self._read_key_file(self.key_file)
+        if not (key.isascii() and key.isprintable()):
+            raise Invalid("the key for the API holds characters that no key has", hint="it is printable ASCII")
+        return key
+
+    def _read_key_file(self, file: Path) -> str:
         try:
-            key = self.key_file.read_text(encoding="utf-8").strip()
+            key = file.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "is no text"
-            raise Invalid(f"{self.key_file}: {why}", hint="the file should hold the key and nothing else") from None
+            raise Invalid(f"{file}: {why}", hint="the file should hold the key and nothing else") from None
         if not key:
-            raise Invalid(f"{self.key_file}: is empty", hint="the file should hold the key and nothing else")
+            raise Invalid(f"{file}: is empty", hint="the file should hold the key and nothing else")
         return key
 
     def flags(self) -> dict[str, Any]:

@@ -51,6 +51,13 @@ def test_a_key_for_one_group_works_where_the_group_is_named(api: Api, control: C
     assert control("fed", "event", "list", "--group", "edge", "-o", "name", *at, "writer-key-0001").lines == ["i"]
 
 
+@pytest.mark.parametrize("command", [("get", "all"), ("topic", "list")])
+@pytest.mark.parametrize("key", ["ключ", "two\nlines", "caf\udce9"])
+def test_a_key_that_can_be_none_is_not_sent(control: Control, command: tuple[str, ...], key: str) -> None:
+    told = control(*command, "--server", "http://127.0.0.1:1", "--key", key, code=1)
+    assert told.err == "error: the key for the API holds characters that no key has (it is printable ASCII)\n"
+
+
 def test_an_unreadable_key_file_is_named(control: Control) -> None:
     told = control("get", "all", "--server", "http://127.0.0.1:1", "--key-file", "missing", code=1)
     assert told.err == "error: missing: No such file or directory (the file should hold the key and nothing else)\n"
@@ -116,19 +123,22 @@ def test_a_server_that_is_no_address(control: Control, server: str, message: str
 class Stranger(http.server.BaseHTTPRequestHandler):
     """Some other web server."""
 
+    page = b"<html/>"
+
     def do_GET(self) -> None:
         status = 200 if "resources" in self.path else 404
         self.send_response(status)
-        self.send_header("Content-Length", "7")
+        self.send_header("Content-Length", str(len(self.page)))
         self.end_headers()
-        self.wfile.write(b"<html/>")
+        self.wfile.write(self.page)
 
     def log_message(self, *_: object) -> None:
         return
 
 
-def test_another_server_is_recognised_as_one(control: Control) -> None:
-    server = http.server.HTTPServer(("127.0.0.1", 0), Stranger)
+@pytest.mark.parametrize("page", [b"<html/>", b"[]", b"[" * 100_000, b'"\\ud800"', b""])
+def test_another_server_is_recognised_as_one(control: Control, page: bytes) -> None:
+    server = http.server.HTTPServer(("127.0.0.1", 0), type("Other", (Stranger,), {"page": page}))
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
@@ -140,5 +150,5 @@ def test_another_server_is_recognised_as_one(control: Control) -> None:
         assert told.err == "error: the server answered 404 (is there a routerd-eventd at this address?)\n"
     finally:
         server.shutdown()
-        thread.join()
         server.server_close()
+        thread.join()
