@@ -6,6 +6,7 @@ import os
 import platform
 import statistics
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,11 +20,17 @@ def machine(folder: Path | None) -> dict[str, object]:
     told: dict[str, object] = {
         "system": platform.system(),
         "python": platform.python_version(),
-        "cores": os.cpu_count() or 1,
+        "cores": usable_cores(),
         "processor": _processor(),
         "load": round(os.getloadavg()[0], 2),
     }
     return told if folder is None else {**told, "fsync_ms": round(fsync_ms(folder), 3)}
+
+
+def usable_cores() -> int:
+    """Cores that this process may use: whoever is held to one of them measures a smaller machine."""
+    allowed: Callable[[int], set[int]] | None = getattr(os, "sched_getaffinity", None)  # not every system has it
+    return len(allowed(0)) if allowed is not None else os.cpu_count() or 1
 
 
 def _processor() -> str:

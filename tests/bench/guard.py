@@ -26,6 +26,7 @@ from eventd.api.codes import restore
 from eventd.bench.federation import Federation
 from eventd.bench.ingest import Ingest
 from eventd.bench.latency import Latency
+from eventd.bench.machine import usable_cores
 from eventd.bench.result import Measured, Result
 from eventd.bench.running import Bench, run_bench
 from eventd.bench.site import Site, Wanted
@@ -108,7 +109,7 @@ def _machine() -> dict[str, Any]:
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "version": eventd.__version__,
-        "cores": os.cpu_count() or 1,
+        "cores": usable_cores(),
         "python": platform.python_version(),
         "sqlite": sqlite3.sqlite_version,
     }
