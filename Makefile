@@ -4,7 +4,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv venv-audit demo test lint types unit properties suite spark bench spark-zip lock clean force
+.PHONY: help venv venv-audit demo test lint types unit properties suite spark bench chaos spark-zip lock clean force
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -12,7 +12,7 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input
 PYTHONS := $(or $(PYTHON),python3.11 python3 python3.12 python3.13 python3.14)
 # One more than a small machine has cores: a test of processes waits a quarter of its time, one with Spark a third.
 WORKERS ?= 3
-PARALLEL = $(BIN)/python -m tests.support.second_look --quiet --numprocesses $(WORKERS) --dist worksteal \
+PARALLEL = $(BIN)/python -m pytest --quiet --numprocesses $(WORKERS) --dist worksteal \
   --hypothesis-profile steady tests --ignore tests/unit
 ARGS ?=
 
@@ -87,7 +87,7 @@ properties: venv-audit ## the property tests among them, with many examples
 	@echo "property tests"
 	@$(BIN)/python -m pytest --quiet --hypothesis-profile thorough -m hypothesis tests/unit $(ARGS)
 
-# Few that fail are looked at again, alone: see tests/support/second_look.py.
+# A test that fails has failed: nothing is run again, for that would hide the races this project exists to exclude.
 suite: venv-audit ## all other tests, on both databases, WORKERS=3 processes
 	@echo "contract, integration and acceptance tests"
 	@$(PARALLEL) -m "not spark" $(ARGS)
@@ -99,6 +99,13 @@ spark: venv-audit ## those that work with Spark
 
 bench: venv ## a short run over the hot paths, beside a bare loop of the same run (ARGS=--keep keeps its ratios)
 	@$(BIN)/python -m tests.bench.guard $(ARGS)
+
+# Fewer minutes than a seed takes still run it once: MINUTES=0 repeats one seed.
+SEED ?= 0
+MINUTES ?= 60
+
+chaos: venv ## meshes of real nodes under faults for an hour (SEED=0 draws one; MINUTES=0 repeats one seed)
+	@$(BIN)/python -m tests.chaos --seed $(SEED) --minutes $(MINUTES) $(ARGS)
 
 spark-zip: venv-audit ## what a Spark cluster is given, in build/spark: our code as a zip, what it needs as an archive
 	@$(BIN)/python -m eventd.audit.packing build/spark $(ARGS)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from eventd.testing import NOW
+from tests.support.child_processes import adopt_orphans
 from tests.support.fresh import SharedDatabase, template
 from tests.support.leaks import no_leaks, no_task_survives, open_files
 from tests.support.postgres import PostgresServer, server_or_skip
@@ -37,6 +38,8 @@ settings.register_profile("quick", _SAME_EVERY_TIME, max_examples=10, deadline=N
 settings.register_profile("steady", _SAME_EVERY_TIME, max_examples=40, deadline=None)
 settings.register_profile("thorough", _SAME_EVERY_TIME, max_examples=100, deadline=None)
 settings.load_profile("quick")
+
+adopt_orphans()  # what a node that is killed leaves behind is seen by `no_leaks`
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

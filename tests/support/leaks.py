@@ -1,4 +1,4 @@
-"""What a test leaves behind is a failure of that test: tasks, threads, and everything that warns when it is collected.
+"""What a test leaves behind is a failure of that test: tasks, threads, processes, signals, what warns when collected.
 
 A warning is an error in this suite, so an unclosed socket, transport or database connection fails a test as soon as
 the collector meets it; `no_leaks` makes the collector meet it inside the test that lost it.
@@ -7,36 +7,53 @@ the collector meets it; `no_leaks` makes the collector meet it inside the test t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
+import signal
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.support.child_processes import child_processes, reap_orphans
+
 _TURNS_TO_END = 20
 _SECONDS_TO_END = 2.0
+_SECONDS_BETWEEN_LOOKS = 0.01
+_OF_LOOP = "asyncio_"
+"""Threads of the loop's own pool, which end with it: `no_task_survives` waits for them."""
 
 
 @pytest.fixture(autouse=True)
 def no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
-    """No task, no thread and nothing unclosed survives a test."""
+    """No task, no thread, no process, no handler of a signal and nothing unclosed survives a test."""
     before = set(threading.enumerate())
+    dispositions = _dispositions()
+    there = {child.pid for child in child_processes() if child.state != "Z"}
     gc.freeze()  # the collection below looks at what this test made, not at the whole suite
     if request.node.get_closest_marker("asyncio") is not None:
         request.getfixturevalue("no_task_survives")
     yield
     gc.collect()
     gc.unfreeze()
-    left = [thread.name for thread in set(threading.enumerate()) - before if _still_runs(thread)]
+    made = [thread for thread in set(threading.enumerate()) - before if not thread.name.startswith(_OF_LOOP)]
+    left = [thread.name for thread in made if _still_runs(thread)]
+    survivors = _surviving_processes(there)
+    changed = _put_back(dispositions)
+    assert not changed, f"handlers of signals survive the test: {', '.join(changed)}"
     assert not left, f"threads survive the test, something was not closed: {', '.join(sorted(left))}"
+    assert not survivors, "processes survive the test:\n" + "\n".join(survivors)
 
 
 @pytest.fixture
 async def no_task_survives() -> AsyncIterator[None]:
     """Fails when a task is left on the test's loop after the test and all its other fixtures."""
     yield
+    await asyncio.get_running_loop().shutdown_default_executor()  # the loop's own threads end with the loop
     for _ in range(_TURNS_TO_END):  # a cancelled or finishing task needs a few turns of the loop
         if not (left := _other_tasks()):
             return
@@ -62,8 +79,40 @@ def open_files(prefix: Path) -> list[str]:
     return sorted(target for target in targets if target.startswith(str(prefix)))
 
 
+def _dispositions() -> dict[signal.Signals, Any]:
+    return {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+
+
+def _put_back(dispositions: dict[signal.Signals, Any]) -> list[str]:
+    """The signals that are handled in another way than before; the next test finds them as they were.
+
+    A handler of the test's loop ends with the loop, which is closed later.
+    """
+    of_loop = asyncio.unix_events._sighandler_noop  # type: ignore[attr-defined]
+    changed = [number for number, before in dispositions.items() if signal.getsignal(number) not in (before, of_loop)]
+    for number in changed:
+        signal.signal(number, dispositions[number])
+    return [number.name for number in changed]
+
+
 def _other_tasks() -> list[asyncio.Task[object]]:
     return [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+
+
+def _surviving_processes(there: set[int]) -> list[str]:
+    """Children that the test has left, its own or the orphans of one that it killed; they are ended here.
+
+    An orphan that ends by itself is given the time to do so, and is reaped.
+    """
+    deadline = time.monotonic() + _SECONDS_TO_END
+    while left := [child for child in reap_orphans() if child.pid not in there]:
+        if time.monotonic() > deadline:
+            for child in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(child.pid, signal.SIGKILL)
+            return [str(child) for child in left]
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
+    return []
 
 
 def _still_runs(thread: threading.Thread) -> bool:

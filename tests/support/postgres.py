@@ -20,6 +20,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import psycopg
 import pytest
@@ -115,6 +116,39 @@ class PostgresServer:
         with self._session() as session:
             rows = session.execute(question, (_database_of(url),)).fetchall()
         return [f"pid {pid} {name or 'unnamed'} {state}: {query}" for pid, name, state, query in rows]
+
+    def end_sessions(self, url: str) -> None:
+        """End all sessions of the database behind `url`, as an administrator or a fail-over does."""
+        with self._session() as session:
+            session.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (_database_of(url),)
+            )
+
+    def dump(self, url: str, file: Path) -> None:
+        """Copy the database behind `url` to a file, with `pg_dump`."""
+        with file.open("wb") as out:
+            self._copy("pg_dump", "--format=custom", _database_of(url), out=out)
+
+    def restore(self, url: str, file: Path) -> None:
+        """Put a dump in the place of the database behind `url`, ending whatever sessions it has."""
+        self.drop_database(url)
+        name = _database_of(url)
+        with self._session() as session:
+            session.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        self._copy("pg_restore", f"--dbname={name}", str(file))
+
+    def _copy(self, program: str, *arguments: str, out: IO[bytes] | int = subprocess.DEVNULL) -> None:
+        command = [
+            self._programs / program,
+            "--host=127.0.0.1",
+            f"--port={self.port}",
+            "--username=postgres",
+            *arguments,
+        ]
+        done = subprocess.run(
+            tethered(command, farewell=signal.SIGKILL), stdout=out, stderr=subprocess.PIPE, timeout=_SECONDS_TO_START
+        )
+        assert done.returncode == 0, f"{program} failed with {done.returncode}:\n{done.stderr.decode()}"
 
     @property
     def _data(self) -> Path:
