@@ -22,6 +22,7 @@ inbound_gaps = sa.Table(
     sa.Column("recorded_at", Micros, nullable=False),
     # Empty: a sender told of it. Otherwise this node lost something of that book of its own before it was read.
     sa.Column("book", sa.Text, nullable=False, server_default=sa.text("''")),
+    sa.Index("inbound_gaps_topic", "topic_id"),
     sqlite_autoincrement=True,
 )
 
@@ -55,6 +56,21 @@ refusals = sa.Table(
     sa.Column("last_at", Micros, nullable=False),
     sa.Index("refusals_last", "last_at"),
     sqlite_autoincrement=True,
+)
+
+id_conflicts = sa.Table(
+    "id_conflicts",
+    metadata,
+    sa.Column("topic_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("owner", sa.Text, primary_key=True),  # the source of the event that has the id; ?: not known any more
+    sa.Column("owner_key", sa.Text, primary_key=True),  # which brought it; empty: emitted here, ?: not known any more
+    sa.Column("source", sa.Text, primary_key=True),  # of the event that was not stored
+    sa.Column("key_id", sa.Text, primary_key=True),  # likewise
+    sa.Column("times", sa.BigInteger, nullable=False),
+    sa.Column("event_id", sa.Text, nullable=False),  # of the last one
+    sa.Column("first_at", Micros, nullable=False),
+    sa.Column("last_at", Micros, nullable=False),
+    sa.Index("id_conflicts_last", "last_at"),
 )
 
 forgotten = sa.Table(

@@ -79,11 +79,12 @@ class FileChanges:
 
 
 class Notifications:
-    """A connection of its own that listens; the loop watches its socket, so no thread waits."""
+    """A connection of its own, called `name`, that listens; the loop watches its socket, so no thread waits."""
 
-    def __init__(self, url: sa.URL, channel: str) -> None:
+    def __init__(self, url: sa.URL, channel: str, name: str) -> None:
         self._url = url
         self._channel = channel
+        self._name = name
         self._connection: Any = None
         self._watched: int | None = None
         self._closed = False
@@ -101,7 +102,7 @@ class Notifications:
         import psycopg
 
         def connect() -> None:
-            connection = open_session(self._url, "eventd-listen")
+            connection = open_session(self._url, self._name)
             connection.execute(f"LISTEN {self._channel}")
             self._connection = connection  # here, so that `close` finds it also when nobody waits for us any more
             if self._closed:

@@ -22,6 +22,8 @@ import sqlalchemy as sa
 from eventd.errors import Conflict, DatabaseUnavailable, DatabaseUnusable, Invalid, NotFound
 from eventd.store.database import LOCK_SECONDS, Connection, Database, fetch
 from eventd.store.engines import driver_of
+from eventd.store.head_file import SUFFIX as HEAD_SUFFIX
+from eventd.store.head_file import forget_head
 from eventd.store.integrity import find_any_damage, find_damage
 from eventd.store.migrations import pending, read_revision
 from eventd.store.translation import translated
@@ -69,7 +71,7 @@ def _require_free(target: Path, source: Path, *, force: bool) -> None:
         raise NotFound(f"there is no folder {target.parent}", hint="make it first")
     if target.exists() and not target.is_file():
         raise Invalid(f"{target} is not a file", hint="name the file to make")
-    own = [Path(f"{source}{suffix}") for suffix in ("", ".lock", *SIDECARS)]
+    own = [Path(f"{source}{suffix}") for suffix in ("", ".lock", HEAD_SUFFIX, *SIDECARS)]
     if target in own or (target.exists() and target.samefile(source)):
         raise Conflict(f"{target} belongs to the database itself", hint="name another file")
     for suffix in SIDECARS:
@@ -203,6 +205,7 @@ def put_in_place(part: Path, place: Path, stamp: str) -> Path | None:
             Path(f"{place}{suffix}").unlink(missing_ok=True)
         _sync(place.parent)  # not one of them may come back beside the new file
         part.replace(place)
+        forget_head(place)
         _sync(place.parent)
     return kept
 

@@ -26,6 +26,8 @@ from eventd.store.boot import boot_id
 from eventd.store.changes import ChangeSource, FileChanges, Notifications
 from eventd.store.claim import Claim, read_claims
 from eventd.store.engines import KEPT_BY_WRITER, Kind, begun, driver_of, open_engine
+from eventd.store.fence import ClaimCheck, session_name
+from eventd.store.head_file import HeadFile
 from eventd.store.kept import Kept
 from eventd.store.place import Place
 from eventd.store.translation import FAULT_HINT, translated
@@ -38,6 +40,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 READERS = 3
+"""Threads that read for requests, and as many for deliveries; each has a connection of its own."""
 SQLITE_ROWS = 250
 """Rows per multi-row INSERT on SQLite: every statement gives the interpreter lock away, and waits for it again."""
 COPY_ROWS = 20
@@ -63,27 +66,37 @@ class Database:
 
     Raises `SettingsError` for a URL it cannot use, `MissingExtra` when the Postgres driver is absent,
     `DatabaseUnavailable` when it does not answer, and `DatabaseUnusable` when the file is no database. `shared`: other
-    processes write to it all the time, as this one does.
+    processes write to it all the time, as this one does. `claim` names the claim of this node; without it being held,
+    Postgres gives no session.
     """
 
-    def __init__(self, url: str, *, shared: bool = False) -> None:
+    def __init__(self, url: str, *, shared: bool = False, claim: str = "") -> None:
         self.url = parse_url(url)
+        self.claim_name = claim
         self.restarts = 0
         """How often SQLite's write-ahead log was begun anew."""
         self.kind: Kind = "sqlite" if self.url.get_backend_name() == "sqlite" else "postgresql"
         self.place = Place(self.path)
         self._label = self.label()
-        self._turns = Turns(self.path) if shared and self.path else None
-        writing = open_engine(self.url, self.kind, readers=0, patience=LOCK_SECONDS)
+        self._turns = Turns(self.path, LOCK_SECONDS) if shared and self.path else None
+        writing = open_engine(self.url, self.kind, readers=0, patience=LOCK_SECONDS, claim=claim)
         self._writing = Kept(writing, KEPT_BY_WRITER.get(self.kind, ""))
-        self._reading = Kept(open_engine(self.url, self.kind, readers=READERS, patience=LOCK_SECONDS))
+        self._reading = Kept(open_engine(self.url, self.kind, readers=2 * READERS, patience=LOCK_SECONDS, claim=claim))
         self._writer = ThreadPoolExecutor(1, "eventd-writer", self._writing.stay)
         self._readers = ThreadPoolExecutor(READERS, "eventd-reader", self._reading.stay)
+        self._delivering = ThreadPoolExecutor(READERS, "eventd-delivery", self._reading.stay)
+        self._head_file: HeadFile | None = None
 
     @property
     def path(self) -> Path | None:
         """The file of a SQLite database, None on Postgres."""
         return Path(self.url.database) if self.kind == "sqlite" and self.url.database else None
+
+    def open_head_file(self) -> HeadFile | None:
+        """The file that keeps how far the log was acknowledged, until `close`. None on Postgres. Raises `OSError`."""
+        if self._head_file is None and self.path is not None:
+            self._head_file = HeadFile(self.path)
+        return self._head_file
 
     def label(self) -> str:
         """The database as it may be shown: never with a password."""
@@ -135,15 +148,25 @@ class Database:
         """`read_now` on a reader thread."""
         return await asyncio.wrap_future(self._readers.submit(partial(self.read_now, fn, *args, **kwargs)))
 
+    async def read_for_delivery(
+        self, fn: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """`read_now` on a thread for consumers alone, in short reads: no long request keeps them waiting."""
+        return await asyncio.wrap_future(self._delivering.submit(partial(self.read_now, fn, *args, **kwargs)))
+
     def change_source(self, sleep: Callable[[float], Awaitable[None]]) -> ChangeSource:
         """What says that another process has committed. Losing a sign costs a poll, never a record."""
         if self.kind == "sqlite":
             return FileChanges(self._reading.engine, self.place, sleep, shared=self._turns is not None)
-        return Notifications(self.url, CHANNEL)
+        return Notifications(self.url, CHANNEL, session_name("eventd-listen", self.claim_name))
 
     def claim(self, group: str, who: str) -> Claim | None:
         """Postgres: what keeps a second node away; of `group` alone, unless it is blank. On SQLite a file does."""
         return None if self.kind == "sqlite" else Claim(self.url, self.label(), group, who)
+
+    def claim_check(self) -> ClaimCheck | None:
+        """Postgres: what asks whether the claim of this node is held; None where there is none."""
+        return ClaimCheck(self.url, self.claim_name) if self.claim_name else None
 
     def claims(self) -> list[str]:
         """Postgres: who serves the database, each as it called itself."""
@@ -158,6 +181,7 @@ class Database:
     async def checkpoint(self, *, patient_bytes: int = 8 << 20, urgent_bytes: int = 64 << 20) -> None:
         """SQLite: move the write-ahead log into the file, off the append path. Postgres does this by itself.
 
+        The head file is flushed too: after a power loss it is behind by no more than the time between two checkpoints.
         Under constant writing a passive checkpoint never catches the end, and the write-ahead log would grow without
         bound; past `urgent_bytes` the writer thread itself finishes the little that is left and starts it over.
         It hardly waits for readers, because appends wait for it: a back-up reads one snapshot for as long as it takes.
@@ -168,6 +192,8 @@ class Database:
         if size > urgent_bytes:
             self.restarts += 1
             await asyncio.wrap_future(self._writer.submit(self._pragma, self._writing, "wal_checkpoint(RESTART)", 0.05))
+        if self._head_file is not None:
+            await asyncio.wrap_future(self._readers.submit(self._head_file.flush))
 
     def wal_bytes(self) -> int:
         """Size of SQLite's write-ahead log; 0 on Postgres."""
@@ -187,12 +213,14 @@ class Database:
 
     def close(self) -> None:
         """Finish what is queued, then let go of every connection and thread."""
-        self._writer.shutdown(wait=True)
-        self._readers.shutdown(wait=True)
+        for threads in (self._writer, self._readers, self._delivering):
+            threads.shutdown(wait=True)
         self._reading.close()
         self._writing.close()
         if self._turns is not None:
             self._turns.close()
+        if self._head_file is not None:
+            self._head_file.close()
 
 
 def _is_sqlite(conn: sa.Connection) -> bool:

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 import sqlalchemy as sa
 from sqlalchemy import event
 
 from eventd.errors import MissingExtra
-from eventd.store.sessions import KEEPALIVES
+from eventd.store.fence import require_claim, session_name
+from eventd.store.private_file import create_private
+from eventd.store.sessions import KEEPALIVES, SERVER_OPTIONS
 
 Kind = Literal["sqlite", "postgresql"]
 
 OTHERS = 2
 """Connections of each kind for other threads of the process than those of the pools, which keep theirs."""
+
+IDLE_SECONDS = 30
+"""How long a writing transaction on Postgres may stand still: one of a frozen process keeps all others waiting."""
 
 KEPT_BY_WRITER: dict[Kind, str] = {"sqlite": "PRAGMA temp_store=MEMORY"}
 """What the writer's own connection is told: what a savepoint would undo, where an id was known, makes a file otherwise.
@@ -24,9 +31,10 @@ Migrations, which sort whole tables, have connections without it.
 """
 
 
-def open_engine(url: sa.URL, kind: Kind, *, readers: int, patience: float) -> sa.Engine:
+def open_engine(url: sa.URL, kind: Kind, *, readers: int, patience: float, claim: str = "") -> sa.Engine:
     """An engine for the writer (`readers` = 0) or for that many readers, which wait for a lock for `patience` seconds.
 
+    Postgres: with a `claim`, a connection can be had only while that claim on the database is held.
     Raises `MissingExtra` when the Postgres driver is absent.
     """
     size = max(1, readers)
@@ -35,18 +43,23 @@ def open_engine(url: sa.URL, kind: Kind, *, readers: int, patience: float) -> sa
             url, pool_size=size, max_overflow=OTHERS, connect_args={"check_same_thread": False, "timeout": patience}
         )
         event.listen(engine, "connect", _prepare_sqlite)
+        if url.database:
+            event.listen(engine, "do_connect", lambda *_: create_private(Path(url.database or "")))
         return engine
+    # whatever the defaults of the server or the role say
+    options = f"-c synchronous_commit=on -c lock_timeout={patience * 1000:.0f} {SERVER_OPTIONS}"
+    if not readers:
+        options += f" -c idle_in_transaction_session_timeout={IDLE_SECONDS * 1000}"
     try:
-        return sa.create_engine(
+        engine = sa.create_engine(
             url,
             pool_size=size,
             max_overflow=OTHERS,
             isolation_level="REPEATABLE READ" if readers else "READ COMMITTED",
             connect_args={
                 "connect_timeout": 5,
-                "application_name": "eventd-reader" if readers else "eventd-writer",
-                # whatever the defaults of the server or the role say
-                "options": f"-c synchronous_commit=on -c lock_timeout={patience * 1000:.0f}",
+                "application_name": session_name("eventd-reader" if readers else "eventd-writer", claim),
+                "options": options,
                 **KEEPALIVES,
             },
         )
@@ -54,6 +67,19 @@ def open_engine(url: sa.URL, kind: Kind, *, readers: int, patience: float) -> sa
         raise MissingExtra(
             "the Postgres driver is not installed", hint="install the extra: pip install 'routerd-eventd[postgres]'"
         ) from None
+    if claim:
+        event.listen(engine, "do_connect", partial(_connect_under, claim))
+    return engine
+
+
+def _connect_under(claim: str, dialect: sa.Dialect, _record: object, args: Any, kwargs: Any) -> Any:
+    connection: Any = dialect.connect(*args, **kwargs)
+    try:
+        require_claim(connection, claim)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 @contextmanager

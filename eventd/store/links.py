@@ -61,6 +61,11 @@ def write_mark(conn: sa.Connection, topic_id: int, node: str, mark: StoredMark, 
     )
 
 
+def count_links(conn: sa.Connection, topic_id: int) -> int:
+    """How many senders have a mark."""
+    return int(fetch(conn, "SELECT count(*) FROM inbound_links WHERE topic_id = ?", (topic_id,))[0][0])
+
+
 def stale_links(
     conn: sa.Connection, topic_id: int, peers: AbstractSet[str], *, most: int, before: int
 ) -> list[tuple[str, int]]:
@@ -184,14 +189,23 @@ class InboundGap:
 _GAPS = "SELECT id, node, epoch, after, upto, reason, recorded_at FROM inbound_gaps WHERE topic_id = ? AND book = ''"
 
 
-def read_inbound_gaps(conn: sa.Connection, topic_id: int, *, node: str, after: int, limit: int) -> list[InboundGap]:
-    """The gaps that senders told of, beyond the id `after`, oldest first; of one node, unless that is blank."""
-    sql = f"{_GAPS} AND id > ?"
-    params: list[object] = [topic_id, after]
+def read_inbound_gaps(
+    conn: sa.Connection, topic_id: int, *, node: str, after: int, limit: int, newest: bool = False
+) -> list[InboundGap]:
+    """The gaps that senders told of, beyond the id `after`, oldest first; or the newest first, before that id.
+
+    Of one node, unless that is blank.
+    """
+    sql = _GAPS
+    params: list[object] = [topic_id]
+    if after:
+        sql += " AND id < ?" if newest else " AND id > ?"
+        params.append(after)
     if node:
         sql += " AND node = ?"
         params.append(node)
-    return [InboundGap(*row) for row in fetch(conn, f"{sql} ORDER BY id LIMIT ?", (*params, limit))]
+    order = "DESC" if newest else "ASC"
+    return [InboundGap(*row) for row in fetch(conn, f"{sql} ORDER BY id {order} LIMIT ?", (*params, limit))]
 
 
 def read_last_gaps(conn: sa.Connection, topic_id: int, node: str, limit: int) -> list[InboundGap]:

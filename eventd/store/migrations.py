@@ -24,7 +24,7 @@ def _scripts() -> Path:
     return inside if inside.is_dir() else package.parent / "migrations"
 
 
-NEWEST = "0007"
+NEWEST = "0011"
 """The revision this program was built for. It stands here so that a command need not load Alembic to compare."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from eventd.store.book_schema import forgotten, inbound_batches, inbound_gaps, refusals
+from eventd.store.book_schema import forgotten, id_conflicts, inbound_batches, inbound_gaps, refusals
 from eventd.store.columns import Micros, by_bytes, index_of_some, metadata, serial
 from eventd.store.topic_schema import api_keys, leases, queues, routers, topic_losses, write_keys
 
@@ -21,6 +21,7 @@ __all__ = [
     "effective_config",
     "event_ids",
     "forgotten",
+    "id_conflicts",
     "inbound_batches",
     "inbound_gaps",
     "inbound_links",
@@ -55,6 +56,7 @@ log_heads = sa.Table(
     # With every change of a router, of a key to the API, and of a topic, unless it is one of its records.
     sa.Column("topics_version", sa.BigInteger, nullable=False, server_default=sa.text("1")),
     sa.Column("topics", sa.BigInteger, nullable=False, server_default=sa.text("0")),  # how many hold records
+    sa.Column("record_bytes", sa.BigInteger, nullable=False, server_default=sa.text("0")),  # of all of those together
     # Where commits are not on the disk yet: which run of the system must go on for them to get there; empty: none are.
     sa.Column("unsynced", sa.Text, nullable=False, server_default=sa.text("''")),
     # Moves where a transaction has nothing else to write and must take those before it to the disk.
@@ -152,6 +154,7 @@ cursors = sa.Table(
     sa.Column("last_error", sa.Text, nullable=False),
     sa.Column("succeeded_at", Micros),
     sa.Column("created_at", Micros, nullable=False),
+    sa.Index("cursors_kind", "kind", "name"),  # there may be very many of routers
 )
 
 selectors = sa.Table(
@@ -205,6 +208,7 @@ dead_letters = sa.Table(
     sa.Column("parked_at", Micros, nullable=False),
     sa.UniqueConstraint("cursor", "position", name="dead_letters_cursor_position"),
     sa.Index("dead_letters_parked", "parked_at"),
+    sa.Index("dead_letters_topic", "topic_id", "id"),
     sqlite_autoincrement=True,
 )
 

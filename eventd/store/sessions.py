@@ -1,4 +1,4 @@
-"""Sessions on Postgres that are none of the pool's: one that listens, one that holds a claim."""
+"""What every session on Postgres is told, and sessions outside the pool: one that listens, one that holds a claim."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ KEEPALIVES: Mapping[str, Any] = {
 }
 """Parameters of every connection to Postgres; seconds, and the last in milliseconds."""
 
-_SERVER_KEEPALIVES = "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3"
-"""The other way round: a session whose machine has vanished must not hold a claim for the system's two hours."""
+SERVER_OPTIONS = (
+    "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 -c tcp_user_timeout=25000"
+)
+"""The same for the server's end: a session whose machine has vanished must not hold a claim, or the lock of a
+transaction, for the system's two hours. Keepalives end one that is idle, the time-out one whose answer is not taken."""
 
 
 def open_session(url: sa.URL, name: str) -> Any:
@@ -30,6 +33,6 @@ def open_session(url: sa.URL, name: str) -> Any:
         autocommit=True,
         connect_timeout=5,
         application_name=name,
-        options=_SERVER_KEEPALIVES,
+        options=SERVER_OPTIONS,
         **KEEPALIVES,
     )

@@ -9,26 +9,103 @@ from __future__ import annotations
 
 import fcntl
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from queue import SimpleQueue
+
+from eventd.errors import DatabaseUnavailable
 
 
 class Turns:
-    """The turns of one file's writers. For one thread at a time; other programs that write beside need none."""
+    """The turns of one file's writers, which wait for `patience` seconds at most: a process that has the turn may hang.
 
-    def __init__(self, database: Path) -> None:
-        self._file = os.open(f"{database}.turn", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    For one thread at a time; other programs that write beside need none.
+    """
+
+    def __init__(self, database: Path, patience: float) -> None:
+        self._path = Path(f"{database}.turn")
+        self._patience = patience
+        self._file = self._open()
+        self._waits: SimpleQueue[_Wait | None] = SimpleQueue()
+        self._waiter: threading.Thread | None = None
+
+    def _open(self) -> int:
+        return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Wait for the turn, and hold it. It ends with the process, however that ends."""
-        fcntl.flock(self._file, fcntl.LOCK_EX)
+        """Wait for the turn, and hold it. It ends with the process, however that ends. Raises `DatabaseUnavailable`."""
+        held = self._take()
         try:
             yield
         finally:
-            fcntl.flock(self._file, fcntl.LOCK_UN)
+            fcntl.flock(held, fcntl.LOCK_UN)
+
+    def _take(self) -> int:
+        """The descriptor that holds the turn."""
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return self._wait()
+        return self._file
+
+    def _wait(self) -> int:
+        """Only a thread of its own can wait for the kernel's lock and be left behind."""
+        if self._waiter is None:
+            self._waiter = threading.Thread(target=self._wait_for_each, name="eventd-turn", daemon=True)
+            self._waiter.start()
+        wait = _Wait()
+        self._waits.put(wait)
+        if not wait.done.acquire(timeout=self._patience) and wait.give_up():
+            raise DatabaseUnavailable(
+                f"another process of this node has held {self._path} for {self._patience:g} s",
+                hint="one that hangs is killed and started again; if it is no process of this node, stop it",
+            )
+        return wait.held
+
+    def _wait_for_each(self) -> None:
+        # A descriptor of its own: with that of the others, the lock would be theirs as well, and be let go under them.
+        file = self._open()
+        try:
+            while (wait := self._waits.get()) is not None:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                if not wait.grant(file):
+                    fcntl.flock(file, fcntl.LOCK_UN)
+        finally:
+            os.close(file)
 
     def close(self) -> None:
         """Take no more turns."""
+        self._waits.put(None)
+        if self._waiter is not None:
+            self._waiter.join(self._patience)
         os.close(self._file)
+
+
+class _Wait:
+    """One wait for the turn. Either it is granted or it is given up, whichever comes first."""
+
+    def __init__(self) -> None:
+        self.held = -1
+        self.done = threading.Lock()
+        """Can be acquired once the turn was granted."""
+        self.done.acquire()
+        self._deciding = threading.Lock()
+        self._given_up = False
+
+    def grant(self, file: int) -> bool:
+        """The descriptor has the turn now; False where nobody wants it any more."""
+        with self._deciding:
+            if self._given_up:
+                return False
+            self.held = file
+        self.done.release()
+        return True
+
+    def give_up(self) -> bool:
+        """Want it no more; False where it was granted meanwhile."""
+        with self._deciding:
+            self._given_up = self.held < 0
+            return self._given_up

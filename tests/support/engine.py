@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import sqlalchemy as sa
@@ -24,6 +24,7 @@ from eventd.store.database import execute, fetch
 from eventd.store.parts import StoredPart, read_parts
 from eventd.store.runs import Run, RunStatus, read_runs
 from eventd.subscribers import Subscribers, purposes_of
+from eventd.supervisor import Supervisor
 from eventd.testing import ManualClock, give_turns, until
 from federation.event import Event
 from tests.support.declared import declare, group
@@ -136,7 +137,8 @@ class Engine:
         self.told = Told()
         self.changes = 0
         self.services = Services(log, self._take_over)
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._supervisor = Supervisor(clock)
+        self.spawn = self._supervisor.spawn
         self._turn = asyncio.Lock()
         self.start()
 
@@ -144,7 +146,7 @@ class Engine:
 
     def start(self) -> None:
         outfit = Outfit(self.log, self.plugins, lambda plugin: [], self._note_change, self.told)  # type: ignore[arg-type]
-        self.subscribers: Subscribers | None = Subscribers(outfit, self.spawn, lambda: 0.0)
+        self.subscribers: Subscribers | None = Subscribers(outfit, self._supervisor, lambda: 0.0)
 
     async def stop(self, seconds: float = 5.0) -> None:
         """As a node stops."""
@@ -170,16 +172,7 @@ class Engine:
 
     async def close(self) -> None:
         await self.stop(0.0)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
-        task = asyncio.get_running_loop().create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # its owner sees it too
-        return task
+        await self._supervisor.stop()
 
     def _note_change(self) -> None:
         self.changes += 1

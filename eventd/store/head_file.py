@@ -1,0 +1,96 @@
+"""How far the log has been acknowledged, kept in a file beside a SQLite database.
+
+A database that is put back as an older copy does not know that it is one; this file does. It is written after each
+commit and before any caller is answered, into memory that the system keeps: that survives the process, however it ends,
+and costs no flush. After a power loss the file may be behind by as long as the node has not flushed it, never ahead of
+the database: it can miss a copy that is younger than that, and cannot take a sound database for an older one.
+
+Danger: mapped into the memory of the process, a file that is cut short would end the process with a signal.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+from zlib import crc32
+
+SUFFIX = ".head"
+_BYTES = 512
+"""Of the file: one sector, so that a power loss leaves it as it was or as it became."""
+_FORM = b"eventd-head-1"
+
+
+class Acknowledged(NamedTuple):
+    """`last` is the last position that was acknowledged in an epoch of the database called `instance`."""
+
+    instance: str
+    epoch: str
+    last: int
+
+
+class HeadFile:
+    """The file beside the database at `database`, made if it is missing. Raises `OSError`."""
+
+    def __init__(self, database: Path) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._file = os.open(f"{database}{SUFFIX}", flags, 0o600)
+        try:
+            if len(known := self._content()) < _BYTES:
+                os.pwrite(self._file, known.ljust(_BYTES, b"\0"), 0)  # not sparse: a full disk must not show up later
+                owner = database.stat()
+                with suppress(PermissionError):  # a command of root's must not keep the node from its own file
+                    os.fchown(self._file, owner.st_uid, owner.st_gid)
+            self._written = b""
+        except OSError:
+            os.close(self._file)
+            raise
+
+    def read(self) -> Acknowledged | None:
+        """What was written last; None for a new file, or one that was damaged. Raises `OSError`."""
+        words = self._content().partition(b"\n")[0].split(b" ")
+        if len(words) != 5 or words[0] != _FORM or words[4] != _sum(b" ".join(words[:4])):
+            return None
+        try:
+            return Acknowledged(words[1].decode().strip("-"), words[2].decode(), int(words[3]))
+        except ValueError:
+            return None
+
+    def write(self, told: Acknowledged) -> None:
+        """Keep it, unless another process has written a later position of the same epoch. Raises `OSError`."""
+        begin = f"{_FORM.decode()} {told.instance or '-'} {told.epoch} ".encode()
+        at = len(begin)
+        known = self._content()
+        if known[:at] == begin and known[at : at + 20] >= b"%020d" % told.last:
+            return
+        line = b"%b%020d" % (begin, told.last)
+        line += b" %b\n" % _sum(line)
+        os.pwrite(self._file, line, 0)
+
+    def flush(self) -> None:
+        """Take what was written to the disk. Raises `OSError`."""
+        now = self._content()
+        if now != self._written:
+            os.fdatasync(self._file)
+            self._written = now
+
+    def close(self) -> None:
+        """Take it to the disk, and let go of the file."""
+        try:
+            with suppress(OSError):
+                self.flush()
+        finally:
+            os.close(self._file)
+
+    def _content(self) -> bytes:
+        return os.pread(self._file, _BYTES, 0)
+
+
+def forget_head(database: Path) -> None:
+    """Another database is about to be at this path, and knows by itself how far it goes."""
+    Path(f"{database}{SUFFIX}").unlink(missing_ok=True)
+
+
+def _sum(line: bytes) -> bytes:
+    return b"%08x" % crc32(line)

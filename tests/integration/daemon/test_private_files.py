@@ -1,0 +1,101 @@
+"""What a node writes is for its own user, and what it reads as a secret should be."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from eventd.cli.serving import write_port_file
+from eventd.resources import keyring
+from eventd.settings import Settings, load
+from eventd.store.database import Database
+from eventd.store.private_file import close_to_others
+from tests.support.processes import Processes
+
+
+def mode(file: Path) -> int:
+    return stat.S_IMODE(file.stat().st_mode)
+
+
+@pytest.fixture
+def _generous() -> object:
+    """The usual umask, under which files are readable by all."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("_generous")
+def test_a_new_database_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
+    file = tmp_path / "eventd.db"
+    database = Database(f"sqlite:///{file}")
+    try:
+        database.write_now(lambda conn: conn.exec_driver_sql("CREATE TABLE t (a)"))
+        assert {name.name: mode(name) for name in tmp_path.iterdir()} == {
+            "eventd.db": 0o600,
+            "eventd.db-wal": 0o600,
+            "eventd.db-shm": 0o600,
+        }
+    finally:
+        database.close()
+
+
+def test_a_database_is_not_made_by_looking_at_where_it_would_be(tmp_path: Path) -> None:
+    Database(f"sqlite:///{tmp_path / 'eventd.db'}").close()
+    assert not list(tmp_path.iterdir())
+
+
+def test_files_that_others_may_read_are_closed_to_them_and_to_nobody_else(tmp_path: Path) -> None:
+    file = tmp_path / "eventd.db"
+    for suffix, given in (("", 0o644), ("-wal", 0o664), ("-shm", 0o660)):
+        Path(f"{file}{suffix}").touch()
+        Path(f"{file}{suffix}").chmod(given)
+    assert [found.name for found in close_to_others(file)] == ["eventd.db", "eventd.db-wal"]
+    assert [mode(Path(f"{file}{suffix}")) for suffix in ("", "-wal", "-shm")] == [0o640, 0o660, 0o660]
+    assert not list(close_to_others(file))
+
+
+def test_a_node_closes_the_database_of_an_older_program(processes: Processes) -> None:
+    node = processes.serve("n")
+    node.terminate()
+    file = processes.directory / "n" / "eventd.db"
+    file.chmod(0o644)
+    node.start().wait_ready()
+    assert mode(file) == 0o640
+    assert "other users of this machine can no longer read the database" in node.log()
+
+
+def test_a_port_file_is_written_through_no_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a folder that others may write to, every name that could be foreseen leads to a file of ours."""
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    for name in ("port", f".port.{os.getpid()}"):
+        (tmp_path / name).symlink_to(victim)
+    write_port_file(tmp_path / "port", "127.0.0.1:8780")  # type: ignore[arg-type]  # shown as it is
+    assert victim.read_text() == "precious"
+    assert (tmp_path / "port").read_text() == "127.0.0.1:8780\n"
+    assert not (tmp_path / "port").is_symlink()
+    assert mode(tmp_path / "port") == 0o644
+    assert sorted(each.name for each in tmp_path.iterdir()) == [f".port.{os.getpid()}", "port", "victim"]
+
+
+@pytest.mark.parametrize(("given", "told"), [(0o600, False), (0o640, False), (0o644, True), (0o602, True)])
+def test_a_key_file_that_everybody_may_read_or_change_is_told(
+    tmp_path: Path, given: int, told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "edge.key"
+    file.write_text("a secret of more than sixteen bytes")
+    file.chmod(given)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            keyring._read("edge", str(file), None)
+    said = [record for record in caplog.records if "may read or change a key" in record.message]
+    assert len(said) == told, "once, however often it is read"
+    if told:
+        assert (said[0].group, said[0].file, said[0].mode) == ("edge", str(file), f"{given:04o}")  # type: ignore[attr-defined]
+    settings: Settings = load({"api_keys_file": str(file)}, {})
+    assert any("chmod o=" in warning for warning in settings.warnings) == told

@@ -1,0 +1,34 @@
+"""Which statements a piece of work sends to the database: what it costs, on any machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import event
+
+from eventd.store import database
+
+
+@contextmanager
+def statements() -> Iterator[list[str]]:
+    """The text of each statement that this process sends while the block runs; one of many rows counts once."""
+    sent: list[str] = []
+    run = database._run
+
+    def note(conn: sa.Connection, sql: str, params: Sequence[Any]) -> Any:
+        sent.append(sql)
+        return run(conn, sql, params)
+
+    def hear(_conn: object, _cursor: object, sql: str, *_: object) -> None:
+        sent.append(sql)
+
+    database._run = note
+    event.listen(sa.Engine, "before_cursor_execute", hear)
+    try:
+        yield sent
+    finally:
+        database._run = run
+        event.remove(sa.Engine, "before_cursor_execute", hear)
