@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from eventd.log.lag import COUNTED, read_lag
 from eventd.log.lines import Wanted
 from eventd.log.reading import cost_of
 from eventd.log.scan import blocks_at, outlines, pick
+from eventd.log.values import Record
 from eventd.store.database import fetch
 
 
@@ -70,6 +71,11 @@ def oldest_proof(conn: sa.Connection, cursor: str) -> int | None:
 
 def stale_places(conn: sa.Connection, cursor: Cursor, wanted: Wanted, now: int) -> list[int]:
     """Where the refreshes are of events that the peer has with a shorter life, as far as no repair brought them."""
+    return [record.position for record in read_stale(conn, cursor, wanted, now)]
+
+
+def read_stale(conn: sa.Connection, cursor: Cursor, wanted: Wanted, now: int) -> list[Record]:
+    """These refreshes themselves."""
     sql = "SELECT position FROM event_ids WHERE topic_id = ? AND first_position <= ? AND position > ?"
     refreshed = [int(row[0]) for row in fetch(conn, sql, (cursor.topic_id, cursor.position, cursor.position))]
     if not refreshed:
@@ -78,7 +84,7 @@ def stale_places(conn: sa.Connection, cursor: Cursor, wanted: Wanted, now: int) 
     found = (
         r for block, places in blocks_at(conn, refreshed) for r in pick(block, places) if r.position not in carried
     )
-    return [record.position for record in found if wanted.waits(record, now)]
+    return [record for record in found if wanted.waits(record, now)]
 
 
 def _carried_ahead(conn: sa.Connection, cursor: Cursor) -> set[int]:
@@ -102,25 +108,30 @@ class Ahead(NamedTuple):
     in_full: bool
 
 
-def survey_ahead(conn: sa.Connection, topic_id: int, wanted: Wanted, *, after: int, now: int) -> Ahead:
-    """What waits for a peer whose cursor is at `after`. Times in microseconds."""
+def survey_ahead(
+    conn: sa.Connection, topic_id: int, wanted: Wanted, *, after: int, now: int, but: Collection[int] = ()
+) -> Ahead:
+    """What waits for a peer whose cursor is at `after`, without the positions `but`. Times in microseconds."""
     found = _Tally()
+    left_out = sorted(but)
     looked = 0
     undecided: list[int] = []
     for block in outlines(conn, topic_id, after, read_head(conn).last, own=wanted.own):
         if looked >= COUNTED:
             lag = read_lag(conn, topic_id, wanted, after=after, now=now)
-            found.take_apart(conn, undecided, wanted, after, now)
-            return Ahead(lag.events, lag.oldest, found.expires_first, False)
+            found.take_apart(conn, undecided, wanted, after, now, but)
+            return Ahead(max(0, lag.events - len(but)), lag.oldest, found.expires_first, False)
         looked += 1
         meant = wanted.settles(block, now)
+        if meant and bisect_right(left_out, block.last) > bisect_left(left_out, block.position):
+            meant = None
         # What expires first in a block that the cursor is in the middle of may lie behind it.
         if meant and (block.position > after or block.expires_first is None):
             found.add(block.last - max(after, block.position - 1), block.recorded_at, block.expires_first)
         elif meant is not False:
             undecided.append(block.position)
             looked += cost_of(block)
-    found.take_apart(conn, undecided, wanted, after, now)
+    found.take_apart(conn, undecided, wanted, after, now, but)
     return Ahead(found.events, found.oldest, found.expires_first, True)
 
 
@@ -135,12 +146,20 @@ class _Tally:
         self.oldest = _earlier(self.oldest, recorded_at)
         self.expires_first = _earlier(self.expires_first, expires_first)
 
-    def take_apart(self, conn: sa.Connection, places: Sequence[int], wanted: Wanted, after: int, now: int) -> None:
+    def take_apart(
+        self,
+        conn: sa.Connection,
+        places: Sequence[int],
+        wanted: Wanted,
+        after: int,
+        now: int,
+        but: Collection[int],
+    ) -> None:
         """Add what waits in the blocks at these places, record by record."""
         for block, _ in blocks_at(conn, places):
             part = block.within(after, block.last)
             for record in unpack(part) if part else ():
-                if wanted.waits(record, now):
+                if record.position not in but and wanted.waits(record, now):
                     self.add(1, record.recorded_at, record.expires_at)
 
 

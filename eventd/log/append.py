@@ -7,7 +7,7 @@ go to the survivors only: both stay without holes. After that a conflict at the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, groupby
 from typing import Final, NamedTuple
@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 import sqlalchemy as sa
 
 from eventd.log.blocks import Block, pack
+from eventd.log.conflicts import Found, Origin, note_conflicts
 from eventd.log.scan import blocks_at, pick
 from eventd.log.values import NEVER, Appended, Drafts, Outcome
 from eventd.store.database import bulk_insert, execute_many, fetch, fetch_in, insert_numbered
@@ -32,18 +33,24 @@ class Known(NamedTuple):
     """What the books say of an event id.
 
     Its latest record's `body` says what it stands for, or, where retention removed the record, a `digest` does. A body
-    of a size that no draft can equal is not kept: then it is empty.
+    of a size that no draft can equal is not kept: then it is empty. Without a body and a digest the record is lost.
     """
 
     position: int
     expires_at: int | None
     body: str | None
     digest: bytes | None
+    origin: Origin | None = None
 
     @property
     def gone(self) -> bool:
         """Whether retention removed the record."""
-        return self.body is None
+        return self.body is None and self.digest is not None
+
+    @property
+    def lost(self) -> bool:
+        """Whether the id is known and its record is not there: the database was damaged, or changed by hand."""
+        return self.body is None and self.digest is None
 
 
 class Placed(NamedTuple):
@@ -76,7 +83,18 @@ def place(conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, next_p
     known = read_known(conn, topic_id, [*chain.from_iterable(candidates)])
     placing = _Placing(topic_id, next_position, known)
     appended = [placing.take(unit, each) for unit, each in zip(units, candidates, strict=True)]
-    return Placed(appended, placing.position, placing.write(conn, now))
+    made = placing.write(conn, now)
+    return Placed([*_name_owners(conn, topic_id, appended, placing.conflicts, now)], placing.position, made)
+
+
+def _name_owners(
+    conn: sa.Connection, topic_id: int, appended: Sequence[Appended], conflicts: Sequence[Found], now: int
+) -> Iterator[Appended]:
+    """Count the conflicts of all units, which come in their order, and say of each who has the id."""
+    owners = iter(note_conflicts(conn, topic_id, conflicts, now) if conflicts else ())
+    for unit in appended:
+        at = [index for index, outcome in enumerate(unit.outcomes) if outcome is Outcome.CONFLICT] if conflicts else []
+        yield unit._replace(owners=dict(zip(at, owners, strict=False))) if at else unit
 
 
 class Candidate(NamedTuple):
@@ -86,11 +104,13 @@ class Candidate(NamedTuple):
     path: str
     body: str
     expires_at: int | None
+    source: str
 
 
 def _candidates(unit: Drafts) -> list[Candidate]:
-    expiries = map(expiry_micros, read_outlines(unit.bodies))
-    return [*map(Candidate, unit.event_ids, unit.paths, unit.bodies, expiries)]
+    outlines = read_outlines(unit.bodies)
+    sources = [outline.source_node for outline in outlines]
+    return [*map(Candidate, unit.event_ids, unit.paths, unit.bodies, map(expiry_micros, outlines), sources)]
 
 
 _GROW = (
@@ -180,13 +200,16 @@ def read_known(conn: sa.Connection, topic_id: int, drafts: Sequence[Candidate]) 
     sizes: dict[str, list[int]] = {}
     for draft in drafts:
         sizes.setdefault(draft.event_id, []).append(size_of(draft.body))
-    known = {row[0]: Known(row[1], row[3], None, row[4]) for row in found if row[2] is not None}
+    known = {row[0]: Known(row[1], row[3], None, row[4]) for row in found}
     for block, places in blocks_at(conn, [row[1] for row in found if row[2] is None]):
         for record in pick(block, places):
+            if record.event_id not in known:
+                continue  # the block is another topic's or was changed by hand: the id's own record is lost
             # No more is kept than the drafts hold: small drafts under the ids of large events must not fill memory.
             near = any(abs(record.size - size) <= _TIMES_DIFFER for size in sizes[record.event_id])
             body = record.body if near else ""
-            known[record.event_id] = Known(record.position, record.expires_at, body, None)
+            origin = Origin(record.node, record.path, record.recorded_at)
+            known[record.event_id] = Known(record.position, record.expires_at, body, None, origin)
     return known
 
 
@@ -201,7 +224,9 @@ class _Placing:
         self._units: list[Drafts] = []
         self._ids: dict[str, int] = {}
         self._moved: dict[str, int] = {}
+        self._replaced: dict[str, int] = {}
         self._back = 0
+        self.conflicts: list[Found] = []
 
     def take(self, unit: Drafts, candidates: Sequence[Candidate]) -> Appended:
         """Decide each draft's fate in order."""
@@ -210,27 +235,32 @@ class _Placing:
         taken: list[Candidate] = []
         for draft in candidates:
             known = self._known.get(draft.event_id)
-            outcome = Outcome.NEW if known is None else _compare(draft, known)
-            if known is None or outcome is Outcome.REFRESH:
+            outcome = Outcome.NEW if known is None or known.lost else _compare(draft, known)
+            if known is None or outcome in (Outcome.NEW, Outcome.REFRESH):
                 taken.append(draft)
-                positions.append(self._take(draft, known))
+                positions.append(self._take(draft, known, unit.key_id))
             else:
                 positions.append(known.position)
+            if known is not None and outcome is Outcome.CONFLICT:
+                self.conflicts.append(Found(draft.event_id, known.origin, draft.source, unit.key_id))
             outcomes.append(outcome)
         if taken:
-            ids, paths, bodies, _ = zip(*taken, strict=True)
+            ids, paths, bodies, _, _ = zip(*taken, strict=True)
             self._units.append(replace(unit, event_ids=ids, paths=paths, bodies=bodies))
         return Appended(outcomes, positions)
 
-    def _take(self, draft: Candidate, known: Known | None) -> int:
+    def _take(self, draft: Candidate, known: Known | None, key_id: str) -> int:
         position = self.position
         self.position += 1
         if known is None:
             self._ids[draft.event_id] = position
+        elif known.lost:
+            self._replaced[draft.event_id] = position
         else:
             self._moved[draft.event_id] = position
             self._back += known.gone
-        self._known[draft.event_id] = Known(position, draft.expires_at, draft.body, None)
+        origin = Origin(draft.source, draft.path, 0, key_id)
+        self._known[draft.event_id] = Known(position, draft.expires_at, draft.body, None, origin)
         return position
 
     def write(self, conn: sa.Connection, now: int) -> list[Block]:
@@ -243,6 +273,11 @@ class _Placing:
             "UPDATE event_ids SET first_position = coalesce(first_position, position), position = ?, digest = NULL,"
             " expires_at = NULL, gone_at = NULL WHERE topic_id = ? AND event_id = ?",
             [(position, self._topic_id, event_id) for event_id, position in self._moved.items()],
+        )
+        execute_many(
+            conn,
+            "UPDATE event_ids SET position = ? WHERE topic_id = ? AND event_id = ?",
+            [(position, self._topic_id, event_id) for event_id, position in self._replaced.items()],
         )
         ids = len(self._ids) + self._back
         return _store(conn, self._topic_id, self._units, position=self._first, now=now, ids=ids)

@@ -15,7 +15,7 @@ from contextlib import suppress
 from itertools import chain
 from typing import Any, TypeVar
 
-from eventd.clock import Clock
+from eventd.clock import Clock, Moment
 from eventd.errors import Unavailable
 from eventd.log.commit import GROUP_RECORDS, Committed, Spent, Turn, Unit, commit
 from eventd.log.head import touch_head
@@ -100,11 +100,11 @@ class Appender:
             return
         units = [unit for unit, _ in group]
         durable = any(unit.durable for unit in units)
-        now, spent, seen = self._clock.now(), Spent(), self._seen()
+        at, spent, seen = Moment.of(self._clock), Spent(), self._seen()
         begun = self._clock.monotonic()
 
         def work(conn: Connection) -> Committed:
-            done = commit(conn, units, now, spent, durable=durable, seen=seen)
+            done = commit(conn, units, at, spent, durable=durable, seen=seen)
             spent.append = self._clock.monotonic() - begun
             return done
 
@@ -130,7 +130,7 @@ class Appender:
             self._start()  # the writer need not wait until all have heard
             self._tell(group, committed, begun, spent, flushed=durable)
             return
-        self.work.failing = True
+        self.work.trouble = str(error) or type(error).__name__
         for _, future in group:
             _resolve(future, error)
         self._start()
@@ -142,18 +142,20 @@ class Appender:
         error = flushed.exception()
         if error is not None:
             committed.results = [error] * len(group)
-        self._tell(group, committed, begun, spent, flushed=error is None)
         self._start()
+        self._tell(group, committed, begun, spent, flushed=error is None)
 
     def _tell(self, group: Sequence[Taken], committed: Committed, begun: float, spent: Spent, *, flushed: bool) -> None:
         seconds = self._clock.monotonic() - begun
         spent.flush = seconds - spent.append
         self.work.done([(block.records, block.bytes) for block in committed.blocks], spent.flush if flushed else None)
-        self._timed(seconds, committed.last - committed.head.last)
-        if committed.blocks:
-            self._committed(committed)
-        for (_, future), result in zip(group, committed.results, strict=True):
-            _resolve(future, result)
+        try:
+            self._timed(seconds, committed.last - committed.head.last)
+            if committed.blocks:
+                self._committed(committed)
+        finally:  # whoever hears of it may fail: those who wait for what is written must not wait for ever
+            for (_, future), result in zip(group, committed.results, strict=True):
+                _resolve(future, result)
 
 
 def _when_done(running: Future[T], then: Callable[[Future[T]], None]) -> None:

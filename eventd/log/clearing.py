@@ -42,7 +42,7 @@ def clear(conn: sa.Connection, topic_id: int, seqs: Sequence[int], now: int) -> 
     ripe = [share for share in shares if share.done and 2 * share.done >= share.bytes]
     if ripe:
         ids = _thin(conn, topic_id, ripe, now, knows_copies=stock.ids > 0)
-        write_stock(conn, replace(stock, ids=stock.ids - ids))
+        write_stock(conn, stock, replace(stock, ids=stock.ids - ids))
 
 
 def _shares(conn: sa.Connection, topic_id: int, seqs: Sequence[int]) -> list[_Share]:

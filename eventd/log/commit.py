@@ -11,6 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 
 import sqlalchemy as sa
 
+from eventd.clock import Moment
 from eventd.errors import EventdError
 from eventd.log.append import Placed, place, place_new, place_records
 from eventd.log.blocks import Block
@@ -41,16 +42,18 @@ class Transaction:
     A unit that finds that it must not be answered before the disk has it sets `must_flush`.
     """
 
-    def __init__(self, conn: sa.Connection, head: Head, positions: dict[str, int], now: int, spent: Spent) -> None:
+    def __init__(self, conn: sa.Connection, head: Head, positions: dict[str, int], at: Moment, spent: Spent) -> None:
         self.conn = conn
         self.head = head
-        self.now = now
+        # Times that are told, and what expires, go by the first; durations that are stored go by the second.
+        self.now, self.steady = at
         self.positions = positions
         self.spent = spent
         self.must_flush = False
         self.shared: dict[Any, Any] = {}  # what one kind of unit has to know of its neighbours
         self.coming: Counter[int] = Counter()  # records that units so far will add, by the ids of their topics
         self.blocks: list[Block] = []  # what was placed; `finish` may place more, from `next_position` on
+        self.record_bytes = 0  # of what was placed in topics of records
 
     @property
     def next_position(self) -> int:
@@ -143,6 +146,7 @@ class Committed:
         self.results = results
         self.blocks = blocks
         self.must_flush = False
+        self.record_bytes = 0
 
     @property
     def last(self) -> int:
@@ -158,7 +162,7 @@ class Committed:
 
 
 def commit(
-    conn: sa.Connection, units: Sequence[Unit[Any]], now: int, spent: Spent, *, durable: bool, seen: int = 0
+    conn: sa.Connection, units: Sequence[Unit[Any]], at: Moment, spent: Spent, *, durable: bool, seen: int = 0
 ) -> Committed:
     """Write all units in the open transaction; where one of them fails, all but that one.
 
@@ -166,15 +170,15 @@ def commit(
     """
     head = require_whole(conn, lock_head(conn), seen)
     try:  # as if every draft were new, which most are
-        done = _write(conn, units, head, now, spent, place_new)
+        done = _write(conn, units, head, at, spent, place_new)
     except Exception as error:
         if not in_transaction(conn):
             raise
         begin_anew(conn)
         head = require_whole(conn, lock_head(conn), seen)
-        done = _carefully(conn, units, head, now, spent, together=isinstance(error, KeyTaken))
+        done = _carefully(conn, units, head, at, spent, together=isinstance(error, KeyTaken))
     if done.blocks:
-        move_head(conn, done.last + 1)
+        move_head(conn, done.last + 1, done.record_bytes)
         notify_head(conn)
     if not durable and not head.unsynced:  # this has to be on the disk before the first that need not be
         mark_unsynced(conn, run_of_system(conn))
@@ -185,26 +189,27 @@ def commit(
 
 
 def _carefully(
-    conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, now: int, spent: Spent, *, together: bool
+    conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, at: Moment, spent: Spent, *, together: bool
 ) -> Committed:
     """With a look at the known ids: all units `together`, if it was an id that was known, or else one by one."""
     if together:
         try:
             with savepoint(conn):
-                return _write(conn, units, head, now, spent, place)
+                return _write(conn, units, head, at, spent, place)
         except Exception:
             if not in_transaction(conn):
                 raise
-    return _one_by_one(conn, units, head, now, spent)
+    return _one_by_one(conn, units, head, at, spent)
 
 
-def _one_by_one(conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, now: int, spent: Spent) -> Committed:
+def _one_by_one(conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, at: Moment, spent: Spent) -> Committed:
     """One unit of the group has a fault of its own: find it, and let the others through."""
     total = Committed(head, [], [])
     for unit in units:
         try:
             with savepoint(conn):
-                done = _write(conn, [unit], replace(head, next_position=total.last + 1), now, spent, place)
+                head_now = replace(head, next_position=total.last + 1)
+                done = _write(conn, [unit], head_now, at, spent, place, record_bytes=total.record_bytes)
         except Exception as error:
             if not in_transaction(conn):
                 raise
@@ -212,15 +217,24 @@ def _one_by_one(conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, now
             continue
         total.results += done.results
         total.blocks += done.blocks
+        total.record_bytes = done.record_bytes
         total.must_flush = total.must_flush or done.must_flush
     return total
 
 
 def _write(
-    conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, now: int, spent: Spent, how: Place
+    conn: sa.Connection,
+    units: Sequence[Unit[Any]],
+    head: Head,
+    at: Moment,
+    spent: Spent,
+    how: Place,
+    *,
+    record_bytes: int = 0,
 ) -> Committed:
     names = [unit.cursor for unit in units if unit.cursor is not None]
-    tx = Transaction(conn, head, lock_positions(conn, names) if names else {}, now, spent)
+    tx = Transaction(conn, head, lock_positions(conn, names) if names else {}, at, spent)
+    tx.record_bytes = record_bytes
     results: list[Any] = [None] * len(units)
     admitted: dict[int, Drafts] = {}
     for index, unit in enumerate(units):
@@ -231,34 +245,28 @@ def _write(
             continue
         if drafts:
             tx.coming[cast(int, unit.topic_id)] += len(drafts)
-    appended, tx.blocks = _place(conn, units, admitted, head, now, how)
+    appended = _place(tx, units, admitted, how)
     for index in admitted:
         results[index] = units[index].finish(tx, appended.get(index, Appended((), ())))
     done = Committed(head, results, tx.blocks)
-    done.must_flush = tx.must_flush
+    done.must_flush, done.record_bytes = tx.must_flush, tx.record_bytes
     return done
 
 
-def _place(
-    conn: sa.Connection,
-    units: Sequence[Unit[Any]],
-    admitted: dict[int, Drafts],
-    head: Head,
-    now: int,
-    how: Place,
-) -> tuple[dict[int, Appended], list[Block]]:
+def _place(tx: Transaction, units: Sequence[Unit[Any]], admitted: dict[int, Drafts], how: Place) -> dict[int, Appended]:
     by_topic: dict[int, list[int]] = {}
     for index, drafts in admitted.items():
         if drafts:
             by_topic.setdefault(cast(int, units[index].topic_id), []).append(index)
     appended: dict[int, Appended] = {}
-    position = head.next_position
-    blocks: list[Block] = []
+    position = tx.head.next_position
     for topic_id, indexes in by_topic.items():
         alike = [admitted[i] for i in indexes]
         place_them = place_records if alike[0].of_records else how
-        placed = place_them(conn, topic_id, alike, next_position=position, now=now)
+        placed = place_them(tx.conn, topic_id, alike, next_position=position, now=tx.now)
         appended.update(zip(indexes, placed.fates, strict=True))
         position = placed.next_position
-        blocks += placed.blocks
-    return appended, blocks
+        tx.blocks += placed.blocks
+        if alike[0].of_records:
+            tx.record_bytes += sum(block.bytes for block in placed.blocks)
+    return appended

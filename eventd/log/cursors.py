@@ -63,6 +63,11 @@ class Cursor:
         """The state an operator sees."""
         return LinkState.PAUSED if self.paused_at is not None else self.state
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether nothing gets through until somebody puts something right."""
+        return self.shown_state in (LinkState.BLOCKED, LinkState.FAILED)
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
@@ -121,11 +126,13 @@ class Step:
     selector_version: int | None = None
 
 
-def read_cursors(conn: sa.Connection, *, kind: str | None = None, name: str | None = None) -> list[Cursor]:
-    """Cursors by name."""
+def read_cursors(conn: sa.Connection, *kinds: str, kind: str | None = None, name: str | None = None) -> list[Cursor]:
+    """Cursors by name: those of any of the `kinds`, or of one. Of routers there may be very many."""
     query = sa.select(cursors).order_by(cursors.c.name)
     if kind is not None:
         query = query.where(cursors.c.kind == kind)
+    if kinds:
+        query = query.where(cursors.c.kind.in_(kinds))
     if name is not None:
         query = query.where(cursors.c.name == name)
     return [_cursor(row) for row in conn.execute(query)]
@@ -223,6 +230,16 @@ def read_selection(conn: sa.Connection, cursor: str, version: int | None = None)
     if row is None:
         raise NotFound(f"no selection of the cursor {cursor!r} is known")
     return row.version, json.loads(row.selection)
+
+
+def read_selections(conn: sa.Connection, *kinds: str) -> dict[str, tuple[int, dict[str, Any]]]:
+    """What each cursor of these kinds selects from its present position on, and under which version, by its name."""
+    query = (
+        sa.select(selectors.c.cursor, selectors.c.version, selectors.c.selection)
+        .join(cursors, sa.and_(cursors.c.name == selectors.c.cursor, cursors.c.selector_version == selectors.c.version))
+        .where(cursors.c.kind.in_(kinds))
+    )
+    return {cursor: (version, json.loads(selection)) for cursor, version, selection in conn.execute(query)}
 
 
 def next_repair_name(conn: sa.Connection, group: str, node: str, *, kind: str = "repair") -> str:
@@ -335,11 +352,11 @@ def postpone(conn: sa.Connection, failure: Postponement) -> None:
 
 
 def clear_failures(conn: sa.Connection, names: Iterable[str], now: int) -> None:
-    """Forget that these cursors were held up: something changed, so the next try may be at once."""
+    """Forget that these cursors were held up, and by which error: something changed, so the next try may be at once."""
     rows = [(LinkState.RUNNING.value, now, name) for name in names]
     sql = (
-        "UPDATE cursors SET state = ?, reason = '', since = ?, attempts = 0, retry_at = NULL"
-        " WHERE name = ? AND state <> 'running'"
+        "UPDATE cursors SET state = ?, reason = '', since = CASE WHEN state = 'running' THEN since ELSE ? END,"
+        " attempts = 0, retry_at = NULL, last_error = '' WHERE name = ? AND (state <> 'running' OR last_error <> '')"
     )
     execute_many(conn, sql, rows)
 
@@ -351,16 +368,17 @@ def set_paused(conn: sa.Connection, name: str, *, at: int | None, by: str) -> No
         raise NotFound(f"no cursor {name!r}")
 
 
-def rewind(conn: sa.Connection, name: str, *, position: int, to: int, now: int) -> None:
+def rewind(conn: sa.Connection, name: str, *, position: int, to: int, now: int, epoch: str = "") -> None:
     """Move a cursor back: the other side has less than we thought.
 
+    `epoch` is the one in which the other side has proven to have everything up to `to`; blank without a proof.
     Raises `Invalid` unless that is back: forward would pass over what nobody got. Raises `FenceLost` when the cursor
     moved meanwhile.
     """
     if to >= position:
         raise Invalid(f"cursor {name!r} at {position} cannot be rewound to {to}")
     where = sa.and_(cursors.c.name == name, cursors.c.position == position)
-    back = {"position": to, "sent_upto": to, "sent_epoch": "", "rewound_from": position, "since": now}
+    back = {"position": to, "sent_upto": to, "sent_epoch": epoch, "rewound_from": position, "since": now}
     if conn.execute(cursors.update().where(where).values(**back)).rowcount == 0:
         raise FenceLost(f"cursor {name!r} moved while it was to be rewound")
 

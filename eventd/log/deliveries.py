@@ -32,7 +32,7 @@ class DeliveryState(StrEnum):
 
     DELIVERED = "delivered"  # the peer acknowledged it
     PENDING = "pending"  # not tried yet
-    FAILED = "failed"  # tried; it will be tried again
+    FAILED = "failed"  # tried, or behind a link that refuses everything; it will be tried again
     EXPIRED = "expired"  # its time was over before the peer had it
     REFUSED = "refused"  # the peer will not take it; it is a dead letter
     IN_PATH = "in_path"  # it came from the peer, or through it
@@ -251,6 +251,8 @@ class BlockBooks:
 
 
 def _uniform_ahead(cursor: Cursor | None, block: Block) -> Uniform | None:
+    if cursor is not None and cursor.is_refused:
+        return Uniform(DeliveryState.FAILED)
     if cursor is None or not cursor.attempts:
         return Uniform(DeliveryState.PENDING)
     if cursor.position < block.position <= cursor.attempted_upto < block.last:
@@ -292,6 +294,9 @@ def _ahead(cursor: Cursor | None, record: Record, now: int) -> Delivery:
         return Delivery(DeliveryState.EXPIRED)
     if cursor is not None and _was_tried(cursor, record):
         return Delivery(DeliveryState.FAILED, cursor.attempts, cursor.attempted_at, cursor.last_error)
+    if cursor is not None and cursor.is_refused:
+        why = ": ".join(part for part in (f"link {cursor.state}", cursor.reason, cursor.last_error) if part)
+        return Delivery(DeliveryState.FAILED, cursor.attempts, cursor.attempted_at, why)
     return Delivery(DeliveryState.PENDING)
 
 

@@ -14,7 +14,7 @@ from eventd.log.appender import Appender
 from eventd.log.commit import Committed, Unit
 from eventd.log.cursors import Postponement, Step
 from eventd.log.flushes import Flushes
-from eventd.log.head import ensure_topic, read_head, recover, renew_epoch_of, settle_unsynced
+from eventd.log.head import Recovered, ensure_topic, read_head, recover, settle_unsynced, touch_head
 from eventd.log.lines import Lines, Wanted, fill_lines, read_lines
 from eventd.log.matching import Concern, Found, find_in, read_matching
 from eventd.log.reading import Stretch, read_page
@@ -24,6 +24,7 @@ from eventd.log.values import Appended, Draft, Head, Page
 from eventd.log.wakeups import Wakeups, Watch
 from eventd.log.work import Work
 from eventd.store.database import Database
+from eventd.store.head_file import Acknowledged, HeadFile
 
 logger = logging.getLogger("eventd.log")
 
@@ -36,19 +37,27 @@ def _untimed(_seconds: float, _records: int) -> None:
 
 
 class EventLog:
-    """One log over one database. Make it with `EventLog.open`, end it with `close`.
+    """One log over one database. Make it with `EventLog.open`, end it with `close`. `epoch` is the one seen last.
 
-    `first_epoch` is the history that was found. A later one began in here: nobody else can know more of it than we do.
+    `acknowledged` is the file that keeps how far the log was acknowledged; None where there can be none.
     """
 
     def __init__(
-        self, database: Database, clock: Clock, head: Head, timed: Callable[[float, int], None] = _untimed
+        self,
+        database: Database,
+        clock: Clock,
+        found: Recovered,
+        acknowledged: HeadFile | None,
+        timed: Callable[[float, int], None] = _untimed,
     ) -> None:
         self.database = database
         self.clock = clock
-        self.first_epoch = self._epoch = head.epoch
+        self.epoch = found.head.epoch
+        self._instance = found.instance
+        self._acknowledged = acknowledged
+        self._acknowledge(found.head.last)
         self.wakeups = Wakeups()
-        self.wakeups.head = head.last
+        self.wakeups.head = found.head.last
         self.tail = Tail()
         self.flushes = Flushes()
         self._appender = Appender(database, clock, self._committed, timed, lambda: self.wakeups.head)
@@ -58,20 +67,39 @@ class EventLog:
         cls, database: Database, clock: Clock, *, timed: Callable[[float, int], None] = _untimed
     ) -> EventLog:
         """The log of a database whose schema is up to date. `timed(seconds, records)` hears of each transaction."""
-        if await database.write(recover):
-            logger.warning("the system ended before all was on the disk: the log begins a new history")
-        return cls(database, clock, await database.read(read_head), timed)
+        acknowledged, told = _open_head_file(database)
+        found = await database.write(recover, told)
+        if found.reason:
+            logger.warning("the log begins a new epoch", extra={"reason": found.reason, "epoch": found.head.epoch})
+        return cls(database, clock, found, acknowledged, timed)
 
     async def topic(self, name: str) -> int:
         """The id of a topic, made if it is missing. Not to be kept by its name, which may get another topic."""
         return await self.database.write(ensure_topic, name, self.clock.now())
 
     def _committed(self, done: Committed) -> None:
-        if done.head.epoch != self._epoch:
-            logger.warning("the log has begun a new history")
-            self._epoch = done.head.epoch
+        self._note_epoch(done.head.epoch)
+        self._acknowledge(done.last)
         self.tail.add(done.head, done.blocks)
         self.wakeups.appended(done.head.next_position, done.last, done.topics())
+
+    def _note_epoch(self, epoch: str) -> None:
+        """If a new epoch has begun, wake every reader: the places they have are of the one before."""
+        if epoch != self.epoch:
+            logger.warning("the log has begun a new epoch", extra={"epoch": epoch})
+            self.epoch = epoch
+            self.tail.clear()
+            self.wakeups.touch_all()
+
+    def _acknowledge(self, last: int) -> None:
+        """Keep, before any caller is answered, that everything up to `last` is."""
+        if self._acknowledged is None:
+            return
+        try:
+            self._acknowledged.write(Acknowledged(self._instance, self.epoch, last))
+        except OSError as error:  # what was stored is stored: the file only tells an older copy from it
+            _warn_of(error)
+            self._acknowledged = None
 
     async def append(self, topic_id: int, drafts: Sequence[Draft]) -> Appended:
         """Append; when this returns, the drafts are durable. One unit: all of them or none."""
@@ -110,7 +138,7 @@ class EventLog:
         own: bool = False,
     ) -> Page:
         """A page of one topic beyond position `after`; with `own`, only of what entered the log here."""
-        return await self.database.read(
+        return await self.database.read_for_delivery(
             read_page, topic_id, after, limit=limit, max_bytes=max_bytes, until=until, own=own
         )
 
@@ -133,7 +161,7 @@ class EventLog:
         now = self.clock.now()
         recent = self._at_tail(topic_id, after, own=wanted.own) if at_tail and until is None else None
         if recent is None:
-            return await self.database.read(
+            return await self.database.read_for_delivery(
                 read_lines, topic_id, after, wanted, limit=limit, max_bytes=max_bytes, until=until, now=now
             )
         ahead = Stretch(recent.head, recent.head.last, [], 0)
@@ -158,11 +186,16 @@ class EventLog:
         """A page of what concerns one reader beyond position `after`. For `until` and `at_tail` see `lines`."""
         recent = self._at_tail(topic_id, after, own=False) if at_tail and until is None else None
         if recent is None:
-            return await self.database.read(
+            return await self.database.read_for_delivery(
                 read_matching, topic_id, after, concern, limit=limit, max_bytes=max_bytes, until=until
             )
         ahead = Stretch(recent.head, recent.head.last, [], 0)
         return find_in(recent.blocks, ahead, concern, limit=limit, max_bytes=max_bytes)
+
+    async def try_writing(self) -> None:
+        """After a transaction that failed as a whole: find out whether the next one would. Raises `EventdError`."""
+        await self.database.write(touch_head)
+        self.work.trouble = ""
 
     @contextmanager
     def watch(self, topics: Collection[int] | None, *, own: bool = False) -> Iterator[Watch]:
@@ -173,16 +206,11 @@ class EventLog:
         finally:
             self.wakeups.unwatch(watch)
 
-    async def renew_epoch(self, epoch: str) -> str:
-        """Begin a new history in the place of `epoch`; its name, empty where another one has begun already."""
-        renewed = await self.database.write(renew_epoch_of, epoch)
-        self.tail.clear()
-        return renewed
-
     async def look_around(self) -> Head:
         """Read the head another process may have moved, and wake whoever is behind it."""
         self.database.place.require()
-        head = await self.database.read(read_head)
+        head = await self.database.read_for_delivery(read_head)
+        self._note_epoch(head.epoch)
         if head.last > self.wakeups.head:
             self.wakeups.foreign(head.last)
         return head
@@ -191,4 +219,20 @@ class EventLog:
         """Wait until all that was handed over is durable."""
         await self._appender.close()
         with suppress(EventdError, RuntimeError):  # then the next start takes it that something may be lost
-            await self.database.write(settle_unsynced)
+            head = await self.database.write(settle_unsynced)
+            self.epoch = head.epoch
+            self._acknowledge(head.last)
+
+
+def _open_head_file(database: Database) -> tuple[HeadFile | None, Acknowledged | None]:
+    """The file, and what it says. None where there can be no such file: then an older copy is not noticed."""
+    try:
+        file = database.open_head_file()
+        return file, file.read() if file is not None else None
+    except OSError as error:
+        _warn_of(error)
+        return None, None
+
+
+def _warn_of(error: OSError) -> None:
+    logger.warning("an older copy of the database would not be noticed", extra={"error": str(error)})

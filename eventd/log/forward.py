@@ -119,7 +119,7 @@ def _move(tx: Transaction, moves: Sequence[Move], max_bytes: int) -> list[Moved]
         if move.lost:
             _lose(tx, move)
     dests = _read_dests(tx, moves)
-    writing = _Writing(tx, max_bytes - total_bytes(tx.conn) if max_bytes else None)
+    writing = _Writing(tx, max_bytes - total_bytes(tx) if max_bytes else None)
     done = [writing.take(move, dests[move.dest_id]) for move in moves]
     writing.write(dests.values())
     _settle(tx, moves, done)
@@ -249,6 +249,7 @@ class _Writing:
         dest.records += sum([block.records for block in made])
         size = sum([block.bytes for block in made])
         dest.bytes += size
+        self._tx.record_bytes += size
         self._left = None if self._left is None else self._left - size
 
     def _now(self, dest: _Dest) -> int:

@@ -6,13 +6,14 @@ without holes, in one process or several, and a reader that has seen position n 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from eventd.errors import DatabaseUnusable, NotFound
 from eventd.log.values import Head, Topic
 from eventd.store.database import execute, fetch, for_update, insert, notify_head, run_of_system
+from eventd.store.head_file import Acknowledged
 from eventd.store.migrations import new_epoch
 from eventd.store.schema import log_heads, topics
 
@@ -36,9 +37,16 @@ def _head(rows: list[tuple[int, str, int, int, int, int, str]]) -> Head:
     return Head(*rows[0])
 
 
-def move_head(conn: sa.Connection, next_position: int) -> None:
-    """Record the next free position. The head must be locked."""
-    execute(conn, "UPDATE log_heads SET next_position = ? WHERE id = 1", (next_position,))
+def move_head(conn: sa.Connection, next_position: int, record_bytes: int = 0) -> None:
+    """Record the next free position, and by how many bytes topics of records have grown. The head must be locked."""
+    sql = "UPDATE log_heads SET next_position = ?, record_bytes = record_bytes + ? WHERE id = 1"
+    execute(conn, sql, (next_position, record_bytes))
+
+
+def shrink(conn: sa.Connection, size: int) -> None:
+    """Record that topics of records hold so many bytes less. The head must be locked."""
+    if size:
+        execute(conn, "UPDATE log_heads SET record_bytes = record_bytes - ? WHERE id = 1", (size,))
 
 
 def mark_unsynced(conn: sa.Connection, run: str) -> None:
@@ -54,25 +62,52 @@ def touch_head(conn: sa.Connection) -> None:
     execute(conn, "UPDATE log_heads SET flushes = flushes + 1 WHERE id = 1")
 
 
-def settle_unsynced(conn: sa.Connection) -> None:
-    """Everything is on the disk when this is committed, as `Database.write` does."""
-    if lock_head(conn).unsynced:
+def settle_unsynced(conn: sa.Connection) -> Head:
+    """Everything is on the disk when this is committed, as `Database.write` does; the head as it then is."""
+    head = lock_head(conn)
+    if head.unsynced:
         mark_unsynced(conn, "")
+    return head
 
 
-def recover(conn: sa.Connection) -> bool:
-    """Begin a new history if commits may have been lost since the log was written last; whether they may.
+class Recovered(NamedTuple):
+    """The head of a log that is opened, the name of its database, and why a new epoch began; blank if none did."""
 
-    They are when the run of the system has ended in which they were made, before all were on the disk. A process that
-    was killed has lost nothing: what it had written, the system goes on to write.
+    head: Head
+    instance: str
+    reason: str
+
+
+def recover(conn: sa.Connection, acknowledged: Acknowledged | None) -> Recovered:
+    """Begin a new epoch if the database lacks commits that were made, or may lack some.
+
+    It may when the run of the system has ended in which they were made, before all were on the disk. A process that
+    was killed has lost nothing: what it had written, the system continues to write. It does when it is an older copy:
+    `acknowledged` must have been read before the transaction began.
     """
-    unsynced = read_head(conn).unsynced
-    if not unsynced or unsynced == run_of_system(conn):
+    head = read_head(conn)
+    ((instance,),) = fetch(conn, "SELECT instance FROM log_heads WHERE id = 1")
+    reason = ""
+    if head.unsynced and head.unsynced != run_of_system(conn):
+        reason = "the system ended before all commits were on the disk"
+    if acknowledged is not None and _is_older(head, instance, acknowledged):
+        reason = (
+            f"the database is an older copy: it ends at position {head.last} of the epoch {head.epoch}, and this node "
+            f"has acknowledged position {acknowledged.last} of the epoch {acknowledged.epoch}"
+        )
+    if reason:
+        lock_head(conn)
+        renew_epoch(conn)
+        mark_unsynced(conn, "")
+        head = read_head(conn)
+    return Recovered(head, instance, reason)
+
+
+def _is_older(head: Head, instance: str, acknowledged: Acknowledged) -> bool:
+    """Whether the same database has been further, or in another epoch: a new one is recorded where it begins."""
+    if instance != acknowledged.instance:
         return False
-    lock_head(conn)
-    renew_epoch(conn)
-    mark_unsynced(conn, "")
-    return True
+    return head.epoch != acknowledged.epoch or head.last < acknowledged.last
 
 
 def require_whole(conn: sa.Connection, head: Head, seen: int) -> Head:
@@ -102,11 +137,6 @@ def renew_epoch(conn: sa.Connection) -> str:
     return epoch
 
 
-def renew_epoch_of(conn: sa.Connection, epoch: str) -> str:
-    """`renew_epoch` if the history still is this one; otherwise nothing happens, and the answer is empty."""
-    return renew_epoch(conn) if lock_head(conn).epoch == epoch else ""
-
-
 def first_line(name: str, now: int) -> dict[str, Any]:
     """The line of a topic that is made now, by column."""
     nothing = ("bytes", "ids", "evicted_seq", "evicted_position", "lost_position")
@@ -129,10 +159,10 @@ def read_topic(conn: sa.Connection, name: str) -> Topic:
     return Topic(*rows[0])
 
 
-def read_topics(conn: sa.Connection) -> list[Topic]:
-    """The topics of groups, also of deleted ones, by name. There may be many others: they are not looked at."""
-    where = "form = 'event' AND (name < '0' OR (name >= 'group:' AND name < 'group;'))"
-    found = [Topic(*row) for row in fetch(conn, f"SELECT {_COLUMNS} FROM topics WHERE {where}")]
+def read_topics(conn: sa.Connection, *, deleted: bool = False) -> list[Topic]:
+    """The topics of groups by name, with `deleted` also of deleted groups. The others, of any number, are not read."""
+    where = "name >= 'group:' AND name < 'group;'" + (" OR name < '0'" if deleted else "")
+    found = [Topic(*row) for row in fetch(conn, f"SELECT {_COLUMNS} FROM topics WHERE form = 'event' AND ({where})")]
     return sorted(found, key=lambda topic: topic.name)
 
 

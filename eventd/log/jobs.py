@@ -11,9 +11,11 @@ from typing import NamedTuple
 import msgspec
 import sqlalchemy as sa
 
+from eventd.clock import Moment
 from eventd.log.blocks import Block
 from eventd.log.clearing import clear
 from eventd.log.commit import Transaction
+from eventd.log.head import shrink
 from eventd.log.leases import (
     Jobs,
     Lease,
@@ -27,12 +29,12 @@ from eventd.log.leases import (
     read_free,
 )
 from eventd.log.records import content_size, read_body, write_body
-from eventd.log.refusals import NotAQueue, RecordTooLarge, TopicFull, TopicNotFound
+from eventd.log.refusals import NotAQueue, RecordTooLarge, Throttled, TopicFull, TopicNotFound
 from eventd.log.scan import scan_seqs
 from eventd.log.shedding import apply_ttl
 from eventd.log.stock import last_of
 from eventd.log.topic_config import TopicConfig
-from eventd.log.topics import GROUP, TopicLine, create_line, read_line, read_line_of
+from eventd.log.topics import GROUP, Ceilings, TopicLine, count_topics, create_line, read_line, read_line_of
 from eventd.log.values import NOTHING, Drafts
 from eventd.log.writing import apply_limits_once, require_fit
 from eventd.store.database import execute, fetch, insert
@@ -77,11 +79,11 @@ class Books:
         self.conn = tx.conn
         self.line = line
         self.topic_id = line.id
-        self.now = tx.now
+        self.at = Moment(tx.now, tx.steady)
         self.dead_lettered = 0
         self._claimed_seq = _read_claimed(tx.conn, line.id)
         self._claimed_before = self._claimed_seq
-        self.held, self.delayed = end_leases(tx.conn, line.id, tx.now)
+        self.held, self.delayed = end_leases(tx.conn, line.id, tx.steady)
         self._done: list[int] = []
         self._records = _Records(tx.conn, line.id)
         self._standing: Jobs | None = None
@@ -142,6 +144,7 @@ class Books:
         size = sum(lease.size for lease in leases)
         sql = "UPDATE topics SET deleted = deleted + ?, bytes = bytes - ? WHERE id = ?"
         execute(self.conn, sql, (len(leases), size, self.topic_id))
+        shrink(self.conn, size)
         self.line = self.line._replace(deleted=self.line.deleted + len(leases), bytes=self.line.bytes - size)
         self._done += [lease.seq for lease in leases]
 
@@ -149,7 +152,7 @@ class Books:
         """Write what has changed, clear away what is done; how the queue stands then."""
         if self._standing is None:
             if self._done:
-                clear(self.conn, self.topic_id, sorted(self._done), self.now)
+                clear(self.conn, self.topic_id, sorted(self._done), self.at.wall)
             add_moves(self.conn, self.topic_id, Moved(self.held, self.delayed))
             if self._claimed_seq != self._claimed_before or self.dead_lettered:
                 execute(
@@ -159,7 +162,7 @@ class Books:
                 )
             sql = "SELECT next_seq - 1 - evicted_seq - deleted FROM topics WHERE id = ?"
             live = fetch(self.conn, sql, (self.topic_id,))[0][0]
-            self._standing = count_jobs(self.conn, self.topic_id, live, self.now)
+            self._standing = count_jobs(self.conn, self.topic_id, live, self.at.steady)
         return self._standing
 
 
@@ -223,7 +226,8 @@ class _Records:
 class DeadLetters:
     """Jobs that were handed out too often, on their way to the topic that the queue names for them."""
 
-    def __init__(self) -> None:
+    def __init__(self, ceilings: Ceilings) -> None:
+        self._ceilings = ceilings
         self._dest: TopicLine | None = None
         self._jobs: list[Found] = []
 
@@ -245,12 +249,12 @@ class DeadLetters:
             return NOTHING
         name = books.line.config.dead_letter or ""
         dest = read_line(tx.conn, name)
-        if dest is None and not name.startswith(GROUP):
+        if dest is None and not name.startswith(GROUP) and _may_make_topic(tx.conn, self._ceilings):
             dest = create_line(tx.conn, name, TopicConfig(), now=tx.now, random=random(8))
         drafts = _letters(books.line.name, self._jobs)
         seqs = [job.seq for job in self._jobs]
-        if dest is None or dest.id == books.topic_id or not _takes(tx, dest, drafts):
-            free(tx.conn, books.topic_id, seqs, tx.now + HOLD_SECONDS * 1_000_000)
+        if dest is None or dest.id == books.topic_id or not self._takes(tx, dest, drafts):
+            free(tx.conn, books.topic_id, seqs, tx.steady + HOLD_SECONDS * 1_000_000)
             books.delayed += len(seqs)
             return NOTHING
         mark_done(tx.conn, books.topic_id, seqs)
@@ -266,16 +270,19 @@ class DeadLetters:
         if self._dest is not None:
             apply_limits_once(tx, self._dest)
 
+    def _takes(self, tx: Transaction, dest: TopicLine, drafts: Drafts) -> bool:
+        """Whether a topic takes these records, which leave the queue for it, now."""
+        if dest.of_group:
+            return False
+        try:
+            require_fit(tx, dest, drafts, self._ceilings.bytes, freed=sum(job.size for job in self._jobs))
+        except (TopicFull, RecordTooLarge, Throttled):
+            return False
+        return True
 
-def _takes(tx: Transaction, dest: TopicLine, drafts: Drafts) -> bool:
-    """Whether a topic takes these records now."""
-    if dest.of_group:
-        return False
-    try:
-        require_fit(tx, dest, drafts, 0)
-    except (TopicFull, RecordTooLarge):
-        return False
-    return True
+
+def _may_make_topic(conn: sa.Connection, ceilings: Ceilings) -> bool:
+    return not 0 < ceilings.topics <= count_topics(conn)
 
 
 def _letters(queue: str, jobs: Sequence[Found]) -> Drafts:

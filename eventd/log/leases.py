@@ -5,7 +5,8 @@ may be handed out again: 0 is now; a time in the future is the end of a lease wh
 where none does; none at all means that it is done (acked, or moved to the dead letters), and its record, which nobody
 is to see any more, waits to be cleared away.
 
-Storage functions: they take the open transaction and commit nothing. Times in microseconds.
+Storage functions: they take the open transaction and commit nothing. Times in microseconds, by the steady clock: a step
+of the wall clock must neither end leases nor prolong them.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ from typing import NamedTuple
 import msgspec
 import sqlalchemy as sa
 
+from eventd.log.topic_config import LEASE_MS
 from eventd.store.database import bulk_insert, execute, execute_many, fetch, fetch_in
 from eventd.store.topic_schema import leases
 
 ENDED_AT_ONCE = 5000
 """Leases that one look brings to their end at most; where more have ended together, the others wait for the next."""
+LONGEST = LEASE_MS[1] * 1000
+"""The longest lease, and the longest delay."""
 
 _ENDED = "topic_id = ? AND free_at > 0 AND free_at <= ?"
 _COUNTS = "count(*), coalesce(sum(CASE WHEN node <> '' THEN 1 ELSE 0 END), 0)"
@@ -171,13 +175,18 @@ def forget_queue(conn: sa.Connection, topic_id: int) -> None:
     execute(conn, "DELETE FROM queues WHERE topic_id = ?", (topic_id,))
 
 
-def release_leases(conn: sa.Connection) -> None:
+def release_leases(conn: sa.Connection, steady: int) -> None:
     """Free every job that is held or delayed, but for the queues whose leases are to outlive a restart.
 
-    How often a job was handed out stays known.
+    How often a job was handed out stays known. The steady clock begins anew with a node: a lease that outlives it ends
+    no later than the longest that could begin now, however far the wall clock was set back.
     """
+    latest = steady + LONGEST
     for topic_id, config in fetch(conn, "SELECT id, config FROM topics WHERE id IN (SELECT topic_id FROM queues)"):
         if msgspec.json.decode(config)["leases_durable"]:
+            execute(
+                conn, "UPDATE leases SET free_at = ? WHERE topic_id = ? AND free_at > ?", (latest, topic_id, latest)
+            )
             continue
         where = "topic_id = ? AND free_at > 0"
         execute(conn, f"UPDATE leases SET node = '', lease_id = '', free_at = 0 WHERE {where}", (topic_id,))

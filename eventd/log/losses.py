@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
+from eventd.log.head import lock_head
 from eventd.store.database import bulk_insert, execute, execute_many, fetch
 from eventd.store.schema import topic_losses
 
@@ -78,19 +79,28 @@ def reason_of(lost: Iterable[Loss]) -> str:
     return reasons.pop() if len(reasons) == 1 else MIXED
 
 
-def join_oldest(conn: sa.Connection, *, most: int = MOST_RANGES) -> int:
-    """Join the oldest ranges of the topics that have more than `most`; how many were saved. The head must be locked.
+def read_crowded(conn: sa.Connection, *, most: int = MOST_RANGES) -> list[int]:
+    """The ids of the topics that have more than `most` ranges. Looks through all of them: not for under a lock."""
+    sql = "SELECT topic_id FROM topic_losses GROUP BY topic_id HAVING count(*) > ? ORDER BY topic_id"
+    return [topic_id for (topic_id,) in fetch(conn, sql, (most,))]
+
+
+def join_oldest(conn: sa.Connection, topic_id: int, *, most: int = MOST_RANGES) -> int:
+    """Join the oldest ranges of a topic that has more than `most`; how many were saved.
 
     What lies between them counts as lost from then on, although it was deleted by request.
     """
-    saved = 0
-    crowded = fetch(conn, "SELECT topic_id, count(*) FROM topic_losses GROUP BY topic_id HAVING count(*) > ?", (most,))
-    for topic_id, ranges in crowded:
-        sql = "SELECT first_seq, last_seq, reason FROM topic_losses WHERE topic_id = ? ORDER BY first_seq LIMIT ?"
-        oldest = [Loss(*row) for row in fetch(conn, sql, (topic_id, ranges - most + 1))]
-        joined = Loss(oldest[0].first, oldest[-1].last, reason_of(oldest))
-        gone = [(topic_id, loss.first) for loss in oldest]
-        execute_many(conn, "DELETE FROM topic_losses WHERE topic_id = ? AND first_seq = ?", gone)
-        bulk_insert(conn, topic_losses, ("topic_id", "first_seq", "last_seq", "reason"), [(topic_id, *joined)])
-        saved += len(oldest) - 1
-    return saved
+    lock_head(conn)
+    ranges = int(fetch(conn, "SELECT count(*) FROM topic_losses WHERE topic_id = ?", (topic_id,))[0][0])
+    if ranges <= most:
+        return 0
+    sql = "SELECT first_seq, last_seq, reason FROM topic_losses WHERE topic_id = ? ORDER BY first_seq LIMIT ?"
+    oldest = [Loss(*row) for row in fetch(conn, sql, (topic_id, ranges - most + 1))]
+    joined = Loss(oldest[0].first, oldest[-1].last, reason_of(oldest))
+    execute_many(
+        conn,
+        "DELETE FROM topic_losses WHERE topic_id = ? AND first_seq = ?",
+        [(topic_id, loss.first) for loss in oldest],
+    )
+    bulk_insert(conn, topic_losses, ("topic_id", "first_seq", "last_seq", "reason"), [(topic_id, *joined)])
+    return len(oldest) - 1

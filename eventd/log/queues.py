@@ -27,7 +27,7 @@ from eventd.log.leases import (
     renew_leases,
 )
 from eventd.log.topic_config import LEASE_MS
-from eventd.log.topics import TopicLine
+from eventd.log.topics import NO_CEILINGS, Ceilings, TopicLine
 from eventd.log.values import NOTHING, Appended, Drafts
 from federation.event import is_plain
 
@@ -74,11 +74,14 @@ class _Claiming:
     durable = False  # a queue may ask for it
     turn = Turn.FRONT
 
-    def __init__(self, queue: str | int, wishes: Sequence[Wish], random: Callable[[int], bytes]) -> None:
+    def __init__(
+        self, queue: str | int, wishes: Sequence[Wish], random: Callable[[int], bytes], ceilings: Ceilings
+    ) -> None:
         self._queue = queue
         self._wishes = wishes
         self._random = random
-        self._dead = DeadLetters()
+        self._ceilings = ceilings
+        self._dead = DeadLetters(ceilings)
         self._jobs: list[list[Job]] = []
 
     @property
@@ -91,14 +94,14 @@ class _Claiming:
 
     def _deal(self, tx: Transaction, line: TopicLine) -> tuple[Books, Drafts]:
         """Claim; the books, and what goes to the dead letters instead."""
-        books, self._dead = Books.open(tx, line), DeadLetters()
+        books, self._dead = Books.open(tx, line), DeadLetters(self._ceilings)
         if line.config.leases_durable:
             tx.must_flush = True
         found = books.find(sum(wish.most for wish in self._wishes), self._dead)
-        self._jobs = self._hand_out(books, found, tx.now)
+        self._jobs = self._hand_out(tx, books, found)
         return books, self._dead.admit(tx, books, self._random)
 
-    def _hand_out(self, books: Books, found: Sequence[Found], now: int) -> list[list[Job]]:
+    def _hand_out(self, tx: Transaction, books: Books, found: Sequence[Found]) -> list[list[Job]]:
         """Deal what was found, and write the leases."""
         hands: list[list[Job]] = [[] for _ in self._wishes]
         secret = self._random(8).hex()
@@ -106,8 +109,9 @@ class _Claiming:
         renewed: list[Lease] = []
         for index, job in zip(_turns(self._wishes), found, strict=False):
             wish = self._wishes[index]
-            deadline = now + 1000 * bounded(wish.lease_ms, books.line)
-            lease = Lease(job.seq, wish.node, f"lease_{secret}{job.seq:x}", deadline + 1, job.deliveries + 1, job.size)
+            length = 1000 * bounded(wish.lease_ms, books.line)
+            deadline, free_at = tx.now + length, tx.steady + length + 1
+            lease = Lease(job.seq, wish.node, f"lease_{secret}{job.seq:x}", free_at, job.deliveries + 1, job.size)
             (renewed if job.deliveries else fresh).append(lease)
             hands[index].append(Job(job.seq, lease.lease_id, deadline, job.recorded_at, lease.deliveries, job.body))
         add_leases(books.conn, books.topic_id, fresh)
@@ -139,13 +143,19 @@ class Claim(_Claiming):
     """Hand out jobs: to several nodes in turn, one to each, as far as there are any.
 
     Result: `Claimed`. `gathered`: they are made together already, if the queue wants that. Jobs that were handed out as
-    often as the queue allows go to its dead letters instead.
+    often as the queue allows go to its dead letters instead, as far as the `ceilings` of all topics allow that.
     """
 
     def __init__(
-        self, queue: str | int, wishes: Sequence[Wish], random: Callable[[int], bytes], *, gathered: bool = True
+        self,
+        queue: str | int,
+        wishes: Sequence[Wish],
+        random: Callable[[int], bytes],
+        *,
+        gathered: bool = True,
+        ceilings: Ceilings = NO_CEILINGS,
     ) -> None:
-        super().__init__(queue, wishes, random)
+        super().__init__(queue, wishes, random, ceilings)
         self._gathered = gathered
         self._finish: Callable[[], Claimed] | None = None
 
@@ -175,7 +185,8 @@ class Holder(NamedTuple):
 
 
 class Refilled(NamedTuple):
-    """For each holder the seqs it still holds, and its new jobs. `look_at`: when a lease or a delay ends, if any."""
+    """For each holder the seqs it still holds, and its new jobs. `look_at`: when a lease or a delay ends, if any,
+    in steady time."""
 
     kept: Sequence[frozenset[int]]
     jobs: Sequence[Sequence[Job]]
@@ -185,8 +196,15 @@ class Refilled(NamedTuple):
 class Refill(_Claiming):
     """Hand out jobs to holders that have settled some, or lost them. Result: `Refilled`."""
 
-    def __init__(self, queue: str | int, holders: Sequence[Holder], random: Callable[[int], bytes]) -> None:
-        super().__init__(queue, [holder.wish for holder in holders], random)
+    def __init__(
+        self,
+        queue: str | int,
+        holders: Sequence[Holder],
+        random: Callable[[int], bytes],
+        *,
+        ceilings: Ceilings = NO_CEILINGS,
+    ) -> None:
+        super().__init__(queue, [holder.wish for holder in holders], random, ceilings)
         self._holders = holders
         self._kept: list[frozenset[int]] = []
         self._books: Books | None = None
@@ -198,7 +216,7 @@ class Refill(_Claiming):
         self._kept = []
         for wish, held in self._holders:
             leases = ((found.get(seq), lease_id) for seq, lease_id in held.items())
-            kept = [lease.seq for lease, lease_id in leases if lease and lease.is_held(wish.node, lease_id, tx.now)]
+            kept = [lease.seq for lease, lease_id in leases if lease and lease.is_held(wish.node, lease_id, tx.steady)]
             self._kept.append(frozenset(kept))
             wishes.append(wish._replace(most=max(0, wish.most - len(kept))))
         self._wishes = wishes
@@ -261,7 +279,7 @@ class _Settling(ABC):
         skipped: list[int] = []
         for seq, lease_id in self._handles:
             lease = found.get(seq)
-            if lease is not None and seq not in held and lease.is_held(self._node, lease_id, tx.now):
+            if lease is not None and seq not in held and lease.is_held(self._node, lease_id, tx.steady):
                 held[seq] = lease
             else:
                 skipped.append(seq)
@@ -311,7 +329,7 @@ class Nack(_Settling):
         self._delay_ms = delay_ms
 
     def _apply(self, tx: Transaction, books: Books, held: dict[int, Lease]) -> int:
-        free_at = tx.now + 1000 * self._delay_ms if self._delay_ms else 0
+        free_at = tx.steady + 1000 * self._delay_ms if self._delay_ms else 0
         free(books.conn, books.topic_id, [*held], free_at)
         books.held -= len(held)
         books.delayed += len(held) if free_at else 0
@@ -326,6 +344,6 @@ class Extend(_Settling):
         self._lease_ms = lease_ms
 
     def _apply(self, tx: Transaction, books: Books, held: dict[int, Lease]) -> int:
-        deadline = tx.now + 1000 * bounded(self._lease_ms, books.line)
-        extend_leases(books.conn, books.topic_id, [*held], deadline + 1)
-        return deadline
+        length = 1000 * bounded(self._lease_ms, books.line)
+        extend_leases(books.conn, books.topic_id, [*held], tx.steady + length + 1)
+        return tx.now + length

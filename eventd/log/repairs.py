@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from eventd.log.blocks import unpack
+from eventd.log.blocks import Block, unpack
 from eventd.log.cursors import create_cursor, next_repair_name
 from eventd.log.head import read_head
 from eventd.log.lines import Wanted
-from eventd.log.scan import read_at, scan
+from eventd.log.reading import PASSED_OVER, cost_of
+from eventd.log.scan import read_at, scan, stored_at
 from eventd.log.values import Record
 from eventd.store.database import fetch, fetch_in
 from eventd.store.registry import announce
@@ -23,13 +24,23 @@ from eventd.store.schema import dead_letters
 
 MOST_POSITIONS = 10_000
 """Positions one repair names. A repair of more is a range."""
+SURVEYED = 250
+"""Records that one step of a survey takes apart at most: a millisecond or two."""
 
 
 def read_placed(conn: sa.Connection, topic_id: int, ids: Sequence[str]) -> dict[str, int | None]:
-    """The positions of the latest records of those of the ids that are known; None where retention removed it."""
+    """The positions of the latest records of those of the ids that are known; None where retention removed it.
+
+    An id alone proves nothing: one whose record is lost, because the database was damaged, is not known.
+    """
     sql = "SELECT event_id, position, gone_at FROM event_ids WHERE topic_id = ? AND event_id {in}"
     rows = fetch_in(conn, sql, (topic_id,), list(ids))
-    return {event_id: position if gone_at is None else None for event_id, position, gone_at in rows}
+    stored = stored_at(conn, topic_id, [position for _, position, gone_at in rows if gone_at is None])
+    return {
+        event_id: position if gone_at is None else None
+        for event_id, position, gone_at in rows
+        if gone_at is not None or position in stored
+    }
 
 
 def read_refreshed(conn: sa.Connection, topic_id: int, ids: Sequence[str]) -> set[str]:
@@ -75,49 +86,63 @@ def _place_of(conn: sa.Connection, topic_id: int, seq: int) -> int | None:
 class Survey(NamedTuple):
     """What a repair of a range would find. Times in microseconds, sizes in bytes.
 
-    `events` would be sent; `expired` are too late, `others` are not meant for the peer.
+    `events` would be sent; `expired` are too late, `others` are not meant for the peer. The last record that was looked
+    at is at the position `upto`.
     """
 
-    events: int
-    bytes: int
-    first: int | None
-    last: int | None
-    oldest: int | None
-    newest: int | None
-    expired: int
-    others: int
+    upto: int
+    events: int = 0
+    bytes: int = 0
+    oldest: int | None = None
+    newest: int | None = None
+    expired: int = 0
+    others: int = 0
+
+    def plus(self, further: Survey) -> Survey:
+        """Both, where the other one goes on at the end of this one."""
+        times = [time for time in (self.oldest, self.newest, further.oldest, further.newest) if time is not None]
+        return Survey(
+            further.upto,
+            self.events + further.events,
+            self.bytes + further.bytes,
+            min(times, default=None),
+            max(times, default=None),
+            self.expired + further.expired,
+            self.others + further.others,
+        )
 
 
 def survey(conn: sa.Connection, topic_id: int, wanted: Wanted, *, after: int, upto: int, now: int) -> Survey:
-    """Look over the records in `(after, upto]`."""
-    events, size, expired, others = 0, 0, 0, 0
-    places: list[int] = []
-    times: list[int] = []
+    """Look over the records in `(after, upto]`, as far as one step goes: call it again beyond what it looked at.
+
+    A step is short: it holds a connection, and most of it the interpreter, for which deliveries wait.
+    """
+    found, cost = Survey(after), 0
     for block in scan(conn, topic_id, after, upto):
         meant = wanted.settles(block, now)
-        if meant is False:
-            others += block.records
-        elif meant:
-            events, size = events + block.records, size + block.bytes
-            places += [block.position, block.last]
-            times.append(block.recorded_at)
+        if meant is None:
+            part = block.within(after, block.position + SURVEYED - cost - 1) or block
+            found, cost = found.plus(_survey_block(part, wanted, meant, now)), cost + cost_of(part)
         else:
-            records = [record for record in unpack(block) if wanted.selection.matches(record)]
-            reasons = [wanted.hindrance(record, now) for record in records]
-            waiting = [record for record, reason in zip(records, reasons, strict=True) if not reason]
-            late = reasons.count("expired")
-            events, size = events + len(waiting), size + sum(record.size for record in waiting)
-            expired, others = expired + late, others + block.records - len(waiting) - late
-            places += [record.position for record in waiting]
-            times += [block.recorded_at] if waiting else []
-        places, times = _ends(places), _ends(times)
-    first, last = places or (None, None)
-    oldest, newest = times or (None, None)
-    return Survey(events, size, first, last, oldest, newest, expired, others)
+            found, cost = found.plus(_survey_block(block, wanted, meant, now)), cost + PASSED_OVER
+        if cost >= SURVEYED:
+            return found
+    return found._replace(upto=upto)
 
 
-def _ends(values: list[int]) -> list[int]:
-    return [min(values), max(values)] if values else []
+def _survey_block(block: Block, wanted: Wanted, meant: bool | None, now: int) -> Survey:
+    """What one block adds. `meant`: all of its records would be sent, or none; None where each has to be asked."""
+    if meant is False:
+        return Survey(block.last, others=block.records)
+    if meant:
+        return Survey(block.last, block.records, block.bytes, block.recorded_at, block.recorded_at)
+    records = [record for record in unpack(block) if wanted.selection.matches(record)]
+    reasons = [wanted.hindrance(record, now) for record in records]
+    waiting = [record for record, reason in zip(records, reasons, strict=True) if not reason]
+    late = reasons.count("expired")
+    at = block.recorded_at if waiting else None
+    size = sum(record.size for record in waiting)
+    return Survey(block.last, len(waiting), size, at, at, late, block.records - len(waiting) - late)
 
 
 def start_repair(
@@ -170,15 +195,18 @@ def read_letters(
     limit: int,
     newest: bool = False,
 ) -> list[Letter]:
-    """Dead letters of a topic beyond the letter `after`, oldest first, or the newest first.
+    """Dead letters of a topic beyond the letter `after`, oldest first; or the newest first, before that letter.
 
     `kind` is that of the cursors they are of.
     """
     sql = (
         "SELECT id, cursor, position, event_id, reason, detail, attempts, parked_at FROM dead_letters"
-        " WHERE topic_id = ? AND id > ?"
+        " WHERE topic_id = ?"
     )
-    params: list[object] = [topic_id, after]
+    params: list[object] = [topic_id]
+    if after:
+        sql += " AND id < ?" if newest else " AND id > ?"
+        params.append(after)
     for condition, value in ((" AND cursor = ?", cursor), (" AND event_id = ?", event_id)):
         if value:
             sql += condition

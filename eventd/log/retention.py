@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from eventd.log.blocks import BLOCK_RECORDS, Block, unpack
 from eventd.log.forgotten import NUMBERED, note_forgotten
 from eventd.log.head import lock_head, read_head
-from eventd.log.losses import CAP, TTL, Loss, join_oldest, note_losses
+from eventd.log.losses import CAP, TTL, Loss, note_losses
 from eventd.log.scan import read_block, scan
 from eventd.log.stock import last_of
 from eventd.store.database import bulk_insert, execute, execute_many, fetch
@@ -25,6 +25,7 @@ from eventd.store.schema import (
     blocks,
     dead_letters,
     event_ids,
+    id_conflicts,
     inbound_batches,
     inbound_gaps,
     nonces,
@@ -59,11 +60,11 @@ class Evicted:
 
 
 def evict(
-    conn: sa.Connection, topic_id: int, limits: Limits, *, now: int, chunk: int = CHUNK, silent: bool = False
+    conn: sa.Connection, topic_id: int, limits: Limits, *, now: int, chunk: int = CHUNK, forget: bool = False
 ) -> Evicted:
     """Remove the next few records over the limits, oldest first, in the open transaction.
 
-    `silent`: no reader is to be told of it.
+    `forget`: of a deleted topic, nothing is remembered: no reader asks for the loss, and its ids go with the records.
     """
     lock_head(conn)
     next_seq, evicted_seq = fetch(conn, "SELECT next_seq, evicted_seq FROM topics WHERE id = ?", (topic_id,))[0]
@@ -79,7 +80,7 @@ def evict(
         return Evicted(0, evicted_seq, more=False)
     end = going.blocks[-1]
     last = end.seq + end.records - 1
-    _remove(conn, topic_id, going.blocks, now=now, lost=going.lost, aged=None if silent else aged)
+    _remove(conn, topic_id, going.blocks, now=now, lost=going.lost, aged=None if forget else aged)
     return Evicted(last - evicted_seq, last, more=target > last and not going.held)
 
 
@@ -149,13 +150,14 @@ def _first_undelivered(block: Block, passed: int, now: int) -> int | None:
 def _remove(
     conn: sa.Connection, topic_id: int, going: Sequence[Block], *, now: int, lost: bool, aged: int | None
 ) -> None:
+    """Remove these blocks, and remember them; `aged` None: remember nothing."""
     end = going[-1]
     stored = read_block(conn, end.position)
     rest = stored.within(end.last, stored.last)
     execute(conn, "DELETE FROM blocks WHERE topic_id = ? AND position <= ?", (topic_id, end.last))
     if rest is not None:
         bulk_insert(conn, blocks, Block._fields, [rest])
-    gone = _remember(conn, topic_id, going, now, aged)
+    gone = _forget(conn, topic_id, going) if aged is None else _remember(conn, topic_id, going, now, aged)
     size, seq = sum(block.bytes for block in going), end.seq + end.records - 1
     execute(
         conn,
@@ -165,10 +167,22 @@ def _remove(
     )
 
 
-def _remember(conn: sa.Connection, topic_id: int, going: Sequence[Block], now: int, aged: int | None) -> int:
+def _forget(conn: sa.Connection, topic_id: int, going: Sequence[Block]) -> int:
+    """Remove the ids of these blocks; how many they were."""
+    places = (
+        (outline.id, at) for block in going for at, outline in enumerate(read_outlines(block.bodies()), block.position)
+    )
+    return execute_many(
+        conn,
+        "DELETE FROM event_ids WHERE topic_id = ? AND event_id = ? AND position = ?",
+        [(topic_id, event_id, position) for event_id, position in places],
+    )
+
+
+def _remember(conn: sa.Connection, topic_id: int, going: Sequence[Block], now: int, aged: int) -> int:
     """Keep the ids of what goes, each with a digest of what it stood for, and which seqs were still of use.
 
-    `aged`: those up to this seq go for their age; None: nobody is to know. How many ids have no record any more.
+    `aged`: those up to this seq go for their age. How many ids have no record any more.
     """
     ids: list[tuple[object, ...]] = []
     lost: list[Loss] = []
@@ -178,8 +192,7 @@ def _remember(conn: sa.Connection, topic_id: int, going: Sequence[Block], now: i
         expiries = [*map(expiry_micros, outlines)]
         rows = zip(expiries, map(content_digest, bodies), outlines, count(block.position), strict=False)
         ids += [(now, expires_at, digest, topic_id, one.id, position) for expires_at, digest, one, position in rows]
-        if aged is not None:
-            lost += _losses(block, expiries, now, aged)
+        lost += _losses(block, expiries, now, aged)
     note_losses(conn, topic_id, lost)
     return execute_many(
         conn,
@@ -213,10 +226,11 @@ class BookLimits:
     receipts: int
 
 
-def forget(conn: sa.Connection, limits: BookLimits, *, now: int, chunk: int = CHUNK) -> int:
+def forget(conn: sa.Connection, limits: BookLimits, *, now: int, steady: int | None = None, chunk: int = CHUNK) -> int:
     """Trim all that grows: ids whose record is gone, batches, dead letters, receipts, gaps, refusals, nonces, keys.
 
-    Removes at most `chunk` lines of each book in the open transaction; how many went. Repeat until none do.
+    Removes at most `chunk` lines of each book in the open transaction; how many went. Repeat until none do. `steady` is
+    the time by which idempotency keys were kept, where it differs from `now`.
     """
     lock_head(conn)  # an append in another process may just have read one of the ids, and be about to bring it back
     ages = (
@@ -226,10 +240,31 @@ def forget(conn: sa.Connection, limits: BookLimits, *, now: int, chunk: int = CH
         (inbound_batches, inbound_batches.c.recorded_at, limits.receipts),
         (inbound_gaps, inbound_gaps.c.recorded_at, limits.batches),
         (refusals, refusals.c.last_at, limits.batches),
+        (id_conflicts, id_conflicts.c.last_at, limits.batches),
         (nonces, nonces.c.keep_until, 0),
-        (write_keys, write_keys.c.keep_until, 0),
+        (write_keys, write_keys.c.keep_until, 0 if steady is None else now - steady),
     )
-    return join_oldest(conn) + sum(_trim(conn, table, column < now - age, chunk) for table, column, age in ages)
+    return sum(_trim(conn, table, column < now - age, chunk) for table, column, age in ages)
+
+
+def read_unused_selections(conn: sa.Connection, before: int) -> list[tuple[str, int]]:
+    """The selections, as (cursor, version), that were replaced before that time and by which no batch was made.
+
+    None will be made by them any more. Looks through batches: not for under a lock.
+    """
+    return fetch(
+        conn,
+        "SELECT cursor, version FROM selectors AS old WHERE EXISTS (SELECT 1 FROM selectors AS later"
+        " WHERE later.cursor = old.cursor AND later.version > old.version AND later.declared_at < ?)"
+        " AND NOT EXISTS (SELECT 1 FROM batches WHERE batches.cursor = old.cursor"
+        " AND batches.selector_version = old.version)",
+        (before,),
+    )
+
+
+def forget_selections(conn: sa.Connection, unused: Sequence[tuple[str, int]]) -> None:
+    """Remove these selections."""
+    execute_many(conn, "DELETE FROM selectors WHERE cursor = ? AND version = ?", unused)
 
 
 def _trim(conn: sa.Connection, table: sa.Table, old: sa.ColumnElement[bool], chunk: int) -> int:

@@ -7,18 +7,22 @@ touches no record and no receipt, however many there are.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import sqlalchemy as sa
 
 from eventd.errors import NotFound
 from eventd.log.head import announce_topics, lock_head
-from eventd.log.retention import CHUNK, Limits, evict
+from eventd.log.retention import Limits, evict
 from eventd.log.routing import remove_routers_of
 from eventd.log.stock import read_stock, remove_prefix
 from eventd.log.values import Head
-from eventd.store.database import execute, fetch
+from eventd.store.database import execute, execute_many, fetch
 from eventd.store.schema import (
     dead_letters,
     event_ids,
+    id_conflicts,
     inbound_batches,
     inbound_gaps,
     inbound_links,
@@ -31,11 +35,23 @@ from eventd.store.schema import (
 RETIRED = "-retired:"
 """What the name of a retired topic begins with. No name of a group or a topic begins with a dash."""
 
-_IS_RETIRED = f"(name >= '{RETIRED}' AND name < '{RETIRED[:-1]};')"  # as a range: an index finds them among many others
-_BOOKS = (
-    *(event_ids, dead_letters, inbound_batches, inbound_gaps, inbound_links),
-    *(topic_losses, write_keys, leases, queues),
-)
+STEP_ROWS = 500
+"""Rows and records that one step removes, about: whoever writes meanwhile waits for a few milliseconds."""
+STEP_BYTES = 4 << 20
+TOPICS_AT_ONCE = 10
+PAGE = 100
+"""Topics that are read, or whose rows are removed, at once."""
+
+_BEHIND = f"{RETIRED[:-1]};"
+_IS_RETIRED = f"(name >= '{RETIRED}' AND name < '{_BEHIND}')"  # as a range: an index finds them among many others
+_BOOKS = {
+    book.name: [column.name for column in book.primary_key]
+    for book in (
+        *(event_ids, dead_letters, inbound_batches, inbound_gaps, inbound_links),
+        *(topic_losses, write_keys, leases, queues, id_conflicts),
+    )
+}
+"""The tables whose rows belong to a topic, with the columns of their keys. Each has an index that begins with it."""
 _NOTHING_KEPT = Limits(max_records=0, keep_undelivered=False)
 
 
@@ -68,43 +84,61 @@ def require_in_use(conn: sa.Connection, head: Head, topic_id: int) -> None:
     found[topic_id] = head.registry_version
 
 
-def read_bare(conn: sa.Connection) -> list[int]:
-    """The retired topics of which nothing is left but their own line."""
-    retired = fetch(conn, f"SELECT id FROM topics WHERE {_IS_RETIRED} AND evicted_seq = next_seq - 1")
-    return [topic_id for (topic_id,) in retired if not any(_count(conn, book, topic_id) for book in _BOOKS)]
+def read_bare(conn: sa.Connection, after: str = "") -> list[str]:
+    """The names of deleted topics of which only their own row is left: the next ones beyond the name `after`."""
+    nothing = "".join(f" AND NOT EXISTS (SELECT 1 FROM {book} WHERE topic_id = topics.id)" for book in _BOOKS)
+    sql = f"SELECT name FROM topics WHERE name > ? AND name < ? AND evicted_seq = next_seq - 1{nothing}"
+    rows = fetch(conn, f"{sql} ORDER BY name LIMIT ?", (after or RETIRED, _BEHIND, PAGE))
+    return [name for (name,) in rows]
 
 
-def _count(conn: sa.Connection, book: sa.Table, topic_id: int) -> int:
-    return len(conn.execute(sa.select(book.c.topic_id).where(book.c.topic_id == topic_id).limit(1)).all())
+def remove_bare(conn: sa.Connection, bare: Sequence[str]) -> None:
+    """Remove the rows of these topics, in the open transaction."""
+    execute_many(conn, f"DELETE FROM topics WHERE name = ? AND {_IS_RETIRED}", [(name,) for name in bare])
 
 
-def remove_bare(conn: sa.Connection, bare: list[int]) -> None:
-    """Remove the lines of these topics, in the open transaction."""
-    for topic_id in bare:
-        execute(conn, f"DELETE FROM topics WHERE id = ? AND {_IS_RETIRED}", (topic_id,))
+class Cleared(NamedTuple):
+    """What one step removed: so many rows and records. Of the deleted topics up to the name `upto` nothing is left."""
+
+    upto: str
+    rows: int
 
 
-def clear(conn: sa.Connection, *, now: int, chunk: int = CHUNK) -> int:
-    """Remove a little of what retired topics hold, in the open transaction; how many lines went. Repeat until none do.
+def clear(conn: sa.Connection, after: str = "", *, now: int, chunk: int = STEP_ROWS) -> Cleared | None:
+    """Remove about `chunk` rows of the deleted topics whose names are beyond `after`; None: there are no such topics.
 
-    A topic's own line stays: whoever is about to read by its id must find an empty topic, and not none.
+    Call it again beyond `upto` until it answers None. No step looks at more than `TOPICS_AT_ONCE` topics, so a step
+    costs the same however many there are. A topic's own row stays: a reader that still has its id must find an empty
+    topic, and not none.
     """
     lock_head(conn)  # before anything else, as everywhere; an append by its old id may just be under way
-    for topic_id, form, held in fetch(
-        conn, f"SELECT id, form, next_seq - 1 - evicted_seq FROM topics WHERE {_IS_RETIRED}"
-    ):
-        if held and form == "event":
-            return evict(conn, topic_id, _NOTHING_KEPT, now=now, chunk=chunk, silent=True).records
-        if held:
-            stock = read_stock(conn, topic_id)
-            return remove_prefix(conn, stock, stock.head_seq, now=now).evicted_seq - stock.evicted_seq
-        for book in _BOOKS:
-            if went := _trim(conn, book, topic_id, chunk):
-                return went
-    return 0
+    sql = "SELECT name, id, form, next_seq - 1 - evicted_seq FROM topics WHERE name > ? AND name < ?"
+    topics = fetch(conn, f"{sql} ORDER BY name LIMIT ?", (after or RETIRED, _BEHIND, TOPICS_AT_ONCE))
+    if not topics:
+        return None
+    room = chunk
+    for _, topic_id, form, held in topics:
+        while held and room > 0:
+            went = (_clear_events if form == "event" else _clear_records)(conn, topic_id, room, now)
+            held, room = held - went if went else 0, room - went
+    for book in _BOOKS:
+        if room > 0:
+            room -= _trim(conn, book, [topic_id for _, topic_id, *_ in topics], room)
+    return Cleared(topics[-1][0] if room > 0 else after, chunk - room)
 
 
-def _trim(conn: sa.Connection, book: sa.Table, topic_id: int, chunk: int) -> int:
-    key = list(book.primary_key)
-    some = sa.select(*key).where(book.c.topic_id == topic_id).limit(chunk)
-    return conn.execute(book.delete().where(sa.tuple_(*key).in_(some))).rowcount
+def _clear_events(conn: sa.Connection, topic_id: int, room: int, now: int) -> int:
+    return evict(conn, topic_id, _NOTHING_KEPT, now=now, chunk=room, forget=True).records
+
+
+def _clear_records(conn: sa.Connection, topic_id: int, room: int, now: int) -> int:
+    stock = read_stock(conn, topic_id)
+    left = remove_prefix(conn, stock, stock.head_seq, now=now, records=room, size=STEP_BYTES)
+    return left.evicted_seq - stock.evicted_seq
+
+
+def _trim(conn: sa.Connection, book: str, topic_ids: Sequence[int], room: int) -> int:
+    """Remove up to so many rows of one table that belong to these topics; how many there were."""
+    key = ", ".join(_BOOKS[book])
+    some = f"SELECT {key} FROM {book} WHERE topic_id IN ({', '.join('?' * len(topic_ids))}) LIMIT ?"
+    return execute(conn, f"DELETE FROM {book} WHERE ({key}) IN ({some})", (*topic_ids, room))

@@ -154,6 +154,19 @@ def _sizes_at(conn: sa.Connection, positions: Sequence[int]) -> list[tuple[int, 
     return sorted(fetch_in(conn, "SELECT position, bytes FROM blocks WHERE position {in}", (), known))
 
 
+def stored_at(conn: sa.Connection, topic_id: int, positions: Sequence[int]) -> set[int]:
+    """Those of the positions at which the topic holds a record, without reading any record."""
+    wanted = sorted(set(positions))
+    stored: set[int] = set()
+    for start in range(0, len(wanted), PLACES):
+        some = wanted[start : start + PLACES]
+        near = [at for at, _ in _sizes_at(conn, some)]
+        sql = "SELECT position, records FROM blocks WHERE topic_id = ? AND position {in}"
+        for first, records in fetch_in(conn, sql, (topic_id,), near):
+            stored.update(some[bisect_left(some, first) : bisect_left(some, first + records)])
+    return stored
+
+
 def read_at(conn: sa.Connection, positions: Sequence[int]) -> list[Record]:
     """The records at these positions that still exist, in order."""
     return [record for block, places in blocks_at(conn, positions) for record in pick(block, places)]

@@ -245,22 +245,25 @@ def is_due(conn: sa.Connection, now: int) -> bool:
     return bool(fetch(conn, "SELECT 1 FROM topics WHERE due_at <= ? LIMIT 1", (now,)))
 
 
-def forget_ephemeral(conn: sa.Connection, now: int) -> int:
-    """Take a little from the topics whose records do not outlive a run of the node; how many had some.
+def forget_ephemeral(conn: sa.Connection, after: int, now: int) -> int | None:
+    """Take a little from the topics whose records do not outlive a run of the node, of those with ids beyond `after`.
 
-    For the start of a node, before it serves: repeat until there are none.
+    For the start of a node, before it serves: repeat it beyond the id that it answers, until that is None.
     """
     lock_head(conn)
-    sql = "SELECT id FROM topics WHERE durability = 'ephemeral' AND evicted_seq < next_seq - 1 LIMIT ?"
-    held = fetch(conn, sql, (AT_ONCE,))
+    sql = "SELECT id FROM topics WHERE id > ? AND durability = 'ephemeral' AND evicted_seq < next_seq - 1"
+    held = fetch(conn, f"{sql} ORDER BY id LIMIT ?", (after, AT_ONCE))
     went = 0
     for (topic_id,) in held:
         stock = read_stock(conn, topic_id)
         left = remove_prefix(conn, stock, stock.head_seq, now=now, reason=TTL)
         went += left.evicted_seq - stock.evicted_seq
+        if left.evicted_seq < left.head_seq:
+            return after
+        after = topic_id
         if went >= STEP_RECORDS:
             break
-    return len(held)
+    return after if held else None
 
 
 def open_hole(conn: sa.Connection, topic_id: int, records: int) -> None:
@@ -268,5 +271,5 @@ def open_hole(conn: sa.Connection, topic_id: int, records: int) -> None:
     stock = read_stock(conn, topic_id)
     upto = stock.head_seq + records
     note_losses(conn, topic_id, [Loss(stock.next_seq, upto, SOURCE_TRIM)])
-    stock = replace(stock, next_seq=upto + 1, deleted=stock.deleted + records)
-    write_stock(conn, stock if stock.count else replace(stock, deleted=0, evicted_seq=upto))
+    left = replace(stock, next_seq=upto + 1, deleted=stock.deleted + records)
+    write_stock(conn, stock, left if left.count else replace(left, deleted=0, evicted_seq=upto))

@@ -104,13 +104,18 @@ class Slice:
         return self.head_seq - self.next_from_seq
 
 
+def epoch_of(epoch: str, topic_id: int) -> str:
+    """The name of the history that the seqs of a topic belong to: of the log's, and of the topic that has the name."""
+    return f"{epoch}:{topic_id}"
+
+
 def read_slice(conn: sa.Connection, ask: Ask) -> Slice:
     """The next page of a topic. Raises `TopicNotFound`."""
     head = read_head(conn)
     line = read_line(conn, ask.topic) if isinstance(ask.topic, str) else read_line_of(conn, ask.topic)
     if line is None:
         raise TopicNotFound(str(ask.topic))
-    epoch = f"{head.epoch}:{line.id}"
+    epoch = epoch_of(head.epoch, line.id)
     recreated = ask.from_seq > line.head_seq or ask.epoch not in ("", epoch)
     start = 0 if recreated else ask.from_seq
     floor = _read_floor(conn, line, start, ask.now)

@@ -16,6 +16,7 @@ import msgspec
 import sqlalchemy as sa
 
 from eventd.log.blocks import Block
+from eventd.log.head import shrink
 from eventd.log.leases import forget_upto
 from eventd.log.losses import Loss, note_losses
 from eventd.log.records import content_size, read_provenance
@@ -89,8 +90,9 @@ def read_stock(conn: sa.Connection, topic_id: int) -> Stock:
     return Stock(*fetch(conn, f"SELECT {_COLUMNS} FROM topics WHERE id = ?", (topic_id,))[0])
 
 
-def write_stock(conn: sa.Connection, stock: Stock) -> Stock:
-    """Write down what the topic holds now."""
+def write_stock(conn: sa.Connection, before: Stock, stock: Stock) -> Stock:
+    """Write down what the topic, which held `before`, holds now."""
+    shrink(conn, before.bytes - stock.bytes)
     execute(
         conn,
         "UPDATE topics SET next_seq = ?, bytes = ?, ids = ?, evicted_seq = ?, evicted_position = ?, deleted = ?,"
@@ -169,12 +171,22 @@ def first_live(conn: sa.Connection, stock: Stock, after: int) -> int:
 # --- from the beginning -------------------------------------------------------------------------------------------
 
 
-def remove_prefix(conn: sa.Connection, stock: Stock, upto: int, *, now: int, reason: str = "") -> Stock:
+def remove_prefix(
+    conn: sa.Connection,
+    stock: Stock,
+    upto: int,
+    *,
+    now: int,
+    reason: str = "",
+    records: int | None = None,
+    size: int = STEP_BYTES,
+) -> Stock:
     """Take out all up to a seq, as far as one step goes, and what is gone behind that anyway; the stock that is left.
 
-    With a `reason`, what lived is remembered as lost for it; without one, it was to be deleted.
+    With a `reason`, what lived is remembered as lost for it; without one, it was to be deleted. One step ends with the
+    block in which it has come to so many `records` (by default `STEP_RECORDS`) or bytes (`size`).
     """
-    end = _step_end(conn, stock, upto)
+    end = _step_end(conn, stock, upto, STEP_RECORDS if records is None else records, size)
     if end == upto:
         end = first_live(conn, stock, upto) - 1
     if end <= stock.evicted_seq:
@@ -190,6 +202,7 @@ def remove_prefix(conn: sa.Connection, stock: Stock, upto: int, *, now: int, rea
     live = sum(last - first + 1 for first, last in ranges)
     return write_stock(
         conn,
+        stock,
         replace(
             stock,
             bytes=stock.bytes - (size - sum(done.values())),
@@ -213,7 +226,7 @@ def _outlines(conn: sa.Connection, topic_id: int, upto: int) -> Iterator[Block]:
         at = rows[-1][2] if more else at
 
 
-def _step_end(conn: sa.Connection, stock: Stock, upto: int) -> int:
+def _step_end(conn: sa.Connection, stock: Stock, upto: int, most: int, most_bytes: int) -> int:
     """The seq up to which one step goes, on its way to `upto`."""
     if upto - stock.evicted_seq <= PIECE:
         return upto
@@ -221,7 +234,7 @@ def _step_end(conn: sa.Connection, stock: Stock, upto: int) -> int:
     for block in _outlines(conn, stock.id, upto):
         records += block.records
         size += block.bytes
-        if records >= STEP_RECORDS or size >= STEP_BYTES:
+        if records >= most or size >= most_bytes:
             return min(upto, last_of(block))
     return upto
 
@@ -304,6 +317,7 @@ def empty_lines(conn: sa.Connection, stock: Stock, block: Block, seqs: Collectio
     copies = copies_in(block, seqs) if stock.ids else []
     return write_stock(
         conn,
+        stock,
         replace(
             stock,
             bytes=stock.bytes - block.bytes + sum(piece.bytes for piece in left),

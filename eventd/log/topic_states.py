@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
+from eventd.clock import Moment
 from eventd.log.leases import Jobs, count_jobs
 from eventd.log.shedding import Standing, read_standing
 from eventd.log.topics import TopicLine, list_lines, read_line
@@ -21,24 +22,24 @@ class TopicState(NamedTuple):
     jobs: Jobs | None
 
 
-def read_state(conn: sa.Connection, name: str, now: int) -> TopicState | None:
+def read_state(conn: sa.Connection, name: str, at: Moment) -> TopicState | None:
     """How a topic stands; None: there is none of this name."""
     line = read_line(conn, name)
-    return None if line is None else _state(conn, line, now)
+    return None if line is None else _state(conn, line, at)
 
 
 def list_states(
-    conn: sa.Connection, *, prefixes: Sequence[str], prefix: str, after: str, limit: int, now: int
+    conn: sa.Connection, *, prefixes: Sequence[str], prefix: str, after: str, limit: int, at: Moment
 ) -> tuple[list[TopicState], bool]:
     """Topics in the order of their names' bytes, beyond `after`, and whether there are more than `limit`."""
     lines = list_lines(conn, prefixes=prefixes, prefix=prefix, after=after, limit=limit)
-    return [_state(conn, line, now) for line in lines[:limit]], len(lines) > limit
+    return [_state(conn, line, at) for line in lines[:limit]], len(lines) > limit
 
 
-def _state(conn: sa.Connection, line: TopicLine, now: int) -> TopicState:
-    standing = read_standing(conn, line, now)
+def _state(conn: sa.Connection, line: TopicLine, at: Moment) -> TopicState:
+    standing = read_standing(conn, line, at.wall)
     is_queue = line.config.type == "queue"
-    return TopicState(line, standing, count_jobs(conn, line.id, standing.count, now) if is_queue else None)
+    return TopicState(line, standing, count_jobs(conn, line.id, standing.count, at.steady) if is_queue else None)
 
 
 class Figures(NamedTuple):

@@ -146,6 +146,16 @@ def refuse_group(name: str, doing: str) -> None:
         )
 
 
+class Ceilings(NamedTuple):
+    """How many topics that hold records there may be, and bytes of data and meta in all of them; 0: any number."""
+
+    topics: int = 0
+    bytes: int = 0
+
+
+NO_CEILINGS = Ceilings()
+
+
 def require_room(conn: sa.Connection, max_topics: int) -> None:
     """Raise `Throttled` where no further topic may be made. `max_topics` 0 is without bound."""
     if max_topics and count_topics(conn) >= max_topics:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from itertools import chain, groupby
+from types import MappingProxyType
 from typing import Final, NamedTuple, Self
 
 from federation.lines import Bodies, size_of
@@ -37,7 +38,7 @@ class Drafts:
     that nothing expires at all.
 
     Records of a topic that is no group's have `sizes`, in bytes of data and meta, and no `event_ids`, unless they are
-    copies that keep the identity of what they were made of.
+    copies that keep the identity of what they were made of. `key_id` is the key that brought them; blank: none did.
     """
 
     event_ids: Sequence[str] = ()
@@ -47,6 +48,7 @@ class Drafts:
     sources: frozenset[str] = frozenset()
     expires_first: int | None = None
     sizes: Sequence[int] = ()
+    key_id: str = ""
 
     @classmethod
     def of(cls, drafts: Sequence[Draft]) -> Self:
@@ -148,15 +150,24 @@ class Outcome(IntEnum):
     CONFLICT = 3  # the id is taken by another content or another source
 
 
+class IdOwner(NamedTuple):
+    """Whose event has an id: its source, and the key that brought it, blank where it was emitted at this node."""
+
+    source: str
+    key_id: str
+
+
 class Appended(NamedTuple):
     """The fate of each draft of one unit, in order. `positions` holds the id's latest record, also for a duplicate.
 
-    A new record's seq is its position and `shift`.
+    A new record's seq is its position and `shift`. `owners` says who has the id of each draft that is a conflict, by
+    its index.
     """
 
     outcomes: Sequence[Outcome]
     positions: Sequence[int]
     shift: int = 0
+    owners: Mapping[int, IdOwner] = MappingProxyType({})
 
     def count(self, outcome: Outcome) -> int:
         return self.outcomes.count(outcome)

@@ -21,8 +21,13 @@ class Work:
         self.flushes_within = [0] * (len(BOUNDS) + 1)
         """By the first of `BOUNDS` that they do not exceed; the last is of those that exceed all."""
         self.waiting_peak = 0
-        self.failing = False
+        self.trouble = ""
+        """Why the last transaction failed as a whole; blank where it did not."""
+
+    @property
+    def failing(self) -> bool:
         """Whether the last transaction failed as a whole."""
+        return bool(self.trouble)
 
     def queued(self, waiting: int) -> None:
         """So many units wait."""
@@ -30,7 +35,7 @@ class Work:
 
     def done(self, sizes: Sequence[tuple[int, int]], flush: float | None) -> None:
         """A transaction wrote blocks of so many records and bytes; `flush`: for how long it waited for the disk."""
-        self.failing = False
+        self.trouble = ""
         self.transactions += 1
         self.records += sum(records for records, _ in sizes)
         self.bytes += sum(size for _, size in sizes)

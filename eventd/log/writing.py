@@ -6,8 +6,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import sqlalchemy as sa
-
 from eventd.log.commit import GROUP_RECORDS, Spent, Transaction, Turn
 from eventd.log.flushes import Flushes
 from eventd.log.refusals import RecordTooLarge, Throttled, TopicFull, TopicNotFound
@@ -133,7 +131,7 @@ class Write:
         rows = fetch(
             tx.conn,
             "SELECT first_seq, last_seq FROM write_keys WHERE topic_id = ? AND key = ? AND keep_until > ?",
-            (line.id, self._key, tx.now),
+            (line.id, self._key, tx.steady),
         )
         if not rows:
             return None
@@ -156,7 +154,7 @@ class Write:
         return self._written
 
     def _remember(self, tx: Transaction, line: TopicLine, first: int, last: int) -> None:
-        keep_until = tx.now + line.config.idempotency_window_ms * 1000
+        keep_until = tx.steady + line.config.idempotency_window_ms * 1000
         execute(
             tx.conn,
             "INSERT INTO write_keys (topic_id, key, first_seq, last_seq, keep_until) VALUES (?, ?, ?, ?, ?)"
@@ -172,17 +170,18 @@ def _writers(tx: Transaction, topic_id: int) -> dict[str, Write]:
     return found
 
 
-def require_fit(tx: Transaction, line: TopicLine, drafts: Drafts, max_bytes: int) -> None:
+def require_fit(tx: Transaction, line: TopicLine, drafts: Drafts, max_bytes: int, *, freed: int = 0) -> None:
     """Raise where drafts, after those of the units before, do not fit into a topic, or into the node.
 
-    What a topic that keeps what it has can never take is `RecordTooLarge`; what does not fit now is `TopicFull`.
+    What a topic that keeps what it has can never take is `RecordTooLarge`; what does not fit now is `TopicFull`, or
+    `Throttled`. So many bytes of other topics are `freed` by what writes them.
     """
     config, size = line.config, drafts.bytes
     keeps = config.discard == "reject" and (config.cap_records or config.cap_bytes)
     if keeps:
         _require_caps(tx, line, drafts)
     if max_bytes:
-        taken = tx.shared.get("bytes of all") or total_bytes(tx.conn)
+        taken = (tx.shared.get("bytes of all") or total_bytes(tx)) - freed
         if taken + size > max_bytes:
             raise Throttled.by("max_total_bytes", max_bytes)
         tx.shared["bytes of all"] = taken + size
@@ -227,9 +226,9 @@ def full(line: TopicLine) -> TopicFull:
     )
 
 
-def total_bytes(conn: sa.Connection) -> int:
-    """Bytes of data and meta in all topics."""
-    return int(fetch(conn, "SELECT coalesce(sum(bytes), 0) FROM topics WHERE form = 'record'")[0][0])
+def total_bytes(tx: Transaction) -> int:
+    """Bytes of data and meta in all topics, with what the transaction has placed so far."""
+    return int(fetch(tx.conn, "SELECT record_bytes FROM log_heads WHERE id = 1")[0][0]) + tx.record_bytes
 
 
 def apply_limits_once(tx: Transaction, line: TopicLine) -> None:

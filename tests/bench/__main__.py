@@ -1,4 +1,4 @@
-"""Measure two nodes: `python -m tests.bench [catchup|latency] [options]`. Every run verifies what arrived."""
+"""Measure two nodes: `python -m tests.bench [catchup|latency|previews] [options]`. Every run verifies what arrived."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from eventd.log.head import ensure_topic
 from eventd.log.values import Drafts
 from eventd.store.database import Database
 from eventd.store.migrations import upgrade
-from tests.bench.latency import measure_latency
+from tests.bench.latency import measure_latency, measure_previews
 from tests.bench.nodes import BenchNode, make_drafts, verify
 from tests.bench.rounds import databases, run_rounds
 
@@ -24,7 +24,7 @@ from tests.bench.rounds import databases, run_rounds
 def main() -> None:
     options = _options()
     durability = {"durability": "FULL" if options.database == "sqlite" else "synchronous_commit=on"}
-    measure = measure_latency if options.what == "latency" else _catch_up
+    measure = {"latency": measure_latency, "previews": measure_previews, "catchup": _catch_up}[options.what]
     with databases(options.database) as make_url:
 
         def one() -> dict[str, float]:
@@ -36,10 +36,11 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench")
-    parser.add_argument("what", choices=["catchup", "latency"], nargs="?", default="catchup")
+    parser.add_argument("what", choices=["catchup", "latency", "previews"], nargs="?", default="catchup")
     parser.add_argument("--events", type=int, default=200_000)
     parser.add_argument("--size", type=int, default=350)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--previews", type=int, default=3, help="previews: how many at a time")
     parser.add_argument("--database", choices=["sqlite", "postgres"], default="sqlite")
     return parser.parse_args()
 

@@ -12,12 +12,15 @@ import sqlite3
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
+from eventd.api.operations import Services
+from eventd.api.redelivery import OPERATIONS, Redeliver
 from eventd.clock import SystemClock
 from eventd.log.head import read_head
+from eventd.log.values import Draft
 from eventd.node import Node
 from eventd.resources.effective import topic_of
 from eventd.settings import load
@@ -26,47 +29,19 @@ from tests.bench.nodes import GROUP, BenchNode, make_drafts, verify
 
 EVENTS = 500
 WARM_UP = 50
+(REDELIVER,) = OPERATIONS
+
+
+Rounds = list[tuple[float, float, float]]
+"""Seconds until an event was appended at A, could be read at B, and B's receipt was at A."""
 
 
 async def measure_latency(
     directory: Path, make_url: Callable[[], str | None], options: argparse.Namespace
 ) -> dict[str, float]:
     """Milliseconds, percentiles over single events with a pause between them."""
-    sys.setswitchinterval(0.0005)  # as `serve` does
-    (directory / "key").write_text("bench-secret")
-    a, b = BenchNode("a", directory, make_url()), BenchNode("b", directory, make_url())
-    for node, other in ((a, b), (b, a)):
-        node.declare(directory / "key", [other])
-    drafts = make_drafts("a", EVENTS + WARM_UP, options.size)
-    b.start()
-    environ = {"EVENTD_DATA_DIR": str(a.directory), "EVENTD_DATABASE_URL": a.url, "EVENTD_API_LISTEN": "127.0.0.1:0"}
-    node = Node(load({}, environ), clock=SystemClock())
-    acknowledged: asyncio.Queue[float] = asyncio.Queue()
-    delivered = node.metrics.delivered
-
-    def notice(group: str, peer: str, count: int, lag: float) -> None:
-        acknowledged.put_nowait(time.perf_counter())
-        delivered(group, peer, count, lag)
-
-    node.metrics.delivered = notice  # type: ignore[method-assign]
-    await node.start()
-    rounds: list[tuple[float, float, float]] = []
-    witness = Database(b.url)
-    try:
-        topic = await node.log.topic(topic_of(GROUP))
-        for number, draft in enumerate(drafts, start=1):
-            seen = asyncio.create_task(asyncio.to_thread(_first_sight, witness, number))
-            await asyncio.sleep(0.005)
-            begun = time.perf_counter()
-            await node.log.append(topic, [draft])
-            appended = time.perf_counter()
-            arrived = await acknowledged.get()
-            rounds.append((appended - begun, await seen - begun, arrived - begun))
-    finally:
-        witness.close()
-        await node.stop()
-        b.stop()
-    verify(a, b, len(drafts))
+    async with _pair(directory, make_url) as pair:
+        rounds = await pair.send(make_drafts("a", EVENTS + WARM_UP, options.size))
     appends, sights, receipts = zip(*rounds[WARM_UP:], strict=True)
     return {
         "visible_p50_ms": _percentile(sights, 50),
@@ -75,6 +50,106 @@ async def measure_latency(
         "receipt_p99_ms": _percentile(receipts, 99),
         "append_p50_ms": _percentile(appends, 50),
     }
+
+
+async def measure_previews(
+    directory: Path, make_url: Callable[[], str | None], options: argparse.Namespace
+) -> dict[str, float]:
+    """The same beside a node that is asked for nothing, and while redeliveries of all its events are previewed."""
+    async with _pair(directory, make_url, subjectPrefixes=["10."]) as pair:  # so that every event is looked at
+        await pair.hold(make_drafts("a", options.events, options.size))
+        drafts = make_drafts("a", 2 * EVENTS + WARM_UP, options.size, start=options.events)
+        await pair.send(drafts[:WARM_UP])
+        alone = await pair.send(drafts[WARM_UP:][:EVENTS])
+        previews = list[float]()
+        asking = [asyncio.create_task(pair.preview(options.events, previews)) for _ in range(options.previews)]
+        await asyncio.sleep(0.5)
+        beside = await pair.send(drafts[WARM_UP:][EVENTS:])
+        for task in asking:
+            task.cancel()
+        ended = await asyncio.gather(*asking, return_exceptions=True)
+        assert all(isinstance(each, asyncio.CancelledError) for each in ended), ended
+    figures = {
+        f"{name}_visible_p{percent}_ms": _percentile([sight for _, sight, _ in rounds], percent)
+        for name, rounds in (("alone", alone), ("beside", beside))
+        for percent in (50, 99)
+    }
+    ratio = figures["beside_visible_p99_ms"] / figures["alone_visible_p99_ms"]
+    mean = statistics.mean(previews) if previews else 0.0
+    return {**figures, "p99_to_alone": round(ratio, 2), "previews": len(previews), "preview_seconds": round(mean, 2)}
+
+
+@asynccontextmanager
+async def _pair(directory: Path, make_url: Callable[[], str | None], **of_peers: object) -> AsyncIterator[_Pair]:
+    """The two nodes; at the end they are stopped, and what B has is compared with what A sent."""
+    sys.setswitchinterval(0.0005)  # as `serve` does
+    (directory / "key").write_text("bench-secret")
+    a, b = BenchNode("a", directory, make_url()), BenchNode("b", directory, make_url())
+    for node, other in ((a, b), (b, a)):
+        node.declare(directory / "key", [other], **of_peers)
+    b.start()
+    environ = {"EVENTD_DATA_DIR": str(a.directory), "EVENTD_DATABASE_URL": a.url, "EVENTD_API_LISTEN": "127.0.0.1:0"}
+    node = Node(load({}, environ), clock=SystemClock())
+    witness = Database(b.url)
+    try:
+        pair = _Pair(node, witness)
+        await node.start()
+        yield pair
+    finally:
+        witness.close()
+        await node.stop()
+        b.stop()
+    verify(a, b, pair.sent)
+
+
+class _Pair:
+    """A node of this process that sends to another one, whose database `witness` reads."""
+
+    def __init__(self, node: Node, witness: Database) -> None:
+        self.sent = 0
+        self._node = node
+        self._witness = witness
+        self._acknowledged: asyncio.Queue[tuple[float, int]] = asyncio.Queue()
+        self._delivered = node.metrics.delivered
+        node.metrics.delivered = self._notice  # type: ignore[method-assign]
+
+    def _notice(self, group: str, peer: str, count: int, lag: float) -> None:
+        self._acknowledged.put_nowait((time.perf_counter(), count))
+        self._delivered(group, peer, count, lag)
+
+    async def hold(self, drafts: Sequence[Draft]) -> None:
+        """Have both nodes hold these events."""
+        topic = await self._node.log.topic(topic_of(GROUP))
+        for start in range(0, len(drafts), 1000):
+            await self._node.log.append(topic, drafts[start : start + 1000])
+        self.sent += len(drafts)
+        arrived = 0
+        while arrived < len(drafts):
+            arrived += (await self._acknowledged.get())[1]
+
+    async def send(self, drafts: Sequence[Draft]) -> Rounds:
+        """Append one after the other, each when the one before has arrived."""
+        topic = await self._node.log.topic(topic_of(GROUP))
+        rounds: Rounds = []
+        for draft in drafts:
+            self.sent += 1
+            seen = asyncio.create_task(asyncio.to_thread(_first_sight, self._witness, self.sent))
+            await asyncio.sleep(0.005)
+            begun = time.perf_counter()
+            await self._node.log.append(topic, [draft])
+            appended = time.perf_counter()
+            arrived, _ = await self._acknowledged.get()
+            rounds.append((appended - begun, await seen - begun, arrived - begun))
+        return rounds
+
+    async def preview(self, events: int, seconds: list[float]) -> None:
+        """Preview a redelivery of so many events, again and again."""
+        asked = Redeliver(group=GROUP, peer="b", from_seq=1, to_seq=events, dry_run=True)
+        while True:
+            begun = time.perf_counter()
+            told = await REDELIVER.run(Services(self._node.log), asked)
+            assert told["events"] == events, told
+            seconds.append(time.perf_counter() - begun)
 
 
 def _first_sight(witness: Database, number: int) -> float:

@@ -62,13 +62,18 @@ class BenchNode:
         self.api = free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
-    def declare(self, secret: Path, peers: Sequence[BenchNode]) -> None:
-        """Migrate, and write the group and the peers."""
+    def declare(
+        self, secret: Path, peers: Sequence[BenchNode], keys: Sequence[dict[str, str]] = (), **of_peers: object
+    ) -> None:
+        """Migrate, and write the group, with more keys than the secret where there are any, and the peers.
+
+        `of_peers` is more of their spec.
+        """
         database = Database(self.url)
         now = SystemClock().now()
         spec = {
             "nodeName": self.name,
-            "auth": {"mode": "hmac", "secretFile": str(secret)},
+            "auth": {"mode": "hmac", "secretFile": str(secret)} | ({"keys": list(keys)} if keys else {}),
             "listen": {"address": "127.0.0.1", "port": self.port},
         }
         try:
@@ -78,7 +83,7 @@ class BenchNode:
                 put_resource(conn, kind="EventGroup", name=GROUP, spec=spec, **common)
                 for peer in peers:
                     endpoint = f"http://127.0.0.1:{peer.port}"
-                    of_peer = {"groupRef": GROUP, "nodeName": peer.name, "endpoint": endpoint}
+                    of_peer = {"groupRef": GROUP, "nodeName": peer.name, "endpoint": endpoint, **of_peers}
                     put_resource(conn, kind="EventPeer", name=peer.name, spec=of_peer, **common)
                 announce(conn)
         finally:

@@ -83,7 +83,7 @@ async def _measure(url: str, options: argparse.Namespace) -> dict[str, float]:
         writer = _Writer()
         log = await EventLog.open(database, SystemClock(), timed=writer.timed)
         stack.push_async_callback(log.close)
-        supervisor = Supervisor()
+        supervisor = Supervisor(SystemClock())
         stack.push_async_callback(supervisor.stop)
         for number in range(options.routers):
             router = Router(f"r{number}", "source", f"dest{number}")

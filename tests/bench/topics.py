@@ -1,4 +1,4 @@
-"""Measure topics: `python -m tests.bench.topics write|read|watch|routers|queues|scale|recovery|kills [options]`.
+"""Measure topics: `python -m tests.bench.topics write|read|watch|routers|queues|scale|recovery|kills|deleting …`.
 
 A node and its rival run as processes of their own; clients are of this process. Every run verifies that what was
 counted arrived. A ratio is to the rival, or to a bare insert, of the same round; what is printed last are medians.
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.rounds import run_rounds
+from tests.bench.topics_deleting import measure_deleting
 from tests.bench.topics_queues import measure_queues
 from tests.bench.topics_reads import measure_reads
 from tests.bench.topics_recovery import measure_kills, measure_recovery
@@ -32,6 +33,7 @@ MEASURES: dict[str, Callable[[Path, argparse.Namespace], Coroutine[Any, Any, Fig
     "scale": measure_scale,
     "recovery": measure_recovery,
     "kills": measure_kills,
+    "deleting": measure_deleting,
 }
 CLIENT = (
     "one process, raw connections on uvloop, requests made beforehand; *_client_busy is its share of a core: near 1, or"
@@ -75,6 +77,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--held", type=int, default=1_000_000, help="recovery: records of the node that is killed")
     parser.add_argument("--kills", type=int, default=20, help="kills: how often the node is killed")
     parser.add_argument("--writers", type=int, default=4, help="kills: clients that write meanwhile")
+    parser.add_argument("--deleted", type=int, default=300, help="deleting: how many topics")
+    parser.add_argument("--held-each", type=int, default=300, help="deleting: records of each of them")
+    parser.add_argument("--database", choices=["sqlite", "postgres"], default="sqlite", help="deleting")
     parser.add_argument("--seed", type=int, default=1, help="kills: of the lots that are drawn")
     return parser.parse_args()
 

@@ -7,7 +7,7 @@ import io
 import sqlite3
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,8 @@ _MANY = {
 class Site:
     """One node over a new SQLite file, and the rival."""
 
-    def __init__(self, processes: Processes, directory: Path) -> None:
-        self.node = processes.serve("node", env=_MANY)
+    def __init__(self, processes: Processes, directory: Path, url: str | None, env: Mapping[str, str]) -> None:
+        self.node = processes.serve("node", database_url=url, env={**_MANY, **env})
         self.rival = processes.start("rival", [sys.executable, rival.__file__]).wait_ready()
         self.database = directory / "node" / "eventd.db"
 
@@ -55,11 +55,14 @@ class Site:
 
 
 @contextmanager
-def site(directory: Path) -> Iterator[Site]:
-    """A site that ends with its processes killed; their logs are shown only when something failed."""
+def site(directory: Path, url: str | None = None, **env: str) -> Iterator[Site]:
+    """A site that ends with its processes killed; their logs are shown only when something failed.
+
+    `url` is that of a migrated Postgres database, None for a SQLite file of its own. `env` sets the node.
+    """
     processes = Processes(directory)
     try:
-        yield Site(processes, directory)
+        yield Site(processes, directory, url, env)
     except BaseException:
         processes.close()
         raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from eventd.clock import SECOND
 from eventd.egress.consumer import BROKEN_WAIT, CALM, IDLE_WRITE, REOPEN_AFTER
-from eventd.egress.sink import Ack, Blocked, HeldUp, Opened, Restored, Rewind, Unavailable
+from eventd.egress.sink import Ack, Blocked, HeldUp, Rewind, Unavailable
 from eventd.errors import DatabaseUnavailable, Invalid
 from eventd.log.cursors import (
     Cursor,
@@ -197,7 +197,7 @@ async def test_jitter_only_shortens(log: EventLog, topic: int, clock: ManualCloc
         assert clock.waits == [pytest.approx(1.5)]
 
 
-@pytest.mark.parametrize(("asked", "seconds"), [(0.1, 1), (30, 30), (10**6, 3600)])
+@pytest.mark.parametrize(("asked", "seconds"), [(0.1, 1), (3, 3), (10**6, 8)])
 async def test_the_time_a_destination_asks_for_is_respected(
     log: EventLog, topic: int, clock: ManualClock, asked: float, seconds: float
 ) -> None:
@@ -261,6 +261,55 @@ async def test_a_sign_of_life_shortens_the_wait_to_that_of_a_first_failure(
         link.consumer.wake()
         await until(lambda: clock.waits == [pytest.approx(1)])
         clock.advance(1)
+        await until(lambda: link.at(1))
+
+
+STEPS = pytest.mark.parametrize("step", [-86400, 86400], ids=["back", "forward"])
+
+
+@STEPS
+async def test_a_step_of_the_wall_clock_moves_no_try(log: EventLog, topic: int, clock: ManualClock, step: int) -> None:
+    await publish(log, topic, "a")
+    sink = ScriptedSink(NAME)
+    sink.answers.extend([DOWN] * 4)
+    async with driving(log, sink, topic) as link:
+        await held(link, LinkState.BACKING_OFF, 1)
+        clock.set_wall(clock.now() + step * SECOND)
+        for attempt, seconds in enumerate([1, 2, 4], start=1):
+            await held(link, LinkState.BACKING_OFF, attempt)
+            waits = [pytest.approx(seconds)]
+            await until(lambda waits=waits: clock.waits == waits)  # type: ignore[misc]
+            link.consumer.look_again()  # as a declaration has it do
+            await give_turns()
+            await until(lambda waits=waits: clock.waits == waits)  # type: ignore[misc]
+            clock.advance(seconds)
+        await held(link, LinkState.BACKING_OFF, 4)
+        clock.set_wall(clock.now() - step * SECOND)
+        link.consumer.wake()
+        await until(lambda: clock.waits == [pytest.approx(1)], "a sign of life to end the rest")
+        clock.advance(1)
+        await until(lambda: link.at(1))
+
+
+@STEPS
+async def test_a_rest_that_was_begun_before_a_restart_is_no_longer_than_it_was(
+    log: EventLog, topic: int, clock: ManualClock, step: int
+) -> None:
+    await publish(log, topic, "a")
+    sink = ScriptedSink(NAME)
+    sink.answers.extend([DOWN] * 3)
+    async with driving(log, sink, topic) as link:
+        for attempt, seconds in enumerate([1, 2], start=1):
+            await held(link, LinkState.BACKING_OFF, attempt)
+            clock.advance(seconds)
+        await held(link, LinkState.BACKING_OFF, 3)
+        clock.advance(1)
+    await until(lambda: not clock.waits)
+    clock.set_wall(clock.now() + step * SECOND)
+    async with driving(log, sink, topic) as link:
+        if step < 0:
+            await until(lambda: clock.waits == [pytest.approx(4)], "the delay that was chosen, as if it had just begun")
+            clock.advance(4)
         await until(lambda: link.at(1))
 
 
@@ -377,6 +426,32 @@ async def test_several_parcels_are_under_way_and_settle_in_order(log: EventLog, 
     assert await rows(log, batches, "after", "upto") == [(0, 2), (2, 4), (4, 6), (6, 8)]
 
 
+async def test_at_the_end_of_its_cursor_it_waits_for_the_answer_and_reads_nothing(log: EventLog, topic: int) -> None:
+    await publish(log, topic, "a", "b", "later")
+    sink = CountingSink(NAME, window=3)
+    answer, told = sink.later()
+    sink.answers.append(answer)
+    async with driving(log, sink, topic, until=2) as link:
+        await until(lambda: sink.parcels)
+        for _ in range(20):  # while it would read about as often
+            await link.cursor()
+        assert sink.reads <= 2
+        told.set_result(sink.take)
+        await until(link.task.done)
+    assert sink.taken == ["a", "b"]
+
+
+@dataclass
+class CountingSink(ScriptedSink):
+    """Counts how often it was asked to read."""
+
+    reads: int = 0
+
+    async def read(self, log: EventLog, cursor: Cursor, after: int) -> Page:
+        self.reads += 1
+        return await super().read(log, cursor, after)
+
+
 async def test_when_the_first_fails_those_behind_it_are_given_up_and_sent_again(
     log: EventLog, topic: int, clock: ManualClock
 ) -> None:
@@ -430,7 +505,7 @@ async def test_a_signal_between_looking_and_resting_is_not_lost(
     await database.write(create_cursor, NAME, kind="peer", topic_id=topic, position=0, now=NOW)
     await database.write(set_paused, NAME, at=NOW, by="ann")
     sink = ScriptedSink(NAME)
-    read = database.read
+    read = database.read_for_delivery
     links: list[Driven] = []
 
     async def reading(fn: Any, *args: Any, **kwargs: Any) -> Any:
@@ -440,7 +515,7 @@ async def test_a_signal_between_looking_and_resting_is_not_lost(
             links[0].consumer.reread()
         return found
 
-    monkeypatch.setattr(database, "read", reading)
+    monkeypatch.setattr(database, "read_for_delivery", reading)
     async with driving(log, sink, topic) as link:
         links.append(link)
         await until(lambda: sink.taken == ["a"])
@@ -569,40 +644,6 @@ async def test_a_destination_that_claims_to_have_more_cannot_make_us_skip(
     assert sink.taken == [*"abcd"]
 
 
-async def test_a_destination_that_has_more_of_our_history_than_we_begins_a_new_one(log: EventLog, topic: int) -> None:
-    await publish(log, topic, "a")
-    before = (await log.look_around()).epoch
-    sink = ScriptedSink(NAME)
-    sink.opening.extend([Restored(before, 9), Restored(before, 9)])  # as if two peers had said it of the same history
-    async with driving(log, sink, topic) as link:
-        await until(lambda: link.at(1))
-    after = (await log.look_around()).epoch
-    assert (after != before, sink.parcels[0].epoch) == (True, after)
-
-
-async def test_a_destination_cannot_have_more_of_a_history_that_began_here(
-    log: EventLog, topic: int, clock: ManualClock
-) -> None:
-    await publish(log, topic, "a")
-    before = (await log.look_around()).epoch
-    epochs = [before]
-
-    class Liar(ScriptedSink):
-        async def open(self, cursor: Cursor, page: Page) -> Opened:
-            self.opened += 1
-            epochs.append(page.head.epoch)
-            raise Restored(page.head.epoch, 10**9)
-
-    sink = Liar(NAME)
-    async with driving(log, sink, topic) as link:
-        for attempts in range(1, 5):
-            await held(link, LinkState.BLOCKED, attempts)
-            assert ((await link.cursor()).reason, clock.waits) == ("impossible_mark", [8.0])
-            clock.advance(8)
-    assert len(set(epochs)) == 2
-    assert sink.opened == 5
-
-
 async def test_a_destination_that_goes_back_again_and_again_is_given_time(
     log: EventLog, topic: int, clock: ManualClock
 ) -> None:
@@ -720,8 +761,9 @@ async def test_a_fault_in_one_link_is_shown_and_ends_neither_it_nor_the_others(
             await until(lambda: other.at(2))
             clock.advance(8)
             await until(lambda: link.at(2))
-    (record,) = caplog.records
-    assert (record.message, record.cursor) == ("a consumer failed", "peer:g/faulty")  # type: ignore[attr-defined]
+    task, record = caplog.records
+    assert (task.message, vars(task)["task"]) == ("task failed", "peer:g/faulty 1")
+    assert (record.message, vars(record)["cursor"]) == ("a consumer failed", "peer:g/faulty")
 
 
 async def test_a_fault_that_cannot_even_be_written_down_is_logged_and_the_link_goes_on(
@@ -760,18 +802,20 @@ async def test_trouble_with_the_database_is_no_fault_of_the_link(
     topic: int,
     clock: ManualClock,
     monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
     question: str,
 ) -> None:
     await publish(log, topic, "a")
     sink = ScriptedSink(NAME)
-    read, troubles = database.read, [DatabaseUnavailable("locked"), DatabaseUnavailable("locked")]
+    caplog.set_level(logging.INFO, "eventd.egress")
+    read, troubles = database.read_for_delivery, [DatabaseUnavailable("locked"), DatabaseUnavailable("locked")]
 
     async def reading(fn: Any, *args: Any, **kwargs: Any) -> Any:
         if fn.__name__ == question and troubles:
             raise troubles.pop()
         return await read(fn, *args, **kwargs)
 
-    monkeypatch.setattr(database, "read", reading)
+    monkeypatch.setattr(database, "read_for_delivery", reading)
     async with driving(log, sink, topic) as link:
         for left in (1, 0):
             await until(lambda left=left: len(troubles) == left and clock.waits)  # type: ignore[misc]
@@ -779,7 +823,12 @@ async def test_trouble_with_the_database_is_no_fault_of_the_link(
             clock.advance(BROKEN_WAIT)
         await until(lambda: link.at(1))
         assert (await link.cursor()).state is LinkState.RUNNING
+        await until(lambda: len(caplog.records) == 2, "the end of the trouble to be logged")
     assert await database.read(fetch, "SELECT attempts FROM cursors") == [(0,)]
+    begun, ended = [vars(record) for record in caplog.records]  # two tries, one line
+    assert (begun["message"], begun["state"], begun["error"]) == ("a cursor is held up", "database", "locked")
+    assert ended["message"] == "a cursor goes on"
+    assert begun["cursor"] == ended["cursor"] == NAME
 
 
 async def test_cancelled_it_leaves_nothing_running(log: EventLog, topic: int) -> None:

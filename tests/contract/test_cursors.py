@@ -264,6 +264,7 @@ async def test_failures_are_forgiven_when_something_changed(log: EventLog, datab
     assert (forgiven.state, forgiven.attempts, forgiven.retry_at, forgiven.since) == (
         LinkState.RUNNING, 0, None, NOW + 20,
     )  # fmt: skip
+    assert (forgiven.reason, forgiven.last_error) == ("", ""), "a link that runs shows no error of before"
     await database.write(clear_failures, [NAME], NOW + 30)
     assert (await cursor(log)).since == NOW + 20, "there was nothing to forgive"
 

@@ -23,6 +23,7 @@ from eventd.store.registry import read_resources
 from eventd.store.schema import blocks, event_ids, inbound_batches, inbound_gaps, inbound_links
 from eventd.testing import NOW, ManualClock, draft
 from tests.support.bookkeeping import Books
+from tests.support.deleted import clear_all
 from tests.support.stored import read_stored
 
 HELD = (blocks, event_ids, inbound_batches, inbound_gaps, inbound_links)
@@ -51,9 +52,8 @@ async def listed(books: Books) -> list[str]:
 
 
 async def clean(log: EventLog, url: str) -> None:
-    """One round of a node's housekeeping."""
-    groups: list[GroupConfig] = []
-    await Housekeeping(log, load({"database_url": url}, {}), Metrics())._prune(groups)
+    """One round of removing what deleted groups have left."""
+    await Housekeeping(log, load({"database_url": url}, {}), Metrics())._remove_deleted()
 
 
 async def test_declared_again_it_has_none_of_its_old_events(books: Books, log: EventLog) -> None:
@@ -203,10 +203,10 @@ async def test_housekeeping_removes_all_that_it_held_and_nothing_else(
     await delete(books)
     await clean(log, migrated_url)
     assert [await database.read(_rows, table) for table in HELD] == before
-    assert len(await database.read(read_topics)) == 2, "a reader that still has its id finds it empty"
-    assert (await log.read((await database.read(read_topics))[0].id, 0)).records == []
+    assert len(await database.read(read_topics, deleted=True)) == 2, "a reader that still has its id finds it empty"
+    assert (await log.read((await database.read(read_topics, deleted=True))[0].id, 0)).records == []
     await clean(log, migrated_url)
-    assert [topic.name for topic in await database.read(read_topics)] == ["group:kept"]
+    assert [topic.name for topic in await database.read(read_topics, deleted=True)] == ["group:kept"]
 
 
 def _rows(conn: sa.Connection, table: sa.Table) -> list[Any]:
@@ -217,19 +217,18 @@ async def test_it_goes_a_little_at_a_time(books: Books, log: EventLog, database:
     await books.declare()
     await books.publish(*[draft(f"e{number}") for number in range(25)])
     await delete(books)
-    went = []
-    while not went or went[-1]:
-        went.append(await database.write(clear, now=NOW, chunk=10))
-    assert went == [10, 10, 5, 10, 10, 5, 0]  # the records, then their ids
-    [topic] = await database.read(read_topics)
-    assert await database.read(read_bare) == [topic.id]
+    went = await clear_all(database, chunk=10)
+    assert went == [10, 10, 5]  # records, whose ids go with them
+    [topic] = await database.read(read_topics, deleted=True)
+    assert await database.read(read_bare) == [topic.name]
+    assert await database.read(_rows, event_ids) == []
 
 
 async def test_what_is_in_use_is_never_cleared(books: Books, log: EventLog, database: Database) -> None:
     await books.declare()
     topic = await topic_of(log)
-    assert (await database.write(clear, now=NOW), await database.read(read_bare)) == (0, [])
-    await database.write(remove_bare, [topic])
+    assert (await database.write(clear, now=NOW), await database.read(read_bare)) == (None, [])
+    await database.write(remove_bare, ["group:g"])
     assert await topic_of(log) == topic
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from eventd.clock import SECOND
 from eventd.errors import Invalid, NotFound
-from eventd.log.cursors import rewind
+from eventd.log.cursors import LinkState, rewind
 from eventd.log.eventlog import EventLog
 from eventd.log.retention import BookLimits, forget
 from eventd.testing import NOW, ManualClock, draft
@@ -52,6 +52,23 @@ async def test_what_was_tried_and_not_acknowledged_has_failed_for_now(books: Boo
     row = await books.row("e2")
     assert (row["attempts"], row["lastError"], row["deliveredAt"]) == (2, "connection refused", None)
     assert row["lastAttemptAt"] == "2026-11-20T12:00:00Z"
+
+
+async def test_what_waits_behind_a_blocked_link_shows_why(books: Books, clock: ManualClock) -> None:
+    await books.publish(draft("e1"), draft("e2"))
+    await books.fail("b", 1, "bad signature", state=LinkState.BLOCKED, reason="unauthorized")
+    clock.advance(1)
+    await books.publish(draft("e3"))
+    assert await books.states() == {"e1": "failed", "e2": "failed", "e3": "failed"}
+    assert (await books.row("e1"))["lastError"] == "bad signature"
+    for waiting in ("e2", "e3"):
+        row = await books.row(waiting)
+        assert (row["attempts"], row["lastError"]) == (1, "link blocked: unauthorized: bad signature")
+        assert row["lastAttemptAt"] == "2026-11-20T12:00:00Z"
+    (summed,) = (await books.call("deliveries.summary", group="g"))["summary"]
+    assert (summed["failed"], summed["pending"]) == (3, 0)
+    await books.call("links.pause", group="g", peer="b")
+    assert await books.states() == {"e1": "failed", "e2": "pending", "e3": "pending"}
 
 
 async def test_a_link_that_cannot_be_opened_fails_what_waited(books: Books, clock: ManualClock) -> None:

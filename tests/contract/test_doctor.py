@@ -128,10 +128,42 @@ async def test_what_waits_is_pending_while_the_link_may_go_on_and_failed_while_i
     assert found["/b link"][0] == "warn"
     await hold_up(books, LinkState.BLOCKED)
     found = await examine(books)
-    assert found["/b pending deliveries"][0] == "pass"
+    assert found["/b pending deliveries"] == (
+        "pass",
+        "none that can go now: 2 events held by a blocked link (unauthorized)",
+    )
     assert found["/b failed deliveries"] == ("fail", "2 events held by a blocked link (unauthorized)")
     assert found["/b link"][1] == "blocked since 2026-11-20T12:00:00Z: unauthorized: said so"
     assert (found.federation["failedDeliveryCount"], found.federation["pendingDeliveryCount"]) == (2, 0)
+
+
+async def test_a_delivered_event_does_not_fail_because_another_one_waits(books: Books) -> None:
+    await books.publish(draft("e1", expires=NOW + 30 * SECOND), draft("e2"))
+    await books.settle("b", 1)
+    found = await examine(books)
+    assert found["/b event expiry"] == ("warn", "the first expires in 30s; it is delivered")
+    assert found["/b pending deliveries"] == ("warn", "1 event waiting")
+    await books.publish(draft("e3", expires=NOW + 60 * SECOND))
+    assert (await examine(books))["/b event expiry"] == ("fail", "the first that is not delivered expires in 1m0s")
+
+
+async def test_a_refresh_that_waits_does_not_make_another_event_fail(books: Books) -> None:
+    """The peer has the event that is about to expire; the one that it does not have never expires."""
+    await books.publish(draft("e1", expires=NOW + 20 * SECOND))
+    await books.settle("b", 1)
+    await books.publish(draft("e1", expires=NOW + 30 * SECOND), draft("e2"))
+    found = await examine(books)
+    assert found["/b pending deliveries"] == ("warn", "1 event waiting")
+    assert found["/b event expiry"] == ("warn", "the first expires in 30s; it is delivered")
+    assert (found.federation["staleTTLCount"], found.federation["pendingDeliveryCount"]) == (1, 1)
+    assert found.federation["minExpiresInSeconds"] == 30.0
+
+
+async def test_a_dead_letter_that_expires_soon_is_about_to_be_lost(books: Books) -> None:
+    await books.publish(draft("e1", expires=NOW + 30 * SECOND), draft("e2", expires=NOW + HOUR))
+    await books.settle("b", 2, parked={1: "invalid"})
+    found = await examine(books)
+    assert found["/b event expiry"] == ("fail", "the first that is not delivered expires in 30s")
 
 
 async def test_what_has_expired_does_not_wait(books: Books, clock: ManualClock) -> None:
@@ -324,9 +356,9 @@ async def test_a_running_node_counts_requests_in_v1_and_reads_its_keys_again(boo
     metrics = Metrics()
     books.services = Services(books.log, metrics=metrics)
     assert "g protocol" not in (await examine(books)).names
-    metrics.verified("g", "old", "v1")
-    metrics.verified("g", "new", "v2")
-    metrics.verified("other", "old", "v1")
+    metrics.verified("g", "v1")
+    metrics.verified("g", "v2")
+    metrics.verified("other", "v1")
     found = await examine(books)
     await asyncio.get_running_loop().shutdown_default_executor()  # its thread would outlive the test
     assert found[" keys"] == ("fail", "EventGroup 'g': cannot read /nowhere/secret: No such file or directory")
@@ -467,8 +499,10 @@ async def test_looking_changes_nothing(books: Books, log: EventLog, clock: Manua
     await hold_up(books, LinkState.BLOCKED)
     before = await all_rows(log)
     plan = (await examine(books, remediation_plan=True)).answer["remediationPlan"]
-    assert [each["action"] for each in plan["actions"]] == ["check-peer-connectivity", "retry-failed-deliveries"]
-    assert plan["actions"][1]["targetPeer"] == "b"
+    actions = {each["action"]: each for each in plan["actions"]}
+    assert list(actions) == ["align-keys", "check-peer-connectivity", "retry-failed-deliveries"]
+    assert actions["retry-failed-deliveries"]["targetPeer"] == "b"
+    assert (actions["align-keys"]["safe"], "sha256sum" in actions["align-keys"]["remedy"]) == (False, True)
     again = (await examine(books, remediation_plan=True)).answer["remediationPlan"]
     assert again == plan
     assert await all_rows(log) == before
@@ -485,7 +519,8 @@ async def test_fixing_tries_dead_letters_again_and_ends_the_back_off(books: Book
     await books.publish(*(draft(f"e{n}") for n in range(1, 5)))
     await books.settle("b", 3, parked={1: "invalid", 2: "invalid"})
     await hold_up(books, LinkState.BLOCKED)
-    ((action, changed, result),) = await mend(books)
+    left, (action, changed, result) = await mend(books)
+    assert left == ("align-keys", False, "left to you: it needs an operator's approval")
     assert (action, changed) == ("retry-failed-deliveries", True)
     assert result.startswith(
         "2 dead letters are sent once more; the link is tried again at once; until now it was blocked"
@@ -575,9 +610,12 @@ _CODE = re.compile(r'"([a-z0-9]+(?:-[a-z0-9]+)+)"')
 _STATES = {"backing-off"}
 
 
+FILES = ("checks.py", "links.py", "lake.py", "readiness.py")
+
+
 def test_every_code_is_in_the_reference_and_no_other() -> None:
     folder = ROOT / "eventd/api/doctor"
-    sources = [(folder / name).read_text(encoding="utf-8") for name in ("checks.py", "links.py", "lake.py")]
+    sources = [(folder / name).read_text(encoding="utf-8") for name in FILES]
     given = {code for source in sources for code in _CODE.findall(source)} - _STATES
     page = (ROOT / "docs/reference/doctor.md").read_text(encoding="utf-8")
     checks = page[page.index("## Checks") : page.index("## What is not counted")]
@@ -589,3 +627,26 @@ def test_every_action_is_in_the_reference() -> None:
     plan = page[page.index("## The plan") :]
     rows = [line.split("|") for line in plan.splitlines() if line.startswith("| `")]
     assert {row[1].strip(" `"): (row[2].strip(" `"), row[3].strip() == "yes") for row in rows} == ACTIONS
+
+
+# --- the node itself ----------------------------------------------------------------------------------------
+
+
+async def test_a_node_that_is_not_ready_fails(books: Books) -> None:
+    told = {"database": "ok", "group g": "cannot listen", "group h": "keys"}
+
+    async def readiness() -> dict[str, str]:
+        return told
+
+    books.services = Services(books.log, readiness=readiness)
+    found = await examine(books)
+    (check,) = [check for check in found.answer["checks"] if check["name"] == "node readiness"]
+    assert (check["status"], check["code"]) == ("fail", "node-readiness")
+    assert check["detail"] == "the node is not ready: group g: cannot listen; group h: keys"
+    assert found.answer["summary"]["overall"] == "fail"
+    found = await examine(books, group="g")
+    assert [check["detail"] for check in found.answer["checks"] if check["status"] == "fail"] == [
+        "the node is not ready: group g: cannot listen"
+    ]
+    told["group g"] = "ok"
+    assert "node readiness" not in (await examine(books, group="g")).names

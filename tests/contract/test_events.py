@@ -79,7 +79,7 @@ async def test_an_answer_of_exceptions_tells_of_what_is_not_new(books: Books) ->
         "counts": {"new": 2, "refreshed": 0, "duplicate": 1, "conflict": 1},
         "results": [
             {"index": 1, "id": "i", "result": "duplicate"},
-            {"index": 3, "id": "i", "result": "conflict"},
+            {"index": 3, "id": "i", "result": "conflict", "owner": {"sourceNode": "a", "keyId": ""}},
         ],
     }
 
@@ -141,8 +141,11 @@ async def test_a_ttl_counts_from_the_observation(books: Books, ttl: str, expires
         ({"type": "t", "group": "h"}, "group is h, and this request is for g"),
         ({"type": "t", "observedAt": "now"}, "'now' is not an RFC 3339 time"),
         ({"type": "t", "expiresAt": ""}, "'' is not an RFC 3339 time"),
-        ({"type": "t", "ttl": "soon"}, "ttl must be a duration such as 30s"),
-        ({"type": "t", "ttl": "1000000h", "observedAt": "9990-01-01T00:00:00Z"}, "ttl leads beyond the year 9999"),
+        ({"type": "t", "ttl": "soon"}, "ttl 'soon' is not a duration; write 30s, 5m or 168h"),
+        (
+            {"type": "t", "ttl": "1000000h", "observedAt": "9990-01-01T00:00:00Z"},
+            "ttl '1000000h' leads beyond the year 9999",
+        ),
         ({"type": "t", "ttl": "5m", "expiresAt": "2030-01-01T00:00:00Z"}, "two ways to say one thing"),
         ({"type": "a\0b"}, r"type holds U\+0000 or a lone surrogate"),
         ({"type": "\ud800"}, r"type holds U\+0000 or a lone surrogate"),
@@ -185,10 +188,11 @@ async def test_the_same_id_refreshes_repeats_or_conflicts(books: Books) -> None:
     (repeated,) = await emit(books, {**fact, "ttl": "1h"})
     assert repeated["result"] == "duplicate"
     assert repeated["event"]["expiresAt"] == "2026-11-20T14:00:00Z", "what is stored, not what was sent"
-    with pytest.raises(Conflict, match="the id i is taken in group g by another content or another source"):
+    with pytest.raises(Conflict, match="taken in group g by another event of a, which was emitted at this node"):
         await emit(books, {**fact, "subject": "s"})
     results = await emit(books, {**fact, "subject": "s"}, {"type": "t", "id": "j"}, {"type": "t", "id": "j"})
     assert [r["result"] for r in results] == ["conflict", "new", "duplicate"]
+    assert [r.get("owner") for r in results] == [{"sourceNode": "a", "keyId": ""}, None, None]
     assert await ids(books) == ["i", "j"], "one row for each id"
 
 

@@ -145,3 +145,27 @@ async def test_a_fault_in_a_chore_is_logged_and_does_not_end_the_node(
         async with pruning(log, settings, []):
             pass
     assert [record.message for record in caplog.records] == ["retention did not work"]
+
+
+async def test_selections_by_which_no_kept_batch_was_made_are_forgotten(
+    log: EventLog, database: Database, clock: ManualClock, settings: Settings
+) -> None:
+    """Each declared change of a selection adds one."""
+    books = Books(log, clock)
+    for number in range(5):
+        await books.declare(b=f"types: [t{number}]")
+        if number == 1:
+            await books.publish(draft("e1", type="t1"))
+            await books.settle("b", 1)
+    versions = "SELECT version FROM selectors WHERE cursor = 'peer:g/b' ORDER BY version"
+    found = [version for (version,) in await database.read(fetch, versions)]
+    assert len(found) == 5
+    async with pruning(log, settings, []):
+        assert [version for (version,) in await database.read(fetch, versions)] == found, "batches may be asked about"
+    clock.advance(7.1 * DAY / SECOND)
+    await database.write(fetch, "UPDATE batches SET acked_at = 0 + ? RETURNING id", (clock.now(),))
+    async with pruning(log, settings, []):
+        assert [version for (version,) in await database.read(fetch, versions)] == [found[1], found[4]]
+    clock.advance(7.1 * DAY / SECOND)
+    async with pruning(log, settings, []):
+        assert [version for (version,) in await database.read(fetch, versions)] == [found[4]]

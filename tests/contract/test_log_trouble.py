@@ -390,3 +390,26 @@ async def test_lost_connections_are_made_anew(migrated_postgres_url: str, clock:
         assert {error.hint for error in failures} == {"check that the server runs and can be reached"}
         assert await stored(log, topic) == taken
         await log.close()
+
+
+@pytest.mark.parametrize("must_flush", [False, True])
+async def test_a_fault_of_one_who_hears_of_what_was_written_holds_up_no_writer(
+    log: EventLog, must_flush: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = await log.topic("group:g")
+
+    class _Flushed(Publish):
+        durable = not must_flush
+
+        def admit(self, tx: Transaction) -> Drafts:
+            tx.must_flush = must_flush
+            return super().admit(tx)
+
+    def fail(topics: object) -> None:
+        raise KeyError
+
+    log.wakeups.listeners.append(fail)
+    for name in ("a", "b"):
+        await asyncio.wait_for(log.submit(_Flushed(topic, [draft(name)])), 5)
+    assert await stored(log, topic) == ["a", "b"]
+    assert [record.exc_info and record.exc_info[0] for record in caplog.records] == [KeyError, KeyError]

@@ -19,7 +19,7 @@ from eventd.plugins.entry_points import IDLE_SECONDS, LIFE_SECONDS, START_SECOND
 from eventd.plugins.running import Plugins
 from eventd.resources.effective import PluginConfig
 from eventd.testing import ManualClock, until
-from tests.support.child_processes import children, descriptors, is_running
+from tests.support.child_processes import children, descriptors, is_running, programs
 from tests.support.plugins import SECOND, manual_request, plugin_config, write_package
 from tests.support.source import ROOT
 from tests.support.waiting import wait_for
@@ -191,7 +191,7 @@ async def test_an_import_that_does_not_end_is_ended(tmp_path: Path) -> None:
     clock = ManualClock()
     plugins = Plugins(clock, environment=PATH)
     run = asyncio.ensure_future(plugins.run(entry_point(tmp_path, "while True: pass"), manual_request()))
-    await until(lambda: clock.waits, "the import to have begun")
+    await until(lambda: START_SECONDS in clock.waits, "the import to have begun")
     clock.advance(START_SECONDS)
     with pytest.raises(PluginFailed) as caught:
         await run
@@ -399,7 +399,7 @@ def plugin(events):
 """
     config = entry_point(tmp_path, body)
     run = asyncio.ensure_future(plugins.run(config, manual_request()))
-    await until(lambda: len(children()) == 1, "the process to be there")
+    await until(lambda: len(programs()) == 1, "the process to be there")
     await plugins.forget("sample")
     go.touch()
     pid = int((await run).stderr)
@@ -429,8 +429,10 @@ async def test_a_process_without_work_ends_after_a_minute_and_an_old_one_is_repl
 async def test_a_process_that_ends_while_it_is_idle_is_reaped_and_replaced(plugins: Plugins, tmp_path: Path) -> None:
     config = entry_point(tmp_path, WHO)
     pid = int((await plugins.run(config, manual_request())).stderr)
+    hosts = plugins._lanes["sample"].hosts
     os.kill(pid, signal.SIGKILL)
-    await until(lambda: not children(), "the process to be reaped")
+    await until(lambda: hosts is not None and not hosts.any_left, "the end of the process to be noticed")
+    assert not programs()
     assert int((await plugins.run(config, manual_request())).stderr) != pid
 
 

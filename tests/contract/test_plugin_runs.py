@@ -227,11 +227,11 @@ async def test_the_end_of_what_it_wrote_is_kept(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("status", "told"),
     [
-        ("{'ttl': '0s'}", "status.ttl must be longer than 0s"),
-        ("{'ttl': '-5m'}", "status.ttl must be longer than 0s"),
-        ("{'ttl': 'soon'}", "status.ttl must be a duration such as 30s, 5m or 1h30m"),
-        ("{'ttl': 300}", "status.ttl must be text"),
-        ("{'observedAt': 'today'}", "status.observedAt must be a time such as 2026-05-30T12:00:05Z"),
+        ("{'ttl': '0s'}", "status.ttl must be longer than 0s, not '0s'"),
+        ("{'ttl': '-5m'}", "status.ttl must be longer than 0s, not '-5m'"),
+        ("{'ttl': 'soon'}", "status.ttl 'soon' is not a duration; write 30s, 5m or 168h"),
+        ("{'ttl': 300}", "status.ttl must be text, not 300"),
+        ("{'observedAt': 'today'}", "status.observedAt must be a time such as 2026-05-30T12:00:05Z, not 'today'"),
         ("{'resources': [without(RES, 'apiVersion')]}", "status.resources[0].apiVersion is required"),
         ("{'resources': [RES, {**RES, 'kind': ' '}]}", "status.resources[1].kind is required"),
         ("{'resources': [{**RES, 'metadata': {}}]}", "status.resources[0].metadata.name is required"),
@@ -256,10 +256,10 @@ async def test_the_end_of_what_it_wrote_is_kept(bench: Bench) -> None:
             "{'directives': [{'op': 'mask', 'target': without(TARGET, 'name')}]}",
             "status.directives[0].target.name is required",
         ),
-        ("{'directives': [{'op': 'drop', 'target': TARGET}]}", "status.directives[0].op must be mask"),
+        ("{'directives': [{'op': 'drop', 'target': TARGET}]}", "status.directives[0].op must be mask, not 'drop'"),
         (
             "{'actionPlans': [{**PLAN, 'provider': 'acme'}]}",
-            "status.actionPlans[0].provider must be aws, azure, oci or gcp",
+            "status.actionPlans[0].provider must be aws, azure, oci or gcp, not 'acme'",
         ),
         (
             "{'actionPlans': [{**PLAN, 'action': 'assign-secondary-ip'}]}",
@@ -267,7 +267,7 @@ async def test_the_end_of_what_it_wrote_is_kept(bench: Bench) -> None:
         ),
         (
             "{'actionPlans': [{**PLAN, 'riskLevel': 'none'}]}",
-            "status.actionPlans[0].riskLevel must be blank, low, medium or high",
+            "status.actionPlans[0].riskLevel must be blank, low, medium or high, not 'none'",
         ),
         ("{'events': [{'message': 'no type'}]}", "status.events[0].type is required"),
     ],

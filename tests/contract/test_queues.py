@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from eventd.clock import SECOND
 from eventd.errors import Invalid
 from eventd.housekeeping import Housekeeping
 from eventd.log import jobs as jobs_module
@@ -16,11 +17,12 @@ from eventd.log.eventlog import EventLog
 from eventd.log.leases import Jobs, acked_seqs, release_leases
 from eventd.log.queues import Claim, Handle, Holder, Nack, Refill, Wish
 from eventd.log.refusals import NotAQueue, TopicNotFound
+from eventd.log.topics import Ceilings
 from eventd.log.values import Drafts
 from eventd.log.writing import Write
 from eventd.observe import Metrics
 from eventd.settings import load
-from eventd.store.database import fetch
+from eventd.store.database import Database, fetch
 from eventd.testing import NOW, ManualClock
 from tests.support.queues import Queues, seqs
 from tests.support.topics import ALL, Topics, drafts_of
@@ -97,6 +99,44 @@ async def test_a_lease_that_is_extended_ends_later_and_one_that_is_shortened_soo
     assert await queues.claim("q", "w2") == []
     clock.advance(0.001)
     assert seqs(await queues.claim("q", "w2")) == [1]
+
+
+@pytest.mark.parametrize("step", [-86400, 86400])
+async def test_a_step_of_the_wall_clock_moves_no_lease_and_no_delay(
+    queues: Queues, clock: ManualClock, step: int
+) -> None:
+    await queues.make("q", lease_ms=100_000)
+    await queues.put("q", "held", "delayed")
+    await queues.claim("q", "w1", 2)
+    await queues.nack("q", "w1", 2, delay_ms=100_000)
+    clock.advance(50)
+    clock.set_wall(clock.now() + step * SECOND)
+    assert await queues.jobs("q") == Jobs(0, 1, 0)
+    assert await queues.claim("q", "w2", 2) == []
+    extended = await queues.extend("q", "w1", 1, lease_ms=50_000)
+    assert extended.deadline == clock.now() + 50 * SECOND, "what the node is told is by the wall clock"
+    clock.advance(49.9)
+    assert await queues.claim("q", "w2", 2) == []
+    clock.advance(0.2)
+    assert [job.deadline for job in await queues.claim("q", "w2", 2)] == [clock.now() + 100 * SECOND] * 2
+    await queues.check("q")
+
+
+@pytest.mark.parametrize("step", [-40 * 86400, -3600, 3600])
+async def test_a_lease_that_outlives_a_restart_ends_though_the_wall_clock_was_set_back(
+    queues: Queues, database: Database, step: int
+) -> None:
+    await queues.make("q", leases_durable=True, lease_ms=100_000)
+    await queues.put("q", "job")
+    assert seqs(await queues.claim("q", "w1")) == [1]
+    later = ManualClock(NOW + step * SECOND)
+    await database.write(release_leases, later.steady())
+    again = await EventLog.open(database, later)
+    held = Queues(again)
+    assert seqs(await held.claim("q", "w2")) == ([] if step < 0 else [1])
+    later.advance(max(0, min(-step, 86_400)) + 101)
+    assert seqs(await held.claim("q", "w2")) == [1]
+    await again.close()
 
 
 async def test_a_delay_hides_a_job_for_so_long(queues: Queues, clock: ManualClock) -> None:
@@ -256,6 +296,31 @@ async def test_dead_letters_keep_to_the_limits_of_their_topic(queues: Queues) ->
     await queues.claim("q")
     assert [record["data"] for record in await queues.page("dlq")] == [2, 3]
     assert await queues.losses("dlq") == [(1, 1, "cap")]
+
+
+@pytest.mark.parametrize(("topics", "size"), [(1, 0), (0, 120)])
+async def test_dead_letters_keep_to_the_ceilings_of_all_topics(
+    queues: Queues, clock: ManualClock, topics: int, size: int
+) -> None:
+    """Their topic is one more, and what is said of each takes up more room than the job did."""
+    await queues.make("q", max_deliveries=1, dead_letter="dlq")
+    await queues.put("q", "x" * 98)
+    await queues.nack("q", "w", *await queues.claim("q"))
+
+    async def give_up(ceilings: Ceilings) -> None:
+        clock.advance(5)
+        claimed = await queues.log.submit(Claim("q", [Wish("w", 1)], os.urandom, ceilings=ceilings))
+        assert claimed.jobs == [[]]
+
+    await give_up(Ceilings(topics, size))
+    assert [record["data"] for record in await queues.page("q")] == ["x" * 98], "it waits in the queue"
+    assert await queues.log.database.read(fetch, "SELECT sum(next_seq - 1) FROM topics WHERE name = 'dlq'") in (
+        [(None,)],
+        [(0,)],
+    )
+    await give_up(Ceilings(2, 400))
+    assert [record["data"] for record in await queues.page("dlq")] == ["x" * 98]
+    await queues.check("q")
 
 
 # --- beside other things that happen to a topic ---------------------------------------------------------------------
@@ -423,7 +488,7 @@ async def test_leases_are_released_at_a_start_and_deliveries_stay_counted(queues
         await queues.claim(name, "w", 2)
         await queues.nack(name, "w", 1, delay_ms=60_000)
         await queues.ack(name, "w", 2)
-    await queues.log.database.write(release_leases)
+    await queues.log.database.write(release_leases, clock.steady())
     assert await queues.jobs("q") == Jobs(2, 0, 0)
     assert await queues.jobs("kept") == Jobs(1, 0, 0)
     assert [(job.seq, job.deliveries) for job in await queues.claim("q", "w", 9)] == [(1, 2), (3, 1)]

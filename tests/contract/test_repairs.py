@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from contextlib import closing
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
+from eventd.api import redelivery
 from eventd.clock import SECOND
 from eventd.errors import Conflict, Invalid, NotFound
+from eventd.log import repairs
 from eventd.log.eventlog import EventLog
 from eventd.log.head import lock_head
 from eventd.log.lag import read_lag
-from eventd.log.repairs import survey
+from eventd.log.repairs import Survey, survey
 from eventd.log.retention import Limits, evict
 from eventd.log.selection import Selection
 from eventd.store.database import Database
@@ -264,6 +268,37 @@ async def test_the_lag_counts_what_the_selection_means(log: EventLog, books: Boo
     assert await waiting(types=["it's"]) == 1
     assert await waiting(types=["it's", "t"], subject_prefixes=["1"]) == 2
     assert await waiting(types=["none"]) == 0
+
+
+@pytest.mark.parametrize("peer", ["b", "c"])
+async def test_a_range_is_looked_over_in_short_steps_one_at_a_time(
+    books: Books, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, peer: str
+) -> None:
+    """A step holds a reader and most of the interpreter: those who deliver wait for it."""
+    for n in range(6):
+        await books.publish(draft(f"e{n}", type="x"), draft(f"late{n}", type="x", expires=NOW + SECOND))
+    clock.advance(10)
+    await books.settle(peer, 8)
+    asked = {"group": "g", "peer": peer, "from_seq": 1, "to_seq": 11, "dry_run": True}
+    whole = await books.call("deliveries.redeliver", **asked)
+    steps: list[int] = []
+    running = 0
+
+    def step(*args: Any, **place: Any) -> Survey:
+        nonlocal running
+        running += 1
+        assert running == 1, "two steps at once"
+        found = survey(*args, **place)
+        steps.append(found.upto - place["after"])
+        running -= 1
+        return found
+
+    monkeypatch.setattr(redelivery, "survey", step)
+    monkeypatch.setattr(repairs, "SURVEYED", 1)
+    told = await asyncio.gather(*(books.call("deliveries.redeliver", **asked) for _ in range(3)))
+    assert told == [whole] * 3
+    assert (whole["events"], whole["expired"], whole["waiting"]) == (4, 4, 2)
+    assert {*steps} == {1}, "a step goes no further than its budget, not even within a block"
 
 
 async def test_dead_letters_are_listed_in_pages(books: Books) -> None:

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from eventd.clock import SECOND
+from eventd.clock import SECOND, Moment
 from eventd.log import retention
 from eventd.log.commit import Spent, commit
 from eventd.log.cursors import Batch, DeadLetter, Step, create_cursor, insert_batch, park
@@ -349,7 +349,7 @@ async def test_an_id_that_another_process_brings_back_is_not_forgotten_meanwhile
     written, go_on = threading.Event(), threading.Event()
 
     def refresh(conn: sa.Connection) -> None:
-        commit(conn, [Publish(topic, [draft("a", expires=NOW + 1)])], NOW, Spent(), durable=True)
+        commit(conn, [Publish(topic, [draft("a", expires=NOW + 1)])], Moment(NOW, NOW), Spent(), durable=True)
         written.set()
         assert go_on.wait(10)
 

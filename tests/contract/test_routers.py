@@ -9,16 +9,20 @@ from typing import Any
 
 import pytest
 
+from eventd.egress.forwarding import RETRY_SECONDS, Routing
+from eventd.egress.roster import Roster
 from eventd.egress.router import MOST_KEYS, Guarantee, Router
-from eventd.egress.running import prepare
+from eventd.egress.running import Declared, prepare, read_declared
 from eventd.log.copies import Cut
 from eventd.log.eventlog import EventLog
 from eventd.log.forward import Forward, Move
 from eventd.log.queues import Ack, Claim, Handle, Wish
 from eventd.log.refusals import Incompatible, RouterCycle
+from eventd.log.routing import read_heads
 from eventd.log.slices import Tombstone
 from eventd.log.topics import DeleteTopic
 from eventd.store.database import Connection, execute, fetch
+from eventd.supervisor import Supervisor
 from eventd.testing import ManualClock, give_turns, until
 from tests.support.routed import Routed
 
@@ -173,7 +177,7 @@ async def test_a_router_that_is_changed_or_removed_while_its_source_is_read_hold
 ) -> None:
     await routed.route("a->b", "a->c", "a->d")
     database, reading, go_on = routed.log.database, asyncio.Event(), asyncio.Event()
-    read = database.read
+    read = database.read_for_delivery
 
     async def slow(fn: Any, *args: Any, **kwargs: Any) -> Any:
         found = await read(fn, *args, **kwargs)
@@ -182,7 +186,7 @@ async def test_a_router_that_is_changed_or_removed_while_its_source_is_read_hold
             await go_on.wait()
         return found
 
-    monkeypatch.setattr(database, "read", slow)
+    monkeypatch.setattr(database, "read_for_delivery", slow)
     await routed.put("a", 1, tag="t")
     await reading.wait()
     await routed.route("a->b", preserve_tag=False)
@@ -548,3 +552,90 @@ async def test_a_step_that_was_written_and_not_heard_of_is_not_made_again(routed
     await restart(routed)
     for name in ("b", "c"):
         assert await routed.data(name) == [1, 2, 3]
+
+
+# --- faults of our own --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def supervisor(routed: Routed, clock: ManualClock) -> AsyncIterator[Supervisor]:
+    """Looks again, now and then, as in a node."""
+    made = Supervisor(clock)
+    assert routed.routing is not None
+    made.keep(routed.routing.run_for_ever, "routers")
+    yield made
+    await made.stop()
+
+
+def fails_once(monkeypatch: pytest.MonkeyPatch, log: EventLog, question: object) -> list[str]:
+    """The next time that the database is asked this, the answer is a fault of ours; emptied when it was."""
+    faults = ["fault"]
+    for name in ("read", "read_for_delivery"):
+        monkeypatch.setattr(log.database, name, _failing(getattr(log.database, name), question, faults))
+    return faults
+
+
+def _failing(read: Any, question: object, faults: list[str]) -> Any:
+    async def reading(fn: Any, *args: Any, **kwargs: Any) -> Any:
+        if fn is question and faults:
+            raise KeyError(faults.pop())
+        return await read(fn, *args, **kwargs)
+
+    return reading
+
+
+async def elsewhere(routed: Routed, router: str) -> None:
+    """Declare a router through another process: here it is only noticed that something has changed."""
+    routing, routed.routing = routed.routing, None
+    await routed.route(router)
+    routed.routing = routing
+
+
+@pytest.mark.parametrize("question", [read_declared, read_heads], ids=["declared", "heads"])
+async def test_one_fault_leaves_no_router_unloaded_and_no_record_unseen(
+    routed: Routed,
+    supervisor: Supervisor,
+    log: EventLog,
+    clock: ManualClock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    question: object,
+) -> None:
+    assert isinstance(routed.routing, Routing)
+    await routed.make("a")
+    await elsewhere(routed, "a->b")
+    faults = fails_once(monkeypatch, log, question)
+    routed.routing.changed()
+    log.wakeups.touch_all()
+    await until(lambda: not faults and clock.waits, "the fault, and a wait")
+    assert clock.waits == [pytest.approx(RETRY_SECONDS)]
+    clock.advance(RETRY_SECONDS)
+    await until(lambda: routed.routing and routed.routing.feeds("b"), "the router to be loaded")
+    await routed.put("a", "after")
+    assert await routed.data("b") == ["after"]
+    assert [record.levelname for record in caplog.records if record.name == "eventd.egress"] == ["WARNING"]
+
+
+async def test_a_router_that_cannot_be_taken_over_hinders_no_other(
+    routed: Routed, supervisor: Supervisor, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert isinstance(routed.routing, Routing)
+    await routed.make("a")
+    for router in ("a->b", "a->c", "a->d"):
+        await elsewhere(routed, router)
+    adopt, bad = Roster.adopt, ["a->b"]
+
+    def adopting(roster: Roster, declared: Declared, *, tip: int) -> Any:
+        if declared.line.name in bad:
+            raise KeyError(declared.line.name)
+        return adopt(roster, declared, tip=tip)
+
+    monkeypatch.setattr(Roster, "adopt", adopting)
+    routed.routing.changed()
+    await until(lambda: clock.waits, "the fault, and a wait")
+    await routed.put("a", 1)
+    assert [await routed.data(name) for name in "bcd"] == [[], [1], [1]]
+    bad.clear()
+    clock.advance(RETRY_SECONDS)
+    await until(lambda: routed.routing and routed.routing.feeds("b"), "the router to be loaded")
+    assert await routed.data("b") == [1]

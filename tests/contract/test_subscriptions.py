@@ -214,6 +214,25 @@ async def test_a_window_does_not_wait_for_a_clock_that_was_set_back(engine: Engi
 
 
 @on_sqlite
+@pytest.mark.parametrize("step", [-86400, 86400])
+async def test_a_step_of_the_wall_clock_moves_no_window(engine: Engine, clock: ManualClock, step: int) -> None:
+    await engine.subscribe(trigger={"batchWindow": "100s", "debounce": "60s"})
+    await engine.emit("e1")
+    await engine.gathering(60)
+    clock.advance(50)
+    await give_turns()
+    clock.set_wall(clock.now() + step * SECOND)
+    await engine.emit("e2")
+    await engine.gathering(50)
+    clock.advance(49)
+    await give_turns()
+    assert engine.plugins.given == []
+    clock.advance(1)
+    await until(lambda: engine.plugins.given)
+    assert sorted(engine.plugins.given[0]) == ["e1", "e2"]
+
+
+@on_sqlite
 async def test_a_new_declaration_of_the_window_holds_for_the_open_one(engine: Engine, clock: ManualClock) -> None:
     await engine.subscribe(trigger={"batchWindow": "1h"})
     await engine.emit("e1")
@@ -492,10 +511,9 @@ async def test_fifty_that_nothing_concerns_take_no_block_apart_and_leave_the_dat
     topic = await engine.log.topic("group:edge")
     asked: list[str] = []
     taken_apart: list[int] = []
-    read, write, submit = engine.log.database.read, engine.log.database.write, engine.log.submit
-    for name, method in (("read", read), ("write", write)):
-        monkeypatch.setattr(engine.log.database, name, noting(asked, name, method))
-    monkeypatch.setattr(engine.log, "submit", noting(asked, "submit", submit))
+    for name in ("read", "read_for_delivery", "write"):
+        monkeypatch.setattr(engine.log.database, name, noting(asked, name, getattr(engine.log.database, name)))
+    monkeypatch.setattr(engine.log, "submit", noting(asked, "submit", engine.log.submit))
     monkeypatch.setattr(matching, "unpack", noting(taken_apart, 1, matching.unpack))
     for seconds in (1, 5, 60):
         clock.advance(seconds)

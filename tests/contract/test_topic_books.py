@@ -11,25 +11,28 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from eventd import housekeeping
 from eventd.clock import SECOND
 from eventd.housekeeping import SWEEP_SECONDS, Housekeeping
 from eventd.log import stock
 from eventd.log.commit import Transaction, Turn
 from eventd.log.eventlog import EventLog
 from eventd.log.leases import Lease, add_leases
-from eventd.log.losses import CAP, MIXED, TTL, Loss, join_oldest, note_losses, read_losses
+from eventd.log.losses import CAP, MIXED, TTL, Loss, join_oldest, note_losses, read_crowded, read_losses
 from eventd.log.retention import BookLimits, forget
-from eventd.log.retired import clear, read_bare, remove_bare
+from eventd.log.retired import RETIRED, TOPICS_AT_ONCE, Cleared, clear, read_bare, remove_bare
 from eventd.log.shedding import Standing, forget_ephemeral
 from eventd.log.slices import Tombstone
 from eventd.log.topics import DeleteTopic
 from eventd.log.values import Appended, Drafts, Outcome
 from eventd.log.writing import Write
 from eventd.observe import Metrics
-from eventd.settings import load
-from eventd.store.database import Database, fetch
+from eventd.settings import Settings, load
+from eventd.store.database import Connection, Database, fetch
 from eventd.store.schema import blocks, leases, queues, topic_losses, write_keys
 from eventd.testing import NOW, ManualClock, until
+from tests.support.deleted import clear_all
+from tests.support.statements import statements
 from tests.support.topics import Topics, drafts_of
 
 BOOKS = BookLimits(ids=SECOND, batches=SECOND, dead_letters=SECOND, receipts=SECOND)
@@ -38,6 +41,11 @@ BOOKS = BookLimits(ids=SECOND, batches=SECOND, dead_letters=SECOND, receipts=SEC
 @pytest.fixture
 def topics(log: EventLog) -> Topics:
     return Topics(log)
+
+
+@pytest.fixture
+def settings(migrated_url: str) -> Settings:
+    return load({"database_url": migrated_url}, {})
 
 
 async def rows(database: Database, table: sa.Table) -> list[Any]:
@@ -62,11 +70,13 @@ async def test_of_very_many_losses_the_oldest_are_joined(topics: Topics, databas
     topic, other = await topics.make("t"), await topics.make("other")
     await database.write(note_losses, topic, [Loss(n, n, CAP if n < 8 else TTL) for n in range(2, 22, 2)])
     await database.write(note_losses, other, [Loss(1, 1, CAP)])
-    assert await database.write(join_oldest, most=9) == 1
+    assert await database.read(read_crowded, most=9) == [topic]
+    assert await database.write(join_oldest, topic, most=9) == 1
+    assert await database.read(read_crowded, most=9) == []
     assert (await topics.losses("t"))[:2] == [(2, 4, CAP), (6, 6, CAP)]
-    assert await database.write(join_oldest, most=4) == 5
+    assert await database.write(join_oldest, topic, most=4) == 5
     assert await topics.losses("t") == [(2, 14, MIXED), (16, 16, TTL), (18, 18, TTL), (20, 20, TTL)]
-    assert await database.write(join_oldest, most=4) == 0
+    assert await database.write(join_oldest, topic, most=4) == 0
     assert await topics.losses("other") == [(1, 1, CAP)]
 
 
@@ -97,10 +107,11 @@ async def test_what_is_ephemeral_is_gone_at_the_start_and_readers_are_told(
     for _ in range(3):
         await topics.put("gone", *range(100))
     await topics.put("kept", 1)
-    steps = 0
-    while await database.write(forget_ephemeral, clock.now()):
-        steps += 1
-    assert steps == 3
+    steps = [0]
+    while (after := await database.write(forget_ephemeral, steps[-1], clock.now())) is not None:
+        steps.append(after)
+    assert len(steps) == 4
+    assert steps == sorted(steps), "a topic that was emptied is not looked at again"
     assert await topics.standing("gone") == Standing(0, 0, 301)
     assert (await topics.slice("gone", 250)).tombstone == Tombstone(251, 300, TTL, 50, 301, 300)
     assert (await topics.standing("kept")).count == 1
@@ -127,24 +138,94 @@ TABLES = [blocks, topic_losses, write_keys, leases, queues]
 
 
 async def test_of_a_deleted_topic_everything_goes_little_by_little(
-    topics: Topics, log: EventLog, database: Database, monkeypatch: pytest.MonkeyPatch
+    topics: Topics, log: EventLog, database: Database
 ) -> None:
-    monkeypatch.setattr(stock, "STEP_RECORDS", 40)
     await fill_books(topics, log, database, "kept")
     kept = {table.name: await rows(database, table) for table in TABLES}
     topic = await fill_books(topics, log, database, "gone")
     for table in TABLES:
         assert len(await rows(database, table)) > len(kept[table.name]), table.name
     await log.submit(DeleteTopic("gone"))
-    went = []
-    while not went or went[-1]:
-        went.append(await database.write(clear, now=NOW, chunk=10))
-    assert max(went) < 40 + 30, "whole blocks, until they reach the size of a step"
+    went = await clear_all(database, chunk=30)
+    assert len(went) > 2
+    assert max(went) < 30 + 30, "whole blocks, until they reach the size of a step"
     assert sum(went) == 100 + 1 + 1 + 1, "records with their leases, and what lies beside them"
     assert {table.name: await rows(database, table) for table in TABLES} == kept
-    assert await database.read(read_bare) == [topic]
-    await database.write(remove_bare, [topic])
+    assert await database.read(read_bare) == [f"{RETIRED}{topic}"]
+    await database.write(remove_bare, [f"{RETIRED}{topic}"])
     assert await database.read(fetch, "SELECT count(*) FROM topics WHERE id = ?", (topic,)) == [(0,)]
+
+
+@pytest.mark.parametrize("deleted", [2 * TOPICS_AT_ONCE, 6 * TOPICS_AT_ONCE])
+async def test_a_step_costs_the_same_however_many_topics_are_deleted(
+    topics: Topics, log: EventLog, database: Database, deleted: int
+) -> None:
+    """All who write wait for it: a step that looks at each of them takes longer the more there are."""
+    for number in range(deleted):
+        await topics.make(f"t{number}")
+        await log.submit(DeleteTopic(f"t{number}"))
+    with statements() as sent:
+        steps = await clear_all(database)
+    assert len(steps) == deleted / TOPICS_AT_ONCE, "each topic is looked at once"
+    assert len(sent) <= (len(steps) + 1) * 15, "statements of a step"
+    names: list[str] = []
+    with statements() as sent:
+        while page := await database.read(read_bare, names[-1] if names else ""):
+            names += page
+    assert (len(names), len(sent)) == (deleted, -(-deleted // 100) + 1)
+
+
+async def test_much_that_was_deleted_does_not_keep_trimming_from_its_work(
+    topics: Topics,
+    log: EventLog,
+    database: Database,
+    clock: ManualClock,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    await topics.make("t", idempotency_window_ms=1000)
+    await log.submit(Write("t", drafts_of([{"data": 1}]), flushes=log.flushes, key="k"))
+    clock.advance(2)
+    monkeypatch.setattr(housekeeping, "clear", lambda *_, **__: Cleared("", 1))  # there always is more
+    chores = Housekeeping(log, settings, Metrics()).chores(list)
+    tasks = [asyncio.create_task(work()) for work in chores.values()]
+    try:
+        await until(lambda: _none(database))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _none(database: Database) -> bool:
+    return await rows(database, write_keys) == []
+
+
+async def test_removing_rests_for_longer_than_it_works(
+    topics: Topics,
+    log: EventLog,
+    clock: ManualClock,
+    database: Database,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those who write meanwhile mostly find the writer free."""
+    await topics.make("t")
+    await topics.put("t", 1)
+    await log.submit(DeleteTopic("t"))
+
+    def slow(conn: Connection, after: str, *, now: int) -> Cleared | None:
+        clock.advance(0.01)
+        return clear(conn, after, now=now)
+
+    monkeypatch.setattr(housekeeping, "clear", slow)
+    removing = asyncio.create_task(Housekeeping(log, settings, Metrics())._remove_deleted())
+    for _ in range(2):  # one step removes the record, one finds nothing more
+        await until(lambda: clock.waits)
+        assert clock.waits == [pytest.approx(0.02)]
+        clock.advance(0.02)
+    await removing
+    assert await rows(database, blocks) == []
 
 
 async def fill_books(topics: Topics, log: EventLog, database: Database, name: str) -> int:
@@ -174,9 +255,9 @@ async def test_a_deleted_topic_is_never_due(topics: Topics, log: EventLog, datab
 
 
 @pytest.fixture
-async def sweeping(log: EventLog, clock: ManualClock, migrated_url: str) -> AsyncIterator[asyncio.Task[None]]:
+async def sweeping(log: EventLog, clock: ManualClock, settings: Settings) -> AsyncIterator[asyncio.Task[None]]:
     """A node's sweep, from when it was done once."""
-    chores = Housekeeping(log, load({"database_url": migrated_url}, {}), Metrics())
+    chores = Housekeeping(log, settings, Metrics())
     task = asyncio.create_task(chores.sweep_for_ever())
     await until(lambda: clock.waits or task.done())
     yield task

@@ -10,17 +10,22 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from eventd.clock import SECOND
 from eventd.errors import Invalid
 from eventd.log import head
 from eventd.log.commit import Spent, Transaction, Turn
 from eventd.log.eventlog import EventLog
 from eventd.log.refusals import RecordTooLarge, Throttled, TopicFull, TopicNotFound
+from eventd.log.retention import BookLimits, forget
 from eventd.log.topic_config import TopicConfig
-from eventd.log.topics import count_topics, read_line
+from eventd.log.topics import DeleteTopic, count_topics, read_line
 from eventd.log.values import NOTHING, Appended, Drafts
 from eventd.log.writing import Write, Written
 from eventd.store.database import Database, execute, fetch
 from eventd.testing import ManualClock
+from tests.support.deleted import clear_all
+from tests.support.statements import statements
+from tests.support.topic_books import check_topics
 from tests.support.topics import Topics, drafts_of
 
 
@@ -98,6 +103,19 @@ class TestKeys:
         finally:
             await log.close()
 
+    @pytest.mark.parametrize("step", [-86400, 86400])
+    async def test_a_step_of_the_wall_clock_moves_no_window(
+        self, log: EventLog, database: Database, clock: ManualClock, step: int
+    ) -> None:
+        await write(log, "q", 1, key="k", config=TopicConfig(idempotency_window_ms=100_000))
+        clock.set_wall(clock.now() + step * SECOND)
+        books = BookLimits(ids=0, batches=0, dead_letters=0, receipts=0)
+        assert await database.write(forget, books, now=clock.now(), steady=clock.steady()) == 0
+        assert (await write(log, "q", 1, key="k")).deduped
+        clock.advance(100.001)
+        assert await database.write(forget, books, now=clock.now(), steady=clock.steady()) == 1
+        assert (await write(log, "q", 1, key="k")).first_seq == 2
+
     async def test_a_full_topic_still_knows_its_keys(self, log: EventLog) -> None:
         await Topics(log).make("q", cap_records=1, discard="reject")
         await write(log, "q", 1, key="k")
@@ -140,6 +158,28 @@ class TestLimits:
             await write(log, "b", "x" * 99, max_bytes=200)
         assert refused.value.detail == {"limit": "max_total_bytes", "max": 200}
         assert (await write(log, "b", "x" * 98, max_bytes=200)).first_seq == 1
+
+    async def test_the_ceiling_of_all_topics_asks_none_of_them(self, log: EventLog) -> None:
+        for name in ("a", "b"):
+            await write(log, name, "x" * 98, max_bytes=1000)
+        with statements() as sent:
+            await write(log, "b", "x", max_bytes=1000)
+        assert not [sql for sql in sent if "sum(" in sql], "there may be very many"
+
+    async def test_what_goes_makes_room_below_the_ceiling_of_all_topics(self, log: EventLog) -> None:
+        topics = Topics(log)
+        await topics.make("kept", cap_records=1)
+        for _ in range(5):
+            await write(log, "kept", "x" * 98, max_bytes=200)
+        await write(log, "a", "x" * 98, max_bytes=200)
+        await topics.delete("a", before=2)
+        await write(log, "b", "x" * 98, max_bytes=200)
+        await log.submit(DeleteTopic("b"))
+        with pytest.raises(Throttled):
+            await write(log, "c", "x" * 98, max_bytes=200)
+        await clear_all(log.database)
+        assert (await write(log, "c", "x" * 98, max_bytes=200)).first_seq == 1
+        await log.database.read(check_topics)
 
     async def test_the_oldest_go_when_a_topic_discards(self, log: EventLog) -> None:
         await Topics(log).make("q", cap_records=3)
@@ -217,12 +257,12 @@ class TestDurability:
         await write(log, "t", 2)
         await log._appender.close()  # as if killed
         same = await EventLog.open(database, clock)
-        assert same.first_epoch == log.first_epoch, "the system went on: it has written all of it"
+        assert same.epoch == log.epoch, "the system went on: it has written all of it"
         await same._appender.close()
         monkeypatch.setattr(head, "run_of_system", lambda _conn: "another")
         other = await EventLog.open(database, clock)
         try:
-            assert other.first_epoch != log.first_epoch
+            assert other.epoch != log.epoch
             assert [record["data"] for record in await Topics(other).page("t")] == [1, 2]
         finally:
             await other.close()
@@ -237,7 +277,7 @@ class TestDurability:
         await log.close()
         monkeypatch.setattr(head, "run_of_system", lambda _conn: "another")
         again = await EventLog.open(database, clock)
-        assert again.first_epoch == log.first_epoch
+        assert again.epoch == log.epoch
         await again.close()
 
     async def test_another_process_that_ends_does_not_take_the_mark_away(

@@ -18,7 +18,6 @@ from eventd.log import stock
 from eventd.log.eventlog import EventLog
 from eventd.log.queues import Ack, Claim, Claimed, Extend, Handle, Nack, Wish
 from eventd.log.retention import BookLimits, Limits, evict, forget
-from eventd.log.retired import clear
 from eventd.log.shedding import sweep
 from eventd.log.topic_config import TopicConfig
 from eventd.log.topics import DeleteTopic, PutTopic
@@ -27,6 +26,7 @@ from eventd.log.writing import Write
 from eventd.store.database import Database
 from eventd.testing import ManualClock, draft
 from federation.errors import MessageError
+from tests.support.deleted import clear_all
 from tests.support.routed import Routed
 from tests.support.topic_books import check_topics
 from tests.support.topics import drafts_of
@@ -147,7 +147,7 @@ class Storm:
         write, now = self.log.database.write, self.clock.now()
         chores: list[Callable[[], Awaitable[object]]] = [
             lambda: write(sweep, now),
-            lambda: write(clear, now=now, chunk=50),
+            lambda: clear_all(self.log.database, now=now, chunk=50),
             lambda: write(forget, BOOKS, now=now),
             lambda: write(evict, self.group, Limits(max_records=10), now=now),
         ]

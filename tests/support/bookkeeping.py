@@ -115,14 +115,20 @@ class Books:
         prefix = f"repair:g/{peer}/"
         return [c for c in await self.log.database.read(read_cursors) if c.name.startswith(prefix)]
 
-    async def fail(self, peer: str, upto: int, error: str = "refused") -> None:
+    async def fail(
+        self,
+        peer: str,
+        upto: int,
+        error: str = "refused",
+        *,
+        state: LinkState = LinkState.BACKING_OFF,
+        reason: str = "unreachable",
+    ) -> None:
         """Let the peer's consumer fail to deliver up to there."""
         name = link_name("g", peer)
         cursor = await self.log.database.read(read_cursor, name)
         now = self.clock.now()
-        failure = Postponement(
-            name, cursor.position, LinkState.BACKING_OFF, "unreachable", error, upto, now, now + SECOND
-        )
+        failure = Postponement(name, cursor.position, state, reason, error, upto, now, now + SECOND)
         await self.log.database.write(postpone, failure)
 
     def batch(

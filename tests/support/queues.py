@@ -50,7 +50,7 @@ class Queues(Topics):
 
     async def jobs(self, name: str) -> Jobs:
         """How a queue stands."""
-        return await self.log.database.read(_count, name, self.log.clock.now())
+        return await self.log.database.read(_count, name, self.log.clock.steady())
 
     async def check(self, name: str) -> None:
         """Its books are true."""

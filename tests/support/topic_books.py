@@ -52,6 +52,8 @@ def check_topics(conn: sa.Connection) -> None:
         _check_topic(conn, books)
     in_use = sum(books.form == "record" and not books.name.startswith("-") for books in found)
     assert fetch(conn, "SELECT topics FROM log_heads")[0][0] == in_use, "the head counts other topics than there are"
+    stored = sum(books.bytes for books in found if books.form == "record")
+    assert fetch(conn, "SELECT record_bytes FROM log_heads")[0][0] == stored, "the head counts other bytes"
     _check_routers(conn, {books.id: books for books in found}, last)
 
 

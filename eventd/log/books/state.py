@@ -96,7 +96,7 @@ def _span(conn: sa.Connection, book: Book, places: Places) -> Span:
 
 
 def _read_groups(conn: sa.Connection) -> list[GroupState]:
-    cursors = read_cursors(conn)
+    cursors = read_cursors(conn, "peer", "repair")
     peers: dict[str, list[LinkState]] = {}
     for cursor in cursors:
         if cursor.kind == "peer":

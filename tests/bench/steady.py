@@ -1,0 +1,59 @@
+"""A client that asks at a steady pace, whether or not what it asked before is answered: no slow answer hides others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from eventd.bench.wire import Line, now
+from tests.bench.wire import open_line, read_answer
+
+
+class Steady:
+    """Seconds from the moment at which each request was due to its answer, by the `phase` of that moment."""
+
+    def __init__(self, port: int, make: Callable[[int], bytes], every: float) -> None:
+        self.phase = ""
+        self.latencies: dict[str, list[float]] = {}
+        self._port = port
+        self._make = make
+        self._every = every
+        self._free: list[Line] = []
+        self._asking: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        due, number = now(), 0
+        while True:
+            asking = asyncio.create_task(self._ask(number, due))
+            self._asking.add(asking)
+            asking.add_done_callback(self._asking.discard)
+            number, due = number + 1, due + self._every
+            await asyncio.sleep(max(0.0, due - now()))
+
+    async def _ask(self, number: int, due: float) -> None:
+        phase = self.phase
+        line = self._free.pop() if self._free else await open_line(self._port)
+        answer = read_answer(await line.ask(self._make(number)))
+        self.latencies.setdefault(phase, []).append(now() - due)
+        self._free.append(line)
+        assert answer.status in (200, 201), answer
+
+    async def end(self) -> None:
+        """Wait for what was asked; raises what failed."""
+        await asyncio.gather(*self._asking)
+        for line in self._free:
+            line.close()
+
+
+@asynccontextmanager
+async def steady(port: int, make: Callable[[int], bytes], *, every: float) -> AsyncIterator[Steady]:
+    """A client that asks `make(number)` every so many seconds while the block runs."""
+    client = Steady(port, make, every)
+    running = asyncio.create_task(client.run())
+    try:
+        yield client
+    finally:
+        running.cancel()
+        await client.end()

@@ -1,0 +1,59 @@
+"""Cursors that follow what is declared: all who write wait for it, so it must cost no more than what it changes."""
+
+from __future__ import annotations
+
+import pytest
+
+from eventd.egress.links import follow, read_declared, reconcile
+from eventd.log import cursors
+from eventd.log.cursors import create_cursor, read_cursors
+from eventd.log.eventlog import EventLog
+from eventd.store.database import Connection, Database
+from eventd.store.registry import read_resources
+from eventd.testing import NOW, ManualClock
+from tests.support.bookkeeping import Books
+from tests.support.statements import statements
+
+ROUTERS = 50
+
+
+def _route(conn: Connection) -> None:
+    for number in range(ROUTERS):
+        create_cursor(conn, f"router:r{number}", kind="router", topic_id=1, position=0, now=NOW)
+
+
+async def test_the_cursors_of_routers_are_not_read(
+    log: EventLog, database: Database, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    books = Books(log, clock)
+    await books.declare("b", "c")
+    await database.write(_route)
+    kinds: list[str] = []
+    of_row = cursors._cursor
+
+    def note(row: object) -> cursors.Cursor:
+        cursor = of_row(row)
+        kinds.append(cursor.kind)
+        return cursor
+
+    monkeypatch.setattr(cursors, "_cursor", note)
+    await books.declare("b", c="types: [up]")
+    version, declared, _ = await database.read(read_declared)
+    found = await database.write(follow, version, declared, [], NOW)
+    assert found is not None
+    assert [cursor.name for cursor in found[0]] == ["peer:g/b", "peer:g/c"]
+    assert "router" not in kinds
+    assert len(await database.read(read_cursors)) == ROUTERS + 2
+
+
+async def test_what_stays_as_it_was_is_not_asked_for_one_by_one(
+    log: EventLog, database: Database, clock: ManualClock
+) -> None:
+    books, sent = Books(log, clock), []
+    for peers in (("b",), tuple(f"b{number}" for number in range(20))):
+        await books.declare(*peers)
+        stored = await database.read(read_resources)
+        with statements() as each:
+            await database.write(reconcile, stored, NOW)
+        sent.append(len(each))
+    assert sent[0] == sent[1], "a link more costs no statement more"

@@ -1,0 +1,46 @@
+"""What is kept of conflicts of ids, on both databases: counted by kind, and bounded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from eventd.log import conflicts
+from eventd.log.conflicts import UNKNOWN, read_conflicts
+from eventd.log.eventlog import EventLog
+from eventd.log.retention import BookLimits, forget
+from eventd.log.units import Publish
+from eventd.log.values import Drafts, IdOwner, Outcome
+from eventd.testing import NOW, ManualClock, draft
+
+
+async def test_conflicts_are_counted_by_who_has_the_id_and_who_came_second(log: EventLog) -> None:
+    topic = await log.topic("group:g")
+    await log.append(topic, [draft("e1"), draft("e2")])
+    second = replace(Drafts.of([draft("e1", node="x"), draft("new", node="x"), draft("e2", node="x")]), key_id="k")
+    for times in (1, 2):
+        appended = await log.submit(Publish(topic, second))
+        assert appended.outcomes.count(Outcome.CONFLICT) == 2
+        assert dict(appended.owners) == {0: IdOwner("a", ""), 2: IdOwner("a", "")}
+        [kept] = await log.database.read(read_conflicts, topic)
+        assert kept[:6] == ("a", "", "x", "k", 2 * times, "e2")
+
+
+async def test_sources_without_end_take_no_rows_without_end(
+    log: EventLog, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conflicts, "KINDS", 10)
+    monkeypatch.setattr(conflicts, "AT_ONCE", 5)
+    topic = await log.topic("group:g")
+    await log.append(topic, [draft("e1")])
+    for number in range(20):
+        clock.advance(1)
+        many = [draft("e1", node=f"x{number}-{each}") for each in range(8)]
+        await log.submit(Publish(topic, Drafts.of(many)))
+        kept = await log.database.read(read_conflicts, topic)
+        assert len(kept) <= 10 + 5 + 1
+    assert {"x19-0", UNKNOWN} <= {each.source for each in kept}
+    limits = BookLimits(ids=1, batches=1, dead_letters=1, receipts=1)
+    await log.database.write(forget, limits, now=NOW + 10**12)
+    assert await log.database.read(read_conflicts, topic) == []

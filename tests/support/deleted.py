@@ -1,0 +1,17 @@
+"""Removing what deleted topics have left, as housekeeping does, step by step."""
+
+from __future__ import annotations
+
+from eventd.log.retired import STEP_ROWS, clear
+from eventd.store.database import Database
+from eventd.testing import NOW
+
+
+async def clear_all(database: Database, *, chunk: int = STEP_ROWS, now: int = NOW) -> list[int]:
+    """How many rows each step removed, to the last."""
+    rows: list[int] = []
+    after = ""
+    while (cleared := await database.write(clear, after, now=now, chunk=chunk)) is not None:
+        after = cleared.upto
+        rows.append(cleared.rows)
+    return rows
