@@ -18,10 +18,10 @@ import msgspec
 from msgspec import Meta, Struct
 
 from federation.errors import BadAnswer, Malformed
-from federation.event import RequiredText, micros
+from federation.event import RequiredText, micros, require_moment
 from federation.loops import decode_path
 from federation.peers import MAX_TEXT, SECOND
-from federation.ranges import Mark
+from federation.ranges import Mark, Position
 from federation.selector import Selector
 
 MINUTE: Final = 60 * SECOND
@@ -99,8 +99,8 @@ class AskSums(Struct, frozen=True, kw_only=True, tag_field="ask", tag="sums"):
     """What do the fingerprints in `(after, upto]` of your log add up to? `history` names the epoch of the positions."""
 
     history: RequiredText
-    after: Count
-    upto: Count
+    after: Position
+    upto: Position
     what: What
     grain: Grain
 
@@ -113,8 +113,8 @@ class AskIds(Struct, frozen=True, kw_only=True, tag_field="ask", tag="ids"):
     """Which events in `(after, upto]` of your log are in these buckets?"""
 
     history: RequiredText
-    after: Count
-    upto: Count
+    after: Position
+    upto: Position
     what: What
     grain: Grain
     buckets: Annotated[tuple[Bucket, ...], Meta(min_length=1, max_length=MOST_BUCKETS)]
@@ -141,10 +141,13 @@ class ToldGap(Struct, frozen=True, kw_only=True, rename="camel"):
     """A range `(after, upto]` of the asking node's positions that did not arrive, as the receiver was told."""
 
     epoch: str
-    after: int
-    upto: int
+    after: Position
+    upto: Position
     reason: str
     recorded_at: datetime
+
+    def __post_init__(self) -> None:
+        require_moment(self.recorded_at)
 
 
 class State(Struct, frozen=True, kw_only=True):
@@ -155,10 +158,14 @@ class State(Struct, frozen=True, kw_only=True):
     """
 
     history: str
-    upto: Count
+    upto: Position
     mark: Mark | None
     since: datetime | None = None
     gaps: tuple[ToldGap, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.since is not None:
+            require_moment(self.since)
 
 
 class Sums(Struct, frozen=True):
@@ -168,7 +175,7 @@ class Sums(Struct, frozen=True):
     """
 
     buckets: tuple[tuple[int, int, Count, Fingerprint], ...]
-    next: int | None = None
+    next: Position | None = None
 
 
 class Listed(NamedTuple):
@@ -182,7 +189,7 @@ class Ids(Struct, frozen=True):
     """The events of the buckets asked for, refreshes beside what they refresh. `next` as for `Sums`."""
 
     events: tuple[Listed, ...]
-    next: int | None = None
+    next: Position | None = None
 
 
 class Known(Struct, frozen=True):

@@ -212,6 +212,18 @@ def micros(time: datetime) -> int:
     return (past.days * 86400 + past.seconds) * SECOND + past.microseconds
 
 
+_FIRST: Final = micros(datetime.min.replace(tzinfo=UTC))
+_LAST: Final = micros(datetime.max.replace(tzinfo=UTC))
+
+
+def require_moment(time: datetime) -> None:
+    """Raise ValueError for a time without a zone, and for one that is outside the years 1 to 9999 in UTC."""
+    if time.tzinfo is None:
+        raise ValueError(f"{time.isoformat()} has no zone")
+    if not _FIRST <= micros(time) <= _LAST:
+        raise ValueError(f"{time.isoformat()} is outside the years 1 to 9999")
+
+
 def from_micros(time: int) -> datetime:
     """The aware time of microseconds since 1970. Raises OverflowError outside the years 1 to 9999."""
     return _EPOCH + timedelta(microseconds=time)

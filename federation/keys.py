@@ -192,8 +192,13 @@ def _raw(text: bytes) -> bytes:
     return b64decode(text.strip(), validate=True)
 
 
-DUMMY: Final = Key(id="", algorithm=Algorithm.HMAC_SHA256, secret=b"no key of this id")
-"""Verified against when a key id is unknown, so that the answer takes as long."""
+DUMMIES: Final = {
+    Algorithm.HMAC_SHA256: Key(id="", algorithm=Algorithm.HMAC_SHA256, secret=b"no key of this id"),
+    Algorithm.ED25519: Key(
+        id="", algorithm=Algorithm.ED25519, public=Ed25519PrivateKey.from_private_bytes(bytes(32)).public_key()
+    ),
+}
+"""Verified against when a key id is unknown: that of the algorithm which the message names, which takes as long."""
 
 
 class KeyRing:

@@ -7,7 +7,7 @@ sender's log. Ranges prove that nothing was left out between two batches; whethe
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
@@ -97,13 +97,17 @@ def _number(values: dict[str, Value], name: str) -> int:
     return value
 
 
+Position = Annotated[int, msgspec.Meta(ge=0, le=MAX_POSITION)]
+"""A position, or a number as large, in what the other side says: anything else is not one when it is read."""
+
+
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
     """What a receiver has stored of one link: everything in (base, upto] of this history was covered."""
 
-    epoch: str
-    incarnation: int
-    upto: int
-    base: int
+    epoch: Annotated[str, msgspec.Meta(pattern=rf"\A{EPOCH.pattern}\Z")]
+    incarnation: Position
+    upto: Position
+    base: Position
 
 
 class Step(NamedTuple):
@@ -136,7 +140,9 @@ def follow(mark: Mark | None, claim: Range) -> Step:
     if claim.repair:
         return Step(mark)
     if mark is None or mark.epoch != claim.epoch:
-        return Step(_mark(claim, upto=claim.upto, base=claim.after))
+        base = claim.after if claim.lost is None else claim.lost
+        gap = (base, claim.after) if base < claim.after else None
+        return Step(_mark(claim, upto=claim.upto, base=base), gap=gap)
     if claim.incarnation < mark.incarnation:
         return Step(mark)
     if claim.after > mark.upto:

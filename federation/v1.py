@@ -43,8 +43,10 @@ def sign_request_v1(body: bytes, key: Key, *, now: int) -> dict[str, str]:
     }
 
 
-def check_v1(timestamp: str | None, signature: str | None, body: bytes, keys: KeyRing, *, now: int, window: int) -> Key:
-    """The key that signed a request, from its two headers and its body as read, at most one byte beyond the limit.
+def check_v1(
+    timestamp: str | None, signature: str | None, body: bytes | None, keys: KeyRing, *, now: int, window: int
+) -> Key:
+    """The key that signed a request, from its two headers and its body; None stands for a body over the limit.
 
     `now` and `window` in microseconds; parts of a second do not count, the edges do. Raises V1Refused. Which sources
     the key may speak for is the caller's question.
@@ -52,13 +54,15 @@ def check_v1(timestamp: str | None, signature: str | None, body: bytes, keys: Ke
     seconds = _parse_timestamp(timestamp or "")
     if abs(now // SECOND - seconds) > window // SECOND:
         raise V1Refused("stale_timestamp")
+    if body is None or len(body) > V1_MAX_BODY:
+        raise V1Refused("bad_signature")
     given = (signature or "").encode("utf-8", "surrogateescape")
     matching = None
     for key in keys.secrets():
         # All are tried, so that the time taken tells nothing about which one fits.
         fits = hmac.compare_digest(sign_v1(key.secret, seconds, body).encode(), given)
         matching = key if fits and matching is None else matching
-    if matching is None or len(body) > V1_MAX_BODY:
+    if matching is None:
         raise V1Refused("bad_signature")
     return matching
 
@@ -106,6 +110,11 @@ def read_answer_v1(body: bytes) -> AnswerV1:
         return msgspec.json.decode(body, type=AnswerV1)
     except (ValueError, RecursionError):
         return AnswerV1()
+
+
+def is_page(content_type: str, body: bytes) -> bool:
+    """Whether an answer is a page in HTML. No receiver sends one: a proxy or a sign-in portal answered in its place."""
+    return content_type.strip().lower().startswith("text/html") or body.lstrip().startswith(b"<")
 
 
 def refuses_event_v1(status: int, body: bytes) -> bool:

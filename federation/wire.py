@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 import msgspec
 
 from federation.errors import BadAnswer, ClockSkew, Malformed, MessageError, TooLarge
-from federation.event import format_time
+from federation.event import format_time, require_moment
 from federation.peers import (
     BATCH_HEADER,
     BATCH_TYPE,
@@ -25,7 +25,7 @@ from federation.peers import (
     TO_HEADER,
     VERIFY_PATH,
 )
-from federation.ranges import Mark, Range, RangeAhead
+from federation.ranges import Mark, Position, Range, RangeAhead
 
 BATCH_ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 LINK_BODY: Final = b"{}"
@@ -115,12 +115,16 @@ def read_header(path: str, headers: dict[str, str]) -> LinkQuery:
     return BatchHeader(**names, batch_id=batch_id, range=claim, form=form)
 
 
-class Refusal(msgspec.Struct, frozen=True, gc=False):
-    """One line a receiver did not take. `id` is empty where it could not be read; reasons are in `peers.REFUSALS`."""
+class Refusal(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """One line a receiver did not take. `id` is empty where it could not be read; reasons are in `peers.REFUSALS`.
 
-    position: int
+    `owner` goes with `id_conflict`: the source of the event that has the id at the receiver.
+    """
+
+    position: Position
     id: str
     reason: str
+    owner: str = ""
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -136,12 +140,15 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     batch: str
     digest: str
     epoch: str
-    incarnation: int
-    upto: int | None
-    accepted: int
-    duplicates: int
+    incarnation: Position
+    upto: Position | None
+    accepted: Position
+    duplicates: Position
     refused: tuple[Refusal, ...] = ()
     recorded_at: datetime
+
+    def __post_init__(self) -> None:
+        require_moment(self.recorded_at)
 
 
 class LinkAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from federation.keys import Key
 from federation.loops import encode_path, extend_path
 
 
-def drafts_of(lines: Lines, sender: str) -> Drafts:
+def drafts_of(lines: Lines, sender: str, key_id: str) -> Drafts:
     """What a batch's lines become here: their path now leads through the sender. The bodies stay as they are."""
     paths = {path: extend_path(path, sender) for path in set(lines.paths)}
     return Drafts(
@@ -21,6 +21,7 @@ def drafts_of(lines: Lines, sender: str) -> Drafts:
         frozenset(lines.types),
         frozenset(source for _, source, _ in lines.origins),
         None if lines.expires_first is None else micros(lines.expires_first),
+        key_id=key_id,
     )
 
 

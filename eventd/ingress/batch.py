@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+from eventd.ingress.nonces import repeated
 from eventd.log.commit import Transaction, Turn
 from eventd.log.retired import require_in_use
 from eventd.log.units import require_room
 from eventd.log.values import Appended, Drafts, Outcome
 from eventd.store.links import (
     StoredMark,
+    count_links,
+    forget_links,
     keep_nonce,
     keep_receipt,
     nonce_seen,
     read_mark,
     read_receipt,
     record_gap,
+    stale_links,
     write_mark,
 )
-from federation.errors import BatchConflict, Conflict
+from federation.errors import BatchConflict
 from federation.event import from_micros
 from federation.ranges import Mark, Step, follow
 from federation.wire import BatchHeader, Receipt, Refusal, encode_json
+
+STRANGERS = 1000
+"""Senders of a group, besides its peers, whose marks are kept: those heard of last."""
+SPARE = 100
+"""So many more may come before marks are removed: a sender of a new name must not cost a look at all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +72,14 @@ class StoreBatch:
     durable = True
     turn = Turn.FRONT
 
-    def __init__(self, topic_id: int, batch: Received, ceiling: int | None) -> None:
+    def __init__(
+        self, topic_id: int, batch: Received, ceiling: int | None, peers: AbstractSet[str] = frozenset()
+    ) -> None:
         self.topic_id = topic_id
         self._batch = batch
         self._ceiling = ceiling
+        self._peers = peers
+        self._begins = False
         self._link = (topic_id, batch.header.from_node)
         self._step = Step(None)
         self._repeated: bytes | None = None
@@ -78,7 +92,7 @@ class StoreBatch:
         batch = self._batch
         require_in_use(tx.conn, tx.head, self.topic_id)
         if nonce_seen(tx.conn, batch.header.group, batch.key_id, batch.nonce):
-            raise Conflict("this very request was taken before")
+            raise repeated()
         self._repeated = self._known_receipt(tx)
         if self._repeated is None:
             require_room(tx, self.topic_id, batch.drafts, self._ceiling)
@@ -102,6 +116,7 @@ class StoreBatch:
             tx.shared[key] = stored and Mark(
                 epoch=stored.epoch, incarnation=stored.incarnation, upto=stored.upto, base=stored.base
             )
+        self._begins = tx.shared[key] is None
         self._step = follow(tx.shared[key], self._batch.header.range)
         tx.shared[key] = self._step.mark
 
@@ -130,8 +145,8 @@ class StoreBatch:
     def _conflicts(self, appended: Appended) -> list[Refusal]:
         if not appended.count(Outcome.CONFLICT):
             return []
-        fates = zip(self._batch.positions, self._batch.drafts.event_ids, appended.outcomes, strict=True)
-        return [Refusal(at, event_id, "id_conflict") for at, event_id, fate in fates if fate is Outcome.CONFLICT]
+        at, ids = self._batch.positions, self._batch.drafts.event_ids
+        return [Refusal(at[n], ids[n], "id_conflict", owner.source) for n, owner in appended.owners.items()]
 
     def _receipt(self, accepted: int, duplicates: int, refused: Sequence[Refusal], now: int) -> Receipt:
         header = self._batch.header
@@ -155,8 +170,16 @@ class StoreBatch:
         if mark is not None and not self._batch.header.range.repair:
             stored = StoredMark(mark.epoch, mark.incarnation, mark.base, mark.upto)
             write_mark(tx.conn, *self._link, stored, tx.now)
+            if self._begins and self._batch.header.from_node not in self._peers:
+                self._bound_strangers(tx)
         if self._step.gap is not None:
             record_gap(tx.conn, *self._link, epoch, *self._step.gap, "lost", tx.now)
         if self._step.taken_back:
             header = self._batch.header
             record_gap(tx.conn, *self._link, epoch, header.range.after, header.range.upto, "taken_back", tx.now)
+
+    def _bound_strangers(self, tx: Transaction) -> None:
+        """Forget the marks of those heard of longest ago: a member of a shared key can invent names without end."""
+        if count_links(tx.conn, self.topic_id) > len(self._peers) + STRANGERS + SPARE:
+            stale = stale_links(tx.conn, self.topic_id, self._peers, most=STRANGERS, before=0)
+            forget_links(tx.conn, self.topic_id, stale)

@@ -5,21 +5,22 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from eventd.clock import SECOND
 from eventd.errors import EventdError, Full
 from eventd.ingress.admission import admit_v1, drafts_of
 from eventd.ingress.batch import Received, StoreBatch, Stored
-from eventd.ingress.claims import NOBODY, Claim, claim_in, claim_of
+from eventd.ingress.claims import NOBODY, Claim, Sender, claim_in, claim_of, sender_in, sender_of_v1
 from eventd.ingress.gate import Gate, LinkLife
+from eventd.ingress.nonces import Nonces
 from eventd.ingress.questions import Questions
 from eventd.ingress.tally import Tally
 from eventd.log.eventlog import EventLog
 from eventd.log.head import read_topic
 from eventd.log.units import Publish
-from eventd.log.values import Outcome
+from eventd.log.values import Drafts, Outcome
 from eventd.resources.effective import GroupConfig, topic_of
 from eventd.store.links import StoredMark, read_mark
 from federation.batch import read_batch
@@ -38,7 +39,7 @@ from federation.signing import (
     verify_head,
 )
 from federation.v1 import check_v1, decode_v1, encode_answer_v1
-from federation.wire import BatchHeader, ErrorAnswer, LinkAnswer, VerifyQuery, answer_to, encode_json
+from federation.wire import BatchHeader, ErrorAnswer, LinkAnswer, LinkQuery, VerifyQuery, answer_to, encode_json
 
 LOG_SECONDS = 60.0
 MOST_ASKED = 4096
@@ -57,18 +58,33 @@ class Watcher(Protocol):
 
     def refused(self, group: str, reason: str, count: int = 1) -> None: ...
 
-    def verified(self, group: str, node: str, protocol: str) -> None: ...
+    def verified(self, group: str, protocol: str) -> None: ...
+
+    def alive(self, group: str, node: str) -> None: ...
 
     def started(self, group: str, node: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What goes back: a status, the headers, and the body."""
+    """What goes back: a status, the headers, and the body. `key_id` names the key that has proven a new request."""
 
     status: int
     headers: dict[str, str]
     body: bytes
+    key_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TakenV1:
+    """The body of a 200 of v1, the key that signed the request, and whether its event was `new` or refreshed one.
+
+    v1 has no nonce: only a new event tells that its request is not a captured one that somebody repeats.
+    """
+
+    answer: bytes
+    new: bool
+    key_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,37 +128,48 @@ class PeerIngress:
         self._gate = Gate(log.clock, config.limits.max_waiting_bytes)
         self._asked: dict[str, None] = {}  # whoever asked last is at the end
         self._questions = Questions(topic_id, log)
+        self._nonces = Nonces(log)
 
     # --- v1 ---------------------------------------------------------------------------------------------------
 
-    async def push_v1(self, timestamp: str | None, signature: str | None, body: bytes) -> bytes:
-        """Store one event of a v1 sender; the body of the 200. Raises `V1Refused` with everything else."""
+    async def push_v1(
+        self, timestamp: str | None, signature: str | None, body: bytes | None, address: str = ""
+    ) -> TakenV1:
+        """Store one event of a v1 sender. Raises `V1Refused` unless the answer is 200.
+
+        `body` is None where it is longer than v1 allows: then nothing of it was kept. `address` is the sender's, for
+        the log.
+        """
         try:
             return await self._push_v1(timestamp, signature, body)
         except V1Refused as refusal:
-            self.reject(refusal.reason)
+            self.reject(refusal.reason, sender=lambda: sender_of_v1(body, address))
             raise
         except EventdError as error:
-            self.reject("store_error")
+            self.reject("store_error", sender=lambda: sender_of_v1(body, address))
             raise V1Refused("store_error", error.message) from error
 
-    async def _push_v1(self, timestamp: str | None, signature: str | None, body: bytes) -> bytes:
+    async def _push_v1(self, timestamp: str | None, signature: str | None, body: bytes | None) -> TakenV1:
         now = self._log.clock.now()
         key = check_v1(timestamp, signature, body, self._ring(), now=now, window=self.config.replay_window)
-        event = decode_v1(body, now=now)
+        event = decode_v1(body or b"", now=now)
         draft = admit_v1(event, self.config, key)
-        self._watcher.verified(self.config.name, event.source_node, "v1")
-        appended = await self._log.submit(Publish(self._topic_id, [draft], ceiling=self.config.retention.max_bytes))
+        self._watcher.verified(self.config.name, "v1")
+        drafts = replace(Drafts.of([draft]), key_id=key.id)
+        appended = await self._log.submit(Publish(self._topic_id, drafts, ceiling=self.config.retention.max_bytes))
         outcome = appended.outcomes[0]
         if outcome is Outcome.CONFLICT:
             self._refused("id_conflict", self._claim(event.source_node, key.id))
         new = outcome is Outcome.NEW
         self._count(int(new), int(not new))
-        return encode_answer_v1(event.id, duplicate=not new)
+        fresh = outcome in (Outcome.NEW, Outcome.REFRESH)
+        if fresh:
+            self._watcher.alive(self.config.name, event.source_node)
+        return TakenV1(encode_answer_v1(event.id, duplicate=not new), fresh, key.id)
 
     async def status_v1(self) -> bytes:
         """The answer to a v1 status request. Counting is a look at one row."""
-        topic = await self._log.database.read(read_topic, topic_of(self.config.name))
+        topic = await self._log.database.read_for_delivery(read_topic, topic_of(self.config.name))
         status = {
             "node": self.config.node_name,
             "group": self.config.name,
@@ -156,32 +183,42 @@ class PeerIngress:
 
     # --- v2 ---------------------------------------------------------------------------------------------------
 
-    async def push_v2(self, head: Head, declared: int | None, read: Callable[[], Awaitable[bytes]]) -> Answer:
+    async def push_v2(
+        self, head: Head, declared: int | None, read: Callable[[], Awaitable[bytes]], address: str = ""
+    ) -> Answer:
         """Answer a batch, a link query, or a question. Every answer to a request that was proven is signed.
 
         `declared` is the length the head gives. `read` reads the body, only once the head has proven who sends. It
-        raises `MessageError` where it cannot, TooLarge beyond the limit.
+        raises `MessageError` where it cannot, TooLarge beyond the limit. `address` is the sender's, for the log.
         """
+
+        def sender() -> Sender:
+            return sender_in(head, address)
+
         over = self._over(head.path, declared)
         try:
             verified, key = self._prove(head)
         except (MessageError, EventdError) as error:
-            return self._unproven(over or error, claim_in(head, self._peers(), self._ring))
+            return self._unproven(over or error, claim_in(head, self._peers(), self._ring), sender)
         try:
             if over is not None:
                 raise over
+            self._nonces.require_new(verified)
             body = await read()
             check_body(verified, body)
-        except TooLarge as error:  # of the head alone, which is enough: the sender knows how much it has sent
-            self.reject(error.reason, self._claimed(verified))
+        except (TooLarge, Conflict) as error:  # of the head alone, which is enough: the sender knows what it has sent
+            proven = False
+            self.reject(error.reason, self._claimed(verified), sender)
             status, told = error.status, encode_json(answer_to(error))
         except MessageError as error:
-            return self._unproven(error, self._claimed(verified))
+            return self._unproven(error, self._claimed(verified), sender)
         else:
-            self._watcher.verified(self.config.name, verified.header.from_node, "v2")
-            status, told = await self._effect(verified, body)
+            self._watcher.verified(self.config.name, "v2")
+            status, told = await self._effect(verified, body, sender)
+            proven = status == 200
         signed = sign_answer(verified, status, told, key, now=self._log.clock.now())
-        return Answer(status, signed | (_TAKES if isinstance(verified.header, BatchHeader) else {}), told)
+        takes = _TAKES if isinstance(verified.header, BatchHeader) else {}
+        return Answer(status, signed | takes, told, verified.key.id if proven else "")
 
     def most_bytes(self, path: str) -> int:
         """Bytes of a body that is sent to that path, at most."""
@@ -200,31 +237,41 @@ class PeerIngress:
         verified = verify_head(head, self._receiver(ring), now=self._log.clock.now())
         return verified, ring.signer(self.config.node_name)
 
-    def _unproven(self, error: MessageError | EventdError, claim: Claim) -> Answer:
+    def _unproven(self, error: MessageError | EventdError, claim: Claim, sender: Callable[[], Sender]) -> Answer:
         """The unsigned answer to a request that has proven nothing, or that cannot be answered for."""
         if isinstance(error, NoSigningKey):
-            self.reject("no_signing_key", claim)
+            self.reject("no_signing_key", claim, sender)
             status, told = STATUS["unavailable"], encode_json(ErrorAnswer(code="unavailable", message=error.message))
         elif isinstance(error, MessageError):
-            self.reject(error.reason, claim)
+            self.reject(error.reason, claim, sender)
             status, told = error.status, encode_json(answer_to(error))
         else:
             status, told = _own_trouble(error)
         return Answer(status, {"Content-Type": JSON_TYPE}, told)
 
-    async def _effect(self, verified: VerifiedRequest, body: bytes) -> tuple[int, bytes]:
+    async def _effect(self, verified: VerifiedRequest, body: bytes, sender: Callable[[], Sender]) -> tuple[int, bytes]:
+        header = verified.header
         try:
-            if isinstance(verified.header, BatchHeader):
-                return 200, await self._store(verified, verified.header, body)
-            if isinstance(verified.header, VerifyQuery):
-                return 200, await self._questions.answer(verified, body)
-            return 200, encode_json(await self._link(verified))
+            if isinstance(header, BatchHeader):
+                told = await self._store(verified, header, body)
+                self._alive(verified)
+                return 200, told
+            await self._nonces.keep(verified)
+            self._alive(verified)
+            if isinstance(header, VerifyQuery):
+                return 200, await self._questions.answer(header.from_node, body)
+            return 200, encode_json(await self._link(header))
         except MessageError as error:
-            self.reject(error.reason, self._claimed(verified))
+            self.reject(error.reason, self._claimed(verified), sender)
             return error.status, encode_json(answer_to(error))
         except EventdError as error:
-            self.reject(error.code, self._claimed(verified))
+            self.reject(error.code, self._claimed(verified), sender)
             return _own_trouble(error)
+
+    def _alive(self, verified: VerifiedRequest) -> None:
+        """The request is no repetition of an earlier one: its sender is up."""
+        self._nonces.remember(verified)
+        self._watcher.alive(self.config.name, verified.header.from_node)
 
     async def _store(self, verified: VerifiedRequest, header: BatchHeader, body: bytes) -> bytes:
         lines, refused = read_batch(body, header, verified.key, self._limits())
@@ -235,7 +282,7 @@ class PeerIngress:
             verified.nonce,
             verified.nonce_until,
             lines.positions,
-            drafts_of(lines, header.from_node),
+            drafts_of(lines, header.from_node, verified.key.id),
             refused,
         )
         stored = await self._in_order(batch, len(body))
@@ -256,7 +303,8 @@ class PeerIngress:
                 self._gate.learn(life, mark)
             await self._gate.enter(life, claim, size)
         try:
-            return await self._log.submit(StoreBatch(self._topic_id, batch, self.config.retention.max_bytes))
+            ceiling = self.config.retention.max_bytes
+            return await self._log.submit(StoreBatch(self._topic_id, batch, ceiling, self._peers()))
         except BaseException:
             self._gate.forget(life)
             raise
@@ -267,8 +315,7 @@ class PeerIngress:
         if claim.after and node not in self._asked and (mark is None or mark.epoch != claim.epoch):
             raise LinkForgotten(f"nothing is known here of the link up to position {claim.after}: ask where it stands")
 
-    async def _link(self, verified: VerifiedRequest) -> LinkAnswer:
-        header = verified.header
+    async def _link(self, header: LinkQuery) -> LinkAnswer:
         self._remember_asked(header.from_node)
         self._watcher.started(header.group, header.from_node)
         mark = await self._mark(header.from_node)
@@ -283,7 +330,7 @@ class PeerIngress:
             del self._asked[next(known for known in self._asked if known not in peers)]
 
     async def _mark(self, node: str) -> Mark | None:
-        stored: StoredMark | None = await self._log.database.read(read_mark, self._topic_id, node)
+        stored: StoredMark | None = await self._log.database.read_for_delivery(read_mark, self._topic_id, node)
         if stored is None:
             return None
         return Mark(epoch=stored.epoch, incarnation=stored.incarnation, upto=stored.upto, base=stored.base)
@@ -305,15 +352,17 @@ class PeerIngress:
         self.counts = Counts(counts.received + new, counts.duplicate + duplicates, counts.rejected)
         self._watcher.accepted(self.config.name, new, duplicates)
 
-    def reject(self, reason: str, claim: Claim = NOBODY) -> None:
+    def reject(self, reason: str, claim: Claim = NOBODY, sender: Callable[[], Sender] = Sender) -> None:
         """Count a request that was refused as a whole, and log the precise reason, which its sender is not told.
 
-        Once a minute for each reason: a stranger must not be able to fill the log.
+        Once a minute for each reason: a stranger must not be able to fill the log. With it go the address, the node
+        and the key id of the `sender` as the request names them, so that an operator finds out whose key is wrong.
         """
         now = self._log.clock.monotonic()
         if now - self._logged.get(reason, float("-inf")) >= LOG_SECONDS:
             self._logged[reason] = now
-            logger.warning("refused a request", extra={"group": self.config.name, "reason": reason})
+            about = {"group": self.config.name, "reason": reason, **sender().show()}
+            logger.warning("refused a request", extra=about)
         counts = self.counts
         self.counts = Counts(counts.received, counts.duplicate, counts.rejected + 1)
         self._refused(reason, claim)

@@ -35,10 +35,9 @@ from federation.compare import (
     show_print,
     show_sums,
 )
-from federation.errors import Conflict, OtherHistory, TooMany
+from federation.errors import OtherHistory, TooMany
 from federation.event import from_micros
 from federation.ranges import Mark
-from federation.signing import VerifiedRequest
 
 PAGE_SECONDS = 1.0
 """How long one question is worked on."""
@@ -47,8 +46,6 @@ AT_ONCE = 2
 MOST_GAPS = 100
 MOST_TEXT = 1 << 20
 """Characters of the ids in an answer, about."""
-MOST_NONCES = 10_000
-"""Questions that are remembered, so that none is answered twice. Nobody asks more in a replay window."""
 
 
 class Questions:
@@ -58,13 +55,13 @@ class Questions:
         self._topic_id = topic_id
         self._log = log
         self._at_work: set[str] = set()
-        self._seen: dict[tuple[str, str], int] = {}
 
-    async def answer(self, verified: VerifiedRequest, body: bytes) -> bytes:
-        """The body of the answer to a proven question. Raises `Malformed`, `Conflict`, `OtherHistory`, `TooMany`."""
+    async def answer(self, node: str, body: bytes) -> bytes:
+        """The body of the answer to a question that `node` has just asked.
+
+        Raises `Malformed`, `OtherHistory`, `TooMany`.
+        """
         question = read_question(body)
-        self._require_new(verified)
-        node = verified.header.from_node
         if node in self._at_work or len(self._at_work) >= AT_ONCE:
             raise TooMany("other questions are being answered: ask again in a moment")
         self._at_work.add(node)
@@ -72,22 +69,6 @@ class Questions:
             return encode_reply(await self._reply(node, question))
         finally:
             self._at_work.discard(node)
-
-    def _require_new(self, verified: VerifiedRequest) -> None:
-        """A question has no effect, and costs work: one that was listened in on must not be asked again."""
-        now = self._log.clock.now()
-        if self._full:
-            self._seen = {key: until for key, until in self._seen.items() if until > now}
-        if self._full:
-            raise TooMany("too many questions were asked: ask again in a moment")
-        key = (verified.key.id, verified.nonce)
-        if self._seen.get(key, 0) > now:
-            raise Conflict("this very question was asked before")
-        self._seen[key] = verified.nonce_until
-
-    @property
-    def _full(self) -> bool:
-        return len(self._seen) >= MOST_NONCES
 
     async def _reply(self, node: str, question: AskState | AskSums | AskIds | AskKnown) -> Reply:
         read = self._log.database.read

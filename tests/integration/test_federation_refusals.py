@@ -16,16 +16,19 @@ from eventd import membership
 from eventd.api import federation
 from eventd.egress.transport import Transport
 from eventd.testing import ManualClock, until
+from federation.compare import AskState, encode_question
 from federation.event import new_event_id
 from federation.keys import Key, KeyRing
 from federation.ranges import Range
 from tests.integration.conftest import MakeSites
 from tests.support.declared import group, peer
-from tests.support.flaky_peer import FlakyPeer, Pass
+from tests.support.flaky_peer import Deed, FlakyPeer, Pass, Say
 from tests.support.ports import free_port
 from tests.support.sites import Site
 from tests.support.v1_node import Reply, read_reply
 from tests.support.v2_sender import SECRET, V2Sender, line
+
+_STATE = encode_question(AskState())
 
 
 @pytest.fixture(autouse=True)
@@ -122,6 +125,69 @@ async def test_a_captured_request_has_no_second_effect_here_and_none_elsewhere(s
     assert await d.ids("lab") == []
 
 
+@pytest.mark.parametrize("kind", ["batch", "query", "question"])
+async def test_what_was_seen_before_has_no_effect_at_all_also_after_a_restart(
+    sites: MakeSites, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """A link that rests is not woken by it, no connection is trusted, and nobody counts as having asked."""
+    b, sender = await _one(sites)
+    make = {"batch": lambda: sender.batch(line("e1")), "query": sender.query, "question": lambda: sender.ask(_STATE)}
+    captured = make[kind]()
+    assert (await _send(sender, captured)).status == 200
+
+    for restarted in (False, True):
+        if restarted:
+            await b.stop()
+            await b.start()
+        heard: list[str] = []
+        membership_of_b = b.running.groups["edge"]
+        monkeypatch.setattr(membership_of_b, "wake", heard.append)
+        monkeypatch.setattr(membership_of_b, "reopen", heard.append)
+        for _ in range(20):
+            assert _code(await _send(sender, captured)) == (409, "replayed")
+        assert heard == []
+        assert membership_of_b.ingress._asked.keys() == ({"x"} if kind == "query" and not restarted else set())
+        assert (await _send(sender, make[kind]())).status == 200  # a new one has its effects
+        assert set(heard) == {"x"}
+
+
+async def test_a_captured_query_does_not_let_a_range_begin_in_the_middle(sites: MakeSites) -> None:
+    """After a restart, a sender that has not asked where it stands takes us to have what came before."""
+    b, sender = await _one(sites)
+    captured = sender.query()
+    assert (await _send(sender, captured)).status == 200
+    await b.stop()
+    await b.start()
+    assert _code(await _send(sender, captured)) == (409, "replayed")
+    sender.position = 1000
+    assert _code(await _send(sender, sender.batch(line("late")))) == (409, "range_ahead")
+    assert await b.ids() == []
+
+
+async def test_a_query_that_is_said_to_be_a_repetition_is_asked_anew(sites: MakeSites) -> None:
+    """Something in between may have sent it twice: that is no trouble of the link that somebody has to mend."""
+    a, b = sites("a", "b")
+    for node in (a, b):
+        await node.start()
+        await node.join()
+    repeated = Say(409, body=b'{"error":{"code":"replayed","message":"this very request was taken before"}}')
+    deeds: list[Deed] = [repeated]
+    with FlakyPeer(free_port(), lambda _: deeds[0], target=b.port) as between:
+        await a.emit("e1")
+        await a.apply(peer("b", between.port))
+        await a.in_state("b", "backing-off", "replayed")
+        deeds[0] = Pass()
+        await b.holds("e1")
+        await a.caught_up("b")
+
+
+async def test_two_queries_that_are_one_have_one_effect(sites: MakeSites) -> None:
+    _, sender = await _one(sites)
+    captured = sender.query()
+    replies = await asyncio.gather(*[_send(sender, captured) for _ in range(8)])
+    assert sorted(reply.status for reply in replies) == [200] + [409] * 7
+
+
 async def test_a_batch_sent_again_gets_its_receipt_again_and_its_id_serves_no_other(sites: MakeSites) -> None:
     b, sender = await _one(sites)
     batch_id = new_event_id(time.time_ns() // 1000, bytes(10))
@@ -156,14 +222,13 @@ async def test_an_id_with_other_content_is_refused_and_parked_where_it_came_from
     assert [record.node for record in await b.stored() if record.event_id == "taken"] == ["x"]
 
 
-@pytest.mark.parametrize("path", ["/v2/events", "/v1/events"])
-async def test_a_body_over_the_limit_is_refused_before_it_is_sent(sites: MakeSites, path: str) -> None:
+async def test_a_body_over_the_limit_is_refused_before_it_is_sent(sites: MakeSites) -> None:
     b, _ = await _one(sites)
 
     def announce() -> tuple[Reply, float]:
         begun = time.monotonic()
         with socket.create_connection(("127.0.0.1", b.port), timeout=10) as link:
-            link.sendall(f"POST {path} HTTP/1.1\r\nHost: b\r\nContent-Length: 99999999999\r\n\r\n".encode())
+            link.sendall(b"POST /v2/events HTTP/1.1\r\nHost: b\r\nContent-Length: 99999999999\r\n\r\n")
             return read_reply(link), time.monotonic() - begun
 
     reply, seconds = await asyncio.to_thread(announce)
@@ -172,9 +237,8 @@ async def test_a_body_over_the_limit_is_refused_before_it_is_sent(sites: MakeSit
     )
     assert reply.status == 413
     assert seconds < 2
-    if path == "/v2/events":
-        told = json.loads(reply.body)["error"]
-        assert (told["code"], told["limit"], told["unit"]) == ("too_large", 8 << 20, "bytes")
+    told = json.loads(reply.body)["error"]
+    assert (told["code"], told["limit"], told["unit"]) == ("too_large", 8 << 20, "bytes")
 
 
 async def _no_request_left() -> None:
@@ -441,3 +505,20 @@ async def test_nothing_is_stored_that_could_not_be_answered_for(
     assert _code(reply) == (503, "unavailable")
     assert "no active key of the ring lets b sign" in reply.body.decode()
     assert await b.ids() == []
+
+
+async def test_what_a_program_emits_under_the_name_of_another_node_goes_no_further_than_the_key_allows(
+    sites: MakeSites,
+) -> None:
+    """The node that takes an event in answers for it: its peers hold it to the names that its key may speak for."""
+    a, b = sites("a", "b")
+    for node in (a, b):
+        await node.start()
+        await node.apply(_ring(node, {"id": "ka", "owner": "a"}, {"id": "kb", "owner": "b"}))
+    await a.apply(peer("b", b.port))
+    await a.ask("events.emit", group="edge", events=[{"id": "own", "type": "t"}])
+    await a.ask("events.emit", group="edge", events=[{"id": "of c", "type": "t", "sourceNode": "c"}])
+    await a.caught_up("b")
+    assert await b.ids() == ["own"]
+    [letter] = (await a.ask("dead_letters.list", group="edge"))["deadLetters"]
+    assert (letter["eventId"], letter["reason"]) == ("of c", "source_not_allowed")

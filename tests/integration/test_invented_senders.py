@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from eventd import housekeeping
-from eventd.ingress import gate, peers
+from eventd.ingress import batch, gate, peers
 from eventd.testing import until
 from tests.integration.conftest import MakeSites
 from tests.support.declared import peer
@@ -42,6 +42,30 @@ async def test_names_without_end_take_no_memory_without_end(sites: MakeSites, mo
     await a.emit("e1")
     await b.holds("e0", "e1", *[f"x{number}" for number in range(40)])
     assert (await a.cursor("b")).rewound_from is None
+
+
+async def test_names_without_end_take_no_rows_without_end(sites: MakeSites, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two rounds of retention. The mark of a peer stays, however long it has been silent."""
+    monkeypatch.setattr(batch, "STRANGERS", 5)
+    monkeypatch.setattr(batch, "SPARE", 2)
+    a, b = sites("a", "b")
+    for node in (a, b):
+        await node.start(prune_interval="1h")
+    await b.join()
+    await b.apply(peer("a", a.port))
+    await a.join(b)
+    await a.emit("e0")
+    await b.holds("e0")
+    for number in range(30):
+        await _come(b, number)
+        marks = [name for (name,) in await b.rows("SELECT node FROM inbound_links ORDER BY updated_at")]
+        assert len(marks) <= 1 + 5 + 2
+        assert {"a", f"x{number}"} <= {*marks}
+    for table in ("cursors", "selectors", "refusals", "topics"):
+        assert not await b.rows(f"SELECT * FROM {table} WHERE {_NAMED[table]} LIKE '%x1%'")
+
+
+_NAMED = {"cursors": "name", "selectors": "cursor", "refusals": "peer", "topics": "name"}
 
 
 async def test_a_sender_whose_mark_was_forgotten_goes_on_and_loses_nothing(

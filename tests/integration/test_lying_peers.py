@@ -15,6 +15,7 @@ from tests.support.flaky_peer import FlakyPeer
 from tests.support.lying_peer import Liar
 from tests.support.ports import free_port
 from tests.support.sites import Site
+from tests.support.topics import Topics
 from tests.support.v2_sender import V2Sender
 
 SLOW = {"retry": {"baseBackoff": "1h", "maxBackoff": "2h"}}
@@ -32,29 +33,52 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(consumer, "REOPEN_AFTER", 0.0)
 
 
-async def test_a_peer_that_claims_more_than_there_is_makes_us_begin_anew_once_and_never_again(
-    sites: MakeSites,
-) -> None:
+async def test_a_peer_that_claims_more_than_there_is_blocks_its_own_link_and_nothing_else(sites: MakeSites) -> None:
     a, c = sites("a", "c")
     for node in (a, c):
         await node.start()
         await node.join()
-    liar = Liar(lambda epoch: Mark(epoch=epoch, incarnation=0, upto=10**9, base=0) if epoch else None)
+    topics = Topics(a.running.log)
+    await topics.make("unrelated")
+    await topics.put("unrelated", 1, 2)
+    begun = await topics.slice("unrelated", 0)
+    [(epoch,)] = await a.rows("SELECT epoch FROM log_heads")
+    liar = Liar(lambda epoch: Mark(epoch=epoch, incarnation=0, upto=10**14, base=0) if epoch else None)
+    liar.epochs.append(epoch)  # another peer knows it
     with FlakyPeer(free_port(), liar) as b:
         await a.apply(peer("b", b.port, **FAST), peer("c", c.port))
         await a.emit("e1")
-        await a.caught_up("b", "c")
-        for turn in range(10):
+        for turn in range(5):
             asked = len(b.heard)
             await _call(a)
             await until(lambda asked=asked: len(b.heard) > asked, "the liar to be asked")  # type: ignore[misc]
             await a.emit(f"t{turn}")
         blocked = await a.in_state("b", "blocked", "impossible_mark")
-        assert "1000000000" in blocked.last_error
+        claimed = f"the peer claims to have everything up to position {10**14} of the epoch {epoch}"
+        assert blocked.last_error.startswith(f"{claimed}, and this log ends at position ")
         await a.caught_up("c")
-    assert len([epoch for epoch in liar.epochs if epoch]) == 2
-    assert await c.ids() == ["e1", *[f"t{turn}" for turn in range(10)]]
-    assert (await a.rows("SELECT epoch FROM log_heads"))[0][0] == liar.epochs[-1]
+        found = (await a.ask("doctor.examine"))["checks"]
+        [told] = [check for check in found if check["code"] == "link-blocked"]
+        assert "routerd-eventd migrate --new-epoch" in told["remedy"]
+        assert "every reader of a topic is told of a gap once" in told["remedy"]
+        assert liar.batches == 0
+    assert await c.ids() == ["e1", *[f"t{turn}" for turn in range(5)]]
+    assert await a.rows("SELECT epoch FROM log_heads") == [(epoch,)]
+    page = await topics.slice("unrelated", 2, epoch=begun.epoch)
+    assert (page.tombstone, page.epoch) == (None, begun.epoch), "its readers have lost nothing, and are told of nothing"
+
+
+async def test_a_receipt_beyond_the_log_blocks_its_own_link(sites: MakeSites) -> None:
+    (a,) = sites("a")
+    await a.start()
+    await a.join()
+    liar = Liar(lambda _: None)
+    liar.receipt_upto = 10**14
+    with FlakyPeer(free_port(), liar) as b:
+        await a.apply(peer("b", b.port, **SLOW))
+        await a.emit("e1")
+        blocked = await a.in_state("b", "blocked", "impossible_mark")
+    assert (blocked.position, blocked.sent_upto) == (0, 0)
 
 
 async def test_a_peer_that_takes_all_and_then_has_none_of_it_is_not_fed_without_a_pause(sites: MakeSites) -> None:

@@ -158,6 +158,9 @@ def histories() -> Iterator[Vector]:
     other = covering(1041, 1141, epoch="X")
     begun = {"epoch": "X", "incarnation": 0, "upto": 1141, "base": 1041}
     yield _moved("new_epoch", "Another history begins anew", other, MARK | {"upto": 5000}, begun)
+    lost = covering(1041, 1141, epoch="X", more=", lost=950")
+    about = "The sender lost (950, 1041] before its new epoch's first batch, and says so"
+    yield _moved("new_epoch_lost", about, lost, MARK | {"upto": 950}, begun | {"base": 950})
     back = covering(1000, 1141, incarnation=1)
     new = {"epoch": "pJ3v8Qm1", "incarnation": 1, "upto": 1141, "base": 1000}
     about = "A new life of the sender begins below what the last one told"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 
@@ -21,6 +22,7 @@ from federation.compare import (
     Question,
     State,
     Sums,
+    ToldGap,
     What,
     Whence,
     add_up,
@@ -205,6 +207,35 @@ def test_a_question_has_its_limits() -> None:
     many = tuple((number, 0) for number in range(MOST_BUCKETS + 1))
     with pytest.raises(Malformed, match=str(MOST_BUCKETS)):
         read_question(encode_question(AskIds(**ABOUT, buckets=many)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"upto":5', '"upto":-5'),
+        ('"upto":5', f'"upto":{10**15}'),
+        ('"upto":3', '"upto":-3'),
+        ('"after":1', '"after":-1'),
+        ('"since":"2026-05-30T12:00:00Z"', '"since":"2026-05-30T12:00:00"'),
+        ('"recordedAt":"2026-05-30T12:00:00Z"', '"recordedAt":"2026-05-30T12:00:00"'),
+        ('"recordedAt":"2026-05-30T12:00:00Z"', '"recordedAt":"9999-12-31T23:59:59-23:59"'),
+    ],
+)
+def test_a_state_with_an_absurd_place_or_time_proves_nothing(old: str, new: str) -> None:
+    gap = ToldGap(epoch="e", after=1, upto=2, reason="lost", recorded_at=from_micros(NOW))
+    mark = Mark(epoch="e", incarnation=0, upto=3, base=0)
+    text = encode_reply(State(history="h", upto=5, mark=mark, since=from_micros(NOW), gaps=(gap,))).decode()
+    assert old in text
+    with pytest.raises(BadAnswer):
+        read_reply(text.replace(old, new).encode(), State)
+
+
+@pytest.mark.parametrize("upto", [-1, 10**15, 2**63, 2**64, 10**40])
+def test_a_question_beyond_all_positions_is_refused(upto: int) -> None:
+    text = encode_question(AskSums(**ABOUT)).decode()  # type: ignore[arg-type]
+    assert '"upto":' in text
+    with pytest.raises(Malformed):
+        read_question(re.sub('"upto":[0-9]+', f'"upto":{upto}', text).encode())
 
 
 def test_an_answer_of_another_kind_proves_nothing() -> None:

@@ -67,6 +67,14 @@ def test_gap_is_named_by_where_it_begins_and_ends() -> None:
     assert step.mark == Mark(epoch="e", incarnation=0, upto=160, base=10)
 
 
+@pytest.mark.parametrize("mark", [None, Mark(epoch="former", incarnation=3, upto=90, base=0)])
+def test_gap_before_the_first_batch_of_an_epoch_is_named(mark: Mark | None) -> None:
+    step = follow(mark, covering(150, 160, lost=90))
+    assert step.gap == (90, 150)
+    assert step.mark == Mark(epoch="e", incarnation=0, upto=160, base=90)
+    assert follow(mark, covering(150, 160, lost=150)).gap is None
+
+
 def test_missing_batch_is_told_with_the_mark() -> None:
     with pytest.raises(RangeAhead, match="begins after position 101, the link stands at 100") as caught:
         follow(MARK, covering(101, 160))

@@ -12,7 +12,7 @@ from federation.batch import encode_batch
 from federation.components import cover, signature_base, write_list
 from federation.errors import BadAnswer, ClockSkew, Malformed, MessageError, Unauthorized
 from federation.event import encode
-from federation.keys import Key, KeyRing
+from federation.keys import Key, KeyRing, KeyState
 from federation.peers import SECOND
 from federation.ranges import Range
 from federation.signing import (
@@ -83,6 +83,32 @@ def test_what_is_signed_is_verified(key: Key) -> None:
     assert verified.header == signed.header == make_header()
     assert (verified.key, verified.nonce, verified.digest) == (key, NONCE, signed.digest)
     assert verified.signature == signed.signature
+
+
+@pytest.mark.parametrize("named", [KEY, PAIR], ids=["hmac-sha256", "ed25519"])
+def test_a_refusal_costs_one_signature_of_the_named_algorithm_whatever_is_known(
+    named: Key, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise its time tells which key ids the group has."""
+    verify, asked = Key.verifies, list[str]()
+
+    def watch(self: Key, signature: bytes, data: bytes) -> bool:
+        asked.append(self.algorithm)
+        return verify(self, signature, data)
+
+    monkeypatch.setattr(Key, "verifies", watch)
+    others = {
+        "unknown_key": Key.hmac("other", "s"),
+        "bad_signature": replace(PAIR, id=named.id, public=None) if named is PAIR else Key.hmac(named.id, "s"),
+        "revoked_key": replace(named, state=KeyState.REVOKED),
+        "wrong_algorithm": replace(KEY if named is PAIR else PAIR, id=named.id),
+    }
+    signed = sign(BODY, key=named)
+    for reason, known in others.items():
+        with pytest.raises(Unauthorized) as refused:
+            verify_request(as_request(signed, BODY), replace(RECEIVER, keys=KeyRing([known])), now=NOW)
+        assert refused.value.reason == reason
+    assert asked == [named.algorithm] * len(others)
 
 
 def test_nonce_is_kept_for_a_window_after_its_request_went_stale() -> None:

@@ -13,6 +13,7 @@ from federation.v1 import (
     check_v1,
     decode_v1,
     encode_answer_v1,
+    is_page,
     read_answer_v1,
     refuses_event_v1,
     sign_request_v1,
@@ -133,6 +134,20 @@ def test_answer_that_cannot_be_read_says_nothing(body: bytes) -> None:
 )
 def test_only_these_answers_are_about_the_event(status: int, body: bytes, refuses: bool) -> None:
     assert refuses_event_v1(status, body) is refuses
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "page"),
+    [
+        ("application/json", b'{"accepted":true,"duplicate":false,"id":"x"}\n', False),
+        ("", b"", False),
+        ("text/plain; charset=utf-8", b"ok", False),
+        ("Text/HTML; charset=utf-8", b"", True),
+        ("", b"\r\n<!DOCTYPE html>", True),
+    ],
+)
+def test_a_page_is_told_from_an_answer_of_a_receiver(content_type: str, body: bytes, page: bool) -> None:
+    assert is_page(content_type, body) is page
 
 
 def test_every_refusal_has_its_words() -> None:

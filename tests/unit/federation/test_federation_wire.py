@@ -55,11 +55,54 @@ def test_receipt_is_read_by_the_one_who_sent_the_batch() -> None:
         read_receipt(encode_json(RECEIPT), HEADER, "sha-256=:AAA=:")
 
 
-@pytest.mark.parametrize("body", [b"", b"{}", b"\xff", b"[" * 100_000, encode_json(RECEIPT)[:-1]])
+def altered(old: str, new: str) -> bytes:
+    text = encode_json(RECEIPT).decode()
+    assert old in text
+    return text.replace(old, new).encode()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{}",
+        b"\xff",
+        b"[" * 100_000,
+        encode_json(RECEIPT)[:-1],
+        altered('"upto":100', '"upto":-5'),
+        altered('"upto":100', f'"upto":{10**15}'),
+        altered('"upto":100', f'"upto":{10**40}'),
+        altered('"accepted":1', '"accepted":-1'),
+        altered('"duplicates":2', f'"duplicates":{10**19}'),
+        altered('"position":7', '"position":-7'),
+        altered(":00.000005Z", ":00.000005"),  # of no zone
+        altered("2026-05-30T12:00:00.000005Z", "0001-01-01T00:00:00+23:59"),
+        altered("2026-05-30T12:00:00.000005Z", "9999-12-31T23:59:59-23:59"),
+    ],
+)
 def test_what_is_no_receipt(body: bytes) -> None:
     with pytest.raises(BadAnswer, match="not a receipt") as caught:
         read_receipt(body, HEADER, RECEIPT.digest)
     assert caught.value.reason == "no_receipt"
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        {"upto": -5},
+        {"upto": 10**15},
+        {"base": -1},
+        {"incarnation": -1},
+        {"epoch": ""},
+        {"epoch": "e\n"},
+        {"epoch": "x" * 65},
+    ],
+)
+def test_what_is_no_mark(mark: dict[str, object]) -> None:
+    answer = json.loads(encode_json(LinkAnswer(group="edge", from_node="a", to_node="b", mark=MARK)))
+    answer["mark"] |= mark
+    with pytest.raises(BadAnswer, match="says nothing about the link"):
+        read_link_answer(json.dumps(answer).encode(), HEADER)
 
 
 def test_link_answer() -> None:
