@@ -17,8 +17,9 @@ class Backoff:
         """Seconds to wait after `attempts` (≥ 1) failures in a row.
 
         `chance` in [0, 1) spreads many peers apart: the result is up to `jitter` below the nominal delay. A
-        destination that named its own time (`retry_after`, seconds) gets at least that, up to an hour.
+        destination that named its own time (`retry_after`, seconds) gets at least that, up to `cap`: the answer that
+        names it proves nothing, and anybody on the way could park the destination with it.
         """
         nominal = min(self.cap, self.base * 2.0 ** min(attempts - 1, 40))
         spread = nominal * (1.0 - self.jitter * chance)
-        return max(spread, min(retry_after, 3600.0)) if retry_after is not None else spread
+        return max(spread, min(retry_after, self.cap)) if retry_after is not None else spread

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from eventd.egress.consumer import Consumer, Spawn
+from eventd.egress.consumer import Consumer
 from eventd.log.cursors import Cursor
+from eventd.supervisor import Keep
 
 PurposeT = TypeVar("PurposeT")
 
@@ -28,8 +29,8 @@ class _Running(Generic[PurposeT]):
 class Consumers(Generic[PurposeT]):
     """Consumers by the name of their cursor. `start` makes one for a cursor and its purpose, which can be compared."""
 
-    def __init__(self, spawn: Spawn, start: Callable[[Cursor, PurposeT], Consumer[Any]]) -> None:
-        self._spawn = spawn
+    def __init__(self, keep: Keep, start: Callable[[Cursor, PurposeT], Consumer[Any]]) -> None:
+        self._keep = keep
         self._start = start
         self._running: dict[str, _Running[PurposeT]] = {}
 
@@ -75,7 +76,7 @@ class Consumers(Generic[PurposeT]):
 
     def _run(self, cursor: Cursor, purpose: PurposeT) -> None:
         consumer = self._start(cursor, purpose)
-        task = self._spawn(consumer.run(), cursor.name)
+        task = self._keep(consumer.run, cursor.name)  # it must live: a link that ends with an error is run again
         paused = cursor.paused_at is not None
         self._running[cursor.name] = _Running(consumer, task, purpose, cursor.selector_version, paused)
 

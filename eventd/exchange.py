@@ -1,26 +1,28 @@
 """A connection that stays open, and one request over it at a time: as much of HTTP/1.1 (RFC 9112) as nodes need of it.
 
-A client for everything takes four times as long for a request, most of it for what is never used here.
-An answer is read strictly, and no further than was asked for.
+A client for everything takes four times as long for a request, most of it for what is never used here. An answer is
+parsed by llhttp, strictly. What it may take of this process is bounded before anything in it is believed: its body by
+what was asked for, everything else by `MAX_HEAD`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple, cast
 
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
 MAX_HEAD: Final = 32 << 10
-"""Bytes of an answer before its body."""
+"""Bytes of an answer that are not its body: interim answers, head, what stands around chunks, trailer. A body in chunks
+may have a byte more for each `CHUNK_BYTES`."""
+CHUNK_BYTES: Final = 64
+MAX_INTERIM: Final = 8
+"""Interim answers (1xx) before the answer."""
+STEP: Final = 16 << 10
+"""Bytes that are parsed at a time: the bounds are checked in between."""
 IDLE_SECONDS: Final = 15.0
 """How long a connection may have rested to be used again: what lies in between may have forgotten it."""
-_END: Final = b"\r\n\r\n"
-_BEGIN: Final = b"HTTP/1."
-_STATUS: Final = re.compile(r"HTTP/1\.([01]) ([1-9][0-9]{2})(?: .*)?")
-_FIELD: Final = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*(.*?)[ \t]*")
-_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?")
-_LENGTH: Final = re.compile(r"[0-9]{1,15}")
 
 
 class NoAnswer(Exception):
@@ -39,26 +41,106 @@ class Answer(NamedTuple):
     body: bytes
 
 
-class _Head(NamedTuple):
-    """The beginning of an answer. `length`: of its body; None, where it is not `chunked`: up to the end of all."""
+class _Reading:
+    """One answer as it arrives, with a body of at most `most` bytes. The parser calls the methods `on_…`."""
 
-    status: int
-    headers: dict[str, str]
-    length: int | None
-    chunked: bool
-    stays: bool
+    def __init__(self, most: int) -> None:
+        self._parser = HttpResponseParser(self)
+        self._most = most
+        self._received = 0
+        self._interim = 0
+        self._trouble: Exception | None = None
+        self._headers: dict[str, str] = {}
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._has_head = False
+        self._goes_to_the_end = False
+        self.answer: Answer | None = None
+        self.stays = False
+        """Whether the connection may be used again, once there is an answer."""
+
+    def feed(self, data: bytes) -> None:
+        """Read on. Raises `NoAnswer`, `AnswerTooLarge`."""
+        for at in range(0, len(data), STEP):
+            self._received += min(len(data) - at, STEP)
+            try:
+                self._parser.feed_data(data[at : at + STEP])
+            except HttpParserUpgrade:
+                self._trouble = NoAnswer("the peer wants to speak another protocol")
+            except HttpParserError as error:
+                self._trouble = self._trouble or NoAnswer(f"the peer's answer is not valid HTTP/1.1: {error}")
+            if self.answer is not None:
+                self.stays = self.stays and self._trouble is None and at + STEP >= len(data)
+                return
+            self._check_bounds()
+
+    def end(self) -> Answer | None:
+        """The connection has ended: the answer, if that is how it ends; None for a part of one."""
+        if self.answer is None and self._goes_to_the_end:
+            self._finish(stays=False)
+        return self.answer
+
+    def _check_bounds(self) -> None:
+        if self._trouble is not None:
+            raise self._trouble
+        if self._received - self._size > MAX_HEAD + self._size // CHUNK_BYTES:
+            if not self._has_head:
+                raise NoAnswer(f"the head of the peer's answer is larger than {MAX_HEAD} bytes")
+            raise AnswerTooLarge
+
+    def on_message_begin(self) -> None:
+        if self.answer is not None:
+            self.stays = False  # more than was asked for
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._has_head:  # a trailer says nothing to us
+            self._headers[name.lower().decode("ascii")] = value.decode("utf-8", "surrogateescape").rstrip(" \t")
+
+    def on_headers_complete(self) -> None:
+        if self.answer is not None:
+            return
+        status, coding = self._parser.get_status_code(), self._headers.get("transfer-encoding")
+        has_body = status >= 200 and status not in (204, 304)
+        length = self._headers.get("content-length") if coding is None else None
+        if self._parser.get_http_version() not in ("1.0", "1.1"):
+            self._trouble = NoAnswer("what the peer says is not HTTP/1.1")
+        elif coding is not None and coding.lower() != "chunked":
+            self._trouble = NoAnswer(f"the peer's answer has the transfer coding {coding[:40]!r}, not chunked")
+        elif has_body and length is not None and int(length) > self._most:
+            self._trouble = AnswerTooLarge()
+        self._goes_to_the_end = has_body and length is None and coding is None
+        self._has_head = status >= 200
+
+    def on_body(self, data: bytes) -> None:
+        if self.answer is not None or self._trouble is not None:
+            return
+        self._size += len(data)
+        if self._size > self._most:
+            self._trouble = AnswerTooLarge()
+        else:
+            self._parts.append(data)
+
+    def on_message_complete(self) -> None:
+        if self.answer is not None or self._trouble is not None:
+            return
+        if self._has_head:
+            self._finish(stays=self._parser.should_keep_alive() and self._parser.get_http_version() == "1.1")
+            return
+        self._headers = {}
+        self._interim += 1
+        if self._interim > MAX_INTERIM:
+            self._trouble = NoAnswer(f"the peer sent more than {MAX_INTERIM} interim answers")
+
+    def _finish(self, *, stays: bool) -> None:
+        self.stays = stays
+        self.answer = Answer(self._parser.get_status_code(), self._headers, b"".join(self._parts))
 
 
 class Exchange(asyncio.Protocol):
     """One connection. After an answer it may be used again as long as `is_free`."""
 
     def __init__(self) -> None:
-        self._buffer = bytearray()
-        self._head: _Head | None = None
-        self._at = 0
-        self._parts: list[bytes] = []
-        self._size = 0
-        self._most = 0
+        self._reading: _Reading | None = None
         self._asked: asyncio.Future[Answer] | None = None
         self.is_free = False
 
@@ -69,16 +151,16 @@ class Exchange(asyncio.Protocol):
     async def ask(self, head: bytes, body: bytes, most: int) -> Answer:
         """Send a request, and read an answer with a body of at most so many bytes.
 
-        Raises `NoAnswer`, `AnswerTooLarge`. Whoever is cancelled here has ended the connection.
+        Raises `NoAnswer`, `AnswerTooLarge`. A caller that is cancelled here has ended the connection.
         """
         self.is_free = False
-        self._most = most
+        self._reading = _Reading(most)
         self._asked = asyncio.get_running_loop().create_future()
         self._transport.writelines([head, body])
         try:
             return await self._asked
         finally:
-            self._asked = None
+            self._asked = self._reading = None
             if not self.is_free:
                 self.close()
 
@@ -88,98 +170,29 @@ class Exchange(asyncio.Protocol):
         self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        if self._asked is None or self._asked.done():  # nobody has asked for that
+        if self._reading is None or self._asked is None or self._asked.done():  # nobody has asked for that
             self.close()
             return
-        self._buffer += data
         try:
-            self._read()
+            self._reading.feed(data)
         except (NoAnswer, AnswerTooLarge) as error:
             self._asked.set_exception(error)
+            return
+        if self._reading.answer is not None:
+            way = self._transport
+            self.is_free = self._reading.stays and not way.get_write_buffer_size() and not way.is_closing()
+            self._asked.set_result(self._reading.answer)
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_free = False
-        if self._asked is None or self._asked.done():
+        if self._reading is None or self._asked is None or self._asked.done():
             return
-        head = self._head
-        if error is None and head is not None and head.length is None and not head.chunked:
-            self._finish(bytes(self._buffer[self._at :]), len(self._buffer))
-            self.is_free = False
-        else:
-            said = "the peer closed the connection without an answer"
-            self._asked.set_exception(NoAnswer(said if error is None else f"{said}: {error}"))
-
-    # --- reading ----------------------------------------------------------------------------------------------
-
-    def _read(self) -> None:
-        while self._head is None or self._head.status < 200:
-            if not self._read_head():
-                return
-        if self._head.chunked:
-            self._read_chunks()
+        answer = self._reading.end() if error is None else None
+        if answer is not None:
+            self._asked.set_result(answer)
             return
-        have, length = len(self._buffer) - self._at, self._head.length
-        if max(have if length is None else 0, length or 0) > self._most:
-            raise AnswerTooLarge
-        if length is not None and have >= length:
-            self._finish(bytes(self._buffer[self._at : self._at + length]), self._at + length)
-
-    def _read_head(self) -> bool:
-        """Whether there was a whole one."""
-        self._head = None
-        if not self._buffer.startswith(_BEGIN[: len(self._buffer)]):
-            raise NoAnswer("what the peer says is no HTTP/1.1")
-        end = self._buffer.find(_END)
-        if (end if end >= 0 else len(self._buffer)) > MAX_HEAD:
-            raise NoAnswer(f"the head of the peer's answer is larger than {MAX_HEAD} bytes")
-        if end < 0:
-            return False
-        self._head = _parse_head(bytes(self._buffer[:end]))
-        if self._head.status < 200:
-            del self._buffer[: end + len(_END)]
-        else:
-            self._at = end + len(_END)
-        return True
-
-    def _read_chunks(self) -> None:
-        while (end := self._buffer.find(b"\r\n", self._at)) >= 0:
-            size = _SIZE.fullmatch(self._buffer[self._at : end])
-            if size is None:
-                raise NoAnswer("a chunk of the peer's answer has no size")
-            count = int(size[1], 16)
-            start = end + 2
-            self._size += count
-            if self._size > self._most:
-                raise AnswerTooLarge
-            if not count:
-                self._read_trailer(end)
-                return
-            if len(self._buffer) < start + count + 2:
-                self._size -= count
-                break
-            if self._buffer[start + count : start + count + 2] != b"\r\n":
-                raise NoAnswer("a chunk of the peer's answer is longer than it says")
-            self._parts.append(bytes(self._buffer[start : start + count]))
-            self._at = start + count + 2
-        if len(self._buffer) - self._at > self._most + MAX_HEAD:
-            raise AnswerTooLarge
-
-    def _read_trailer(self, last: int) -> None:
-        """What may come after the last chunk, whose line ends at `last`, says nothing to us."""
-        end = self._buffer.find(_END, last)
-        if end >= 0:
-            self._finish(b"".join(self._parts), end + len(_END))
-        elif len(self._buffer) - last > MAX_HEAD:
-            raise NoAnswer(f"the trailer of the peer's answer is larger than {MAX_HEAD} bytes")
-
-    def _finish(self, body: bytes, end: int) -> None:
-        head, asked, way = self._head, self._asked, self._transport
-        assert head is not None
-        assert asked is not None
-        is_whole = len(self._buffer) == end and not way.get_write_buffer_size()
-        self.is_free = is_whole and head.stays and not way.is_closing()
-        self._buffer, self._head, self._at, self._parts, self._size = bytearray(), None, 0, [], 0
-        asked.set_result(Answer(head.status, head.headers, body))
+        said = "the peer closed the connection without an answer"
+        self._asked.set_exception(NoAnswer(said if error is None else f"{said}: {error}"))
 
 
 class Pool:
@@ -221,23 +234,3 @@ class Pool:
         for exchange in [*self._at_work, *(exchange for _, exchange in self._resting)]:
             exchange.close()
         self._resting.clear()
-
-
-def _parse_head(raw: bytes) -> _Head:
-    first, *lines = raw.decode("utf-8", "surrogateescape").split("\r\n")
-    status = _STATUS.fullmatch(first)
-    fields = [*map(_FIELD.fullmatch, lines)]
-    if status is None or not all(fields):
-        raise NoAnswer("the head of the peer's answer is not as HTTP/1.1 has it")
-    pairs = [(field[1].lower(), field[2]) for field in fields if field is not None]
-    headers, code = dict(pairs), int(status[2])
-    lengths = {value for name, value in pairs if name == "content-length"}
-    coding = headers.get("transfer-encoding")
-    if len(lengths) > 1 or not all(map(_LENGTH.fullmatch, lengths)) or coding not in (None, "chunked"):
-        raise NoAnswer("the peer's answer does not say how long it is")
-    if code < 200 or code in (204, 304):
-        length: int | None = 0
-    else:
-        length = int(lengths.pop()) if lengths and coding is None else None
-    stays = status[1] == "1" and "close" not in headers.get("connection", "").lower()
-    return _Head(code, headers, length, coding is not None, stays)

@@ -9,15 +9,16 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 
-from eventd.clock import SECOND, Clock
-from eventd.egress.consumer import Spawn
+from eventd.clock import Clock, Countdown
 from eventd.errors import EventdError
 from eventd.log.eventlog import EventLog
 from eventd.plugins.alone import BROKEN_OFF, read_by_clock, run_alone
 from eventd.plugins.running import Plugins
 from eventd.resources.effective import ScheduleConfig
 from eventd.store.runs import RunStatus, interrupt_runs, last_run
+from eventd.supervisor import Keep
 
 logger = logging.getLogger("eventd.schedules")
 
@@ -28,10 +29,10 @@ BROKEN_SECONDS = 1.0
 class Schedules:
     """One task for each schedule. `changed` is told that there are other parts."""
 
-    def __init__(self, log: EventLog, plugins: Plugins, spawn: Spawn, changed: Callable[[], None]) -> None:
+    def __init__(self, log: EventLog, plugins: Plugins, keep: Keep, changed: Callable[[], None]) -> None:
         self._log = log
         self._plugins = plugins
-        self._spawn = spawn
+        self._keep = keep
         self._changed = changed
         self._running: dict[str, tuple[ScheduleConfig, asyncio.Task[None]]] = {}
 
@@ -45,7 +46,8 @@ class Schedules:
         await self._end(gone)
         for owner, schedule in wanted.items():
             if owner not in self._running:
-                self._running[owner] = (schedule, self._spawn(self._follow(schedule), f"schedule {owner}"))
+                follow = partial(self._follow, schedule)
+                self._running[owner] = (schedule, self._keep(follow, f"schedule {owner}"))  # it must live
 
     async def stop(self) -> None:
         """End them all, with the runs that are under way."""
@@ -65,10 +67,10 @@ class Schedules:
                 await self._break_off(schedule)
 
     async def _run_for_ever(self, schedule: ScheduleConfig) -> None:
-        trouble = ""
+        trouble, countdown = "", Countdown(self._clock)
         while True:
             try:
-                await self._clock.sleep(await self._wait_of(schedule))
+                await self._clock.sleep(await self._wait_of(schedule, countdown))
                 await self._run(schedule)
                 trouble = ""
             except EventdError as error:
@@ -80,16 +82,14 @@ class Schedules:
                 logger.exception("a schedule failed", extra={"owner": schedule.owner})
                 await self._clock.sleep(BROKEN_SECONDS)
 
-    async def _wait_of(self, schedule: ScheduleConfig) -> float:
+    async def _wait_of(self, schedule: ScheduleConfig, countdown: Countdown) -> float:
         """Seconds until the next run."""
         last = await self._log.database.read(last_run, schedule.owner)
         if last is None:
             return 0.0
         if last.status is RunStatus.RUNNING:  # nobody else runs it: whoever did is gone
             await self._break_off(schedule)
-        due = last.started_at + schedule.every
-        # Where the clock has been put back, the last run may lie years ahead.
-        return max(0, min(due - self._clock.now(), schedule.every)) / SECOND
+        return countdown.left(last.started_at, last.started_at + schedule.every)
 
     async def _break_off(self, schedule: ScheduleConfig) -> None:
         await self._log.database.write(interrupt_runs, schedule.owner, BROKEN_OFF, self._clock.now())

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from eventd.consumers import Consumers
-from eventd.egress.consumer import Consumer, Spawn
+from eventd.egress.consumer import Consumer
 from eventd.egress.links import BACKFILL, SUBSCRIPTION, peer_of, subscription_name
 from eventd.egress.subscription import SubscriptionSink
 from eventd.egress.tries import Outfit
@@ -15,6 +15,7 @@ from eventd.log.cursors import Cursor
 from eventd.log.matching import Found
 from eventd.resources.effective import GroupConfig, PluginConfig, SubscriptionConfig, plugins, subscriptions
 from eventd.store.registry import StoredResource
+from eventd.supervisor import Supervisor
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +45,11 @@ def _alone(group: GroupConfig) -> GroupConfig:
 class Subscribers:
     """The subscriptions at work. `chance` gives numbers in [0, 1) for the jitter of the back-off."""
 
-    def __init__(self, outfit: Outfit, spawn: Spawn, chance: Callable[[], float]) -> None:
+    def __init__(self, outfit: Outfit, supervisor: Supervisor, chance: Callable[[], float]) -> None:
         self._outfit = outfit
-        self._spawn = spawn
+        self._spawn = supervisor.spawn
         self._chance = chance
-        self._consumers: Consumers[Purpose] = Consumers(spawn, self._start)
+        self._consumers: Consumers[Purpose] = Consumers(supervisor.keep, self._start)
         self._purposes: dict[tuple[str, str], Purpose] = {}
 
     def _purpose(self, cursor: str) -> Purpose | None:

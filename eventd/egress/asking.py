@@ -9,7 +9,7 @@ from typing import TypeVar
 from eventd.clock import Clock
 from eventd.egress.sink import Blocked, HeldUp
 from eventd.egress.sink import Unavailable as Down
-from eventd.egress.transport import Transport
+from eventd.egress.transport import Transport, is_of_an_api
 from eventd.errors import Conflict, EventdError, Unavailable
 from eventd.exchange import Answer
 from eventd.resources.effective import GroupConfig, PeerConfig
@@ -91,13 +91,15 @@ class Asker:
         """Rest where it pays to ask again, raise otherwise."""
         error = read_error(answer.body)
         code = error.code if error is not None else ""
-        if answer.status in (404, 405):
+        if answer.status in (404, 405) and not is_of_an_api(answer):
             raise NotAnswered(
                 f"it answers {answer.status} to the question what it holds: its program is older than that"
             )
         if code == "other_history":
             raise HistoryEnded
-        held = self.transport.hold_up(answer, code=code, detail=error.message if error is not None else "")
+        held = self.transport.hold_up(
+            answer, self.peer.endpoint, code=code, detail=error.message if error is not None else ""
+        )
         if not may_wait or not (isinstance(held, Down) or code == "replayed"):
             raise self._down(held)
         await self.clock.sleep(min(5.0, (isinstance(held, Down) and held.retry_after) or 0.5))

@@ -9,18 +9,31 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Generic
 
 from eventd.backoff import Backoff
-from eventd.clock import SECOND
+from eventd.clock import SECOND, Countdown
 from eventd.egress.nudge import until_any
-from eventd.egress.sink import Ack, Blocked, HeldUp, Opened, PageT, Parcel, Restored, Rewind, Sink, Unavailable
+from eventd.egress.sink import (
+    Ack,
+    Blocked,
+    HeldUp,
+    Opened,
+    PageT,
+    Parcel,
+    Rewind,
+    Sink,
+    Unavailable,
+    letters_of,
+)
+from eventd.egress.trouble import Trouble
 from eventd.errors import DatabaseUnavailable, EventdError, FenceLost, NotFound
-from eventd.log.cursors import Cursor, DeadLetter, LinkState, Postponement, Step, end_cursor, read_cursor, rewind
+from eventd.log.cursors import Cursor, LinkState, Postponement, Step, end_cursor, read_cursor, rewind
 from eventd.log.eventlog import EventLog
 from eventd.log.wakeups import Watch
+from eventd.supervisor import Spawn
 
 IDLE_WRITE = 5.0
 """Seconds after which a cursor that passed records of no concern to it is written down."""
@@ -31,14 +44,16 @@ REOPEN_AFTER = 1.0
 """Seconds within which a link is not compared again because the other side was started."""
 CALM = 600.0
 """Seconds after which a rewind, or four times the cap of the back-off if that is longer, is the first again."""
+DATABASE = "database"
+"""The trouble of a link while this node's own database cannot be used."""
 REWINDS = "rewinds"
 """The reason of a link whose other side goes back again and again."""
 AT_CAP = 64
 """Attempts whose delay is the cap: a link that is refused waits for a change, and is only probed meanwhile."""
+RESULTS = (HeldUp, Rewind, EventdError)
+"""Errors of a delivery that this loop acts on."""
 
 logger = logging.getLogger("eventd.egress")
-
-Spawn = Callable[[Coroutine[Any, Any, Any], str], "asyncio.Task[Any]"]
 
 
 @dataclass(slots=True)
@@ -74,6 +89,8 @@ class Consumer(Generic[PageT]):
     ) -> None:
         self.name = name
         self._log = log
+        self._monotonic = log.clock.monotonic
+        self._countdown = Countdown(log.clock)
         self._sink = sink
         self._version = version
         self._spawn = spawn
@@ -81,7 +98,7 @@ class Consumer(Generic[PageT]):
         self._chance = chance
         self._signal: asyncio.Future[None] | None = None
         self._resting = False
-        self._trouble = ""
+        self._trouble = Trouble(logger, "a cursor is held up", "a cursor goes on", cursor=name)
         self._called = False
         self._finishing = False
         self._flying: deque[tuple[Parcel, asyncio.Task[Ack]]] = deque()
@@ -137,7 +154,7 @@ class Consumer(Generic[PageT]):
             self._signal = asyncio.get_running_loop().create_future()
             self._resting = True  # already while it looks: a sign that comes meanwhile must end the rest
             try:
-                cursor = await self._log.database.read(read_cursor, self.name)
+                cursor = await self._log.database.read_for_delivery(read_cursor, self.name)
                 if rest := self._due(cursor):
                     await self._rest(rest)
                 else:
@@ -145,7 +162,8 @@ class Consumer(Generic[PageT]):
                     finished = await self._attempt(cursor)
             except NotFound:
                 return
-            except EventdError:  # the database itself is in trouble: nothing can be written down about it
+            except EventdError as error:  # the database itself is in trouble: nothing can be written down about it
+                self._trouble.note(DATABASE, str(error))
                 await self._log.clock.sleep(BROKEN_WAIT)
             except Exception:  # a fault of ours where it cannot be written down: a link must not end without a word
                 logger.exception("a consumer failed", extra={"cursor": self.name})
@@ -155,11 +173,14 @@ class Consumer(Generic[PageT]):
         """Seconds until the next try; infinite while paused, and when the sink's selection is not in force any more."""
         if cursor.paused_at is not None or cursor.selector_version != self._version:
             return float("inf")
-        due = cursor.retry_at or 0
+        if cursor.retry_at is None or cursor.attempted_at is None:
+            return 0.0
+        passed = self._countdown.passed(cursor.attempted_at, cursor.retry_at)
+        rest = (cursor.retry_at - cursor.attempted_at) / SECOND
         # A sign of life ends no rest from rewinds: it comes from the very side that keeps us busy.
-        if self._called and cursor.attempted_at is not None and cursor.reason != REWINDS:
-            due = min(due, cursor.attempted_at + int(self._backoff.base * SECOND))
-        return max(0.0, (due - self._log.clock.now()) / SECOND)
+        if self._called and cursor.reason != REWINDS:
+            rest = min(rest, self._backoff.base)
+        return max(0.0, rest - passed)
 
     async def _rest(self, seconds: float) -> None:
         """Wait that long or until a signal."""
@@ -186,8 +207,6 @@ class Consumer(Generic[PageT]):
             return False
         except Rewind as back:
             await self._go_back(course, back)
-        except Restored as claim:
-            await self._begin_anew(course, claim)
         except HeldUp as held:
             await self._postpone(course, held)
         except DatabaseUnavailable:
@@ -205,23 +224,14 @@ class Consumer(Generic[PageT]):
         if back.to >= course.settled:  # nothing to send again: what the other side lacks may still be on its way
             await self._postpone(course, Unavailable("out_of_step", back.detail))
             return
-        now = self._log.clock.now()
-        await self._log.database.write(rewind, self.name, position=course.settled, to=back.to, now=now)
+        at, now = course.settled, self._log.clock.now()
+        await self._log.database.write(rewind, self.name, position=at, to=back.to, epoch=back.epoch, now=now)
         course.settled = back.to
         calm = self._monotonic() - self._rewound_at > max(CALM, 4 * self._backoff.cap)
         self._rewinds, self._rewound_at = 1 if calm else self._rewinds + 1, self._monotonic()
         if self._rewinds > 1:  # whoever goes back at once again, or always, must not have us send without a pause
             what = f"it went back {self._rewinds} times: {back.detail}"
             await self._postpone(course, Unavailable(REWINDS, what), failures=self._rewinds - 1)
-
-    async def _begin_anew(self, course: _Course, claim: Restored) -> None:
-        """Take a new epoch, if the claim can be true: nobody swaps the database under a running node."""
-        if claim.epoch != self._log.first_epoch:
-            await self._postpone(course, Blocked("impossible_mark", f"{claim}, which began here and is not that long"))
-            return
-        if await self._log.renew_epoch(claim.epoch):
-            about = {"cursor": self.name}
-            logger.warning("the peer has more of this log than the log itself: it begins a new history", extra=about)
 
     async def _pump(self, cursor: Cursor, course: _Course, watch: Watch) -> bool:
         assert self._signal is not None
@@ -240,12 +250,13 @@ class Consumer(Generic[PageT]):
                 await self._land(course, cursor)
             if self._signal.done():
                 return False
-            if not self._flying and not more and cursor.until is not None and course.scanned >= cursor.until:
+            ended = cursor.until is not None and course.scanned >= cursor.until
+            if not self._flying and not more and ended:
                 await self._log.database.write(end_cursor, cursor)
                 return True
             if opened is not None and opened.reached and not (self._flying or more or course.healthy):
                 await self._settle_idle(course, succeeded=True)  # up again, and nothing to send that would show it
-            await self._wait(course, watch, more)
+            await self._wait(course, watch, more or ended)  # what lies beyond its end is not waited for
             while self._flying and self._flying[0][1].done():
                 await self._settle_first(course, cursor)
             self._compare_if_doubted()
@@ -281,7 +292,8 @@ class Consumer(Generic[PageT]):
             return
         if parcel.goes:
             course.launched = parcel.upto
-        self._flying.append((parcel, self._spawn(self._sink.deliver(parcel), f"{self.name} {parcel.upto}")))
+        delivery = self._spawn(self._sink.deliver(parcel), f"{self.name} {parcel.upto}", expects=RESULTS)
+        self._flying.append((parcel, delivery))
         self._tried_upto = max(self._tried_upto, parcel.upto)
 
     async def _wait(self, course: _Course, watch: Watch, more: bool) -> None:
@@ -292,6 +304,8 @@ class Consumer(Generic[PageT]):
             if timeout <= 0:
                 await self._settle_idle(course)
                 return
+        elif not self._flying and self._trouble.kind == DATABASE:
+            self._trouble.note("")  # all that was read is written
         nudge = asyncio.get_running_loop().create_future()
         if more and not self._flying:
             self._sink.await_room(nudge)
@@ -316,7 +330,7 @@ class Consumer(Generic[PageT]):
         sent = max([course.sent, *(batch.upto for batch in ack.batches if batch.status)])
         asked = ack.asked
         if ack.upto > course.settled or ack.batches or ack.effect is not None:
-            letters = self._letters(cursor, parcel, ack, now)
+            letters = letters_of(cursor, parcel, ack, now)
             step = self._step(course.settled, ack.upto, sent, now)
             step = replace(step, batches=ack.batches, parked=letters, protocol=ack.protocol, succeeded=asked)
             await self._log.settle(step, ack.effect)
@@ -331,29 +345,12 @@ class Consumer(Generic[PageT]):
             course.asleep_since = self._monotonic()
             course.healthy = course.healthy or asked
             if asked:
-                self._say("")
+                self._trouble.note("")
         if ack.held_up is not None:
             raise ack.held_up
 
     def _step(self, position: int, upto: int, sent_upto: int, now: int) -> Step:
         return Step(self.name, position, upto, sent_upto, now, selector_version=self._version)
-
-    def _letters(self, cursor: Cursor, parcel: Parcel, ack: Ack, now: int) -> list[DeadLetter]:
-        # A repair keeps its books under the name of the peer's own cursor: they outlive it.
-        books = ack.books or (ack.batches[0].cursor if ack.batches else self.name)
-        return [
-            DeadLetter(
-                books,
-                p.record.position,
-                cursor.topic_id,
-                p.record.event_id,
-                p.reason,
-                p.detail,
-                p.attempts or parcel.attempts,
-                now,
-            )
-            for p in ack.parked
-        ]
 
     async def _settle_idle(self, course: _Course, *, succeeded: bool = False) -> None:
         now = self._log.clock.now()
@@ -363,7 +360,7 @@ class Consumer(Generic[PageT]):
         course.asleep_since = self._monotonic()
         course.healthy = course.healthy or succeeded
         if succeeded:
-            self._say("")
+            self._trouble.note("")
 
     async def _postpone(self, course: _Course, held: HeldUp, *, failures: int | None = None) -> None:
         now = self._log.clock.now()
@@ -372,20 +369,12 @@ class Consumer(Generic[PageT]):
         attempts = failed if state is LinkState.BACKING_OFF else AT_CAP
         delay = self._backoff.delay(attempts, self._chance(), retry_after=held.retry_after)
         upto = max(self._tried_upto, course.settled)
-        self._say(f"{state} {held.reason}", held.detail)
+        self._trouble.note(f"{state} {held.reason}", held.detail)
+        retry_at = now + int(delay * SECOND)
+        self._countdown.begin(now, retry_at)
         await self._log.postpone(
-            Postponement(
-                self.name, course.settled, state, held.reason, held.detail, upto, now, now + int(delay * SECOND)
-            )
+            Postponement(self.name, course.settled, state, held.reason, held.detail, upto, now, retry_at)
         )
-
-    def _say(self, trouble: str, detail: str = "") -> None:
-        """Leave a line when the link gets into trouble, into another one, or out of it; not for each try."""
-        if trouble and trouble != self._trouble:
-            logger.warning("a cursor is held up", extra={"cursor": self.name, "state": trouble, "error": detail})
-        elif self._trouble and not trouble:
-            logger.info("a cursor goes on", extra={"cursor": self.name})
-        self._trouble = trouble
 
     async def _give_up_flying(self) -> None:
         flying = [task for _, task in self._flying]
@@ -394,6 +383,3 @@ class Consumer(Generic[PageT]):
             task.cancel()
         await asyncio.gather(*flying, return_exceptions=True)
         await self._sink.given_up()
-
-    def _monotonic(self) -> float:
-        return self._log.clock.monotonic()

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 
 from eventd.egress.roster import Roster
 from eventd.egress.router import FAN_IN_HOPS
@@ -23,6 +23,7 @@ from eventd.log.forward import Forward, Move, Moved
 from eventd.log.head import read_head
 from eventd.log.routing import RouterLine, read_heads
 from eventd.resources.effective import GroupConfig
+from eventd.supervisor import Spawn
 
 LANES = 4
 """Sources that are read at once."""
@@ -32,8 +33,8 @@ PAGE_BYTES = 256 << 10
 """Bytes of a page, about."""
 KINDS = 64
 """Different copies that are made of one page."""
-ADOPTED_AT_ONCE = 200
-"""Routers after which the loop has its turn while they are taken over."""
+LOOKED_AT_ONCE = 200
+"""Sources after which the loop has its turn while they are looked at."""
 PAGES = 8
 """Pages of one source after which another has its turn."""
 RETRY_SECONDS = 1.0
@@ -48,7 +49,6 @@ NO_GROUP = "no_group"
 
 logger = logging.getLogger("eventd.egress")
 
-Spawn = Callable[[Coroutine[Any, Any, Any], str], Any]
 Groups = Callable[[], Mapping[str, GroupConfig]]
 
 
@@ -103,30 +103,28 @@ class Routing:
                 self._log.wakeups.listeners.append(self._told)
             self._stale = False
             version, found = await self._log.database.read(read_declared)
-            self._roster.drop_others(declared.line.name for declared in found)
-            for index, declared in enumerate(found):
-                self._roster.adopt(declared, tip=self._log.wakeups.head)
-                if index % ADOPTED_AT_ONCE == 0:
-                    await self._log.clock.sleep(0)
-            self._version = version
-        self._told(None)
+            try:
+                await self._roster.replace(found, lambda: self._log.wakeups.head, self._log.clock.sleep)
+                self._version = version
+            finally:  # those that could be taken over move
+                self._told(None)
 
     def changed(self) -> None:
         """Routers, topics or groups may have been changed: look again. Costs little where no version moved."""
         self._stale = True
         if self._reloading is None or self._reloading.done():
-            self._reloading = self._spawn(self._reload(), "routers that were changed")
+            self._reloading = self._spawn(self._reload(), "routers that were changed")  # tries again by itself
 
     async def _reload(self) -> None:
         while self._stale and not self._closed:
             self._stale = False
             try:
-                head = await self._log.database.read(read_head)
+                head = await self._log.database.read_for_delivery(read_head)
                 if head.topics_version != self._version or any(router.lost for router in self._roster.routers.values()):
                     await self.load()
-            except EventdError as error:
-                logger.warning("could not read which routers there are: %s", error)
-                self._stale = True
+            except Exception as error:  # a fault of ours as well: routers that are not loaded move nothing
+                logger.warning("could not read which routers there are", exc_info=error)
+                self._version, self._stale = -1, True
                 self._waits.set()
                 return
         self._release([router for router in self._roster.routers.values() if router.held == NO_GROUP])
@@ -166,25 +164,25 @@ class Routing:
             source.tip = self._log.wakeups.head
         self._unsure = True
         if not self._closed and (self._looking is None or self._looking.done()):
-            self._looking = self._spawn(self._look(), "sources of routers")
+            self._looking = self._spawn(self._look(), "sources of routers")  # tries again by itself
 
     async def _look(self) -> None:
         while self._unsure and not self._closed:
             self._unsure = False
             try:
-                head, seqs = await self._log.database.read(read_heads, [*self._roster.sources])
-            except EventdError as error:
-                logger.warning("could not read which topics have grown: %s", error)
+                head, seqs = await self._log.database.read_for_delivery(read_heads, [*self._roster.sources])
+                for index, (topic_id, head_seq) in enumerate(seqs.items()):
+                    if (source := self._roster.sources.get(topic_id)) is not None:
+                        source.look(head, head_seq)
+                        self._release(source.routers.values())
+                        self._queue(source)
+                    if index % LOOKED_AT_ONCE == 0:
+                        await self._log.clock.sleep(0)
+            except Exception as error:  # a fault of ours as well: what has grown must not wait for the next sign
+                logger.warning("could not read which topics have grown", exc_info=error)
                 self._unsure = True
                 self._waits.set()
                 return
-            for index, (topic_id, head_seq) in enumerate(seqs.items()):
-                if (source := self._roster.sources.get(topic_id)) is not None:
-                    source.look(head, head_seq)
-                    self._release(source.routers.values())
-                    self._queue(source)
-                if index % ADOPTED_AT_ONCE == 0:
-                    await self._log.clock.sleep(0)
 
     def _release(self, routers: Iterable[Running]) -> None:
         """Let routers that are held try again."""
@@ -227,11 +225,11 @@ class Routing:
         while self._waiting and len(self._passes) < LANES and not self._closed:
             source = self._waiting.popleft()
             source.queued, source.moving = False, True
-            task = self._spawn(self._pass(source), f"routers from {source.name}")
+            task = self._spawn(self._pass(source), f"routers from {source.name}")  # tries again by itself
             self._passes.add(task)
-            task.add_done_callback(lambda task, source=source: self._ended(task, source))
+            task.add_done_callback(partial(self._ended, source))
 
-    def _ended(self, task: asyncio.Task[None], source: Upstream) -> None:
+    def _ended(self, source: Upstream, task: asyncio.Task[None]) -> None:
         self._passes.discard(task)
         source.moving = False
         source.moved()
@@ -270,8 +268,8 @@ class Routing:
 
     async def _pass(self, source: Upstream) -> None:
         """Move the routers of one source until none has anything to do, or others have waited long enough."""
-        source.begin(self._log.clock.monotonic())
         try:
+            source.begin(self._log.clock.monotonic())
             for _ in range(PAGES):
                 batch = source.next_batch(KINDS)
                 if self._closed or not batch.routers:
@@ -305,7 +303,9 @@ class Routing:
         batch, holes = Batch(routers, batch.until), source.holes
         ask = source.ask(batch, groups, now=self._log.clock.now(), records=PAGE_RECORDS, size=PAGE_BYTES)
         here = (ask.position, ask.seq)
-        ready = await self._log.database.read(prepare, ask)  # meanwhile some may be removed, or get other options
+        ready = await self._log.database.read_for_delivery(
+            prepare, ask
+        )  # meanwhile some may be removed, or get other options
         if ready is None:
             for router in routers:
                 self._roster.drop(router.line.name)

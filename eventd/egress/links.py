@@ -5,7 +5,7 @@ A repair is under way where a wider selector, or an operator, asks for records t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,14 +19,13 @@ from eventd.log.cursors import (
     delete_cursors,
     next_repair_name,
     read_cursors,
-    read_selection,
+    read_selections,
     set_paused,
 )
 from eventd.log.head import ensure_topic, lock_head, read_head, read_topic, read_topics
 from eventd.log.selection import Selection
 from eventd.log.values import Topic
 from eventd.resources.effective import (
-    GroupConfig,
     PeerConfig,
     SubscriptionConfig,
     effective,
@@ -40,6 +39,8 @@ from eventd.store.runs import detach_runs
 
 PEER, REPAIR = "peer", "repair"
 SUBSCRIPTION, BACKFILL = "subscription", "backfill"
+KINDS = (PEER, REPAIR, SUBSCRIPTION, BACKFILL)
+"""The kinds of the cursors that follow what is declared."""
 
 
 def link_name(group: str, node: str) -> str:
@@ -59,51 +60,29 @@ def peer_of(cursor: str) -> tuple[str, str]:
 
 
 def reconcile(conn: Connection, stored: Sequence[StoredResource], now: int) -> list[Cursor]:
-    """Make, adjust and remove cursors so that they fit what is declared; all that exist afterwards.
+    """Make, adjust and remove cursors so that they fit what is declared; those of links and subscriptions afterwards.
 
     A new one begins at the oldest record there is. A wider selector gets a repair for what the old one left out. What
     was derived for a subscription that is gone ends after its grace.
     """
     groups = effective(stored)
-    _reconcile_peers(conn, groups, now)
-    ended = _reconcile_subscriptions(conn, groups, subscriptions(stored).values(), now)
-    orphan(conn, {f"{row.kind}/{row.name}" for row in stored} - ended, now)
-    return read_cursors(conn)
-
-
-def _reconcile_peers(conn: Connection, groups: Mapping[str, GroupConfig], now: int) -> None:
-    declared: set[tuple[str, str]] = set()
+    declaring = _Declaring(conn, now)
+    topics = {topic.name: topic for topic in read_topics(conn)}
     for group in groups.values():
-        ensure_topic(conn, topic_of(group.name), now)
-        topic = read_topic(conn, topic_of(group.name))
+        name = topic_of(group.name)
+        if name not in topics:
+            ensure_topic(conn, name, now)
+            topics[name] = read_topic(conn, name)
         for peer in group.peers.values():
-            declared.add((group.name, peer.node_name))
-            _declare(conn, _link(peer), topic, now)
-    _delete_others(conn, (PEER, REPAIR), declared)
-
-
-def _reconcile_subscriptions(
-    conn: Connection, groups: Mapping[str, GroupConfig], wanted: Iterable[SubscriptionConfig], now: int
-) -> set[str]:
-    """The owners of parts that ended: a subscription that turned to another group made its parts of the old one's."""
-    declared: set[tuple[str, str]] = set()
-    for subscription in wanted:
-        group = groups.get(subscription.group)
-        if group is not None:
-            declared.add((group.name, subscription.name))
-            topic = read_topic(conn, topic_of(group.name))
-            _declare(conn, _subscription(subscription, group.node_name), topic, now)
-    gone = _delete_others(conn, (SUBSCRIPTION, BACKFILL), declared)
-    for name in gone:
-        detach_runs(conn, name, now)
-    return {subscription_owner(peer_of(name)[1]) for name in gone}
-
-
-def _delete_others(conn: Connection, kinds: tuple[str, str], declared: Collection[tuple[str, str]]) -> list[str]:
-    """Delete the cursors of these kinds that work for nobody who is declared; their names."""
-    others = [c.name for c in read_cursors(conn) if c.kind in kinds and peer_of(c.name) not in declared]
-    delete_cursors(conn, others)
-    return others
+            declaring.declare(_link(peer), topics[name])
+    for subscription in subscriptions(stored).values():
+        if (of := groups.get(subscription.group)) is not None:
+            declaring.declare(_subscription(subscription, of.node_name), topics[topic_of(of.name)])
+    gone = declaring.delete_others()
+    # A subscription that turned to another group made its parts of the old one's events.
+    ended = {subscription_owner(peer_of(name)[1]) for name in gone}
+    orphan(conn, {f"{row.kind}/{row.name}" for row in stored} - ended, now)
+    return read_cursors(conn, *KINDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,37 +119,64 @@ def _subscription(subscription: SubscriptionConfig, node: str) -> _Wanted:
     return _Wanted(SUBSCRIPTION, BACKFILL, subscription.group, subscription.name, wanted.to_json(), missing)
 
 
-def _declare(conn: Connection, wanted: _Wanted, topic: Topic, now: int) -> None:
-    """The version of what is declared becomes that of the selection: it is never used again under this name.
+class _Declaring:
+    """The cursors of links and subscriptions while they follow what is declared. What is there already is read once:
+    whoever writes waits for this, and a link that stays as it was must cost nothing."""
 
-    A consumer made for an earlier peer of the name, over another topic perhaps, must not pass for this one's.
-    """
-    declared = read_head(conn).registry_version
-    name = f"{wanted.kind}:{wanted.group}/{wanted.name}"
-    begin = topic.evicted_position
-    if create_cursor(conn, name, kind=wanted.kind, topic_id=topic.id, position=begin, now=now):
-        declare_selection(conn, name, declared, wanted.selection, now)
-        return
-    version, earlier = read_selection(conn, name)
-    if wanted.selection == earlier:
-        return
-    declare_selection(conn, name, max(declared, version + 1), wanted.selection, now)
-    cursor = read_cursors(conn, name=name)[0]
-    missing = wanted.missing(earlier)
-    if missing is not None and cursor.position > begin:
-        repair = next_repair_name(conn, wanted.group, wanted.name, kind=wanted.repair)
+    def __init__(self, conn: Connection, now: int) -> None:
+        self._conn = conn
+        self._now = now
+        self._declared = read_head(conn).registry_version
+        self._cursors = {cursor.name: cursor for cursor in read_cursors(conn, *KINDS)}
+        self._selections = read_selections(conn, PEER, SUBSCRIPTION)
+        self._wanted: set[tuple[str, str, str]] = set()
+
+    def declare(self, wanted: _Wanted, topic: Topic) -> None:
+        """Have a cursor that selects what is wanted.
+
+        The version of what is declared becomes that of the selection: it is never used again under this name. A
+        consumer made for an earlier peer of the name, over another topic perhaps, must not pass for this one's.
+        """
+        conn, now = self._conn, self._now
+        self._wanted |= {(wanted.kind, wanted.group, wanted.name), (wanted.repair, wanted.group, wanted.name)}
+        name, begin = f"{wanted.kind}:{wanted.group}/{wanted.name}", topic.evicted_position
+        cursor = self._cursors.get(name)
+        if cursor is None:
+            create_cursor(conn, name, kind=wanted.kind, topic_id=topic.id, position=begin, now=now)
+            declare_selection(conn, name, self._declared, wanted.selection, now)
+            return
+        version, earlier = self._selections[name]
+        if wanted.selection == earlier:
+            return
+        declare_selection(conn, name, max(self._declared, version + 1), wanted.selection, now)
+        missing = wanted.missing(earlier)
+        if missing is not None and cursor.position > begin:
+            self._repair(wanted, cursor, topic, missing)
+
+    def _repair(self, wanted: _Wanted, cursor: Cursor, topic: Topic, missing: Mapping[str, Any]) -> None:
+        """Begin to bring what the earlier selection left out."""
+        name = next_repair_name(self._conn, wanted.group, wanted.name, kind=wanted.repair)
         create_cursor(
-            conn,
-            repair,
+            self._conn,
+            name,
             kind=wanted.repair,
             topic_id=topic.id,
-            position=begin,
+            position=topic.evicted_position,
             until=cursor.position,
             selection=missing,
-            now=now,
+            now=self._now,
         )
         if wanted.repair == BACKFILL:
-            begin_backfill(conn, repair, cursor, now)
+            begin_backfill(self._conn, name, cursor, self._now)
+
+    def delete_others(self) -> list[str]:
+        """Delete the cursors of what is not declared any more; the names of those of subscriptions."""
+        others = [c for c in self._cursors.values() if (c.kind, *peer_of(c.name)) not in self._wanted]
+        delete_cursors(self._conn, [cursor.name for cursor in others])
+        ended = [cursor.name for cursor in others if cursor.kind in (SUBSCRIPTION, BACKFILL)]
+        for name in ended:
+            detach_runs(self._conn, name, self._now)
+        return ended
 
 
 def begin_backfill(conn: Connection, name: str, cursor: Cursor, now: int) -> None:

@@ -11,8 +11,8 @@ from eventd.clock import SECOND, Clock
 from eventd.egress.budget import Allowance, Budget
 from eventd.egress.carriage import CarriedLines, Load
 from eventd.egress.push_v1 import PAGE, V1, PushV1
-from eventd.egress.push_v2 import V2, Link, NotSpoken, PushV2
-from eventd.egress.sink import Ack, Blocked, HeldUp, Opened, Restored, Rewind
+from eventd.egress.push_v2 import V2, Link, NotSpoken, PushV2, impossible_mark
+from eventd.egress.sink import Ack, Blocked, HeldUp, Opened, Rewind
 from eventd.egress.transport import Transport
 from eventd.log.cursors import Batch, Cursor
 from eventd.log.eventlog import EventLog
@@ -106,6 +106,7 @@ class PeerSink:
             until=cursor.until,
             at_tail=self._primed,
         )
+        self._v2.head = page.head
         if not self._opened:  # a peer that does not even answer at the opening must not have a batch lie ready for it
             self._room.drop()
             return page.without_lines()
@@ -138,15 +139,21 @@ class PeerSink:
         return Opened(reached=True, proven=V2)
 
     def _compare(self, cursor: Cursor, page: Lines, mark: Mark | None) -> None:
-        """What the peer has with what the books say it has. Raises `Rewind` or `Restored`."""
-        here = mark if mark is not None and mark.epoch == page.head.epoch else None
-        if here is not None and here.upto > page.head.last:
-            raise Restored(here.epoch, here.upto)
-        if cursor.sent_epoch == page.head.epoch and (here is None or here.upto < cursor.sent_upto):
-            upto = here.upto if here is not None else 0
-            raise Rewind(upto, f"{self._peer.node_name} stands at {upto}, and had confirmed {cursor.sent_upto}")
-        self._fresh = here is None
+        """Compare the peer's mark with what it has confirmed. Raises `Rewind`, or `Blocked` for a mark beyond the log.
+
+        A confirmation counts in the epoch in which it was given, whatever the present one is. A mark of any other epoch
+        cannot be compared with it: the peer may have lost everything, and ids make sending it again harmless.
+        """
+        epoch, node = page.head.epoch, self._peer.node_name
+        if mark is not None and mark.epoch == epoch and mark.upto > page.head.last:
+            raise impossible_mark(mark.upto, page.head)
+        same = mark if mark is not None and mark.epoch == cursor.sent_epoch else None
+        upto = same.upto if same is not None else 0
+        if cursor.sent_epoch and upto < cursor.sent_upto:
+            has = f"stands at {upto}" if same is not None else f"has no mark of the epoch {cursor.sent_epoch}"
+            raise Rewind(upto, f"{node} {has}, and had confirmed {cursor.sent_upto}", epoch=same.epoch if same else "")
         again = cursor.rewound_from is not None and cursor.position < cursor.rewound_from
+        self._fresh = mark is None or not (again or mark.epoch in (epoch, cursor.sent_epoch))
         self._gone_until = page.gaps[-1].upto if page.gaps and again else 0
 
     def select(self, page: Lines, after: int, attempts: int) -> Load | None:

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from eventd.clock import Clock
 from eventd.egress.carriage import CarriedLine, Load
 from eventd.egress.push_v2 import Link
-from eventd.egress.sink import Ack, HeldUp, Parked
+from eventd.egress.sink import Ack, Blocked, HeldUp, Parked
 from eventd.egress.transport import Transport
 from eventd.exchange import Answer
 from eventd.log.cursors import Batch
 from federation.errors import NoSigningKey
 from federation.keys import Algorithm, Key, KeyRing
 from federation.peers import V1_EVENTS_PATH, V1_MAX_BODY
-from federation.v1 import refuses_event_v1, sign_request_v1
+from federation.v1 import is_page, refuses_event_v1, sign_request_v1
 
 V1 = "v1"
 PAGE = 64
@@ -68,11 +68,15 @@ class PushV1:
         url = self._link.endpoint + V1_EVENTS_PATH
         answer = await self._transport.post(url, body, headers, seconds=self._link.seconds)
         if 200 <= answer.status < 300:
+            if is_page(answer.headers.get("content-type", ""), answer.body):
+                raise Blocked(
+                    "unproven_answer", f"the answer {answer.status} is an HTML page of a proxy, not of the peer"
+                )
             return answer.status, None
         text = _first_line(answer)
         if refuses_event_v1(answer.status, answer.body):
             return answer.status, Parked(record, "refused", text)
-        raise self._transport.hold_up(answer, detail=text)
+        raise self._transport.hold_up(answer, self._link.endpoint, detail=text)
 
     def _row(
         self,

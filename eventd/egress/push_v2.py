@@ -9,16 +9,26 @@ from dataclasses import dataclass, replace
 from eventd.clock import Clock
 from eventd.egress.carriage import Load
 from eventd.egress.sink import Ack, Blocked, Carried, HeldUp, Parked, Rewind, Unavailable, plain
-from eventd.egress.transport import MAX_ANSWER, Transport
+from eventd.egress.transport import MAX_ANSWER, Transport, is_of_an_api
 from eventd.exchange import Answer
 from eventd.log.cursors import Batch
+from eventd.log.values import Head
 from federation.errors import BadAnswer, NoSigningKey
 from federation.event import micros, new_event_id
 from federation.keys import KeyRing
 from federation.peers import RUNS_TYPE, STATUS
 from federation.ranges import Mark, Range
 from federation.signing import SignedRequest, sign_request, verify_answer
-from federation.wire import BatchHeader, LinkQuery, Receipt, read_error, read_link_answer, read_receipt, read_too_large
+from federation.wire import (
+    BatchHeader,
+    LinkQuery,
+    Receipt,
+    Refusal,
+    read_error,
+    read_link_answer,
+    read_receipt,
+    read_too_large,
+)
 
 V2 = "v2"
 REFUSAL = 128
@@ -29,6 +39,19 @@ BATCH_IDS = 64
 
 class NotSpoken(Exception):
     """The other side does not know v2."""
+
+
+def impossible_mark(upto: int, head: Head) -> Blocked:
+    """The peer claims to have everything up to a position that this log has not given.
+
+    One peer's word is no proof that this node's database is an older copy: it holds up that peer's link and nothing
+    else, until an operator has decided which of the two is wrong.
+    """
+    return Blocked(
+        "impossible_mark",
+        f"the peer claims to have everything up to position {upto} of the epoch {head.epoch}, "
+        f"and this log ends at position {head.last}",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +91,14 @@ class PushV2:
         self.takes_runs = False
         """Whether the peer has said so with its latest receipt, and has refused none."""
         self._refuses_runs = False
+        self.head: Head | None = None
+        """The log's head when a page was read last: what the peer has of this link ends there. None before."""
 
     async def mark(self) -> Mark | None:
         """Where the peer stands. Raises `NotSpoken`, `HeldUp`."""
         query = LinkQuery(from_node=self._link.node, to_node=self._link.peer, group=self._link.group)
         signed, answer, _ = await self._send(query, b"{}", MAX_ANSWER)
-        if answer.status in (404, 405):
+        if answer.status in (404, 405) and not is_of_an_api(answer):
             raise NotSpoken(f"the peer answered {answer.status} to {query.path}")
         if answer.status != 200:
             raise self._hold_up(answer)
@@ -107,12 +132,13 @@ class PushV2:
             self._require_too_large(signed, answer, len(body))
             return await self._leave_out(parcel)
         if answer.status != 200:
-            raise self._refused(signed, answer)
+            raise self._refused(signed, answer, header)
         try:
             verify_answer(signed, answer.status, answer.headers, answer.body, self._ring())
             receipt = read_receipt(answer.body, header, signed.digest)
         except BadAnswer as error:
             raise Blocked("unproven_answer", error.message) from None
+        self._require_possible(receipt)
         self._batch_ids = {key: known for key, known in self._batch_ids.items() if known != header.batch_id}
         self.takes_runs = not self._refuses_runs and RUNS_TYPE in answer.headers.get("accept", "")
         self._skewed(self._skew(receipt, sent_at))
@@ -126,6 +152,14 @@ class PushV2:
             receipt=_evidence(signed, answer),
         )
         return Ack(parcel.upto, (row,), parked, V2)
+
+    def _require_possible(self, receipt: Receipt) -> None:
+        """Raise `Blocked` for a receipt that claims more than this log has given.
+
+        That of a repair tells of the link, which may have brought events since the repair's page was read.
+        """
+        if self.head is not None and not self._link.repair and (receipt.upto or 0) > self.head.last:
+            raise impossible_mark(receipt.upto or 0, self.head)
 
     # --- sending ----------------------------------------------------------------------------------------------
 
@@ -221,24 +255,25 @@ class PushV2:
             return False
         return True
 
-    def _refused(self, signed: SignedRequest, answer: Answer) -> HeldUp | Rewind:
+    def _refused(self, signed: SignedRequest, answer: Answer, header: BatchHeader) -> HeldUp | Rewind:
         error = read_error(answer.body)
         if error is not None and error.code == "range_ahead":
-            if error.mark is not None and self._proven(signed, answer):
-                return Rewind(error.mark.upto, f"the peer stands at {error.mark.upto}")
+            mark = error.mark
+            if mark is not None and mark.epoch == header.range.epoch and self._proven(signed, answer):
+                return Rewind(mark.upto, f"the peer stands at {mark.upto}", epoch=mark.epoch)
             return Unavailable("range_ahead", "the peer misses a batch before this one")
-        if error is not None and error.code == "replayed":
-            return Unavailable("replayed", "the peer saw this very request before")
         return self._hold_up(answer)
 
     def _hold_up(self, answer: Answer) -> HeldUp:
         error = read_error(answer.body)
         if error is None:
-            return self._transport.hold_up(answer)
+            return self._transport.hold_up(answer, self._link.endpoint)
+        if error.code == "replayed":
+            return Unavailable("replayed", "the peer saw this very request before")
         detail = error.message + (f"; its clock says {error.server_time}" if error.server_time else "")
         if error.code not in STATUS:
-            return self._transport.hold_up(answer, detail=f"{error.code}: {detail}")
-        return self._transport.hold_up(answer, code=error.code, detail=detail)
+            return self._transport.hold_up(answer, self._link.endpoint, detail=f"{error.code}: {detail}")
+        return self._transport.hold_up(answer, self._link.endpoint, code=error.code, detail=detail)
 
     def _parked(self, parcel: Load, receipt: Receipt) -> list[Parked]:
         """The records the receipt refuses. Raises `Blocked` when it does not add up to what was sent."""
@@ -246,11 +281,17 @@ class PushV2:
         if told == len(parcel.records) and not receipt.refused:
             return []  # mostly: and then nobody has to take the lines apart
         by_position = {record.position: record for record in parcel.records}
-        refused = {refusal.position: refusal.reason for refusal in receipt.refused}
+        refused = {refusal.position: refusal for refusal in receipt.refused}
         if told != len(by_position) or not refused.keys() <= by_position.keys():
             raise Blocked("unproven_answer", "the receipt does not add up to what was sent")
-        words = f"refused by {self._link.peer}"
-        return [Parked(by_position[position], plain(reason), words) for position, reason in refused.items()]
+        return [
+            Parked(by_position[position], plain(refusal.reason), self._words(refusal))
+            for position, refusal in refused.items()
+        ]
+
+    def _words(self, refusal: Refusal) -> str:
+        owner = f": there the id belongs to an event of {plain(refusal.owner)}" if refusal.owner else ""
+        return f"refused by {self._link.peer}{owner}"
 
     def row(self, parcel: Load, refused: Sequence[Carried], *, status: int) -> Batch:
         """The line in the books for a parcel."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
 from eventd.egress.running import Declared, Running, Upstream
 from eventd.egress.topology import Graph
+
+ADOPTED_AT_ONCE = 200
+"""Routers after which the loop has its turn while they are taken over."""
 
 
 class Roster:
@@ -59,6 +62,25 @@ class Roster:
         """Forget all routers but these."""
         for name in self.routers.keys() - {*names}:
             self.drop(name)
+
+    async def replace(
+        self, found: Sequence[Declared], tip: Callable[[], int], sleep: Callable[[float], Awaitable[None]]
+    ) -> None:
+        """Take over all these routers, and forget all others. `tip()`: where a topic that is new here may end.
+
+        An error with one router hinders no other; the last one is raised when the others have been taken over.
+        """
+        failed: Exception | None = None
+        self.drop_others(declared.line.name for declared in found)
+        for index, declared in enumerate(found):
+            try:
+                self.adopt(declared, tip=tip())
+            except Exception as error:
+                failed = error
+            if index % ADOPTED_AT_ONCE == 0:
+                await sleep(0)
+        if failed is not None:
+            raise failed
 
     def drop(self, name: str) -> None:
         """Forget a router."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from eventd.log.cursors import Batch, Cursor
+from eventd.log.cursors import Batch, Cursor, DeadLetter
 from eventd.log.eventlog import EventLog
 from eventd.log.units import Effect
 
@@ -50,24 +50,16 @@ class Blocked(HeldUp):
 
 
 class Rewind(Exception):
-    """The other side has less than the cursor says. `to` is the position to go back to."""
+    """The other side has less than the cursor says.
 
-    def __init__(self, to: int, detail: str) -> None:
-        super().__init__(detail)
-        self.to = to
-        self.detail = detail
-
-
-class Restored(Exception):
-    """The other side claims to have more of this history, `epoch`, than the log itself: up to `upto`.
-
-    So the database is an older copy, or the other side lies.
+    `to` is the position to go back to, `epoch` the one in which the other side has proven to be there; blank for none.
     """
 
-    def __init__(self, epoch: str, upto: int) -> None:
-        super().__init__(f"the peer claims to have everything up to position {upto} of the history {epoch}")
+    def __init__(self, to: int, detail: str, *, epoch: str = "") -> None:
+        super().__init__(detail)
+        self.to = to
         self.epoch = epoch
-        self.upto = upto
+        self.detail = detail
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +138,25 @@ class Ack:
         return self.effect is not None or any(batch.status for batch in self.batches)
 
 
+def letters_of(cursor: Cursor, parcel: Parcel, ack: Ack, now: int) -> list[DeadLetter]:
+    """The dead letters of a parcel."""
+    # A repair keeps its books under the name of the peer's own cursor: they outlive it.
+    books = ack.books or (ack.batches[0].cursor if ack.batches else cursor.name)
+    return [
+        DeadLetter(
+            books,
+            parked.record.position,
+            cursor.topic_id,
+            parked.record.event_id,
+            parked.reason,
+            parked.detail,
+            parked.attempts or parcel.attempts,
+            now,
+        )
+        for parked in ack.parked
+    ]
+
+
 class Scanned(Protocol):
     """What a consumer must know of a page: the last position that was looked at, and whether more may be waiting."""
 
@@ -181,7 +192,7 @@ class Sink(Protocol[PageT]):
         ...
 
     async def open(self, cursor: Cursor, page: PageT) -> Opened:
-        """Get ready to deliver; it may change the size of a page. Raises `HeldUp`, `Rewind` or `Restored`."""
+        """Get ready to deliver; it may change the size of a page. Raises `HeldUp` or `Rewind`."""
         ...
 
     def select(self, page: PageT, after: int, attempts: int) -> Parcel | None:

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from eventd.clock import SECOND
+from eventd.clock import SECOND, Moment
 from eventd.egress.sink import Ack, Opened, Parcel
 from eventd.egress.tries import Outfit, Tries
 from eventd.egress.trigger import Seen, Trigger
@@ -137,22 +137,24 @@ class SubscriptionSink:
     async def _gather(self, parcel: Gathered) -> Batch | None:
         """The batch, once its window has closed; None when the node stops before that."""
         window = Window(self._config.batch_window, self._config.debounce, self._most)
+        # A step of the wall clock must neither close the window nor keep it open: it counts by the clock as it is now.
+        opened, clock = Moment.of(self._log.clock), self._log.clock
         window.add(parcel.records)
         upto, more = parcel.upto, parcel.full
         with self._log.watch((self._topic_id,)) as watch:
             while True:
+                now = opened.wall + clock.steady() - opened.steady
                 if more and not (window.is_full or self._is_complete(upto)):
                     page = await self._find(upto, max(1, window.room), max(1, window.room_bytes))
-                    window.add(page.items)
+                    window.add(page.items, shift=now - clock.now())
                     upto, more = page.upto, page.full
                     continue
                 if self._stopping.done():
                     return None
-                now = self._log.clock.now()
                 wait = 0 if self._is_complete(upto) else window.closes_in(now)
                 if wait <= 0:
                     seen, upto = _not_overtaken(window.seen, upto)
-                    return Batch.of(parcel.after, upto, _in_force(seen, now))
+                    return Batch.of(parcel.after, upto, _in_force(seen, clock.now()))
                 more = await self._wait(watch.beyond(upto), wait / SECOND)
 
     def _is_complete(self, upto: int) -> bool:

@@ -12,6 +12,7 @@ import socket
 import ssl
 from collections import defaultdict
 from collections.abc import Mapping
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from functools import lru_cache, partial
 from typing import NamedTuple
@@ -20,6 +21,8 @@ from urllib.parse import quote, urlsplit
 from eventd.clock import SECOND, Clock
 from eventd.egress.sink import Blocked, HeldUp, Unavailable
 from eventd.exchange import Answer, AnswerTooLarge, Exchange, NoAnswer, Pool
+from federation.event import micros
+from federation.wire import read_error
 
 MAX_ANSWER = 64 << 10
 """Bytes of an answer that are read, where what was asked does not make it longer."""
@@ -79,29 +82,52 @@ class Transport:
             )
         return exchange
 
-    def hold_up(self, answer: Answer, *, code: str = "", detail: str = "") -> HeldUp:
-        """What an answer other than 2xx says about the link."""
+    def hold_up(self, answer: Answer, endpoint: str, *, code: str = "", detail: str = "") -> HeldUp:
+        """What an answer other than 2xx says about the link to the peer at `endpoint`."""
+        if is_of_an_api(answer):
+            return Blocked("not_a_listener", f"{endpoint} is {_API}")
         said = f"the peer answered {answer.status}" + (f" {code}" if code else "") + (f": {detail}" if detail else "")
         reason = code or f"http_{answer.status}"
+        path = urlsplit(endpoint).path
+        if answer.status == 404 and path:
+            said += f"; the endpoint has the path {path!r}, and a peer serves its paths at the root: leave it out"
+            return Blocked("wrong_path", said)
         if answer.status == 429 or answer.status >= 500:
             return Unavailable(reason, said, retry_after=self._retry_after(answer))
         return Blocked(reason, said)
 
     def _retry_after(self, answer: Answer) -> float | None:
-        """Seconds, from either form of the header (RFC 9110, 10.2.3)."""
+        """Seconds, from either form of the header (RFC 9110, 10.2.3); None where it is neither."""
         text = answer.headers.get("retry-after", "").strip()
         if text.isascii() and text.isdigit():
             return float(text[:9])
         try:
-            return max(0.0, parsedate_to_datetime(text).timestamp() - self._clock.now() / SECOND)
-        except ValueError:
+            when = parsedate_to_datetime(text)
+        except (ValueError, OverflowError):  # the latter for a year or an offset that no integer of the system holds
             return None
+        when = when.replace(tzinfo=UTC) if when.tzinfo is None else when  # "-0000": a time of no zone in particular
+        return max(0.0, (micros(when) - self._clock.now()) / SECOND)
 
     async def close(self) -> None:
         """Drop every connection."""
         self._closed = True
         for pool in self._pools.values():
             pool.close()
+
+
+_API = "a node's API and not a peer listener: use the port of `spec.listen` of its EventGroup"
+
+
+def is_of_an_api(answer: Answer) -> bool:
+    """Whether the API of a node answered, and not the listener of a group: a common mistake in an endpoint."""
+    if answer.status not in (401, 404):
+        return False
+    error = read_error(answer.body)
+    code = error.code if error is not None else ""
+    if answer.status == 404:
+        return code == "no_such_route"
+    # A peer listener has the same code, and does not ask for a key of this kind; a proxy that asks has no such code.
+    return code == "unauthorized" and answer.headers.get("www-authenticate", "").startswith("Bearer")
 
 
 @lru_cache(maxsize=1024)

@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from eventd.clock import SECOND
 from eventd.dynamic.guard import observations_of, refuse_captured, refuse_proposed
 from eventd.dynamic.part import form_part, subscription_owner
 from eventd.egress.derivation import derive
@@ -84,6 +83,7 @@ class Tries:
         self._outfit = outfit
         self._owner = subscription_owner(config.name)
         self._open = ""  # what to say of a run that has begun and whose end is not written
+        self._begun = 0.0
         self.forget()
 
     def forget(self) -> None:
@@ -96,7 +96,7 @@ class Tries:
         """Look up what has been tried from this position on."""
         await self._break_off()
         self.forget()
-        last = await self._database.read(last_run, self._cursor)
+        last = await self._database.read_for_delivery(last_run, self._cursor)
         if last is None:
             return
         if last.status is RunStatus.RUNNING:
@@ -193,6 +193,7 @@ class Tries:
     async def _once(self, batch: Batch, run_id: int) -> Ack:
         """One run. Raises `PluginFailed`."""
         assert self._plugin is not None
+        self._begun = self._outfit.log.clock.monotonic()
         events = [one.event for one in batch.kept]
         request = Request(
             plugin=self._plugin.name,
@@ -222,10 +223,10 @@ class Tries:
         observations = observations_of(drafts)
         try:
             refuse_proposed(part.resources, observations)
-            await self._database.read(refuse_captured, observations, self._now())
+            await self._database.read_for_delivery(refuse_captured, observations, self._now())
         except Conflict as error:
             raise refused_after(outcome, error.code, error.message) from None
-        self._tell(batch, RunStatus.SUCCEEDED, outcome.started_at)
+        self._tell(batch, RunStatus.SUCCEEDED)
         effect = self._harvest(
             batch,
             part=part,
@@ -260,7 +261,7 @@ class Tries:
         status = RunStatus.BLOCKED if failure.about_plugin else RunStatus.FAILED
         await self._database.write(end_run, run_id, ended_badly(failure, at=self._now()))
         self._open = ""
-        self._tell(batch, status, failure.started_at)
+        self._tell(batch, status)
         if failure.about_plugin:
             held = Unavailable if failure.transient else Blocked
             raise held(failure.reason, str(failure)) from None
@@ -275,7 +276,7 @@ class Tries:
             ending=lambda now, given: ended_badly(failure, at=now, status=RunStatus.PARKED),
         )
         self._open = NOT_STORED
-        self._tell(batch, RunStatus.PARKED, failure.started_at)
+        self._tell(batch, RunStatus.PARKED)
         return Ack(batch.upto, parked=(letter,), effect=effect, books=self._books)
 
     def _park_untried(self, batch: Batch, last: Run) -> Ack:
@@ -284,11 +285,11 @@ class Tries:
         said = f"{last.error}; it wrote: {last.stderr}" if last.stderr else last.error
         letter = Parked(batch.kept[0], reason, said[:KEPT], last.attempt)
         effect = self._harvest(batch, run_id=last.id, ending=lambda now, given: _parked(last, now))
-        self._tell(batch, RunStatus.PARKED, 0)
+        self._tell(batch, RunStatus.PARKED, ran=False)
         return Ack(batch.upto, parked=(letter,), effect=effect, books=self._books)
 
-    def _tell(self, batch: Batch, status: RunStatus, started_at: int) -> None:
-        seconds = max(0, self._now() - started_at) / SECOND if started_at else 0.0
+    def _tell(self, batch: Batch, status: RunStatus, *, ran: bool = True) -> None:
+        seconds = self._outfit.log.clock.monotonic() - self._begun if ran else 0.0
         self._outfit.watcher.ran(self._group.name, self._config.name, status, len(batch.kept), seconds)
 
     @property

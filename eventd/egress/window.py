@@ -38,13 +38,13 @@ class Window:
     _first: int = 0
     _last: int = 0
 
-    def add(self, found: Iterable[Seen]) -> None:
-        """Take up what was found, in log order."""
+    def add(self, found: Iterable[Seen], *, shift: int = 0) -> None:
+        """Take up what was found, in log order. `shift`: by how much the wall clock was set back since it opened."""
         for one in found:
             self.seen.append(one)
             self._seen_bytes += one.record.size
             if one.runs:
-                self._last = one.record.recorded_at
+                self._last = one.record.recorded_at + shift
                 self._first = self._first if self._kept else self._last
                 before = self._kept.pop(one.key, None)
                 self._kept[one.key] = one
@@ -67,12 +67,15 @@ class Window:
         return most or self.room <= 0 or self.room_bytes <= 0
 
     def closes_in(self, now: int) -> int:
-        """In how many microseconds it closes, unless something else comes; 0 for at once."""
+        """In how many microseconds it closes, unless something else comes; 0 for at once.
+
+        `now` is by the wall clock as it was when the window opened: see `shift`.
+        """
         if not self._kept or self.is_full:
             return 0
         if self.batch_window is None and self.debounce is None:
             return 0
-        # Where the wall clock was set back, the log's times lie ahead: nobody must wait for the clock to catch up.
+        # Where the wall clock was set back before, the log's times lie ahead: nobody must wait for it to catch up.
         self._first, self._last = min(self._first, now), min(self._last, now)
         closes = self._first + (LONGEST if self.batch_window is None else self.batch_window)
         if self.debounce is not None:

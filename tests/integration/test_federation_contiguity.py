@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from eventd.egress import consumer
+from eventd.log.cursors import rewind
+from eventd.log.head import renew_epoch
 from eventd.testing import until
 from tests.integration.conftest import MakeSites
 from tests.support.declared import group, peer
@@ -67,6 +69,118 @@ async def test_a_restored_receiver_that_sends_too_is_filled_although_nothing_new
     await b.start()
     await b.holds("e1", "e2", "e3", "e4")
     assert (await a.cursor("b")).rewound_from == 4
+
+
+async def _renew(a: Site) -> None:
+    """Begin a new epoch, as `routerd-eventd migrate --new-epoch` does, and start the node again."""
+    await a.running.log.database.write(renew_epoch)
+    await a.stop()
+    await a.start()
+
+
+async def _gaps(b: Site) -> list[Any]:
+    return await b.rows("SELECT after, upto, reason FROM inbound_gaps WHERE node = 'a'")
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+async def test_two_events_renew_restart_restore_count(sites: MakeSites, kept: int) -> None:
+    """Nothing was sent in the new epoch: what the receiver had confirmed was confirmed in the one before."""
+    a, b = await _pair(sites)
+    before, after = ["e1", "e2"][:kept], ["e1", "e2"][kept:]
+    if before:
+        await _send(a, b, *before)
+    copy = b.back_up()
+    await _send(a, b, *after)
+    await b.stop()
+    await _renew(a)
+    b.restore(copy)
+    await b.start()
+    await b.holds("e1", "e2", seconds=5)
+    assert await b.ids() == ["e1", "e2"]
+    assert await _gaps(b) == []
+    assert (await a.cursor("b")).rewound_from == 2
+
+
+async def test_what_a_restored_receiver_lost_and_retention_took_is_a_gap_in_the_new_epoch_too(sites: MakeSites) -> None:
+    a, b = await _pair(sites)
+    await a.apply(group("a", port=a.port, secret=a.secret, retention={"maxEvents": 2}))
+    await _send(a, b, "e1", "e2")
+    copy = b.back_up()
+    await _send(a, b, "e3", "e4", "e5")
+    assert (await a.ask("events.prune", group="edge"))["removed"] == 3
+    await b.stop()
+    await _renew(a)
+    b.restore(copy)
+    await b.start()
+    await b.holds("e4", "e5", seconds=5)
+    assert await b.ids() == ["e1", "e2", "e4", "e5"]
+    await a.caught_up("b")
+    assert await _gaps(b) == [(2, 3, "lost")]
+    assert (await _mark(b))[1:] == (2, 5)
+
+
+async def test_a_receiver_restored_to_a_former_epoch_is_told_what_retention_took(sites: MakeSites) -> None:
+    """What it has of that epoch cannot be compared with what it confirmed: all that is gone may be missing."""
+    a, b = await _pair(sites)
+    await a.apply(group("a", port=a.port, secret=a.secret, retention={"maxEvents": 2}))
+    await _send(a, b, "e1")
+    copy = b.back_up()
+    await _renew(a)
+    await _send(a, b, "e2", "e3", "e4")
+    assert (await a.ask("events.prune", group="edge"))["removed"] == 2
+    await b.stop()
+    b.restore(copy)
+    await b.start()
+    await _send(a, b, "e5")
+    await b.holds("e3", "e4", "e5", seconds=5)
+    assert await b.ids() == ["e1", "e3", "e4", "e5"]
+    assert await _gaps(b) == [(0, 2, "lost")]
+
+
+async def test_what_retention_took_before_it_was_sent_is_a_gap_in_the_new_epoch_too(sites: MakeSites) -> None:
+    a, b = await _pair(sites)
+    await a.apply(group("a", port=a.port, secret=a.secret, retention={"maxEvents": 2, "undelivered": "drop"}))
+    await _send(a, b, "e1")
+    await b.stop()
+    await _renew(a)
+    await a.emit("e2", "e3", "e4", "e5")
+    assert (await a.ask("events.prune", group="edge"))["removed"] == 3
+    await b.start()
+    await a.caught_up("b")
+    assert await b.ids() == ["e1", "e4", "e5"]
+    assert await _gaps(b) == [(1, 3, "lost")]
+
+
+async def test_a_receiver_that_is_restored_twice_gets_what_it_lost_the_second_time(sites: MakeSites) -> None:
+    """The sender has gone back, and has not sent again yet, when the receiver loses all it had."""
+    a, b = await _pair(sites)
+    await _send(a, b, "e1")
+    first = b.back_up().rename(b.directory / "first.db")
+    await _send(a, b, "e2")
+    second = b.back_up()
+    await _send(a, b, "e3")
+    await b.stop()
+    await a.running.log.database.write(
+        rewind, "peer:edge/b", position=3, to=2, now=0, epoch=(await a.cursor("b")).sent_epoch
+    )
+    await a.stop()
+    await a.start()
+    assert second.exists()
+    b.restore(first)
+    await b.start()
+    await b.holds("e1", "e2", "e3", seconds=5)
+    assert await b.ids() == ["e1", "e2", "e3"]
+
+
+async def test_a_new_epoch_alone_sends_nothing_again(sites: MakeSites) -> None:
+    a, b = await _pair(sites)
+    await _send(a, b, "e1", "e2")
+    await _renew(a)
+    await _send(a, b, "e3")
+    assert (await a.cursor("b")).rewound_from is None
+    assert await a.rows("SELECT after, upto FROM batches ORDER BY id DESC LIMIT 1") == [(2, 3)]
+    assert (await _mark(b))[1:] == (2, 3)
+    assert await _gaps(b) == []
 
 
 @pytest.mark.parametrize("noticed", [True, False], ids=["while-down", "while-idle"])

@@ -119,7 +119,7 @@ async def test_retry_after_is_respected_in_both_its_forms(sites: MakeSites, flak
     await a.start()
     await a.join()
     clock.set_wall(1_795_176_000_000_000)  # 2026-11-20T12:00:00Z
-    await a.apply(_to("x", flaky))
+    await a.apply(_to("x", flaky, retry={"maxBackoff": "30s"}))
     cursor = await a.in_state("x", "backing-off", "http_503")
     assert cursor.retry_at is not None
     assert cursor.attempted_at is not None
@@ -194,6 +194,27 @@ async def test_a_link_that_once_spoke_v2_never_falls_back_to_v1(sites: MakeSites
     cursor = await a.in_state("b", "blocked", "no_v2")
     assert cursor.protocol == "v2"
     assert "/v1/events" not in flaky.paths()
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        Say(200, (("Content-Type", "text/html; charset=utf-8"),), b"sign in"),
+        Say(202, (), b"\n<!doctype html><p>sign in"),
+    ],
+)
+async def test_a_page_of_a_portal_is_no_delivery_over_v1(sites: MakeSites, flaky: FlakyPeer, page: Say) -> None:
+    a, b = await _pair(sites)
+    flaky.target = b.port
+    flaky.behave = lambda _: page
+    await a.apply(_to("b", flaky, protocol="v1"))
+    await a.emit("one")
+    cursor = await a.in_state("b", "blocked", "unproven_answer")
+    assert cursor.position == 0
+    assert (await a.deliveries())["one", "b"] == "failed"
+    flaky.behave = lambda _: Pass()
+    await b.holds("one")
+    await a.caught_up("b")
 
 
 async def test_a_chatty_peer_does_not_turn_a_blocked_link_into_a_storm_of_probes(

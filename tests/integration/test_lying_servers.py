@@ -9,9 +9,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from eventd.clock import SystemClock
+from eventd.clock import SECOND, SystemClock
+from eventd.egress import consumer
 from eventd.egress.sink import Unavailable
 from eventd.egress.transport import MAX_ANSWER, Transport
+from eventd.testing import ManualClock
 from tests.integration.conftest import MakeSites
 from tests.support.declared import peer
 from tests.support.flaky_peer import FlakyPeer, Pass, Say
@@ -64,7 +66,7 @@ async def lying(begin: bytes, again: bytes) -> AsyncIterator[Liar]:
         (OK, b"X-More: " + b"x" * 4096 + b"\r\n", "unreachable"),
         (OK + b"X-Long: ", b"x" * 4096, "unreachable"),
         (b"HTTP/1.1 200 ", b"x" * 4096, "unreachable"),
-        (b"", b"HTTP/1.1 102 Wait\r\n\r\n", "timeout"),
+        (b"", b"HTTP/1.1 102 Wait\r\n\r\n" * 200, "unreachable"),
         (OK + b"Content-Length: 10\r\n\r\nxxx", b"", "timeout"),
         (OK + b"Content-Length: ten\r\n\r\n", b"", "unreachable"),
         (b"220 mail.example ESMTP\r\n", b"", "unreachable"),
@@ -106,6 +108,44 @@ async def test_a_link_to_a_server_that_answers_without_end_waits(sites: MakeSite
         await a.apply(peer("b", liar.port, protocol=protocol))
         cursor = await a.in_state("b", "backing-off", "answer_too_large")
     assert cursor.position == 0
+
+
+async def test_a_404_that_somebody_on_the_way_makes_up_loses_nothing_for_good(
+    sites: MakeSites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It makes the first contact one by v1, whose answers prove nothing. The peer's own proven call ends that."""
+    monkeypatch.setattr(consumer, "REOPEN_AFTER", 0.0)
+    a, b = sites("a", "b")
+    for node in (a, b):
+        await node.start()
+        await node.join()
+    with FlakyPeer(free_port(), target=b.port) as between:
+        between.behave = lambda heard: Say(404) if heard.path.startswith("/v2") else Say(200)
+        await a.apply(peer("b", between.port))
+        await a.emit("e1")
+        await a.caught_up("b")
+        assert ((await a.cursor("b")).protocol, await b.ids()) == ("v1", [])
+        between.behave = lambda _: Pass()
+        await b.apply(peer("a", a.port))  # its link asks a where it stands, so a asks too
+        await b.holds("e1")
+        await a.caught_up("b")
+    cursor = await a.cursor("b")
+    assert (cursor.protocol, cursor.rewound_from) == ("v2", 1)
+
+
+async def test_a_503_that_somebody_on_the_way_makes_up_holds_a_link_for_its_longest_wait_at_most(
+    sites: MakeSites,
+) -> None:
+    clock = ManualClock()
+    (a,) = sites("a", clock=clock)
+    await a.start()
+    await a.join()
+    with FlakyPeer(free_port(), lambda _: Say(503, (("Retry-After", "3600"),))) as b:
+        await a.apply(peer("b", b.port, retry={"baseBackoff": "1s", "maxBackoff": "20s"}))
+        cursor = await a.in_state("b", "backing-off", "http_503")
+    assert cursor.retry_at is not None
+    assert cursor.attempted_at is not None
+    assert cursor.retry_at - cursor.attempted_at == 20 * SECOND
 
 
 async def test_a_413_that_somebody_on_the_way_makes_up_loses_nothing(sites: MakeSites) -> None:

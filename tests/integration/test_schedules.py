@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from eventd.clock import SECOND
+from eventd import schedules
+from eventd.clock import SECOND, Countdown
 from eventd.plugins.alone import BROKEN_OFF
 from eventd.store.parts import StoredPart, read_parts
 from eventd.store.runs import NewRun, Run, RunStatus, begin_run, read_runs
@@ -106,6 +107,24 @@ async def test_a_clock_that_is_put_back_costs_no_more_than_one_interval(
     await until(lambda: any(3590 < wait < 3601 for wait in clock.waits), "the schedule to wait for an hour")
     clock.advance(3600)
     await ran(site, 2)
+
+
+@pytest.mark.parametrize("step", [-86400, 86400])
+async def test_a_step_of_the_wall_clock_moves_no_run(
+    site: Site, clock: ManualClock, tmp_path: Path, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    countdowns: list[Countdown] = []
+    monkeypatch.setattr(schedules, "Countdown", lambda clock: countdowns.append(Countdown(clock)) or countdowns[-1])
+    await site.apply(plugin(program(tmp_path, ONE)), source())
+    await ran(site, 1)
+    await until(lambda: any(3590 < wait < 3601 for wait in clock.waits), "the schedule to wait for an hour")
+    clock.advance(1000)
+    clock.set_wall(clock.now() + step * SECOND)
+    last = (await runs(site))[0]
+    assert countdowns[0].left(last.started_at, last.started_at + 3600 * SECOND) == pytest.approx(2600)
+    clock.advance(2600)
+    await ran(site, 2)
+    await until(lambda: any(3590 < wait < 3601 for wait in clock.waits), "the schedule to wait for an hour again")
 
 
 async def test_a_run_that_its_node_did_not_survive_is_said_to_be_broken_off(

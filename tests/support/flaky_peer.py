@@ -1,15 +1,18 @@
 """An HTTP peer that does what a test says: hangs, answers any status, cuts connections, waits; or passes requests on
-to a real node and spoils them on the way. Blocking, with threads of its own.
+to a real node, byte by byte, and spoils them on the way. Blocking, with threads of its own.
 """
 
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -35,9 +38,12 @@ class Hang:
 
 @dataclass(frozen=True)
 class Cut:
-    """Take the request and end the connection; with `after`, only once the node behind has answered."""
+    """Take the request and end the connection, with a reset if asked; with `after`, only once the node behind has
+    answered.
+    """
 
     after: bool = False
+    reset: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,16 +68,71 @@ class Pass:
     delay: float = 0.0
 
 
-Deed = Hang | Cut | Say | Pass
+Place = tuple[Literal["head", "body"], float]
+"""A byte of a message: how far into its head or its body, from 0 to 1."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a message passes in one direction: after `delay` seconds, in pieces of `piece` bytes (0: as a whole), without
+    what follows `cut`, with one bit of the byte at `flip` changed.
+    """
+
+    delay: float = 0.0
+    piece: int = 0
+    cut: Place | None = None
+    flip: Place | None = None
+
+    def spoil(self, raw: bytes) -> bytes:
+        """The bytes that get through."""
+        if self.flip is not None and raw:
+            at = min(_offset(raw, self.flip), len(raw) - 1)
+            raw = raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1 :]
+        return raw if self.cut is None else raw[: _offset(raw, self.cut)]
+
+    def send(self, link: socket.socket, raw: bytes) -> None:
+        """Send what gets through. Only the first thousand pieces are small: a large message ends in time."""
+        data = self.spoil(raw)
+        time.sleep(self.delay)
+        small = self.piece * 1000
+        if self.piece:
+            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for start in range(0, min(small, len(data)), self.piece or 1):
+            link.sendall(data[start : min(start + self.piece, small)])
+        link.sendall(data[small:])
+
+
+@dataclass(frozen=True)
+class Spoil:
+    """Hand the request to the node behind and its answer back, spoiled on the way.
+
+    The request is delivered `copies` times, each on a connection of its own, and with `half_close` the sending side of
+    that connection is closed before the answer is read. The last answer goes back, with `before` in front of it and
+    repeated `answers` times, unless the request was cut. Then the connection is kept or ended as `end` says.
+    """
+
+    there: Way = Way()
+    back: Way = Way()
+    copies: int = 1
+    half_close: bool = False
+    before: bytes = b""
+    answers: int = 1
+    end: Literal["keep", "close", "half-close", "reset", "hang"] = "keep"
+
+
+Deed = Hang | Cut | Say | Pass | Spoil
 
 
 @dataclass
 class FlakyPeer:
-    """Listens on `port` until closed. `behave(request)` decides what becomes of each request."""
+    """Listens on `port` until closed. `behave(request)` decides what becomes of each request. The node behind is
+    given `patience` seconds for an answer.
+    """
 
     port: int
     behave: Callable[[Heard], Deed] = lambda _: Hang()
     target: int = 0
+    patience: float = 30.0
     heard: list[Heard] = field(default_factory=list)
     connections: int = 0
 
@@ -111,6 +172,7 @@ class FlakyPeer:
         return [heard.path for heard in list(self.heard)]
 
     def _start(self, work: Callable[..., None], *arguments: object) -> None:
+        self._threads = [each for each in self._threads if each.is_alive()]
         thread = threading.Thread(target=work, args=arguments, daemon=True)
         self._threads.append(thread)
         thread.start()
@@ -132,40 +194,89 @@ class FlakyPeer:
                 while not self._closing.is_set() and (raw := _read_message(link)):
                     heard = Heard(raw, time.monotonic())
                     self.heard.append(heard)
-                    answer = self._do(self.behave(heard), raw)
-                    if answer is None:
+                    if not self._do(self.behave(heard), raw, link):
                         return
-                    link.sendall(answer)
         except (OSError, ValueError):
             return
         finally:
             with self._lock:
                 self._open.discard(link)
 
-    def _do(self, deed: Deed, raw: bytes) -> bytes | None:
-        """The answer; None where the connection is to end without one."""
+    def _do(self, deed: Deed, raw: bytes, link: socket.socket) -> bool:
+        """Answer; False where the connection is to end."""
         match deed:
             case Say(delay=delay):
                 self._closing.wait(delay)
-                return deed.encode()
+                link.sendall(deed.encode())
+                return True
             case Hang():
-                self._closing.wait()
-                return None
-            case Cut(after=after):
+                self._hang(link)
+                return False
+            case Cut(after=after, reset=reset):
                 if after:
                     self._forward(raw)
-                return None
+                if reset:
+                    _reset(link)
+                return False
             case Pass(delay=delay):
                 self._closing.wait(delay)
-                return self._forward(raw)
+                answer = self._forward(raw)
+                link.sendall(answer)
+                return bool(answer)
+            case Spoil():
+                return self._spoil(deed, raw, link)
 
-    def _forward(self, raw: bytes) -> bytes | None:
+    def _spoil(self, deed: Spoil, raw: bytes, link: socket.socket) -> bool:
+        answer = b""
+        for _ in range(deed.copies):
+            answer = self._forward(raw, deed.there, half_close=deed.half_close)
+        if answer:
+            link.sendall(deed.before)
+            deed.back.send(link, answer * deed.answers if deed.answers > 1 else answer)
+        match deed.end:
+            case "keep":
+                return bool(answer)
+            case "half-close":
+                link.shutdown(socket.SHUT_WR)
+                self._hang(link)
+            case "reset":
+                _reset(link)
+            case "hang":
+                self._hang(link)
+            case "close":
+                pass
+        return False
+
+    def _hang(self, link: socket.socket) -> None:
+        """Until the other side gives up."""
+        while not self._closing.is_set():
+            if select.select([link], [], [], 0.1)[0] and not link.recv(65536):
+                return
+
+    def _forward(self, raw: bytes, way: Way = Way(), *, half_close: bool = False) -> bytes:
+        """The answer of the node behind; empty where there is none."""
         try:
-            with socket.create_connection(("127.0.0.1", self.target), timeout=30) as behind:
-                behind.sendall(raw)
+            with socket.create_connection(("127.0.0.1", self.target), timeout=self.patience) as behind:
+                way.send(behind, raw)
+                if way.cut is not None:
+                    return b""
+                if half_close:
+                    behind.shutdown(socket.SHUT_WR)
                 return _read_message(behind)
         except OSError:
-            return None
+            return b""
+
+
+def _reset(link: socket.socket) -> None:
+    """Close with a reset instead of an orderly end."""
+    link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    link.close()
+
+
+def _offset(raw: bytes, place: Place) -> int:
+    part, share = place
+    head = raw.find(b"\r\n\r\n") + 4
+    return int(head * share) if part == "head" else head + int((len(raw) - head) * share)
 
 
 def _read_message(link: socket.socket) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,6 +15,7 @@ from eventd.egress.sink import Ack, Opened, Parcel, Parked
 from eventd.log.cursors import Batch, Cursor, create_cursor, read_cursor
 from eventd.log.eventlog import EventLog
 from eventd.log.values import Page, Record
+from eventd.supervisor import Supervisor
 
 BACKOFF = Backoff(base=1.0, cap=8.0, jitter=0.5)
 """With a chance of 0 a delay is nominal: 1, 2, 4, 8, 8 … seconds."""
@@ -167,19 +168,12 @@ async def driving(
     """A consumer of the cursor that the sink names, made at the beginning of the topic unless it is there."""
     values = {"kind": "peer", "position": 0, "now": log.clock.now(), **cursor}
     await log.database.write(create_cursor, sink.cursor, topic_id=topic, **values)
-    tasks: set[asyncio.Task[Any]] = set()
-
-    def spawn(work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
-        task = asyncio.get_running_loop().create_task(work, name=name)
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # its owner sees it too
-        return task
-
-    consumer = Consumer(log, sink.cursor, sink, version=1, spawn=spawn, backoff=BACKOFF, chance=lambda: chance)
-    running = spawn(consumer.run(), sink.cursor)
+    supervisor = Supervisor(log.clock)
+    consumer = Consumer(
+        log, sink.cursor, sink, version=1, spawn=supervisor.spawn, backoff=BACKOFF, chance=lambda: chance
+    )
+    running = supervisor.keep(consumer.run, sink.cursor)
     try:
         yield Driven(consumer, running, log, sink.cursor)
     finally:
-        running.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await supervisor.stop()

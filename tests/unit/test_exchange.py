@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from eventd.exchange import MAX_HEAD, Answer, AnswerTooLarge, Exchange, NoAnswer
+from eventd.exchange import MAX_HEAD, MAX_INTERIM, STEP, Answer, AnswerTooLarge, Exchange, NoAnswer
 
 OK = b"HTTP/1.1 200 OK\r\n"
 WHOLE = OK + b"Content-Length: 5\r\nX-One: a\r\nX-One:  b c \r\n\r\nhello"
+CHUNKS = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+WAIT = b"HTTP/1.1 100 Continue\r\n\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2;why=not\r\nlo\r\n0\r\nTrailer: x\r\n\r\n"
 
 
@@ -58,7 +60,10 @@ def pieces(text: bytes) -> Iterator[list[bytes]]:
     yield [bytes([byte]) for byte in text]
 
 
-@pytest.mark.parametrize("text", [WHOLE, CHUNKED, b"HTTP/1.1 102 Wait\r\nX: y\r\n\r\n" + WHOLE])
+@pytest.mark.parametrize(
+    "text",
+    [WHOLE, CHUNKED, CHUNKED.replace(b": chunked", b": Chunked"), b"HTTP/1.1 102 Wait\r\nX: y\r\n\r\n" + WHOLE],
+)
 async def test_an_answer_may_arrive_in_any_pieces(text: bytes) -> None:
     for parts in pieces(text):
         answer, exchange, wire = await ask(*parts)
@@ -115,7 +120,18 @@ async def test_an_answer_without_a_length_goes_to_the_end_of_the_connection() ->
         OK + b"Transfer-Encoding: gzip, chunked\r\n\r\n",
         OK + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n",
         OK + b"Transfer-Encoding: chunked\r\n\r\n2\r\nabc\r\n",
+        OK + b"A: b\r\n folded\r\n\r\n",
+        OK.replace(b"\r", b""),
+        OK + b"X: a\x01b\r\n\r\n",
+        b"HTTP/2.0 200 OK\r\n\r\n",
+        b"HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n",
+        OK + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        OK + b"Transfer-Encoding: gzip\r\n\r\nx",
+        OK + b"Content-Length: 99999999999999999999999\r\n\r\n",
         OK + b"X: " + b"y" * MAX_HEAD,
+        OK + b"X: " + b" " * MAX_HEAD,
+        OK + b"X: y\r\n" * (MAX_HEAD // 6),
+        WAIT * (MAX_INTERIM + 1) + WHOLE,
         b"",
         WHOLE[:-1],
         CHUNKED[:-1],
@@ -131,6 +147,63 @@ async def test_an_answer_is_read_no_further_than_was_asked_for(text: bytes) -> N
     for parts in pieces(text):
         with pytest.raises(AnswerTooLarge):
             await ask(*parts, most=4)
+
+
+async def test_eight_interim_answers_are_read_and_forgotten() -> None:
+    answer, exchange, _ = await ask(b"HTTP/1.1 103 Hints\r\nX-One: early\r\n\r\n" + WAIT * (MAX_INTERIM - 1) + WHOLE)
+    assert answer.headers == {"content-length": "5", "x-one": "b c"}
+    assert exchange.is_free
+
+
+async def test_a_value_of_blanks_takes_time_in_proportion() -> None:
+    answer, _, _ = await ask(OK + b"Content-Length: 0\r\nX: a" + b" " * (MAX_HEAD - 100) + b"b\r\n\r\n")
+    assert len(answer.headers["x"]) == MAX_HEAD - 98
+
+
+async def test_a_trailer_is_no_header() -> None:
+    answer, exchange, _ = await ask(CHUNKED.replace(b"Trailer: x", b"Content-Digest: x"))
+    assert answer.headers == {"transfer-encoding": "chunked"}
+    assert exchange.is_free
+
+
+@pytest.mark.parametrize(
+    "again",
+    [b"1;" + b"x" * 30_000 + b"\r\ny\r\n", b"1\r\ny\r\n", b"1;x\r\ny\r\n"],
+    ids=["long extensions", "single bytes", "short extensions"],
+)
+async def test_what_stands_around_chunks_is_bounded_whatever_the_body_may_have(again: bytes) -> None:
+    wire, exchange = Wire(), Exchange()
+    exchange.connection_made(wire)
+    asked = asyncio.get_running_loop().create_task(exchange.ask(b"", b"", 1 << 30))
+    await asyncio.sleep(0)
+    exchange.data_received(CHUNKS)
+    sent = 0
+    piece = again * (STEP // len(again) + 1)
+    while not asked.done():
+        assert sent < 4 * MAX_HEAD
+        exchange.data_received(piece)
+        sent += len(piece)
+        await asyncio.sleep(0)
+    with pytest.raises(AnswerTooLarge):
+        await asked
+    assert wire.ended
+
+
+async def test_a_large_body_in_usual_chunks_is_read() -> None:
+    chunk = b"1000\r\n" + b"x" * 4096 + b"\r\n"
+    body = CHUNKS + chunk * 1024 + b"0\r\n\r\n"
+    answer, exchange, _ = await ask(*[body[at : at + 100_000] for at in range(0, len(body), 100_000)], most=4 << 20)
+    assert len(answer.body) == 4 << 20
+    assert exchange.is_free
+
+
+@pytest.mark.parametrize("more", [b"H", b"\x00", WHOLE, b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n{"])
+async def test_what_comes_behind_an_answer_is_not_taken_for_the_next_one(more: bytes) -> None:
+    for text in (WHOLE, CHUNKED, b"HTTP/1.1 204 No\r\n\r\n"):
+        answer, exchange, wire = await ask(text + more)
+        assert answer.status in (200, 204)
+        assert not exchange.is_free
+        assert wire.ended
 
 
 async def test_whoever_gives_up_ends_the_connection() -> None:

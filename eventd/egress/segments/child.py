@@ -14,6 +14,7 @@ import msgspec
 from eventd.egress.segments.protocol import LENGTH, REQUESTS, Answer, Failed, Step, Terms, frame
 from eventd.errors import EventdError
 from eventd.lake.extra import parquet
+from eventd.plugins.exposure import hide_process
 from eventd.plugins.lifeline import end_with
 
 _LAST: Final = 19
@@ -38,12 +39,13 @@ def _begin(raw: bytes) -> Callable[[bytes], Answer]:
     """What answers to frames: a shipper, or why there can be none."""
     terms = msgspec.json.decode(raw, type=Terms)
     _give_way(terms.nice)  # already while it loads what it needs, which takes a second of work
+    hide_process()  # it has the database's password; not before, as it may not write to its own /proc afterwards
     from eventd.egress.segments.shipper import Shipper
     from eventd.store.database import Database
 
     try:
         parquet()  # or the first segment would be what finds it missing
-        shipper = Shipper(terms, Database(terms.database))
+        shipper = Shipper(terms, Database(terms.database, claim=terms.claim))
     except EventdError as error:
         why = Failed(kind="blocked", reason=error.code, message=str(error))
         return lambda _: why

@@ -15,16 +15,19 @@ LENGTH: Final = 4
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """What is shipped where; the first frame. Ages are in microseconds, 0 for never.
 
-    `nice`: by how much the process gives way to others, from 0 to 19.
+    `interval`: how often a round begins, in microseconds. `claim` names the claim of the node on its database. `nice`:
+    by how much the process gives way to others, from 0 to 19.
     """
 
     database: str
+    claim: str = ""
     lake: str
     rows: int
     payloads: bool
     compact_after: int
     retention: int
     nice: int
+    interval: int = 0
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from eventd.lake.layout import ARCHIVE, DATA, LANDING, MANIFEST, NODES, Place, parse_place, slug, state_path
-from eventd.lake.manifest import NodeState, Reach, Unreadable, decode
+from eventd.lake.manifest import NodeState, Reach, Unreadable
+from eventd.lake.reading import decode_state
 from eventd.lake.schema import Book
 from eventd.lake.storage import Storage
 
@@ -74,7 +75,7 @@ def read_states(storage: Storage, nodes: Collection[str], epoch: str) -> dict[st
     states = {}
     for path, text in storage.read_many(paths).items():
         try:
-            states[paths[path]] = decode(text, NodeState)
+            states[paths[path]] = decode_state(text, slug(paths[path]), epoch)
         except Unreadable:
             continue  # it is written anew; what it promised cannot be known
     return states

@@ -22,6 +22,7 @@ from eventd.egress.segments.protocol import (
     Tidy,
     cursor_name,
 )
+from eventd.egress.trouble import Trouble
 from eventd.errors import EventdError, FenceLost
 from eventd.lake.schema import Book
 from eventd.log.books import Lost, note_lost
@@ -89,7 +90,7 @@ class Segments:
         self._chance = chance
         self._backoff = backoff
         self._failures = 0
-        self._trouble = ""
+        self._trouble = Trouble(logger, "shipping to the lake is held up", "shipping to the lake goes on")
         self._tidied_at = float("-inf")
         self._must_tidy = False
 
@@ -102,7 +103,7 @@ class Segments:
                 except FenceLost:
                     continue  # the cursor is elsewhere: the next step begins there
                 except EventdError as error:  # this node's own database: nothing can be written down about it
-                    self._say("database", str(error))
+                    self._trouble.note("database", str(error))
                     await self._log.clock.sleep(BROKEN_SECONDS)
                 except Exception:  # a fault of ours must not end a node that works
                     logger.exception("shipping failed")
@@ -139,11 +140,11 @@ class Segments:
 
     async def _rest(self, rest: Rest) -> None:
         self._watcher.rested(rest.complete_until)
-        if self._failures or self._trouble:
+        if self._failures or self._trouble.kind:
             cursors = await self._log.database.read(read_cursors, kind=SEGMENTS)
             await self._log.database.write(clear_failures, [c.name for c in cursors], self._log.clock.now())
             self._failures = 0
-            self._say("")
+            self._trouble.note("")
         began, head = self._log.clock.monotonic(), self._log.wakeups.head
         await self._tidy_if_due()
         while (left := began + self._interval - self._log.clock.monotonic()) > 0:
@@ -178,19 +179,11 @@ class Segments:
             await self._courier.close()  # what it knows may be wrong
         attempts = PROBES if state is LinkState.BLOCKED else self._failures
         delay = self._backoff.delay(attempts, self._chance())
-        self._say(f"{state} {failed.reason}", failed.message)
+        self._trouble.note(f"{state} {failed.reason}", failed.message)
         now = self._log.clock.now()
         for cursor in await self._log.database.read(read_cursors, kind=SEGMENTS):
             await self._log.postpone(_postponement(cursor, state, failed, now, now + int(delay * SECOND)))
         await self._log.clock.sleep(delay)
-
-    def _say(self, trouble: str, detail: str = "") -> None:
-        """Leave a line when shipping gets into trouble, into another one, or out of it; not for each try."""
-        if trouble and trouble != self._trouble:
-            logger.warning("shipping to the lake is held up", extra={"state": trouble, "error": detail})
-        elif self._trouble and not trouble:
-            logger.info("shipping to the lake goes on")
-        self._trouble = trouble
 
 
 def _postponement(cursor: Cursor, state: LinkState, failed: Failed, now: int, retry_at: int) -> Postponement:

@@ -163,9 +163,13 @@ class Shipper:
                     hint="the database is an older copy: stop the node and run `routerd-eventd migrate --new-epoch`",
                 )
             if node not in shelf.states:  # before its first segment, so that no segment is without a state
-                shelf.states[node] = describe(state, node, shelf, None, began_at=now, as_of=now, complete_until=0)
+                shelf.states[node] = self._first_state(state, node, shelf, now)
                 write_state(storage, shelf.states[node])
         return shelf
+
+    def _first_state(self, state: State, node: str, shelf: Shelf, now: int) -> NodeState:
+        interval = self._terms.interval
+        return describe(state, node, shelf, None, began_at=now, as_of=now, complete_until=0, interval=interval)
 
     # --- a round ----------------------------------------------------------------------------------------------
 
@@ -233,6 +237,7 @@ class Shipper:
             as_of=now,
             complete_until=until,
             payloads=self._terms.payloads,
+            interval=self._terms.interval,
         )
         if node in round_.shipped or state.groups != before.groups or self._is_time(node, now):
             self._write(state, now)
@@ -242,7 +247,8 @@ class Shipper:
         if self._is_time(node, now):
             before = self._on_shelf.states[node]
             segments = segments_of(node, self._on_shelf)
-            self._write(replace(before, books=_positions(look, node), segments=segments, as_of=now), now)
+            books = _positions(look, node)
+            self._write(replace(before, books=books, segments=segments, as_of=now, closed_at=0), now)
 
     def _is_time(self, node: str, now: int) -> bool:
         return abs(now - self._told_at.get(node, 0)) >= TELL_SECONDS * SECOND

@@ -21,6 +21,7 @@ def describe(
     as_of: int,
     complete_until: int,
     payloads: bool = False,
+    interval: int = 0,
 ) -> NodeState:
     """What is written for a node of this name. `positions` of its cursors; None: before anything was shipped."""
     return NodeState(
@@ -39,6 +40,7 @@ def describe(
             if positions is not None and group.node == node
         ),
         payloads=payloads,
+        interval=interval,
     )
 
 

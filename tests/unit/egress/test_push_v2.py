@@ -15,6 +15,7 @@ from eventd.egress.push_v2 import BATCH_IDS, Link, PushV2
 from eventd.egress.sink import LONGEST, Ack, Blocked, HeldUp
 from eventd.egress.transport import Transport
 from eventd.exchange import Answer
+from eventd.log.values import Head
 from eventd.testing import ManualClock
 from federation.batch import decode_batch
 from federation.errors import TooLarge
@@ -26,6 +27,7 @@ from federation.signing import Receiver, Request, sign_answer, verify_request
 from federation.wire import BatchHeader, Receipt, Refusal, answer_to, encode_json
 
 RING = KeyRing.shared("0123456789abcdef0123456789abcdef")
+HEAD = Head(3, "epoch", 1, registry_version=1, parts_version=1, topics_version=1, unsynced="")
 Reply = Callable[[list[int]], int | str | list[Refusal]]
 
 
@@ -36,6 +38,8 @@ class Peer(Transport):
     """
 
     limit: int | None = None
+    mark: int | None = None
+    """How far it says it has everything of the link; None: up to the end of the batch."""
     takes: tuple[str, ...] = ()
     """The forms that it says it takes; without any, it knows of lines alone and says nothing."""
 
@@ -68,8 +72,8 @@ class Peer(Transport):
         claim = proven.header.range
         receipt = Receipt(
             group="edge", from_node="a", to_node="b", batch=proven.header.batch_id, digest=proven.digest,
-            epoch=claim.epoch, incarnation=claim.incarnation, upto=claim.upto, accepted=len(positions) - len(said),
-            duplicates=0, refused=tuple(said), recorded_at=from_micros(now),
+            epoch=claim.epoch, incarnation=claim.incarnation, upto=claim.upto if self.mark is None else self.mark,
+            accepted=len(positions) - len(said), duplicates=0, refused=tuple(said), recorded_at=from_micros(now),
         )  # fmt: skip
         answer = encode_json(receipt)
         assert len(answer) <= most or max(len(one.reason) for one in said) > 128
@@ -107,6 +111,20 @@ def _in_parts(most: int, *down: int) -> Reply:
 def _runs(count: int) -> Load:
     events = "".join(f'{{"id":"e{position}"}}\n' for position in range(1, count + 1)).encode()
     return Load(0, count, "epoch", 1, CarriedLines(Run(1, count, "", events).encode(), count, 1, RUNS_TYPE))
+
+
+async def test_a_receipt_beyond_the_log_blocks_the_link() -> None:
+    push, peer = _push(lambda positions: [])
+    push.head, peer.mark = HEAD, HEAD.last + 1
+    with pytest.raises(Blocked, match="up to position 3 of the epoch epoch, and this log ends at position 2") as held:
+        await push.push(_load(2))
+    assert held.value.reason == "impossible_mark"
+
+
+async def test_the_receipt_of_a_repair_may_tell_of_what_its_link_has_brought_meanwhile() -> None:
+    push, peer = _push(lambda positions: [], repair=True)
+    push.head, peer.mark = HEAD, HEAD.last + 1
+    assert (await push.push(_load(2))).upto == 2
 
 
 async def test_a_peer_is_known_to_take_runs_by_its_receipt() -> None:

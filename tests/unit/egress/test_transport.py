@@ -1,0 +1,97 @@
+"""What an answer's `Retry-After` says of the time to wait: a number of seconds, a date, or nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from eventd.egress.sink import Blocked, Unavailable
+from eventd.egress.transport import Transport, is_of_an_api
+from eventd.exchange import Answer
+from eventd.testing import ManualClock
+
+NOON = 1_795_176_000_000_000
+"""2026-11-20T12:00:00Z, a Friday, in microseconds."""
+
+
+def asked(text: str, status: int = 503) -> float | None:
+    clock = ManualClock()
+    clock.set_wall(NOON)
+    held = Transport(clock).hold_up(Answer(status, {"retry-after": text}, b""), "http://b")
+    assert isinstance(held, Unavailable)
+    return held.retry_after
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("25", 25.0),
+        (" 25 ", 25.0),
+        ("9" * 400, 999_999_999.0),
+        ("Fri, 20 Nov 2026 12:00:25 GMT", 25.0),
+        ("Fri, 20 Nov 2026 12:00:25 -0000", 25.0),
+        ("Fri, 20 Nov 2026 13:00:25 +0100", 25.0),
+        ("Fri, 20 Nov 2026 11:00:00 GMT", 0.0),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", 251_607_124_799.0),
+        ("Fri, 31 Dec 9999 23:59:59 -2359", 251_607_211_139.0),
+        ("Mon, 01 Jan 0001 00:00:00 +2359", 0.0),
+    ],
+)
+def test_a_time_to_wait(text: str, seconds: float) -> None:
+    assert asked(text) == seconds
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "soon",
+        "-5",
+        "1e9",
+        "25 s",
+        "Fri, 20 Nov 99999 12:00:25 GMT",
+        f"Fri, 20 Nov {10**30} 12:00:25 GMT",
+        f"Fri, {'9' * 5000} Nov 2026 12:00:25 GMT",
+        "Fri, 20 Nov 2026 99:00:25 GMT",
+        "Fri, 20 Nov 2026 12:00:25 +9999",
+        f"Fri, 20 Nov 2026 12:00:25 +{'9' * 50}",
+        "\x00" * 100,
+        "Fri,,,,::::" * 1000,
+    ],
+)
+def test_what_is_no_time_says_nothing(text: str) -> None:
+    assert asked(text) is None
+
+
+def test_a_refusal_asks_for_no_time() -> None:
+    assert isinstance(Transport(ManualClock()).hold_up(Answer(403, {"retry-after": "25"}, b""), "http://b"), Blocked)
+
+
+BEARER = {"www-authenticate": "Bearer"}
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "code", "is_api"),
+    [
+        (404, {}, "no_such_route", True),
+        (404, {}, "not_found", False),
+        (404, {}, "", False),
+        (401, BEARER, "unauthorized", True),
+        (401, {}, "unauthorized", False),
+        (401, BEARER, "", False),
+        (503, BEARER, "unauthorized", False),
+    ],
+    ids=[
+        "no route",
+        "a peer's 404",
+        "a web server",
+        "a key",
+        "a peer's 401",
+        "a proxy that wants a key",
+        "other status",
+    ],
+)
+def test_the_api_of_a_node_is_told_from_peers_and_proxies(
+    status: int, headers: dict[str, str], code: str, is_api: bool
+) -> None:
+    body = b'{"error":{"code":"%b","message":"no"}}' % code.encode() if code else b"<html>"
+    assert is_of_an_api(Answer(status, headers, body)) is is_api
