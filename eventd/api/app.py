@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -12,12 +11,14 @@ from pydantic import BaseModel
 
 from eventd.api import problems
 from eventd.api.auth import ApiKey, Keys
+from eventd.api.bodies import LIGHT_BYTES, Bodies, Held, aside, read_body
 from eventd.api.callers import Callers
-from eventd.api.codes import SlowBody, WrongMediaType
+from eventd.api.codes import WrongMediaType
 from eventd.api.doors import Door
 from eventd.api.effective import add_effective
 from eventd.api.faults import Handler, answering
 from eventd.api.health import OPEN_PATHS, Probing, add_health
+from eventd.api.json_shape import require_modest
 from eventd.api.operations import Operation, Services
 from eventd.api.params import from_query, merge, read_params
 from eventd.api.siblings import Siblings
@@ -26,9 +27,7 @@ from eventd.api.v0.app import add_v0, is_under
 from eventd.api.v0.routes import V0
 from eventd.errors import Invalid
 
-MAX_BODY_BYTES = 16 << 20
-BODY_SECONDS = 30.0
-"""A body has to arrive within this time, so that slow senders cannot pile up."""
+MAX_BODY_BYTES = 64 << 20
 KEEPALIVE_SECONDS = 75.0
 """How long the runner of the application should keep an idle connection: longer than proxies do."""
 
@@ -48,16 +47,18 @@ def build_app(
     operations: Iterable[Operation[Any]] | None = None,
     v0: V0 | None = None,
 ) -> web.Application:
-    """The application; whoever runs it does so with `access_log=None` and `KEEPALIVE_SECONDS`."""
+    """The application; run it with a `Runner` and `KEEPALIVE_SECONDS`."""
     callers = Callers(keys, door)
     checks = [answering(problems.answer, _refuse), _identify(callers)]
-    app = web.Application(middlewares=[_outside_v0(each) for each in checks], client_max_size=max_body_bytes)
+    app = web.Application(middlewares=[_outside_v0(each) for each in checks])
+    bodies = v0.occupancy.bodies if v0 is not None else Bodies.of_process(max_body_bytes)
     app.on_response_prepare.append(_add_headers)
     probing = Probing(services.clock, siblings, version, keys, None if v0 is None else v0.count_topics)
     add_health(app, probing, key=_KEY)
     add_effective(app, services, callers, key=_KEY)
     for operation in all_operations() if operations is None else operations:
-        app.router.add_route(operation.route.method, operation.route.path, _mount(operation, services))
+        reader = _Reader(operation, bodies, max_body_bytes)
+        app.router.add_route(operation.route.method, operation.route.path, _mount(operation, services, reader))
     if v0 is not None:
         add_v0(app, v0)
     return app
@@ -94,45 +95,65 @@ def _identify(callers: Callers) -> Any:
     return identify
 
 
-def _mount(operation: Operation[Any], services: Services) -> Handler:
+def _mount(operation: Operation[Any], services: Services, reader: _Reader) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
         key = request[_KEY]
         key.require_scope(operation.route.scope)
-        params = await _read(request, operation)
-        key.require_group(getattr(params, "group", None) or None)
-        return problems.success(await operation.run(services, params))
+        if "group" in request.match_info:  # before anything of the body is read
+            key.require_group(request.match_info["group"])
+        with reader.bodies.hold(key.digest) as held:
+            params = await reader.read(request, held)
+            key.require_group(getattr(params, "group", None) or None)
+            return problems.success(await operation.run(services, params))
 
     return handle
 
 
-async def _read(request: web.Request, operation: Operation[Any]) -> BaseModel:
-    raw = b"" if operation.route.method == "GET" else await _read_body(request)
-    params: BaseModel | None = None if request.query_string else operation.quick(request.match_info, raw)
-    if params is None:
-        query = from_query(operation.params, list(request.query.items()))
-        body = _decode(raw) if raw else {}
+class _Reader:
+    """Makes the parameters of an operation from a request. What it holds and computes for one is bounded."""
+
+    def __init__(self, operation: Operation[Any], bodies: Bodies, most: int) -> None:
+        self.bodies = bodies
+        self._operation = operation
+        self._bytes = min(most, operation.route.body.bytes)
+        self._by_setting = most <= operation.route.body.bytes
+
+    async def read(self, request: web.Request, held: Held) -> BaseModel:
+        raw: bytes | bytearray = b"" if self._operation.route.method == "GET" else await self._read_body(request, held)
+        params = None if request.query_string else await aside(len(raw), self._read_quickly, request.match_info, raw)
+        if params is None:
+            query = list(request.query.items())
+            params = await aside(len(raw), self._read_closely, request.match_info, query, raw, light=LIGHT_BYTES)
+        return params
+
+    def _read_quickly(self, path: Mapping[str, str], raw: bytes | bytearray) -> BaseModel | None:
+        if len(raw) > LIGHT_BYTES:
+            require_modest(raw, self._operation.route.body.values)
+        params: BaseModel | None = self._operation.quick(path, raw)
+        return params
+
+    def _read_closely(
+        self, path: Mapping[str, str], query: Sequence[tuple[str, str]], raw: bytes | bytearray
+    ) -> BaseModel:
+        model = self._operation.params
+        named = from_query(model, query)
+        body = _decode(raw, self._operation.route.body.values) if raw else {}
         # JSON has one way to write U+0000: what does not stand in the text is in none of its values.
-        plain = body.keys() - request.match_info.keys() - query.keys() if _NUL not in raw else ()
-        params = read_params(operation.params, merge(request.match_info, query, body), plain)
-    return params
+        plain = body.keys() - path.keys() - named.keys() if _NUL not in raw else ()
+        params: BaseModel = read_params(model, merge(path, named, body), plain)
+        return params
+
+    async def _read_body(self, request: web.Request, held: Held) -> bytes | bytearray:
+        """The body, which is to be JSON; empty where there is none."""
+        if not request.body_exists:
+            return b""
+        if request.content_type != "application/json" or (request.charset or "utf-8").lower() not in ("utf-8", "utf8"):
+            raise WrongMediaType("the body must be JSON in UTF-8", hint="send it with Content-Type: application/json")
+        return await read_body(request, self._bytes, held, setting=self._by_setting)
 
 
-async def _read_body(request: web.Request) -> bytes:
-    """The body, which is to be JSON; empty where there is none."""
-    if not request.body_exists:
-        return b""
-    if request.content_type != "application/json" or (request.charset or "utf-8").lower() not in ("utf-8", "utf8"):
-        raise WrongMediaType("the body must be JSON in UTF-8", hint="send it with Content-Type: application/json")
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            return await request.read()
-    except TimeoutError:
-        raise SlowBody(f"the body did not arrive within {BODY_SECONDS:g} s") from None
-    except web.RequestPayloadError:
-        raise Invalid("the body is broken: it does not follow its own length or encoding") from None
-
-
-def _decode(body: bytes) -> dict[str, Any]:
+def _decode(body: bytes | bytearray, values: int) -> dict[str, Any]:
+    require_modest(body, values)
     try:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

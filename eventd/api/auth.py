@@ -28,6 +28,10 @@ _WORDS: dict[str, tuple[Scope, ...]] = {
 }
 
 
+LONGEST_WAIT = 60.0
+"""Seconds after which the expiry of a key in use is looked at again: the wall clock may have been set."""
+
+
 class ApiKey(NamedTuple):
     """What a key may do. Empty `prefixes`: with every group and topic. `expires_at` in microseconds; None: it lasts.
 
@@ -89,6 +93,7 @@ class Keys:
         self._made: tuple[ApiKey, ...] = ()
         self._are_made = False
         self._uses: dict[object, tuple[ApiKey, Callable[[], None]]] = {}
+        self._timers: dict[object, asyncio.Future[None]] = {}
 
     @classmethod
     def of(cls, settings: Settings, clock: Clock | None = None) -> Keys:
@@ -156,22 +161,31 @@ class Keys:
         """While this is open, `end` is called as soon as the key is not in force any more: also under a stream."""
         use = object()
         self._uses[use] = key, end
-        timer = self._time_out(use, key)
+        self._look_at_expiry(use)
         try:
             yield
         finally:
             self._uses.pop(use, None)
-            if timer is not None:
+            if (timer := self._timers.pop(use, None)) is not None:
                 timer.cancel()
 
     def _has_expired(self, key: ApiKey) -> bool:
         return key.expires_at is not None and key.expires_at <= self._clock.now()
 
-    def _time_out(self, use: object, key: ApiKey) -> asyncio.TimerHandle | None:
+    def _look_at_expiry(self, use: object) -> None:
+        """Have the use end when its key expires. The wall clock says when that is, and may be set meanwhile."""
+        key, _ = self._uses[use]
         if key.expires_at is None:
-            return None
+            return
         left = max(0.0, (key.expires_at - self._clock.now()) / SECOND)
-        return asyncio.get_running_loop().call_later(left, self._end, use)
+        self._timers[use] = timer = self._clock.timer(min(left, LONGEST_WAIT))
+        timer.add_done_callback(lambda timer: None if timer.cancelled() else self._expire(use))
+
+    def _expire(self, use: object) -> None:
+        if use in self._uses and self._has_expired(self._uses[use][0]):
+            self._end(use)
+        elif use in self._uses:
+            self._look_at_expiry(use)
 
     def _end_gone(self) -> None:
         for use, (key, _) in list(self._uses.items()):

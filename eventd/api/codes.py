@@ -26,6 +26,8 @@ from eventd.errors import (
 )
 
 PLUGIN_FAILED = "plugin_failed"
+THROTTLED = "throttled"
+"""A limit of the node is reached: the same request may succeed later."""
 
 
 class NoSuchRoute(NotFound):
@@ -57,10 +59,12 @@ class BadParams(Invalid):
 
     code = "invalid_params"
 
-    def __init__(self, fields: dict[str, str]) -> None:
+    def __init__(self, fields: dict[str, str], more: int = 0) -> None:
+        """`more`: how many fields are wrong beside those that are named."""
         told = [f"{name} {message}" for name, message in fields.items()]
-        several = "".join(f"\n  {line}" for line in told)
-        super().__init__(told[0] if len(told) == 1 else f"{len(told)} problems in the request:{several}")
+        several = "".join(f"\n  {line}" for line in [*told, *([f"and {more} more"] if more else [])])
+        count = len(told) + more
+        super().__init__(told[0] if count == 1 else f"{count} problems in the request:{several}")
         self.detail = {"fields": fields}
 
 
@@ -82,6 +86,7 @@ _STATUS = {
     TooLarge.code: 413,
     WrongMediaType.code: 415,
     CheckFailed.code: 422,
+    THROTTLED: 429,
     EventdError.code: 500,
     PLUGIN_FAILED: 502,
     Unavailable.code: 503,

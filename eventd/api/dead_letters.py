@@ -22,11 +22,12 @@ PAGE = 1000
 
 
 class ListLetters(Params):
-    """Which dead letters to list, oldest first."""
+    """Which dead letters to list, oldest first unless `newest`."""
 
     group: str
     peer: str = Field(default="", description="Only this peer's, by its node name.")
     event_id: str = Field(default="", description="Only of this event.")
+    newest: bool = Field(default=False, description="The newest first; then `after` goes on with older ones.")
     after: int = Field(default=0, ge=0, description="Go on after the letter with this id.")
     limit: int = Field(default=100, ge=1, le=1000, description="At most so many.")
 
@@ -46,6 +47,7 @@ def _read_list(conn: Connection, params: ListLetters) -> dict[str, Any]:
         event_id=params.event_id,
         after=params.after,
         limit=params.limit + 1,
+        newest=params.newest,
     )
     shown = found[: params.limit]
     more = shown[-1].id if len(found) > len(shown) else None

@@ -40,6 +40,7 @@ class ListDeliveries(Params):
     type: list[str] = Field(default=[], description="Only events of this type; repeat it for several.")
     since: str = Field(default="", description="Observed then or later.")
     until: str = Field(default="", description="Observed then or earlier.")
+    newest: bool = Field(default=False, description="The newest events first; then `after` goes on with older ones.")
     after: str = Field(default="", description="Go on after this token.")
     limit: int = Field(default=100, ge=1, le=1000, description="At most so many, but never a part of an event's.")
 
@@ -65,11 +66,12 @@ async def _list(services: Services, params: ListDeliveries) -> dict[str, Any]:
     scene = await services.database.read(_open_scene, params.group, params.peer)
     place = read_token(params.after, scene.head, scene.topic)
     rows: list[dict[str, Any]] = []
-    after: int | None = place.position if scene.peers else None
+    last = (place.position or scene.head.next_position) if params.newest else place.position
+    further: int | None = last if scene.peers else None
     full = False
-    while after is not None and not full:
-        ask = _question(params, scene, span, after)
-        page, after = await services.database.read(_read_page, scene, ask, now)
+    while further is not None and not full:
+        ask = _question(params, scene, span, further)
+        page, further = await services.database.read(_read_page, scene, ask, now)
         for record, deliveries in page:
             fresh = [row for row in _rows(params, scene, record, deliveries) if not _left_out(params, row)]
             full = bool(rows) and len(rows) + len(fresh) > params.limit
@@ -80,15 +82,17 @@ async def _list(services: Services, params: ListDeliveries) -> dict[str, Any]:
     return {"deliveries": rows, "next": write_token(scene.head, seen) if full else None, "gap": place.gap}
 
 
-def _question(params: ListDeliveries, scene: _Scene, span: tuple[int | None, int | None], after: int) -> Question:
+def _question(params: ListDeliveries, scene: _Scene, span: tuple[int | None, int | None], place: int) -> Question:
+    """The next page from a place on: beyond it, or before it where the newest come first."""
     return Question(
         topic_id=scene.topic.id,
         event_id=params.event_id,
         types=params.type,
         since=span[0],
         until=span[1],
-        after=after,
-        before=scene.head.next_position,
+        after=0 if params.newest else place,
+        before=place if params.newest else scene.head.next_position,
+        newest=params.newest,
         limit=PAGE,
     )
 
@@ -99,9 +103,10 @@ Found = tuple[Record, Sequence[Delivery | None]]
 def _read_page(conn: Connection, scene: _Scene, ask: Question, now: int) -> tuple[list[Found], int | None]:
     """The next records with their deliveries, and where to go on; None at the end."""
     listed = list_latest(conn, ask)
-    columns = [derive(conn, each.books, listed.records, now=now) for each in scene.peers]
-    found: list[Found] = [(record, [column[at] for column in columns]) for at, record in enumerate(listed.records)]
-    return found, listed.seen if listed.more else None
+    records = listed.records[::-1] if ask.newest else listed.records
+    columns = [derive(conn, each.books, records, now=now) for each in scene.peers]
+    found: list[Found] = [(record, [column[at] for column in columns]) for at, record in enumerate(records)]
+    return found[::-1] if ask.newest else found, listed.seen if listed.more else None
 
 
 def _left_out(params: ListDeliveries, row: dict[str, Any]) -> bool:

@@ -1,31 +1,73 @@
 """The door of a listener: how many connections are open at once, and which one goes when there are too many.
 
-Whoever has not proven yet who he is holds a place only as long as nobody else wants it. So strangers who open many
-connections, and keep them, displace each other and not the peers.
+A connection that has proven nothing keeps its place only while no other connection needs it, and the address with the
+most of such connections gives one up first. So a stranger who opens many connections, and keeps them, displaces its
+own, and neither the peers nor other strangers.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import ipaddress
 import os
 import socket
-from collections.abc import Callable, Iterable
-from typing import Any, Protocol, cast
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Protocol, TypeVar, cast
 
 from aiohttp import web
 
+from eventd.api import vanishing
+from eventd.api.vanishing import Acknowledgements
+from eventd.clock import Clock
 from eventd.errors import Unavailable
+
+T = TypeVar("T")
 
 HEAD_SECONDS = 10.0
 """The head of a connection's first request has to arrive within this time; after it, the keep-alive time bounds."""
 BACKLOG = 512
+SHARE = 2
+"""One key, or one address, holds at most this fraction (1/SHARE) of a listener's places as trusted connections."""
+_SITE_BITS = 64
+"""An IPv6 address stands for its network: one host has as many addresses as it likes."""
+TAKEN_SECONDS = 3.0
+"""How long a start waits for an address: the workers of a node that was killed a moment ago still hold it."""
+_TAKEN_AGAIN_SECONDS = 0.05
 _TURNS_TO_ENTER = 3
 """Turns of the loop from the moment a connection is accepted until it is at the door."""
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
-async def listen(host: str, port: int) -> list[socket.socket]:
+class AddressTaken(Unavailable):
+    """Another process listens at the address."""
+
+
+def cannot_listen(message: str, error: OSError, hint: str) -> Unavailable:
+    """What to raise where an address cannot be had."""
+    kind = AddressTaken if error.errno == errno.EADDRINUSE else Unavailable
+    return kind(f"{message}: {error.strerror or error}", hint=hint)
+
+
+async def patiently(listen: Callable[[], Awaitable[T]], clock: Clock) -> T:
+    """Listen, and wait a while for an address that is taken. Raises what `listen` does."""
+    until = clock.monotonic() + TAKEN_SECONDS
+    while True:
+        try:
+            return await listen()
+        except AddressTaken:
+            if clock.monotonic() >= until:
+                raise
+        await clock.sleep(_TAKEN_AGAIN_SECONDS)
+
+
+async def listen(host: str, port: int, clock: Clock) -> list[socket.socket]:
     """Sockets that listen for the API, which several processes may share. Raises `Unavailable`."""
+    return await patiently(lambda: _listen(host, port), clock)
+
+
+async def _listen(host: str, port: int) -> list[socket.socket]:
     opened: list[socket.socket] = []
     try:
         places = await asyncio.get_running_loop().getaddrinfo(
@@ -42,10 +84,8 @@ async def listen(host: str, port: int) -> list[socket.socket]:
     except OSError as error:
         for each in opened:
             each.close()
-        raise Unavailable(
-            f"cannot listen on {host} port {port}: {error.strerror or error}",
-            hint="stop what holds the address, or set EVENTD_API_LISTEN (port 0 picks a free one)",
-        ) from None
+        hint = "stop what holds the address, or set EVENTD_API_LISTEN (port 0 picks a free one)"
+        raise cannot_listen(f"cannot listen on {host} port {port}", error, hint) from None
     return opened
 
 
@@ -57,6 +97,19 @@ class Watcher(Protocol):
     def turned_away(self, group: str, reason: str) -> None: ...
 
 
+def address_of(transport: asyncio.BaseTransport | None) -> str:
+    """The address of the other end, of IPv6 its network; blank where there is none, as with a socket in a folder."""
+    peer = transport.get_extra_info("peername") if transport is not None else None
+    if not isinstance(peer, tuple):
+        return ""
+    host = str(peer[0]).partition("%")[0]
+    if ":" not in host:
+        return host
+    network = ipaddress.IPv6Network((host, _SITE_BITS), strict=False)
+    mapped = ipaddress.IPv6Address(host).ipv4_mapped
+    return str(mapped or network)
+
+
 class Door:
     """Lets at most `most` connections in to one listener."""
 
@@ -64,7 +117,9 @@ class Door:
         self._group = group
         self._most = most
         self._watcher = watcher
-        self._guests: dict[asyncio.Transport, _Guest] = {}  # in the order in which they came
+        self._guests: dict[asyncio.Transport, _Guest] = {}
+        self._strangers: _Holders = defaultdict(dict)  # by address, in the order in which they came
+        self._trusted: _Holders = defaultdict(dict)  # by key, and by address, in the order in which they were trusted
         self._shut = False
         self._closed = False
         self._show()
@@ -97,22 +152,43 @@ class Door:
         if transport is not None and transport in self._guests:
             self._guests[transport].clock_off()
 
-    def trust(self, transport: asyncio.Transport | None) -> None:
-        """Whoever speaks over this connection has proven who he is, in a way that no repetition of his words can."""
-        if transport is not None and transport in self._guests:
-            self._guests[transport].trusted = True
+    def trust(self, transport: asyncio.Transport | None, key: str = "", *, by_address: bool = True) -> None:
+        """A request over this connection has proven who sent it, and cannot be a repetition of an earlier one.
+
+        With a `key`, the connection counts towards that key's share and, `by_address`, its address's; above the share,
+        the connection that was trusted first is a stranger again.
+        """
+        guest = self._guests.get(transport) if transport is not None else None
+        if transport is None or guest is None or guest.trusted:
+            return
+        guest.trusted = (f"key {key}",) if key else ("",)
+        if key and by_address:
+            guest.trusted += (f"address {guest.address}",)
+        _remove(self._strangers, guest.address, transport)
+        for holder in guest.trusted:
+            self._trusted[holder][transport] = None
+            if holder and len(self._trusted[holder]) > self._most // SHARE:
+                self._distrust(next(iter(self._trusted[holder])))
+
+    def _distrust(self, transport: asyncio.Transport) -> None:
+        guest = self._guests[transport]
+        for holder in guest.trusted:
+            _remove(self._trusted, holder, transport)
+        guest.trusted = ()
+        self._strangers[guest.address][transport] = None
 
     def enter(self, transport: asyncio.Transport, guest: _Guest) -> bool:
-        """Whether there is a place; the stranger who has had his for longest may lose it."""
+        """Whether there is a place. Where there is none, a stranger of the address that has most loses its own."""
         if self._shut:
             return False
         if len(self._guests) >= self._most:
-            stranger = next((at for at, other in self._guests.items() if not other.trusted), None)
-            if stranger is None:
+            if not self._strangers:
                 self._watcher.turned_away(self._group, "full")
                 return False
-            self.dismiss(stranger, "displaced")
+            most = max(self._strangers, key=lambda address: len(self._strangers[address]))
+            self.dismiss(next(iter(self._strangers[most])), "displaced")
         self._guests[transport] = guest
+        self._strangers[guest.address][transport] = None
         self._show()
         return True
 
@@ -124,7 +200,11 @@ class Door:
 
     def leave(self, transport: asyncio.Transport) -> None:
         """The connection has ended."""
-        if self._guests.pop(transport, None) is not None:
+        guest = self._guests.pop(transport, None)
+        if guest is not None:
+            _remove(self._strangers, guest.address, transport)
+            for holder in guest.trusted:
+                _remove(self._trusted, holder, transport)
             self._show()
 
     def _show(self) -> None:
@@ -132,19 +212,36 @@ class Door:
             self._watcher.connections(self._group, len(self._guests))
 
 
+_Holders = dict[str, dict[asyncio.Transport, None]]
+"""Connections by who holds them."""
+
+
+def _remove(holders: _Holders, holder: str, transport: asyncio.Transport) -> None:
+    if holder in holders:
+        holders[holder].pop(transport, None)
+        if not holders[holder]:
+            del holders[holder]
+
+
 class _Guest(asyncio.Protocol):
-    """One connection: what comes over it goes to the server's own protocol, made once it was let in."""
+    """One connection: what comes over it goes to the server's own protocol, made once it was let in.
+
+    `trusted` names whose share the connection counts towards; empty while it has proven nothing.
+    """
 
     def __init__(self, door: Door, serve: Callable[[], asyncio.Protocol]) -> None:
-        self.trusted = False
+        self.trusted: tuple[str, ...] = ()
+        self.address = ""
         self._door = door
         self._serve = serve
         self._served: asyncio.Protocol | None = None
         self._transport: asyncio.Transport | None = None
         self._clock: asyncio.TimerHandle | None = None
+        self._next_look: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)
+        self.address = address_of(transport)
         if not self._door.enter(transport, self):
             transport.write(_FULL)
             transport.close()
@@ -153,6 +250,15 @@ class _Guest(asyncio.Protocol):
         self._clock = asyncio.get_running_loop().call_later(HEAD_SECONDS, self._door.dismiss, transport, "slow_head")
         self._served = self._serve()
         self._served.connection_made(transport)
+        self._look(transport, Acknowledgements(transport))
+
+    def _look(self, transport: asyncio.Transport, acknowledgements: Acknowledgements) -> None:
+        """Now and then: a connection whose other end has vanished is ended."""
+        loop = asyncio.get_running_loop()
+        if acknowledgements.have_ended(loop.time()):
+            self._door.dismiss(transport, "vanished")
+        else:
+            self._next_look = loop.call_later(vanishing.LOOK_SECONDS, self._look, transport, acknowledgements)
 
     def clock_off(self) -> None:
         if self._clock is not None:
@@ -176,6 +282,8 @@ class _Guest(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.clock_off()
+        if self._next_look is not None:
+            self._next_look.cancel()
         if self._served is not None and self._transport is not None:
             self._door.leave(self._transport)
             self._served.connection_lost(exc)

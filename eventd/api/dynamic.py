@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import FailFast, Field
 
 from eventd.api.moments import show_time
 from eventd.api.operations import Operation, Params, Services, operation
@@ -143,7 +144,9 @@ def _delete_now(conn: Connection, source: str) -> list[Key]:
 class Merged(Params):
     """What to begin with."""
 
-    sources: list[Source] = Field(default=[], description="Begin with these instead of with what is declared.")
+    sources: Annotated[list[Source], FailFast()] = Field(
+        default=[], description="Begin with these instead of with what is declared."
+    )
     unless: str = _UNLESS
 
 
@@ -174,12 +177,12 @@ async def _effective(services: Services, params: Merged) -> tuple[Effective | No
         return None, snapshot.state
     if not params.sources:
         return snapshot.effective, snapshot.state
-    stored = await services.database.read(_read_startup, params.sources, services.clock.now())
+    stored = await asyncio.to_thread(_read_startup, params.sources, services.clock.now())
     return await services.effective.with_startup(stored), snapshot.state
 
 
-def _read_startup(_: Connection, sources: list[Source], now: int) -> list[StoredResource]:
-    """The sources as if they were declared. Raises Rejected with every problem."""
+def _read_startup(sources: list[Source], now: int) -> list[StoredResource]:
+    """The sources as if they were declared. Raises Rejected."""
     declarations = check(Sources(sources=sources).load(), []).accepted()
     return [
         StoredResource(*declared.identity, declared.annotations, declared.canonical(), 1, now, now)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -18,8 +19,10 @@ from eventd.api.facts import Fact, convert_facts, drafts_of
 from eventd.errors import EventdError, Invalid, TooLarge
 from eventd.ingress.admission import draft_of
 from eventd.log.values import Draft, Drafts
+from eventd.quoting import quoted
 from eventd.resources.duration import parse_duration
 from eventd.resources.effective import GroupConfig
+from eventd.resources.problems import MOST_FOUND, shorten
 from federation.errors import MessageError
 from federation.event import UNSET, Event, encode, from_micros, micros, new_event_id, normalise
 from federation.lenient import parse_time
@@ -47,6 +50,8 @@ class Given(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     path: Any = None
 
 
+_MEMBER_BYTES = 6
+"""The least that a member of a payload takes in JSON, with an empty name and an empty text: `"":"",`."""
 MEMBERS = tuple(field.encode_name for field in msgspec.structs.fields(Given))
 
 
@@ -59,7 +64,7 @@ class Problem:
 
 
 class BadEvents(Invalid):
-    """Some events cannot be stored, so none was. `problems` holds all of them."""
+    """Some events cannot be stored, so none was. `problems` holds those that were found."""
 
     code = "invalid_events"
 
@@ -93,17 +98,36 @@ def _summary(problems: Sequence[Problem], of: int) -> str:
         return f"the event cannot be stored: {problems[0].message}"
     shown = "\n".join(f"  event {problem.index}: {problem.message}" for problem in problems[:20])
     more = f"\n  and {len(problems) - 20} more" if len(problems) > 20 else ""
-    return f"{len(problems)} of {of} events are wrong, nothing was stored:\n{shown}{more}"
+    least = "at least " if len(problems) >= MOST_FOUND else ""
+    return f"{least}{len(problems)} of {of} events are wrong, nothing was stored:\n{shown}{more}"
 
 
-def drafts_from(events: Sequence[Any], group: GroupConfig, *, now: int, random: Callable[[int], bytes]) -> Drafts:
+def drafts_from(
+    events: Sequence[Any], group: GroupConfig, *, now: int, random: Callable[[int], bytes], heavy: bool = False
+) -> Drafts:
     """The drafts of all events: facts, or values as JSON has them. `now` in microseconds.
 
-    Raises BadEvents or EventsTooLarge with every problem.
+    `heavy`: they are so many, or so large, that copies of what is refused anyhow would fill memory.
+
+    Raises BadEvents or EventsTooLarge, with every problem unless there are very many.
     """
+    if heavy and (huge := [*islice(_find_huge(events, group), MOST_FOUND)]):
+        raise EventsTooLarge(huge, len(events))
     facts = convert_facts(events)
     drafts = None if facts is None else drafts_of(facts, group, now=now, random=random)
     return drafts or Drafts.of(drafts_one_by_one(events, group, now=now, random=random))
+
+
+def _find_huge(events: Sequence[Any], group: GroupConfig) -> Iterator[Problem]:
+    """Events whose payload alone is over the limit, found before they are copied."""
+    most = group.limits.max_event_bytes
+    for index, event in enumerate(events):
+        payload = event.payload if isinstance(event, Fact) else event.get("payload") if isinstance(event, dict) else {}
+        if not isinstance(payload, dict):
+            continue
+        size = len(payload) * _MEMBER_BYTES + sum(len(text) for text in payload.values() if isinstance(text, str))
+        if size > most:
+            yield Problem(index, f"{size} bytes or more are over the limit of {most} of group {group.name}")
 
 
 def drafts_one_by_one(
@@ -114,6 +138,8 @@ def drafts_one_by_one(
     problems: list[Problem] = []
     large: list[Problem] = []
     for index, raw in enumerate(events):
+        if len(problems) + len(large) >= MOST_FOUND:
+            break
         try:
             event = _event(raw, group, now, random)
             body = encode(event)
@@ -164,7 +190,7 @@ def _expiry(observed: int, ttl: str) -> Any:
     except EventdError as error:
         raise Invalid(f"ttl {error.message}") from error
     except OverflowError:
-        raise Invalid("ttl leads beyond the year 9999") from None
+        raise Invalid(f"ttl {quoted(ttl)} leads beyond the year 9999") from None
 
 
 def _given(raw: Any) -> Given:
@@ -177,9 +203,10 @@ def _given(raw: Any) -> Given:
 def _reword(text: str) -> str:
     """What msgspec says, in the words of the rest: the member first."""
     if unknown := re.match(r"Object contains unknown field `(.*)`", text):
-        close = difflib.get_close_matches(unknown[1], MEMBERS, 1, 0.7)
+        name = shorten(unknown[1])
+        close = difflib.get_close_matches(name, MEMBERS, 1, 0.7)
         meant = f"did you mean {close[0]}?" if close else f"an event has {', '.join(MEMBERS[:-3])}"
-        return f"unknown member {unknown[1]} ({meant})"
+        return f"unknown member {name} ({meant})"
     if wrong := re.match(r"Expected `([^`]*)`, got `([^`]*)`(?: - at `\$\.?([^`]*)`)?", text):
         wanted, got, where = wrong[1].removesuffix(" | null"), wrong[2], wrong[3]
         kinds = {"str": "text", "object": "an object", "int": "a number", "float": "a number", "array": "a list"}

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
 from pydantic import Field
 
+from eventd.api.bodies import SMALL_BYTES
 from eventd.api.emitted import drafts_from
 from eventd.api.facts import MOST, read_facts, unsign
 from eventd.api.groups import Place, evict_some, find_group, find_place, find_topic, recall_place
@@ -18,15 +21,18 @@ from eventd.api.moments import read_span, read_token, show_time, write_token
 from eventd.api.operations import Operation, Params, Services, operation
 from eventd.dynamic.guard import OBSERVED, refuse_captured
 from eventd.errors import Conflict, EventdError
+from eventd.log.conflicts import UNKNOWN
 from eventd.log.head import read_head
 from eventd.log.reading import Question, list_latest
 from eventd.log.scan import read_at
 from eventd.log.units import Check, Publish
-from eventd.log.values import Appended, Drafts, Head, Outcome, Record
+from eventd.log.values import Appended, Drafts, Head, IdOwner, Outcome, Record
 from eventd.store.database import Connection
 from federation.event import DECODER, is_plain
 from federation.loops import decode_path
 
+MANY = 1_000
+"""Events, or members of their payloads, that one request may have judged on the loop."""
 RESULTS = {
     Outcome.NEW: "new",
     Outcome.REFRESH: "refreshed",
@@ -70,11 +76,26 @@ class Emit(Params):
     )
 
 
-def _read_quickly(path: Mapping[str, str], body: bytes) -> Emit | None:
+class _LargeEmit(Emit):
+    """Events that take so long to judge that the loop must not do it."""
+
+
+def _is_heavy(params: Emit) -> bool:
+    """Whether the events are to be judged beside the loop. Those that were not read quickly are looked at."""
+    odd = (event for event in params.events[:MANY] if isinstance(event, dict))
+    payloads = (event.get("payload") for event in odd)
+    return (
+        isinstance(params, _LargeEmit)
+        or len(params.events) > MANY
+        or sum(len(payload) for payload in payloads if isinstance(payload, dict)) > MANY
+    )
+
+
+def _read_quickly(path: Mapping[str, str], body: bytes | bytearray) -> Emit | None:
     facts = read_facts(body) if is_plain(path["group"]) else None
     if facts is None:
         return None
-    return Emit.model_construct(
+    return (_LargeEmit if len(body) > SMALL_BYTES else Emit).model_construct(
         group=path["group"], events=facts.events, brief=facts.brief, exceptions=facts.exceptions
     )
 
@@ -82,8 +103,7 @@ def _read_quickly(path: Mapping[str, str], body: bytes) -> Emit | None:
 async def _emit(services: Services, params: Emit) -> dict[str, Any]:
     drafts, appended = await _append(services, params)
     if len(drafts) == 1 and appended.outcomes[0] is Outcome.CONFLICT:
-        what = f"the id {drafts.event_ids[0]} is taken in group {params.group} by another content or another source"
-        raise Conflict(what, hint="an id stands for one fact: give the new fact an id of its own")
+        raise _conflict(drafts.event_ids[0], params.group, appended.owners[0])
     counts = {word: appended.count(outcome) for outcome, word in RESULTS.items()}
     if params.exceptions:
         return {"counts": counts, "results": _exceptions(drafts, appended)}
@@ -93,6 +113,20 @@ async def _emit(services: Services, params: Emit) -> dict[str, Any]:
         for result, position in zip(results, appended.positions, strict=True):
             result["event"] = show_event(stored[position]) if position in stored else None
     return {"counts": counts, "results": results}
+
+
+def _conflict(event_id: str, group: str, owner: IdOwner) -> Conflict:
+    taken, hint = f"the id {event_id} is taken in group {group} by another event", "give the new event an id of its own"
+    if owner.source == UNKNOWN:
+        return Conflict(f"{taken}, which is not stored any more", hint=hint)
+    where = f"came with the key {owner.key_id}" if owner.key_id else "was emitted at this node"
+    if owner.key_id == UNKNOWN:
+        where = "came from another node"
+    return Conflict(
+        f"{taken} of {owner.source or 'no source'}, which {where}",
+        hint=f"{hint}; routerctl federation event list --group {group} --id {event_id} --include-expired"
+        " shows the other one",
+    )
 
 
 async def _append(services: Services, params: Emit) -> tuple[Drafts, Appended]:
@@ -115,7 +149,9 @@ async def _append(services: Services, params: Emit) -> tuple[Drafts, Appended]:
 
 
 async def _append_at(services: Services, params: Emit, place: Place, now: int) -> tuple[Drafts, Appended]:
-    drafts = drafts_from(params.events, place.group, now=now, random=secrets.token_bytes)
+    heavy = _is_heavy(params)
+    judge = partial(drafts_from, params.events, place.group, now=now, random=secrets.token_bytes, heavy=heavy)
+    drafts = await asyncio.to_thread(judge) if heavy else judge()
     check = _refusal_of(drafts) if OBSERVED in drafts.types else None
     ceiling = place.group.retention.max_bytes
     unit = Publish(place.topic, drafts, ceiling=ceiling, check=check, declared=place.version)
@@ -131,7 +167,10 @@ def _refusal_of(drafts: Drafts) -> Check:
 
 def _results(drafts: Drafts, appended: Appended) -> list[dict[str, Any]]:
     fates = zip(drafts.event_ids, appended.outcomes, strict=True)
-    return [{"id": event_id, "result": RESULTS[outcome]} for event_id, outcome in fates]
+    results: list[dict[str, Any]] = [{"id": event_id, "result": RESULTS[outcome]} for event_id, outcome in fates]
+    for index, owner in appended.owners.items():
+        results[index]["owner"] = {"sourceNode": owner.source, "keyId": owner.key_id}
+    return results
 
 
 def _exceptions(drafts: Drafts, appended: Appended) -> list[dict[str, Any]]:
@@ -152,7 +191,7 @@ class ListEvents(Params):
     since: str = Field(default="", description="Observed then or later.")
     until: str = Field(default="", description="Observed then or earlier.")
     include_expired: bool = Field(default=False, description="Show also what has expired.")
-    newest: bool = Field(default=False, description="The newest first.")
+    newest: bool = Field(default=False, description="The newest first; then `after` goes on with older ones.")
     after: str = Field(default="", description="Go on after this token.")
     limit: int = Field(default=100, ge=1, le=1000, description="At most so many.")
 

@@ -64,7 +64,7 @@ _TIMES: Final = msgspec.json.Decoder(list[datetime])
 _TEXTS: Final = msgspec.json.Decoder(list[str])
 
 
-def read_facts(body: bytes) -> Facts | None:
+def read_facts(body: bytes | bytearray) -> Facts | None:
     """The events of a request; None for a body that is anything else."""
     try:
         return _DECODER.decode(body)

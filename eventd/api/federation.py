@@ -7,8 +7,11 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
+from eventd.api.arriving import BODY_SECONDS, Arriving, NoRoom
+from eventd.api.codes import status_of
 from eventd.api.doors import Door
 from eventd.errors import EventdError
+from eventd.ingress.claims import Sender
 from eventd.ingress.peers import PeerIngress
 from federation.errors import TooLarge, V1Refused
 from federation.peers import (
@@ -27,8 +30,6 @@ from federation.peers import (
 from federation.signing import Head
 from federation.wire import ErrorAnswer, encode_json
 
-BODY_SECONDS = 30.0
-"""A body has to arrive within this time, so that slow senders cannot pile up."""
 KEEPALIVE_SECONDS = 30.0
 """How long the runner of the application should keep an idle connection: longer than senders do. It bounds as well how
 long the head of a next request may take."""
@@ -38,40 +39,19 @@ READING_BYTES_V1 = 32 << 20
 """The same for v1, whose senders have proven nothing yet: they cannot take it from the others."""
 _TEXT = {"Content-Type": "text/plain; charset=utf-8"}
 
-
-class NoRoom(Exception):
-    """Too much is arriving at once."""
-
-
-class Arriving:
-    """Counts the bytes of bodies that are still arriving."""
-
-    def __init__(self, most: int) -> None:
-        self._left = most
-
-    def take(self, size: int) -> None:
-        """Raises `NoRoom`; what was taken is to be given back all the same."""
-        self._left -= size
-        if self._left < 0:
-            raise NoRoom
-
-    def give_back(self, size: int) -> None:
-        self._left += size
-
-
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def build_listener(ingress: Callable[[], PeerIngress], door: Door) -> web.Application:
     """The application of one group. `ingress` gives the receiving side of the moment: it changes with the group."""
     routes: dict[str, tuple[str, Handler]] = {
-        V1_EVENTS_PATH: (PROTOCOL_V1, lambda request: _events_v1(request, ingress(), strangers)),
+        V1_EVENTS_PATH: (PROTOCOL_V1, lambda request: _events_v1(request, ingress(), unproven, door)),
         V1_STATUS_PATH: (PROTOCOL_V1, lambda request: _status_v1(ingress())),
-        EVENTS_PATH: (PROTOCOL_V2, lambda request: _v2(request, ingress(), arriving)),
-        LINK_PATH: (PROTOCOL_V2, lambda request: _v2(request, ingress(), arriving)),
-        VERIFY_PATH: (PROTOCOL_V2, lambda request: _v2(request, ingress(), arriving)),
+        EVENTS_PATH: (PROTOCOL_V2, lambda request: _v2(request, ingress(), proven, door)),
+        LINK_PATH: (PROTOCOL_V2, lambda request: _v2(request, ingress(), proven, door)),
+        VERIFY_PATH: (PROTOCOL_V2, lambda request: _v2(request, ingress(), proven, door)),
     }
-    arriving, strangers = Arriving(READING_BYTES), Arriving(READING_BYTES_V1)
+    proven, unproven = Arriving(READING_BYTES), Arriving(READING_BYTES_V1)
 
     async def dispatch(request: web.Request) -> web.StreamResponse:
         door.heard(request.transport)
@@ -80,14 +60,11 @@ def build_listener(ingress: Callable[[], PeerIngress], door: Door) -> web.Applic
             handler = _not_found
         try:
             async with asyncio.timeout(BODY_SECONDS + 30):
-                answer = await handler(request)
-                if answer.status == 200 and request.path in (V1_EVENTS_PATH, EVENTS_PATH):
-                    door.trust(request.transport)
-                return answer
+                return await handler(request)
         except NoRoom:
-            ingress().reject("too_much_at_once")
+            ingress().reject("too_much_at_once", sender=lambda: Sender(request.remote or ""))
             busy = ErrorAnswer(code="unavailable", message="too much is arriving at once")
-            return _closing(503, encode_json(busy), {"Content-Type": JSON_TYPE, "Retry-After": "1"})
+            return _answer(request, 503, encode_json(busy), {"Content-Type": JSON_TYPE, "Retry-After": "1"})
         except TimeoutError:
             return web.Response(status=408, body=b"", headers={"Connection": "close"})
 
@@ -96,23 +73,31 @@ def build_listener(ingress: Callable[[], PeerIngress], door: Door) -> web.Applic
     return app
 
 
+def refused_by_library(error: EventdError) -> web.Response:
+    """What a peer gets for a request that is not valid HTTP."""
+    return web.Response(status=status_of(error), body=f"{error}\n".encode(), headers=_TEXT)
+
+
 async def _not_found(_request: web.Request) -> web.Response:
     return web.Response(status=404, body=b"404 page not found\n", headers=_TEXT)
 
 
-async def _events_v1(request: web.Request, ingress: PeerIngress, arriving: Arriving) -> web.Response:
+async def _events_v1(request: web.Request, ingress: PeerIngress, arriving: Arriving, door: Door) -> web.Response:
     if request.method != "POST":
         return web.Response(status=405)
+    headers = request.headers
     try:
-        body = await _body(request, V1_MAX_BODY, arriving)
-        headers = request.headers
-        answer = await ingress.push_v1(headers.get(V1_TIMESTAMP_HEADER), headers.get(V1_SIGNATURE_HEADER), body)
-    except TooLarge as error:
-        ingress.reject("too_large")
-        return _closing(error.status, f"{error.message}\n".encode(), _TEXT)
+        try:
+            body = await arriving.read(request, V1_MAX_BODY)
+        except TooLarge:
+            body = None
+        timestamp, signature = headers.get(V1_TIMESTAMP_HEADER), headers.get(V1_SIGNATURE_HEADER)
+        taken = await ingress.push_v1(timestamp, signature, body, request.remote or "")
     except V1Refused as error:
-        return web.Response(status=error.status, body=error.body, headers=_TEXT)
-    return web.Response(body=answer, headers={"Content-Type": JSON_TYPE})
+        return _answer(request, error.status, error.body, _TEXT)
+    if taken.new:
+        door.trust(request.transport, taken.key_id)
+    return web.Response(body=taken.answer, headers={"Content-Type": JSON_TYPE})
 
 
 async def _status_v1(ingress: PeerIngress) -> web.Response:
@@ -123,40 +108,21 @@ async def _status_v1(ingress: PeerIngress) -> web.Response:
         return web.Response(status=refusal.status, body=refusal.body, headers=_TEXT)
 
 
-async def _v2(request: web.Request, ingress: PeerIngress, arriving: Arriving) -> web.Response:
+async def _v2(request: web.Request, ingress: PeerIngress, arriving: Arriving, door: Door) -> web.Response:
     head = Head(request.method, request.raw_path, request.headers.items())
     limit = ingress.most_bytes(request.path)
-    answer = await ingress.push_v2(head, request.content_length, lambda: _body(request, limit, arriving))
+    answer = await ingress.push_v2(
+        head, request.content_length, lambda: arriving.read(request, limit), request.remote or ""
+    )
+    if answer.key_id:
+        door.trust(request.transport, answer.key_id)
     headers = answer.headers | ({"Retry-After": "1"} if answer.status in (429, 503) else {})
-    if not request.content.is_eof():
-        return _closing(answer.status, answer.body, headers)
-    return web.Response(status=answer.status, body=answer.body, headers=headers)
+    return _answer(request, answer.status, answer.body, headers)
 
 
-def _closing(status: int, body: bytes, headers: dict[str, str]) -> web.Response:
-    """An answer given before the body was read: what is left of it must not be taken for the next request."""
+def _answer(request: web.Request, status: int, body: bytes, headers: dict[str, str]) -> web.Response:
+    """Where it is given before the body was read, what is left of that must not be taken for the next request."""
     response = web.Response(status=status, body=body, headers=headers)
-    response.force_close()
+    if not request.content.is_eof():
+        response.force_close()
     return response
-
-
-async def _body(request: web.Request, limit: int, arriving: Arriving) -> bytes:
-    """The raw body. Raises `TooLarge` before anything of it is looked at, and `NoRoom`."""
-    error = TooLarge(f"a body has at most {limit} bytes", limit=limit, unit="bytes")
-    if request.content_length is not None and request.content_length > limit:
-        raise error
-    chunks: list[bytes] = []
-    size = 0
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            async for chunk in request.content.iter_any():
-                size += len(chunk)
-                arriving.take(len(chunk))
-                if size > limit:
-                    raise error
-                chunks.append(chunk)
-    except (TimeoutError, ConnectionError, web.HTTPException, ValueError):
-        raise V1Refused("read_body") from None
-    finally:
-        arriving.give_back(size)
-    return b"".join(chunks)

@@ -10,7 +10,7 @@ from eventd.api.operations import Operation, Params, Services, operation
 from eventd.egress.links import link_name
 from eventd.errors import NotFound
 from eventd.log.cursors import Cursor, read_cursors
-from eventd.log.head import ensure_topic, lock_head, read_head, read_topics
+from eventd.log.head import ensure_topic, lock_head, read_head, read_topic, read_topics
 from eventd.log.retention import Evicted, Limits, evict
 from eventd.log.values import Topic
 from eventd.resources.effective import GroupConfig, PeerConfig, effective, topic_of
@@ -125,8 +125,10 @@ def peers_of(group: GroupConfig, node: str = "") -> list[PeerConfig]:
 def find_topic(conn: Connection, group: str) -> Topic:
     """The group's line in the books; an empty one as long as nothing was stored for it."""
     name = topic_of(group)
-    found = [topic for topic in read_topics(conn) if topic.name == name]
-    return found[0] if found else Topic(0, name, 1, 0, 0, 0, 0, 0)
+    try:
+        return read_topic(conn, name)
+    except NotFound:
+        return Topic(0, name, 1, 0, 0, 0, 0, 0)
 
 
 def count_events(conn: Connection) -> dict[str, int]:

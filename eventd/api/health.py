@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from aiohttp import web
 
 from eventd.api.auth import ApiKey, Keys
+from eventd.api.operations import GROUP
 from eventd.api.problems import success
 from eventd.api.siblings import Siblings
 from eventd.clock import Clock
@@ -16,8 +17,6 @@ from eventd.observe import METRICS_CONTENT_TYPE
 
 OPEN_PATHS = ("/healthz", "/readyz")
 """Answered without a key unless keys are to guard them, too: they tell nothing but the state of the node."""
-GROUP = "group "
-"""How the name of a check begins that is about one group."""
 
 
 class Probing(NamedTuple):

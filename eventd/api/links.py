@@ -148,10 +148,11 @@ def _inbound(group: str, link: InboundLink) -> dict[str, Any]:
 
 
 class ListGaps(Params):
-    """Which gaps to list, oldest first."""
+    """Which gaps to list, oldest first unless `newest`."""
 
     group: str
     node: str = Field(default="", description="Only of this sender.")
+    newest: bool = Field(default=False, description="The newest first; then `after` goes on with older ones.")
     after: int = Field(default=0, ge=0, description="Go on after the gap with this id.")
     limit: int = Field(default=100, ge=1, le=1000, description="At most so many.")
 
@@ -162,7 +163,9 @@ async def _gaps(services: Services, params: ListGaps) -> dict[str, Any]:
 
 def _read_gaps(conn: Connection, params: ListGaps) -> dict[str, Any]:
     topic = find_topic(conn, find_group(conn, params.group).name)
-    found = read_inbound_gaps(conn, topic.id, node=params.node, after=params.after, limit=params.limit + 1)
+    found = read_inbound_gaps(
+        conn, topic.id, node=params.node, after=params.after, limit=params.limit + 1, newest=params.newest
+    )
     shown = found[: params.limit]
     more = shown[-1].id if len(found) > len(shown) else None
     return {"gaps": [_gap(params.group, gap) for gap in shown], "next": more}

@@ -26,8 +26,16 @@ if TYPE_CHECKING:  # a command waits for what it works with, and for nothing els
     from federation.keys import KeyRing
 
 
+GROUP = "group "
+"""How the name of a readiness check begins that is about one group."""
+
+
 async def _nobody() -> None:
     """There is no node in this process that could take anything over."""
+
+
+async def _no_node() -> None:
+    """No node runs in this process that could be ready."""
 
 
 def _keys_in_files(group: GroupConfig) -> KeyRing:
@@ -44,6 +52,8 @@ class Services:
     `take_over` brings the node of this process in line with what was just declared, so that an answer means that it
     is in force here; other processes notice by themselves. `metrics` are those of the running node, None beside one;
     so is what it is `following`. `ring` gives the keys of a group; it may read files, and raises `SecretUnreadable`.
+    `readiness` gives what the running node checks of itself, by name, each "ok" or what is wrong; None where no node
+    runs. It raises `Unavailable` where one runs and cannot be asked.
     """
 
     log: EventLog
@@ -51,6 +61,7 @@ class Services:
     metrics: Metrics | None = None
     following: Following | None = None
     ring: Callable[[GroupConfig], KeyRing] = _keys_in_files
+    readiness: Callable[[], Awaitable[Mapping[str, str] | None]] = _no_node
 
     @property
     def effective(self) -> Following:
@@ -91,7 +102,7 @@ class Params(BaseModel):
 P = TypeVar("P", bound=BaseModel)
 
 
-def _never(_path: Mapping[str, str], _body: bytes) -> None:
+def _never(_path: Mapping[str, str], _body: bytes | bytearray) -> None:
     """No body is usual enough."""
 
 
@@ -107,14 +118,14 @@ class Operation(Generic[P]):
     route: Route
     params: type[P]
     run: Callable[[Services, P], Awaitable[Any]]
-    quick: Callable[[Mapping[str, str], bytes], P | None] = _never
+    quick: Callable[[Mapping[str, str], bytes | bytearray], P | None] = _never
 
 
 def operation(
     name: str,
     params: type[P],
     run: Callable[[Services, P], Awaitable[Any]],
-    quick: Callable[[Mapping[str, str], bytes], P | None] = _never,
+    quick: Callable[[Mapping[str, str], bytes | bytearray], P | None] = _never,
 ) -> Operation[P]:
     """An operation of a node, whose route stands in `ROUTES`."""
     return Operation(name, ROUTES[name], params, run, quick)

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import difflib
 import types
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from eventd.api.codes import BadParams
+from eventd.quoting import with_value
+from eventd.resources.problems import shorten
 
 P = TypeVar("P", bound=BaseModel)
 
 _LARGEST = 2**63 - 1
+MOST_PROBLEMS = 20
+"""Wrong fields that are named; to word one costs far more than to send it."""
 _WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
     "missing": lambda _: "is required",
     "string_type": lambda _: "must be text",
@@ -53,12 +58,19 @@ def read_params(model: type[P], values: Mapping[str, Any], plain: Collection[str
 
     Those in `plain` are known to hold no U+0000: to look through a batch of events for it costs six times its decoding.
     """
-    if flaws := _unstorable({name: value for name, value in values.items() if name not in plain}, ""):
+    checked = {name: value for name, value in values.items() if name not in plain}
+    if flaws := dict(islice(_unstorable(checked, ""), MOST_PROBLEMS)):
         raise BadParams(flaws)
+    unknown = values.keys() - _names(model)
+    if len(unknown) > MOST_PROBLEMS:  # before the model says so of each, at length
+        first = [name for name in values if name in unknown][:MOST_PROBLEMS]
+        raise BadParams({shorten(name): _unknown(name, model) for name in first}, len(unknown) - len(first))
     try:
         params = model.model_validate(dict(values))
     except ValidationError as error:
-        raise BadParams({_place(detail): _reword(detail, model) for detail in error.errors()}) from None
+        details = error.errors(include_url=False)
+        named = {_place(detail): _reword(detail, model) for detail in details[:MOST_PROBLEMS]}
+        raise BadParams(named, len(details) - len(details[:MOST_PROBLEMS])) from None
     if huge := [name for name, value in params if _is_huge(value)]:
         raise BadParams({_outer_name(model, name): "must be a smaller number" for name in huge})
     return params
@@ -108,34 +120,45 @@ def _is_list(annotation: Any) -> bool:
     return origin in (list, tuple, set, frozenset)
 
 
-def _unstorable(value: Any, place: str) -> dict[str, str]:
+def _unstorable(value: Any, place: str) -> Iterator[tuple[str, str]]:
     """Text no database takes: it would come back as an error of ours."""
     match value:
         case str():
-            return {place: "must not hold the character U+0000"} if "\x00" in value else {}
+            if "\x00" in value:
+                yield place, "must not hold the character U+0000"
         case Mapping():
-            found = {name: "is no name of a field" for name in value if "\x00" in str(name)}
             for name, inner in value.items():
-                found |= _unstorable(inner, f"{place}.{name}" if place else str(name))
-            return found
+                member = shorten(str(name))
+                if "\x00" in str(name):
+                    yield member, "is no name of a field"
+                yield from _unstorable(inner, f"{place}.{member}" if place else member)
         case list():
-            return {k: v for at, inner in enumerate(value) for k, v in _unstorable(inner, f"{place}[{at}]").items()}
-        case _:
-            return {}
+            for at, inner in enumerate(value):
+                yield from _unstorable(inner, f"{place}[{at}]")
 
 
 def _place(detail: ErrorDetails) -> str:
     text = ""
     for step in detail["loc"]:
-        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+        name = shorten(str(step))
+        text += f"[{step}]" if isinstance(step, int) else f".{name}" if text else name
     return text or "the request"
 
 
 def _reword(detail: ErrorDetails, model: type[BaseModel]) -> str:
     if detail["type"] == "extra_forbidden":
-        return f"is no field of this request{_meant(str(detail['loc'][-1]), model)}"
+        return _unknown(str(detail["loc"][-1]), model)
     words = _WORDS.get(detail["type"])
-    return words(detail.get("ctx", {})) if words else "is not valid"
+    told = words(detail.get("ctx", {})) if words else "is not valid"
+    return with_value(told, detail["input"], *detail["loc"])
+
+
+def _names(model: type[BaseModel]) -> set[str]:
+    return {*model.model_fields, *(_outer_name(model, name) for name in model.model_fields)}
+
+
+def _unknown(name: str, model: type[BaseModel]) -> str:
+    return f"is no field of this request{_meant(shorten(name), model)}"
 
 
 def _meant(name: str, model: type[BaseModel]) -> str:

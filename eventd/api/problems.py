@@ -9,6 +9,7 @@ from aiohttp import web
 
 from eventd.api.codes import NoSuchRoute, WrongMethod, envelope, status_of
 from eventd.errors import EventdError, Invalid, TooLarge
+from federation.peers import EVENTS_PATH, LINK_PATH, V1_EVENTS_PATH, VERIFY_PATH
 
 RETRY_SECONDS = 1
 _JSON = "application/json"
@@ -49,6 +50,9 @@ def encode(value: Any) -> bytes:
     return msgspec.json.encode(value) + b"\n"
 
 
+_FOR_PEERS = "this is the API: peers send to the port of `spec.listen` of the EventGroup"
+
+
 def of_framework(problem: FrameworkRefusal, path: str, method: str) -> tuple[EventdError, str]:
     """What the HTTP library refuses, as our error, and the methods that are allowed instead."""
     match problem:
@@ -56,7 +60,8 @@ def of_framework(problem: FrameworkRefusal, path: str, method: str) -> tuple[Eve
             allowed = ", ".join(sorted(problem.allowed_methods))
             return WrongMethod(f"{path} is not served with {method}", hint=f"use {allowed}"), allowed
         case web.HTTPNotFound():
-            return NoSuchRoute(f"nothing is served at {path}"), ""
+            peers = path in (V1_EVENTS_PATH, EVENTS_PATH, LINK_PATH, VERIFY_PATH)
+            return NoSuchRoute(f"nothing is served at {path}", hint=_FOR_PEERS if peers else ""), ""
         case web.HTTPRequestEntityTooLarge():
             return TooLarge("the body is over the limit", hint="send less at once, or raise EVENTD_MAX_BODY_BYTES"), ""
         case _:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
+from weakref import WeakKeyDictionary
 
 from pydantic import Field, model_validator
 
@@ -16,6 +18,7 @@ from eventd.errors import Conflict, EventdError, Invalid, NotFound
 from eventd.log.cursors import Cursor, set_paused
 from eventd.log.repairs import (
     MOST_POSITIONS,
+    Survey,
     numbered_between,
     read_placed,
     recorded_between,
@@ -26,7 +29,7 @@ from eventd.log.scan import read_at
 from eventd.log.selection import Selection
 from eventd.log.values import Record, Topic
 from eventd.resources.effective import PeerConfig
-from eventd.store.database import Connection
+from eventd.store.database import Connection, Database
 from federation.event import is_alive
 from federation.loops import decode_path, may_send
 
@@ -106,7 +109,7 @@ class Link:
 
 async def _redeliver(services: Services, params: Redeliver) -> dict[str, Any]:
     now = services.clock.now()
-    plan = await services.database.read(_plan, params, now)  # a long range takes a while, and appends must not wait
+    plan = await (_plan_ids if params.ids else _plan_range)(services, params, now)
     if not params.dry_run:
         await services.database.write(_start, params, plan, now)
     return {"group": params.group, "peer": params.peer, "dryRun": params.dry_run, **plan.told}
@@ -121,11 +124,6 @@ class _Plan(NamedTuple):
     told: Mapping[str, Any]
 
 
-def _plan(conn: Connection, params: Redeliver, now: int) -> _Plan:
-    link = Link.read(conn, params.group, params.peer)
-    return (_plan_ids if params.ids else _plan_range)(conn, link, params, now)
-
-
 def _start(conn: Connection, params: Redeliver, plan: _Plan, now: int) -> None:
     link = Link.read(conn, params.group, params.peer)
     if plan.positions:
@@ -134,7 +132,12 @@ def _start(conn: Connection, params: Redeliver, plan: _Plan, now: int) -> None:
         link.start(conn, plan.after, plan.upto, Selection.of(link.peer).to_json(), now)
 
 
-def _plan_ids(conn: Connection, link: Link, params: Redeliver, now: int) -> _Plan:
+async def _plan_ids(services: Services, params: Redeliver, now: int) -> _Plan:
+    return await services.database.read(_look_up_ids, params, now)
+
+
+def _look_up_ids(conn: Connection, params: Redeliver, now: int) -> _Plan:
+    link = Link.read(conn, params.group, params.peer)
     ids = list(dict.fromkeys(params.ids))
     placed = read_placed(conn, link.topic.id, ids)
     records = {r.position: r for r in read_at(conn, [at for at in placed.values() if at is not None])}
@@ -179,18 +182,42 @@ def _span(times: Sequence[int]) -> dict[str, Any]:
     return {"oldest": show_time(min(times, default=None)), "newest": show_time(max(times, default=None))}
 
 
-def _plan_range(conn: Connection, link: Link, params: Redeliver, now: int) -> _Plan:
-    after, upto = _range(conn, link.topic, params, now)
-    sent = min(upto, link.cursor.position)
-    wanted = wanted_by(link.peer)
-    found = survey(conn, link.topic.id, wanted, after=after, upto=max(after, sent), now=now)
-    waiting = survey(conn, link.topic.id, wanted, after=max(after, sent), upto=upto, now=now).events
+async def _plan_range(services: Services, params: Redeliver, now: int) -> _Plan:
+    link, after, upto = await services.database.read(_open_range, params, now)
+    sent = max(after, min(upto, link.cursor.position))
+    found = await _survey(services, link, after, sent, now)
+    waiting = (await _survey(services, link, sent, upto, now)).events
     counts = {"expired": found.expired, "notMeant": found.others, "waiting": waiting}
     counts["evicted"] = _evicted(link.topic, params)
     if not params.dry_run and found.events == 0:
         raise Conflict(_nothing(params.peer, counts))
     span = {"oldest": show_time(found.oldest), "newest": show_time(found.newest)}
     return _Plan((), after, sent, {"events": found.events, "bytes": found.bytes, **span, **counts})
+
+
+def _open_range(conn: Connection, params: Redeliver, now: int) -> tuple[Link, int, int]:
+    link = Link.read(conn, params.group, params.peer)
+    return (link, *_range(conn, link.topic, params, now))
+
+
+_surveying: WeakKeyDictionary[Database, asyncio.Lock] = WeakKeyDictionary()
+"""Held for each step of a survey of a database: several at once would hold up deliveries, and end no sooner."""
+_REST = 1
+"""How many times as long as a step of a survey the rest after it is."""
+
+
+async def _survey(services: Services, link: Link, after: int, upto: int, now: int) -> Survey:
+    """Look over `(after, upto]` in short steps, with a rest after each: a long range takes a while, and meanwhile
+    events are delivered."""
+    database, clock, wanted, found = services.database, services.clock, wanted_by(link.peer), Survey(after)
+    lock = _surveying.setdefault(database, asyncio.Lock())
+    while found.upto < upto:
+        async with lock:
+            begun = clock.monotonic()
+            step = await database.read(survey, link.topic.id, wanted, after=found.upto, upto=upto, now=now)
+            found = found.plus(step)
+            await clock.sleep(_REST * (clock.monotonic() - begun))
+    return found
 
 
 def _evicted(topic: Topic, params: Redeliver) -> int:

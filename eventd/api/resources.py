@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
-from typing import Any
+from itertools import chain, islice
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, FailFast, Field
 
 from eventd.api.groups import count_events, find_topic
 from eventd.api.links import read_links
@@ -21,7 +23,7 @@ from eventd.resources.apply import Action, Change, Plan, apply_loaded, delete_re
 from eventd.resources.documents import Identity, Loaded, load_text
 from eventd.resources.foreign import KindId, full_word, meant_kinds
 from eventd.resources.kinds import EVENT_GROUP, EVENT_PEER, EVENT_SUBSCRIPTION, KINDS, PLUGIN
-from eventd.resources.problems import Problem, Rejected
+from eventd.resources.problems import MOST_FOUND, Problem, Rejected
 from eventd.resources.resource import document, from_stored, identity_of
 from eventd.store.database import Connection
 from eventd.store.registry import StoredResource, read_resources
@@ -29,6 +31,8 @@ from eventd.store.runs import read_runs
 
 RECENT = 5
 """Dead letters a description shows."""
+MOST_VALUES = 200_000
+"""Values in the sources of one request together: about 40 MiB."""
 SUGGESTED = 10
 """Names that are given where one was not found."""
 
@@ -47,22 +51,24 @@ class Source(BaseModel):
 class Sources(Params):
     """Resources as YAML or JSON text; the name of a source is shown with what is wrong in it."""
 
-    sources: list[Source] = Field(min_length=1, description="Each has a name and a text.")
+    sources: Annotated[list[Source], FailFast()] = Field(min_length=1, description="Each has a name and a text.")
 
     def load(self) -> Loaded:
-        """What was read, and every problem of reading."""
-        loaded = Loaded()
+        """What was read, and the problems of reading. Large sources take seconds: not to be called on the loop."""
+        loaded, values = Loaded(), 0
         for source in self.sources:
             if source.problem:
-                loaded += Loaded(problems=(Problem(source.name, source.line, 0, "", source.problem),))
+                found = Loaded(problems=(Problem(source.name, source.line, 0, "", source.problem),))
             else:
-                loaded += load_text(source.name, source.text)
+                found = load_text(source.name, source.text, MOST_VALUES)
+            values += sum(draft.node.size for draft in found.drafts)
+            if values > MOST_VALUES:
+                message = f"the sources hold more than {MOST_VALUES} values together"
+                return Loaded(problems=(Problem(source.name, 0, 0, "", message, "apply them in several steps"),))
+            loaded += found
+            if len(loaded.problems) >= MOST_FOUND:
+                break
         return loaded
-
-
-async def _load(services: Services, params: Sources) -> Loaded:
-    """Read the sources on a thread: a large one takes seconds, and the node has other things to do."""
-    return await services.database.read(lambda _: params.load())
 
 
 class Apply(Sources):
@@ -74,7 +80,7 @@ class Apply(Sources):
 
 
 async def _apply(services: Services, params: Apply) -> dict[str, Any]:
-    loaded, now = await _load(services, params), services.clock.now()
+    loaded, now = await asyncio.to_thread(params.load), services.clock.now()
     run = services.database.read if params.dry_run else services.database.write
     planned, events = await run(_apply_now, loaded, params, now)
     await _in_force(services, planned, dry_run=params.dry_run)
@@ -134,7 +140,7 @@ class Diff(Sources):
 
 
 async def _diff(services: Services, params: Diff) -> dict[str, Any]:
-    loaded, now = await _load(services, params), services.clock.now()
+    loaded, now = await asyncio.to_thread(params.load), services.clock.now()
     what = Apply(sources=params.sources, prune=params.prune, allow_empty=True, dry_run=True)
     planned, events = await services.database.read(_apply_now, loaded, what, now)
     return {"changes": _changes(planned, events, diffs=True)}
@@ -300,9 +306,9 @@ class DeleteResources(Sources):
 
 
 async def _delete_sources(services: Services, params: DeleteResources) -> dict[str, Any]:
-    loaded = await _load(services, params)
-    nameless = [d.problem((), "lacks apiVersion, kind or metadata.name") for d in loaded.drafts if d.identity is None]
-    if problems := [*loaded.problems, *nameless]:
+    loaded = await asyncio.to_thread(params.load)
+    nameless = (d.problem((), "lacks apiVersion, kind or metadata.name") for d in loaded.drafts if d.identity is None)
+    if problems := [*islice(chain(loaded.problems, nameless), MOST_FOUND)]:
         raise Rejected(problems)
     doomed = list(dict.fromkeys(draft.identity for draft in loaded.drafts if draft.identity))
     if params.ignore_not_found:

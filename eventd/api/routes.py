@@ -8,6 +8,18 @@ Scope = Literal["read", "write", "delete", "admin"]
 Method = Literal["GET", "POST", "PUT", "DELETE"]
 
 
+class Body(NamedTuple):
+    """The largest body of a request: in bytes, and in JSON values, whatever the texts in it hold."""
+
+    bytes: int = 1 << 20
+    values: int = 20_000
+
+
+RESOURCES: Final = Body(bytes=16 << 20, values=10_000)
+"""Files of resources, each of which is one text."""
+EVENTS: Final = Body(bytes=64 << 20, values=500_000)
+
+
 class Route(NamedTuple):
     """`path` may hold fields of the operation's parameters in braces; the others are sent in the query or the body."""
 
@@ -15,12 +27,15 @@ class Route(NamedTuple):
     path: str
     scope: Scope
     summary: str
+    body: Body = Body()
 
 
 ROUTES: Final[dict[str, Route]] = {
     "groups.status": Route("GET", "/api/v1/status", "read", "All groups: sizes, and the state of links"),
-    "resources.apply": Route("POST", "/api/v1/resources/apply", "admin", "Declare resources, all or none"),
-    "resources.diff": Route("POST", "/api/v1/resources/diff", "read", "What applying resources would change"),
+    "resources.apply": Route("POST", "/api/v1/resources/apply", "admin", "Declare resources, all or none", RESOURCES),
+    "resources.diff": Route(
+        "POST", "/api/v1/resources/diff", "read", "What applying resources would change", RESOURCES
+    ),
     "resources.list": Route("GET", "/api/v1/resources", "read", "List declared resources"),
     "resources.get": Route("GET", "/api/v1/resources/{kind}/{name}", "read", "One declared resource"),
     "resources.describe": Route(
@@ -28,9 +43,9 @@ ROUTES: Final[dict[str, Route]] = {
     ),
     "resources.delete": Route("DELETE", "/api/v1/resources/{kind}/{name}", "admin", "Delete one resource"),
     "resources.delete_sources": Route(
-        "POST", "/api/v1/resources/delete", "admin", "Delete the resources that a text names"
+        "POST", "/api/v1/resources/delete", "admin", "Delete the resources that a text names", RESOURCES
     ),
-    "events.emit": Route("POST", "/api/v1/groups/{group}/events", "write", "Store observed facts"),
+    "events.emit": Route("POST", "/api/v1/groups/{group}/events", "write", "Store observed facts", EVENTS),
     "events.list": Route("GET", "/api/v1/groups/{group}/events", "read", "List events"),
     "events.prune": Route("POST", "/api/v1/groups/{group}/prune", "delete", "Apply the retention now"),
     "deliveries.list": Route(
@@ -81,8 +96,8 @@ ROUTES: Final[dict[str, Route]] = {
     "dynamic.list": Route("GET", "/api/v1/dynamic/parts", "read", "List what plugins have derived"),
     "dynamic.describe": Route("GET", "/api/v1/dynamic/part", "read", "One part, or all of an owner"),
     "dynamic.delete": Route("DELETE", "/api/v1/dynamic/part", "admin", "Delete a part; nobody gives what it gave"),
-    "dynamic.render": Route("POST", "/api/v1/dynamic/render", "read", "The effective configuration"),
-    "dynamic.diff": Route("POST", "/api/v1/dynamic/diff", "read", "What parts change of what is declared"),
+    "dynamic.render": Route("POST", "/api/v1/dynamic/render", "read", "The effective configuration", RESOURCES),
+    "dynamic.diff": Route("POST", "/api/v1/dynamic/diff", "read", "What parts change of what is declared", RESOURCES),
     "plugins.list": Route("GET", "/api/v1/plugins", "read", "List the declared plugins"),
     "plugins.run": Route("POST", "/api/v1/plugins/{name}/run", "admin", "Run a plugin once, without events"),
     "plugins.check": Route(

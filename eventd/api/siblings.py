@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, UnixConnector, web
@@ -19,7 +19,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
+from eventd.api.exposition import render
 from eventd.api.faults import Handler
+from eventd.api.runner import Runner
 from eventd.errors import Unavailable
 from eventd.observe import Metrics
 from eventd.share import Share
@@ -42,7 +44,9 @@ class Siblings:
         self._share = share
         self._readiness = readiness
         self._metrics = metrics
-        self._runner: web.AppRunner | None = None
+        self.check_claim: Callable[[], Awaitable[str]] | None = None
+        """Asks whether the node holds its claim on the database: `ok`, or what is wrong. None where it needs none."""
+        self._runner: Runner | None = None
 
     async def open(self, api: web.BaseRunner) -> None:
         """Let the others ask. Nothing is opened where there are none."""
@@ -51,7 +55,7 @@ class Siblings:
         app = web.Application()
         app.router.add_get(_CHECKS, self._tell_checks)
         app.router.add_get(_FIGURES, self._tell_figures)
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
+        self._runner = Runner(app)
         await self._runner.setup()
         for runner, what in ((self._runner, "state"), (api, "api")):
             place = self._socket(self._share.worker, what)
@@ -73,16 +77,18 @@ class Siblings:
             for name, state in told.items():
                 if checks.get(name, "ok") == "ok":
                     checks[name] = state
+        if self.check_claim is not None:  # last: another node may take the claim while the workers are asked
+            checks["claim"] = await self.check_claim()
         return checks
 
     async def render(self, sees: Callable[[str], bool] | None = None) -> bytes:
-        """The figures of all processes as those of one, as `Metrics.render` gives them."""
+        """The figures of all processes as those of one, as text; with `sees`, those of these groups alone."""
         texts = [text for text in (await self._ask_all(_FIGURES)).values() if text is not None]
         if not texts:
-            return self._metrics.render(sees)
+            return render(self._metrics.registry, sees)
         together = CollectorRegistry()
         together.register(_Together([self._metrics.registry.collect(), *map(_parse, texts)]))
-        return self._metrics.render(sees, together)
+        return render(together, sees)
 
     async def _ask_all(self, path: str) -> dict[int, str | None]:
         """What each of the others says, by its index; None of one that does not answer in time."""
@@ -135,8 +141,12 @@ class Siblings:
             async with asked:
                 response = web.StreamResponse(status=asked.status, headers=_for_the_next(asked.headers))
                 await response.prepare(request)
-                async for chunk in asked.content.iter_any():
-                    await response.write(chunk)
+                try:
+                    async for chunk in asked.content.iter_any():
+                        await response.write(chunk)
+                except (ClientError, OSError):  # that process has ended, or the client has
+                    if request.transport is not None:
+                        request.transport.abort()  # a cut, which no client takes for the end of an answer
                 return response
 
 

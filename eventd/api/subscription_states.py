@@ -81,7 +81,7 @@ class _Books:
             plugins(stored),
             topics,
             read_head(conn),
-            {cursor.name: cursor for cursor in read_cursors(conn) if cursor.kind in (SUBSCRIPTION, BACKFILL)},
+            {cursor.name: cursor for cursor in read_cursors(conn, SUBSCRIPTION, BACKFILL)},
             letters,
             read_newest(conn, [(one.group, one.name) for one in chosen]),
         )

@@ -13,8 +13,9 @@ import pytest
 from eventd import membership
 from eventd.api import doors
 from eventd.testing import until
+from federation.keys import Key
 from tests.integration.conftest import MakeSites
-from tests.support.declared import peer
+from tests.support.declared import group, peer
 from tests.support.processes import Processes
 from tests.support.running import SECRET, Running
 from tests.support.sites import Site
@@ -22,17 +23,17 @@ from tests.support.v1_node import V1Sender, body_of, read_reply
 from tests.support.v2_sender import V2Sender, line
 from tests.support.waiting import wait_for
 
-Open = Callable[[int], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
+Open = Callable[..., Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 HALF = b"POST /v2/events HTTP/1.1\r\nHost: b\r\n"
 
 
 @pytest.fixture
 async def connect() -> AsyncIterator[Open]:
-    """`connect(port)`: a connection that ends with the test."""
+    """`connect(port, host)`: a connection from that address that ends with the test."""
     async with AsyncExitStack() as stack:
 
-        async def one(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        async def one(port: int, host: str = "127.0.0.1") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(host, 0))
             stack.callback(writer.close)
             return reader, writer
 
@@ -91,11 +92,15 @@ async def test_strangers_displace_each_other_and_never_a_peer(sites: MakeSites, 
 
 
 async def test_a_house_full_of_peers_says_so(sites: MakeSites, connect: Open) -> None:
+    """Two keys, and two addresses, hold half of it each."""
     b = await _one(sites)
-    sender = V2Sender(b.port)
+    keys = [{"id": f"k-{node}", "owner": node, "secretFile": str(b.secret)} for node in "xy"]
+    await b.apply(group("b", port=b.port, secret=b.secret, auth={"keys": keys}))
+    senders = [V2Sender(b.port, node=node, key=Key.hmac(f"k-{node}", SECRET, owner=node)) for node in "xy"]
     for number in range(16):
-        reader, writer = await connect(b.port)
-        writer.write(sender.batch(line(f"e{number}")))
+        sender = senders[number % 2]
+        reader, writer = await connect(b.port, f"127.0.0.{1 + number % 2}")
+        writer.write(sender.batch(line(f"e{number}", node=sender.node)))
         assert b" 200 " in await reader.readuntil(b"\r\n\r\n")
     reader, _ = await connect(b.port)
     told = await _ended(reader)
@@ -145,13 +150,13 @@ async def test_a_head_that_does_not_come_ends_the_connection(
 ) -> None:
     monkeypatch.setattr(doors, "HEAD_SECONDS", 0.2)
     b = await _one(sites)
-    for port, group in ((b.port, "edge"), ((b.running.api_address or ("", 0))[1], "")):
+    for port, of in ((b.port, "edge"), ((b.running.api_address or ("", 0))[1], "")):
         reader, writer = await connect(port)
         for byte in sent:
             writer.write(bytes([byte]))
         assert await _ended(reader) == b""
-        assert _figure(b, "listener_turned_away_total", group=group, reason="slow_head") == 1
-        await until(lambda group=group: _open(b, group) == 0, "the door to forget it")  # type: ignore[misc]
+        assert _figure(b, "listener_turned_away_total", group=of, reason="slow_head") == 1
+        await until(lambda of=of: _open(b, of) == 0, "the door to forget it")  # type: ignore[misc]
 
 
 async def test_a_next_head_that_does_not_come_ends_it_too_and_a_prompt_one_does_not(

@@ -17,11 +17,15 @@ PATIENCE = 10.0
 
 
 class Event(NamedTuple):
-    """An event of a stream; `place` is its id, decoded. Of a comment `kind` is empty and `data` its text."""
+    """An event of a stream; `place` is its id, decoded, and None for an id that names a checkpoint.
+
+    Of a comment `kind` is empty and `data` its text.
+    """
 
     kind: str
     place: Any
     data: Any
+    id: str = ""
 
     @property
     def seqs(self) -> list[int]:
@@ -57,7 +61,8 @@ class Stream:
         while block := await self.block():
             fields = dict(line.split(": ", 1) for line in block.split("\n"))
             if "event" in fields:
-                return Event(fields["event"], read_place(fields["id"]), json.loads(fields["data"]))
+                place = None if "." in fields["id"] else read_place(fields["id"])
+                return Event(fields["event"], place, json.loads(fields["data"]), fields["id"])
             if comments and "" in fields:
                 return Event("", None, fields[""])
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from io import BytesIO
@@ -11,19 +12,20 @@ from typing import Any, NamedTuple
 
 import msgspec
 from aiohttp import ClientSession
-from aiohttp.test_utils import TestServer
 
 from eventd.api.app import build_app
 from eventd.api.auth import Keys, parse_keys
 from eventd.api.callers import Callers
 from eventd.api.doors import Door
 from eventd.api.operations import Services
+from eventd.api.runner import Runner
 from eventd.api.siblings import Siblings
 from eventd.api.v0.limits import Limits, Occupancy
 from eventd.api.v0.routes import V0
 from eventd.clock import Clock, SystemClock
 from eventd.egress.forwarding import Routing
 from eventd.log.eventlog import EventLog
+from eventd.membership import SHUTDOWN_SECONDS
 from eventd.observe import Metrics
 from eventd.share import Share
 from eventd.store import migrations
@@ -138,7 +140,7 @@ async def serving(
         metrics, checks, bounds = Metrics(), {"database": "ok"}, Limits(**limits)
         log = await EventLog.open(database, clock, timed=metrics.committed)
         stack.push_async_callback(log.close)
-        supervisor = Supervisor()
+        supervisor = Supervisor(clock, metrics.task_failed)
         stack.push_async_callback(supervisor.stop)
         known = Keys(lambda: parse_keys(keys) if keys else (), guards_probes=guards_probes)
         door = Door("", 256, metrics)
@@ -146,7 +148,7 @@ async def serving(
         routing = Routing(log, dict, supervisor.spawn, max_bytes=bounds.max_total_bytes)
         stack.push_async_callback(routing.stop)
         await routing.load()
-        supervisor.spawn(routing.run_for_ever(), "routers")
+        supervisor.keep(routing.run_for_ever, "routers")
         siblings = Siblings(Share(), lambda: checks, metrics)
         v0 = V0(
             log,
@@ -154,7 +156,7 @@ async def serving(
             routing,
             metrics,
             siblings,
-            supervisor.spawn,
+            supervisor,
             os.urandom,
             stopping,
             "1.2.3",
@@ -163,9 +165,10 @@ async def serving(
             clock.monotonic(),
         )
         app = build_app(Services(log), keys=known, siblings=siblings, version="1.2.3", door=door, v0=v0)
-        server = TestServer(app)
-        await server.start_server(access_log=None)
-        stack.push_async_callback(server.close)
+        runner = Runner(app, shutdown_timeout=SHUTDOWN_SECONDS)
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        await door.open_at(runner, [socket.create_server(("127.0.0.1", 0))])
         stack.callback(lambda: stopping.done() or stopping.set_result(None))
         session = await stack.enter_async_context(ClientSession())
-        yield Server(session, f"http://127.0.0.1:{server.port}", v0, checks)
+        yield Server(session, f"http://127.0.0.1:{runner.addresses[0][1]}", v0, checks)

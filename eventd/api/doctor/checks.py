@@ -79,9 +79,8 @@ def _failed(peer: Peer) -> Check:
         parts.append(f"{_count(found.letters, 'event')} refused by the peer, kept as dead letters")
         remedies.append(f"see why: routerctl federation dead-letters list --group {peer.group} --peer {peer.node}")
     if found.refused_waiting:
-        most = "" if found.ahead_in_full else "at most "
-        parts.append(f"{most}{_count(found.refused_waiting, 'event')} held by a {peer.link.state} link{_why(peer)}")
-        remedies.append("put right what holds up the link; then they go by themselves")
+        parts.append(_held(peer))
+        remedies.append("fix the link, see its own check; the events are then sent automatically")
     return _of(
         peer,
         "failed deliveries",
@@ -93,14 +92,18 @@ def _failed(peer: Peer) -> Check:
     )
 
 
-def _why(peer: Peer) -> str:
-    return f" ({peer.link.reason})" if peer.link.reason else ""
+def _held(peer: Peer) -> str:
+    """What waits on a link that refuses everything."""
+    most = "" if peer.deliveries.ahead_in_full else "at most "
+    why = f" ({peer.link.reason})" if peer.link.reason else ""
+    return f"{most}{_count(peer.deliveries.refused_waiting, 'event')} held by a {peer.link.state} link{why}"
 
 
 def _pending(peer: Peer, slo: Thresholds) -> Check:
     found, suffix, code = peer.deliveries, "pending deliveries", "pending-deliveries"
     if not found.pending:
-        return _of(peer, suffix, Status.PASS, code, detail="none waits")
+        held = f"none that can go now: {_held(peer)}" if found.refused_waiting else "none waits"
+        return _of(peer, suffix, Status.PASS, code, detail=held)
     told = f"{_count(found.pending, 'event')} waiting{'' if found.ahead_in_full else ' at most'}"
     remedy = f"see what holds them up: routerctl federation links --group {peer.group} --peer {peer.node}"
     left = found.pending_expires_in
@@ -157,13 +160,14 @@ def _expiry(peer: Peer, slo: Thresholds) -> Check:
     left = found.expires_in
     if left is None:
         return _of(peer, suffix, Status.SKIP, code, detail="none of its events expires")
+    if found.lost_in is not None and found.lost_in < slo.expires_soon * SECOND:
+        detail = f"the first that is not delivered expires in {_span(found.lost_in)}"
+        return _of(peer, suffix, Status.FAIL, code, detail=detail, remedy="get the link to move before that")
     detail = f"the first expires in {_span(left)}"
     if left >= slo.expires_soon * SECOND:
         return _of(peer, suffix, Status.PASS, code, detail=detail)
-    if not (found.pending or found.failed):
-        return _of(peer, suffix, Status.WARN, code, detail=detail, remedy="refresh it at its source if it still holds")
-    detail += "; not everything has been delivered"
-    return _of(peer, suffix, Status.FAIL, code, detail=detail, remedy="get the link to move before that")
+    detail += "; it is delivered"
+    return _of(peer, suffix, Status.WARN, code, detail=detail, remedy="refresh it at its source if it still holds")
 
 
 def check_expected(peer: Peer) -> Check:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from eventd.log.conflicts import Conflicts
 from eventd.resources.federation_slo import EXPIRES_SOON, LAG_FAIL, LAG_WARN
 
 AREA = "federation"
@@ -47,8 +48,9 @@ class Deliveries:
     `delivered` counts the `stale` ones, whose refresh is still on its way. What waits is `failed` when the link refuses
     everything, `pending` otherwise. `missing` are neither delivered nor on their way; of the `unproven` the proof has
     been forgotten. `letters` are dead letters that can be tried again, `spent_letters` those that cannot any more.
-    `expires_in` is how long the first of all of them has to live, `pending_expires_in` the first of those that wait;
-    the oldest of these has been ready to be sent for `waiting_for`.
+    `expires_in` is how long the first of all of them has to live, `pending_expires_in` the first of the `pending`, and
+    `lost_in` the first of all that the peer does not have: `pending`, `refused_waiting` and `letters`. The oldest of
+    those that wait, refreshes included, has been ready to be sent for `waiting_for`.
     Of what the link has passed, the newest `looked_at` are counted, and that is all if it is `in_full`; of what waits
     there may be less than told unless it is `ahead_in_full`.
     """
@@ -67,6 +69,7 @@ class Deliveries:
     max_lag: int | None = None
     expires_in: int | None = None
     pending_expires_in: int | None = None
+    lost_in: int | None = None
     waiting_for: int | None = None
     looked_at: int = 0
     in_full: bool = True
@@ -150,5 +153,6 @@ class Group:
     runs: Sequence[Runs] = ()
     gaps: Sequence[Gaps] = ()
     aside: Sequence[tuple[str, str]] = ()
+    conflicts: Sequence[Conflicts] = ()
     v1_requests: int = 0
     keys_trouble: str = ""

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from eventd.api.doctor.facts import Group, Link, Peer, Runs, Thresholds
+from eventd.api.doctor.remedies import remedy_for
 from eventd.api.doctor.report import Breach, Check, Status
 from eventd.api.moments import show_time
 from eventd.clock import SECOND
+from eventd.log.conflicts import UNKNOWN
 from eventd.resources.duration import format_duration
 
+MOST_CONFLICTS = 5
+"""Kinds of id conflicts that are named, of a group: the most frequent ones."""
 MOST_ASIDE = 5
 """Parts that are set aside and named, of a group."""
 
@@ -30,6 +34,7 @@ def check_links(group: Group) -> Iterator[Check]:
     for runs in group.runs:
         yield from _subscription(group, runs)
     yield from _parts(group)
+    yield from _conflicts(group)
     for gaps in group.gaps:
         code, told, remedy = _GAPS[gaps.reason]
         yield Check(
@@ -43,6 +48,30 @@ def check_links(group: Group) -> Iterator[Check]:
         )
 
 
+def _conflicts(group: Group) -> Iterator[Check]:
+    """Event ids that two sides used: who has them, and whose events were not stored."""
+    for each in group.conflicts[:MOST_CONFLICTS]:
+        detail = (
+            f"{each.times} times an event of {_side(each.source, each.key_id)} was not stored, because its id belongs"
+            f" to another event, of {_side(each.owner, each.owner_key)}; the last time at {_moment(each.last_at)}, the"
+            f" id {each.event_id!r}"
+        )
+        more = len(group.conflicts) - MOST_CONFLICTS
+        if more > 0 and each is group.conflicts[MOST_CONFLICTS - 1]:
+            detail += f"; and {more} more kinds of conflicts"
+        remedy = (
+            f"let the emitter of {each.source!r} use ids of its own; if {each.owner!r} takes ids on purpose, revoke its"
+            f" key; routerctl federation event list --group {group.name} --id ID --include-expired shows who has one"
+        )
+        yield Check(f"{group.name} event ids", Status.WARN, "id-conflict", detail, remedy, group=group.name)
+
+
+def _side(source: str, key_id: str) -> str:
+    if UNKNOWN in (source, key_id):
+        return f"{source!r} (key not known)"
+    return f"{source!r} (key {key_id!r})" if key_id else f"{source!r} (emitted here)"
+
+
 _GAPS = {
     "lost": ("inbound-gaps", "the sender lost events before it could send them", "ask the sender's operator for them"),
     "taken_back": (
@@ -53,8 +82,11 @@ _GAPS = {
 }
 
 
-def _of(peer: Peer, suffix: str, status: Status, code: str, detail: str, remedy: str = "") -> Check:
-    return Check(f"{peer.name} {suffix}", status, code, detail, remedy, group=peer.group, peer=peer.node)
+def _of(
+    peer: Peer, suffix: str, status: Status, code: str, detail: str, remedy: str = "", *, reason: str = ""
+) -> Check:
+    name = f"{peer.name} {suffix}"
+    return Check(name, status, code, detail, remedy, group=peer.group, peer=peer.node, reason=reason)
 
 
 def _link(peer: Peer) -> Iterator[Check]:
@@ -64,16 +96,14 @@ def _link(peer: Peer) -> Iterator[Check]:
         yield _of(peer, "link", Status.WARN, "link-new", "no node has taken notice of this peer yet", remedy)
         return
     since = f"since {_moment(link.since)}"
-    why = _why(link)
+    why, remedy, reason = _why(link), remedy_for(link.reason).words, link.reason
     if link.state == "blocked":
-        remedy = "the peer answers and refuses the link: compare keys, names, clocks and paths on both sides"
-        yield _of(peer, "link", Status.FAIL, "link-blocked", f"blocked {since}: {why}", remedy)
+        yield _of(peer, "link", Status.FAIL, "link-blocked", f"blocked {since}: {why}", remedy, reason=reason)
     elif link.state == "failed":
-        remedy = "put right what it says on this node; then send SIGHUP, or resume the link"
-        yield _of(peer, "link", Status.FAIL, "link-failed", f"this node cannot go on {since}: {why}", remedy)
+        told = f"this node cannot go on {since}: {why}"
+        yield _of(peer, "link", Status.FAIL, "link-failed", told, remedy, reason=reason)
     elif link.state == "backing-off":
         again = f"; the next try is at {_moment(link.retry_at)}" if link.retry_at is not None else ""
-        remedy = "see whether the peer runs and can be reached from here"
         yield _of(peer, "link", Status.WARN, "link-down", f"not reached {since}: {why}{again}", remedy)
     elif link.state == "paused":
         told = f"paused {since}{f' by {link.paused_by}' if link.paused_by else ''}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from eventd.api.doctor.remedies import remedy_for
 from eventd.api.doctor.report import Check, Status
 from eventd.api.moments import show_time
 from eventd.clock import SECOND
@@ -21,6 +22,8 @@ ACTIONS = {
     "subscription-runs": ("inspect-failed-subscription-runs", SAFE),
 }
 """By the code of a check. What is not safe needs an operator's approval."""
+HELD = ("link-blocked", "link-failed")
+"""Checks of links that somebody has to put right: the action depends on the reason, and always needs approval."""
 
 
 class Action(NamedTuple):
@@ -32,14 +35,17 @@ class Action(NamedTuple):
     resource: str
     reason: str
     safe: bool
+    remedy: str = ""
 
     def show(self) -> dict[str, Any]:
         """As JSON; targets that are blank are left out."""
         targets = {"targetPeer": self.peer, "targetGroup": self.group, "targetResource": self.resource}
         named = {name: value for name, value in targets.items() if value}
+        remedy = {"remedy": self.remedy} if self.remedy else {}
         return {
             "action": self.action,
             "reason": self.reason,
+            **remedy,
             **named,
             "safe": self.safe,
             "requiresOperatorApproval": not self.safe,
@@ -50,10 +56,16 @@ def plan_actions(checks: Iterable[Check]) -> list[Action]:
     """One action for each thing to do and what it is about, however many checks ask for it."""
     found: dict[tuple[str, str, str, str], Action] = {}
     for check in checks:
-        if check.status in (Status.WARN, Status.FAIL) and check.code in ACTIONS:
-            name, safe = ACTIONS[check.code]
-            key = (name, check.group, check.peer, check.resource)
-            found.setdefault(key, Action(*key, f"{check.name}: {check.detail}", safe))
+        if check.status not in (Status.WARN, Status.FAIL):
+            continue
+        if check.code in HELD:
+            name, safe, remedy = remedy_for(check.reason).action, ASK, check.remedy
+        elif check.code in ACTIONS:
+            (name, safe), remedy = ACTIONS[check.code], ""
+        else:
+            continue
+        key = (name, check.group, check.peer, check.resource)
+        found.setdefault(key, Action(*key, f"{check.name}: {check.detail}", safe, remedy))
     return sorted(found.values())
 
 

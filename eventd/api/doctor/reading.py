@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from eventd.api.books import PeerBooks, open_books, wanted_by
@@ -16,7 +16,8 @@ from eventd.dynamic.merge import SetAside
 from eventd.dynamic.part import subscription_owner
 from eventd.egress.links import link_name
 from eventd.errors import EventdError, SecretUnreadable
-from eventd.log.acknowledged import stale_places, survey_ahead
+from eventd.log.acknowledged import read_stale, survey_ahead
+from eventd.log.conflicts import Conflicts, read_conflicts
 from eventd.log.cursors import Cursor
 from eventd.log.head import read_head
 from eventd.log.reading import Question, list_latest
@@ -50,6 +51,7 @@ class _Scene:
     letters: Mapping[str, int]
     slo: SloConfig | None
     gaps: Sequence[Gaps]
+    conflicts: Sequence[Conflicts]
     runs: Sequence[Runs]
     now: int
 
@@ -79,6 +81,7 @@ async def _read_group(services: Services, name: str, aside: Sequence[SetAside]) 
         peers=peers,
         runs=scene.runs,
         gaps=scene.gaps,
+        conflicts=scene.conflicts,
         aside=[(source, reason) for source, reason in aside if source.startswith(owners)],
         v1_requests=_v1_requests(services, name),
         keys_trouble=await _keys_trouble(services, scene.config),
@@ -113,7 +116,8 @@ def _read_scene(conn: Connection, name: str, now: int) -> _Scene:
     letters = count_letters(conn, topic.id)
     slo = slos(read_resources(conn, FEDERATION_SLO.name)).get(name)
     runs = read_group_runs(conn, name, now)
-    return _Scene(config, topic, read_head(conn).last, letters, slo, _read_gaps(conn, topic.id), runs, now)
+    gaps, conflicts = _read_gaps(conn, topic.id), read_conflicts(conn, topic.id)
+    return _Scene(config, topic, read_head(conn).last, letters, slo, gaps, conflicts, runs, now)
 
 
 def _thresholds(slo: SloConfig | None) -> Thresholds:
@@ -151,7 +155,7 @@ def _look_for_own(conn: Connection, scene: _Scene, before: int) -> tuple[bool, i
 async def _read_peer(services: Services, scene: _Scene, peer: PeerConfig, rounds: int) -> Peer:
     read = services.database.read
     try:
-        books, waiting = await read(_read_waiting, scene, peer)
+        books, waiting, letters = await read(_read_waiting, scene, peer)
         tally = await read_sample(read, scene.topic.id, books, rounds, scene.now)
     except EventdError as error:
         return Peer(peer.group, peer.node_name, peer.endpoint, trouble=str(error))
@@ -161,7 +165,7 @@ async def _read_peer(services: Services, scene: _Scene, peer: PeerConfig, rounds
         peer.node_name,
         peer.endpoint,
         link=_link(cursor),
-        deliveries=_deliveries(waiting, tally, refuses=_link(cursor).is_refused),
+        deliveries=_deliveries(waiting, letters, tally, refuses=_link(cursor).is_refused),
         lost_before=cursor is not None and cursor.position < scene.topic.lost_position,
     )
 
@@ -184,69 +188,84 @@ def _link(cursor: Cursor | None) -> Link:
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """What lies beyond a peer's cursor, and its dead letters. Durations in microseconds."""
+    """What lies beyond a peer's cursor: `events` and, apart from them, `stale` refreshes. Durations in microseconds."""
 
     events: int
     stale: int
     ready_for: int | None
     expires_in: int | None
+    stale_expires_in: int | None
     in_full: bool
-    letters: int = 0
-    spent_letters: int = 0
 
 
-def _read_waiting(conn: Connection, scene: _Scene, peer: PeerConfig) -> tuple[PeerBooks, _Waiting]:
+@dataclass(frozen=True, slots=True)
+class _Letters:
+    """Dead letters of a peer that can be tried again (`live`), how long the first of them has to live, and the rest."""
+
+    live: int = 0
+    spent: int = 0
+    expires_in: int | None = None
+
+
+def _read_waiting(conn: Connection, scene: _Scene, peer: PeerConfig) -> tuple[PeerBooks, _Waiting, _Letters]:
     books, wanted, now = open_books(conn, peer), wanted_by(peer), scene.now
     cursor, topic = books.books.cursor, scene.topic
     after = cursor.position if cursor else topic.evicted_position
-    ahead = survey_ahead(conn, topic.id, wanted, after=after, now=now)
-    live, spent = _read_letters(conn, scene, peer)
-    if not ahead.events:
-        return books, _Waiting(0, 0, None, None, ahead.in_full, live, spent)
-    stale = len(stale_places(conn, cursor, wanted, now)) if cursor else 0
-    ready = None if ahead.oldest is None else max(ahead.oldest, cursor.created_at if cursor else 0)
+    stale = read_stale(conn, cursor, wanted, now) if cursor else []
+    ahead = survey_ahead(conn, topic.id, wanted, after=after, now=now, but={record.position for record in stale})
+    oldest = _first([ahead.oldest, *(record.recorded_at for record in stale)])
+    ready = None if oldest is None else max(oldest, cursor.created_at if cursor else 0)
     waiting = _Waiting(
         ahead.events,
-        min(stale, ahead.events),
+        len(stale),
         None if ready is None else max(0, now - ready),
         None if ahead.expires_first is None else ahead.expires_first - now,
+        _left([record.expires_at for record in stale], now),
         ahead.in_full,
-        live,
-        spent,
     )
-    return books, waiting
+    return books, waiting, _read_letters(conn, scene, peer)
 
 
-def _read_letters(conn: Connection, scene: _Scene, peer: PeerConfig) -> tuple[int, int]:
-    """Dead letters of the peer that can be tried again, and those that cannot."""
+def _read_letters(conn: Connection, scene: _Scene, peer: PeerConfig) -> _Letters:
     name = link_name(peer.group, peer.node_name)
     total = scene.letters.get(name, 0)
     if not total:
-        return 0, 0
+        return _Letters()
     newest = read_letters(conn, scene.topic.id, cursor=name, limit=MOST_LETTERS, newest=True)
-    spent = sum(letter.tag is None or not is_alive(letter.expires_at, scene.now) for letter in newest)
-    return total - spent, spent
+    live = [letter for letter in newest if letter.tag is not None and is_alive(letter.expires_at, scene.now)]
+    spent = len(newest) - len(live)
+    return _Letters(total - spent, spent, _left([letter.expires_at for letter in live], scene.now))
 
 
-def _deliveries(waiting: _Waiting, tally: Tally, *, refuses: bool) -> Deliveries:
-    held = waiting.events - waiting.stale
-    beyond = [left for left in (waiting.expires_in, tally.pending_expires_in) if left is not None]
-    every = [*beyond, *([tally.expires_in] if tally.expires_in is not None else [])]
+def _left(expiries: Iterable[int | None], now: int) -> int | None:
+    """How long the first of these has to live; None where none expires."""
+    first = _first(expiries)
+    return None if first is None else first - now
+
+
+def _first(numbers: Iterable[int | None]) -> int | None:
+    return min((number for number in numbers if number is not None), default=None)
+
+
+def _deliveries(waiting: _Waiting, letters: _Letters, tally: Tally, *, refuses: bool) -> Deliveries:
+    pending = [tally.pending_expires_in, *([] if refuses else [waiting.expires_in])]
+    lost = [tally.pending_expires_in, waiting.expires_in, letters.expires_in]
     return Deliveries(
         delivered=tally.delivered + waiting.stale,
         stale=waiting.stale,
-        pending=tally.pending + (0 if refuses else held),
-        refused_waiting=held if refuses else 0,
-        letters=waiting.letters,
-        spent_letters=waiting.spent_letters,
+        pending=tally.pending + (0 if refuses else waiting.events),
+        refused_waiting=waiting.events if refuses else 0,
+        letters=letters.live,
+        spent_letters=letters.spent,
         missing=tuple(event_id for _, event_id in sorted(tally.missing)),
         unproven=tally.unproven,
         expired=tally.expired,
         in_path=tally.in_path,
         refused=tally.refused,
         max_lag=tally.max_lag,
-        expires_in=min(every, default=None),
-        pending_expires_in=min(beyond, default=None),
+        expires_in=_first([*lost, waiting.stale_expires_in, tally.expires_in]),
+        pending_expires_in=_first(pending),
+        lost_in=_first(lost),
         waiting_for=waiting.ready_for,
         looked_at=tally.looked_at,
         in_full=tally.in_full,

@@ -30,7 +30,10 @@ class Breach:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at. `group`, `peer` and `resource` say what a remedy would be about."""
+    """One thing that was looked at. `group`, `peer` and `resource` say what a remedy would be about.
+
+    `reason`: why a link is held up, as a slug.
+    """
 
     name: str
     status: Status
@@ -41,6 +44,7 @@ class Check:
     peer: str = ""
     resource: str = ""
     breach: Breach | None = None
+    reason: str = ""
     area: str = AREA
 
     def show(self) -> dict[str, str]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
 from aiohttp import web
 
+from eventd.api.bodies import SMALL_BYTES, aside
 from eventd.api.faults import Handler, answering
 from eventd.api.problems import FrameworkRefusal
 from eventd.api.v0 import problems
 from eventd.api.v0.access import NAMED, admit, identify, in_force, place_of
-from eventd.api.v0.reading import aside, decode, read_query, read_text
+from eventd.api.v0.reading import decode, read_query, read_text
 from eventd.api.v0.routes import V0, Call, Route
 from eventd.api.v0.surfaces import ROUTES
 from eventd.errors import EventdError
@@ -64,14 +65,21 @@ def _mount(v0: V0, route: Route) -> Handler:
     async def serve(request: web.Request) -> web.StreamResponse:
         begun = v0.clock.monotonic()
         key = identify(v0, route, request)
-        with place_of(v0, route, key), in_force(v0, route, request, key), v0.occupancy.bodies.hold() as held:
+        bodies = v0.occupancy.bodies
+        with place_of(v0, route, key), in_force(v0, route, request, key), bodies.hold(key.digest) as held:
             name = admit(route, request, key)
             query = read_query(request, route.query)
             body = None
             if route.body is not None:
-                most = v0.limits.max_body_bytes
+                most = min(v0.limits.max_body_bytes, route.most_bytes)
                 text = await read_text(request, most, held, may_be_empty=route.may_be_empty)
-                body = await aside(len(text), decode, text, route.body)
+                body = await aside(len(text), _decode, text, route.body, route.require_bounded)
             return await route.run(Call(v0, request, key, name, query, body, begun))
 
     return serve
+
+
+def _decode(text: str, model: type[Any], require_bounded: Callable[[str], None] | None) -> Any:
+    if require_bounded is not None and len(text) > SMALL_BYTES:
+        require_bounded(text)
+    return decode(text, model)

@@ -11,9 +11,11 @@ from eventd.api.v0.models import U64, filter_ids, require_u64
 from eventd.api.v0.routes import V0
 from eventd.api.v0.shared import Pages
 from eventd.errors import Invalid
+from eventd.log.head import read_head
 from eventd.log.records import View
 from eventd.log.refusals import TopicNotFound
 from eventd.log.shedding import read_standing
+from eventd.log.slices import epoch_of
 from eventd.log.topics import NAME, read_line
 from eventd.store.database import Connection
 
@@ -57,11 +59,12 @@ class Beginning(Struct, kw_only=True):
 
 
 class Found(NamedTuple):
-    """A topic as it was found: its id, the seq of its newest record, and that of its oldest."""
+    """A topic as it was found: its id, the seq of its newest record, that of its oldest, and the history of them."""
 
     topic_id: int
     head_seq: int
     earliest_seq: int
+    epoch: str
 
     def begin(self, asked: From) -> Beginning:
         """Where a client begins in it."""
@@ -91,9 +94,10 @@ def require_some(names: Collection[str]) -> None:
 
 
 def _find(conn: Connection, names: Iterable[str], now: int) -> dict[str, Found]:
+    epoch = read_head(conn).epoch
     lines = ((name, read_line(conn, name)) for name in names)
     return {
-        name: Found(line.id, line.head_seq, read_standing(conn, line, now).earliest_seq)
+        name: Found(line.id, line.head_seq, read_standing(conn, line, now).earliest_seq, epoch_of(epoch, line.id))
         for name, line in lines
         if line is not None
     }

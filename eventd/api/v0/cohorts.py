@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from eventd.api.v0.routes import V0
 from eventd.log.queues import Claim, Claimed, Wish
@@ -23,23 +24,26 @@ class Cohorts:
 
     async def claim(self, queue: str, wish: Wish) -> Claimed:
         """Jobs for one node, at once or with others. Raises what `Claim` does."""
-        claimed = await self._v0.log.submit(Claim(queue, [wish], self._v0.random, gathered=False))
+        claimed = await self._v0.log.submit(self._claim(queue, [wish], gathered=False))
         return await self._join(queue, wish, claimed.gather_ms / 1000) if claimed.gather_ms else claimed
+
+    def _claim(self, queue: str, wishes: Sequence[Wish], *, gathered: bool = True) -> Claim:
+        return Claim(queue, wishes, self._v0.random, gathered=gathered, ceilings=self._v0.limits.ceilings)
 
     async def _join(self, queue: str, wish: Wish, seconds: float) -> Claimed:
         future: asyncio.Future[Claimed] = asyncio.get_running_loop().create_future()
         members = self._waiting.setdefault(queue, [])
         members.append((wish, future))
         if len(members) == 1:
-            self._v0.spawn(self._gather(queue, seconds), f"claims of {queue}")
+            # Runs once: whatever goes wrong is answered to all who claim.
+            self._v0.supervisor.spawn(self._gather(queue, seconds), f"claims of {queue}")
         return await future
 
     async def _gather(self, queue: str, seconds: float) -> None:
         await self._v0.clock.sleep(seconds)
         members = [(wish, future) for wish, future in self._waiting.pop(queue) if not future.done()]
-        claiming = self._v0.log.submit(Claim(queue, [wish for wish, _ in members], self._v0.random))
         try:
-            claimed = await claiming
+            claimed = await self._v0.log.submit(self._claim(queue, [wish for wish, _ in members]))
         except Exception as error:
             for _, future in members:
                 if not future.done():

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from eventd.api.auth import ApiKey
 from eventd.api.v0.routes import V0
 from eventd.api.v0.sessions import Sessions
+from eventd.clock import Moment
 from eventd.log.topic_states import Figures, TopicState, list_states, read_figures
 from eventd.log.work import BOUNDS, Work
 
@@ -36,9 +37,9 @@ class Gathered(NamedTuple):
 
 async def gather(v0: V0, key: ApiKey) -> Gathered:
     """Read the books. Whoever is held to some names gets the sums of these alone."""
-    now = v0.clock.now()
+    at = Moment.of(v0.clock)
     topics, truncated = await v0.database.read(
-        list_states, prefixes=key.prefixes, prefix="", after="", limit=MAX_TOPICS, now=now
+        list_states, prefixes=key.prefixes, prefix="", after="", limit=MAX_TOPICS, at=at
     )
     topics = [state for state in topics if not state.line.of_group]
     figures = _sum(topics) if key.prefixes else await v0.database.read(read_figures)

@@ -12,11 +12,12 @@ import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from aiohttp.abc import AbstractStreamWriter
 
 from eventd.api.v0.problems import code_of
-from eventd.api.v0.routes import V0, Spawn
+from eventd.api.v0.routes import V0
 from eventd.api.v0.shared import Feed, Feeds, Portion, Want
 from eventd.clock import Clock
 from eventd.errors import EventdError
@@ -72,13 +73,23 @@ class Outlet:
             self._transport.abort()
 
 
-class Following:
-    """One topic that one client follows, without the records of `nodes`. It was told of all up to the seq `after`."""
+class WatchCursor(NamedTuple):
+    """How far a client was told of a topic: a seq, and the history of the topic that it belongs to."""
 
-    def __init__(self, follower: Follower, feed: Feed, nodes: frozenset[str], after: int) -> None:
+    seq: int
+    epoch: str
+
+
+class Following:
+    """One topic that one client follows, without the records of `nodes`.
+
+    It was told of all up to the seq `after`, of the history `epoch`.
+    """
+
+    def __init__(self, follower: Follower, feed: Feed, nodes: frozenset[str], cursor: WatchCursor) -> None:
         self.feed = feed
         self.nodes = nodes
-        self.after = after
+        self.after, self.epoch = cursor
         self.is_first = True
         """Whether nothing has been read for the client yet."""
         self.owes_end = True
@@ -94,9 +105,9 @@ class Following:
 
     def take(self, portion: Portion) -> None:
         """What the feed has for the client; see `Waiting`."""
-        if self.has_left:
+        if self.has_left or self._follower.has_ended:
             return
-        if self._follower.outlet.full:
+        if self._follower.outlet.full or portion.epoch not in ("", self.epoch):
             self.look()
             return
         try:
@@ -104,7 +115,7 @@ class Following:
         except Exception:
             self.look()  # and meet the error where it concerns nobody else
         else:
-            if not self.has_left:
+            if not (self.has_left or self._follower.has_ended):
                 self.feed.await_more(self)
 
     def is_told(self, portion: Portion) -> None:
@@ -113,6 +124,7 @@ class Following:
         self.owes_end = (self.owes_end or told) and not portion.caught_up
         self.is_first = False
         self.after = portion.upto
+        self.epoch = portion.epoch or self.epoch
 
     def look(self) -> None:
         """The client reads by itself from now on, until it has caught up."""
@@ -155,12 +167,12 @@ class Follower(ABC):
 
     # --- which topics ---------------------------------------------------------------------------------------------
 
-    def follow(self, want: Want, after: int) -> None:
-        """Tell the client of a topic, beyond a seq; instead of what it was told of it before."""
+    def follow(self, want: Want, cursor: WatchCursor) -> None:
+        """Tell the client of a topic, beyond a cursor; instead of what it was told of it before."""
         if self.has_ended:
             return
         self.leave(want.name)
-        following = Following(self, self._watching.feeds.use(want), want.pages.nodes, after)
+        following = Following(self, self._watching.feeds.use(want), want.pages.nodes, cursor)
         self.topics[want.name] = following
         self.fall_behind(following)
 
@@ -213,7 +225,7 @@ class Follower(ABC):
         if following.is_first:
             await self._watching.catch_up(following.name)
         turn = following.feed.turn
-        portion = await following.feed.read(following.after, following.nodes)
+        portion = await following.feed.read(following.after, following.nodes, following.epoch)
         if following.has_left or self.has_ended:
             return
         self.tell(following, portion)
@@ -271,7 +283,7 @@ class Watching:
         self.database = v0.database
         self.feeds = Feeds(v0)
         self.catch_up = v0.catch_up
-        self._spawn: Spawn = v0.spawn
+        self._supervisor = v0.supervisor
         self._stopping = v0.stopping
         self._followers: set[Follower] = set()
         self._beating: asyncio.Task[None] | None = None
@@ -284,7 +296,8 @@ class Watching:
         if self._stopping.done():
             follower.stop()
         if self._beating is None:
-            self._beating = self._spawn(self._beat_for_ever(), "beat of the clients that follow topics")
+            # It must live: clients would get no heartbeats, and those that have gone would keep their places.
+            self._beating = self._supervisor.keep(self._beat_for_ever, "beat of the clients that follow topics")
         try:
             yield
         finally:

@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from eventd.api.auth import ApiKey
+from eventd.api.bodies import Bodies
 from eventd.log.refusals import Throttled
+from eventd.log.topics import Ceilings
 
 
 class Limits(NamedTuple):
@@ -23,12 +25,10 @@ class Limits(NamedTuple):
     max_total_bytes: int = 0
     max_body_bytes: int = 64 << 20
 
-
-SMALL_BYTES = 1 << 20
-BODIES_BYTES = 256 << 20
-"""Bytes of bodies over a MiB that are taken at once, or two of the largest, if that is more: each of them takes up
-several times its size until it is stored.
-"""
+    @property
+    def ceilings(self) -> Ceilings:
+        """Those of all topics together."""
+        return Ceilings(self.max_topics, self.max_total_bytes)
 
 
 class Places:
@@ -59,45 +59,10 @@ class Places:
                 del self._by_key[key.digest]
 
 
-class Bodies:
-    """The large bodies of requests under way, which all together must fit into memory. `held` is their bytes."""
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.held = 0
-
-    @contextmanager
-    def hold(self) -> Iterator[Held]:
-        """A body as long as the block runs."""
-        body = Held(self)
-        try:
-            yield body
-        finally:
-            self.held -= body.bytes
-
-
-class Held:
-    """What one body takes of the memory for all."""
-
-    def __init__(self, bodies: Bodies) -> None:
-        self._bodies = bodies
-        self.bytes = 0
-
-    def grow_to(self, size: int) -> None:
-        """The body has, or will have, so many bytes; small ones count nothing. Raises `Throttled`."""
-        more = size - self.bytes
-        if size <= SMALL_BYTES or more <= 0:
-            return
-        if self._bodies.held + more > self._bodies.most:
-            raise Throttled(f"bodies of {self._bodies.held} bytes are under way already: come back later")
-        self.bytes = size
-        self._bodies.held += more
-
-
 class Occupancy:
     """The places of a node: requests under way, streams (SSE and WebSockets alike), and the memory for bodies."""
 
     def __init__(self, limits: Limits) -> None:
-        self.bodies = Bodies(max(BODIES_BYTES, 2 * limits.max_body_bytes))
+        self.bodies = Bodies.of_process(limits.max_body_bytes)
         self.requests = Places("requests", 0, limits.max_inflight_per_key)
         self.streams = Places("streams", limits.max_sse_connections, limits.max_sse_connections_per_key)

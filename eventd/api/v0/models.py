@@ -6,8 +6,14 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from eventd.errors import Invalid
+from federation.lines import size_of
+
 U64_MAX = 2**64 - 1
 INT64_MAX = 2**63 - 1
+MOST_FILTERED = 1000
+MOST_FILTERED_BYTES = 16 << 10
+"""Nodes whose records one reader may leave out."""
 
 U32 = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 U64 = Annotated[int, Meta(ge=0, extra_json_schema={"maximum": U64_MAX})]
@@ -63,7 +69,16 @@ def require_u64(**members: int) -> None:
 
 
 def filter_ids(node: str | list[str] | None) -> frozenset[str]:
-    """The node ids a reader asks not to get records of."""
+    """The node ids a reader asks not to get records of. Raises `Invalid` for more than a reader has nodes.
+
+    A watch keeps them for as long as its session lives.
+    """
     if node is None:
         return frozenset()
-    return frozenset((node,) if isinstance(node, str) else node)
+    ids = frozenset((node,) if isinstance(node, str) else node)
+    if len(ids) > MOST_FILTERED or sum(map(size_of, ids)) > MOST_FILTERED_BYTES:
+        raise Invalid(
+            f"`node` holds more than {MOST_FILTERED} names, or {MOST_FILTERED_BYTES} bytes of them",
+            hint="name the nodes that the reader itself writes as",
+        )
+    return ids

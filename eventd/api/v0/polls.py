@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from eventd.api.v0.routes import V0
+from eventd.errors import EventdError
 from eventd.log.slices import Ask, Slice, read_slice
 from eventd.log.wakeups import Watch
 
@@ -28,7 +29,8 @@ class Poll:
         """The page as it is since the last sign of the topic; read once for all who ask between two signs."""
         if self._reading is None or self._turn != self.watch.turn:
             self._turn = self.watch.turn
-            self._reading = self._v0.spawn(self._read(), f"a page of {self._ask.topic}")
+            name = f"a page of {self._ask.topic}"
+            self._reading = self._v0.supervisor.spawn(self._read(), name, expects=EventdError)
         return await asyncio.shield(self._reading)
 
     def after(self, turn: int) -> asyncio.Future[None]:

@@ -11,11 +11,17 @@ from eventd.api.problems import FrameworkRefusal
 from eventd.errors import EventdError, Forbidden, Full, Invalid, TooLarge, Unavailable
 from eventd.log.refusals import Detailed, Throttled, TopicFull
 
+WEBSOCKET_VERSION = "13"
+"""That of RFC 6455. Versions 7 and 8 are drafts of it."""
 _JSON = "application/json"
 
 
 class OutOfReach(Detailed, Forbidden):
     """The key is held to other names."""
+
+
+class UnsupportedVersion(Invalid):
+    """The client speaks another version of the WebSocket protocol."""
 
 
 class NotAcceptable(Invalid):
@@ -63,9 +69,10 @@ def envelope(error: EventdError) -> bytes:
 def answer(error: EventdError, *, allow: str = "") -> web.Response:
     """An error as it goes out. `allow` names the methods a path is served with."""
     status = status_of(error)
-    return web.Response(
-        status=status, body=envelope(error), content_type=_JSON, headers=problems.headers_of(status, allow)
-    )
+    headers = problems.headers_of(status, allow)
+    if isinstance(error, UnsupportedVersion):
+        headers["Sec-WebSocket-Version"] = WEBSOCKET_VERSION
+    return web.Response(status=status, body=envelope(error), content_type=_JSON, headers=headers)
 
 
 def of_framework(problem: FrameworkRefusal, path: str, method: str) -> web.Response:

@@ -10,6 +10,7 @@ from aiohttp import web
 from aiohttp.http import HttpVersion11
 from msgspec import Raw, field
 
+from eventd.api.bodies import LIGHT_BYTES
 from eventd.api.v0.cohorts import Cohorts
 from eventd.api.v0.following import Watching
 from eventd.api.v0.jobs import ShownJobs, show_job
@@ -252,6 +253,7 @@ ROUTES: tuple[Route, ...] = (
         ("read", "write"),
         body=ClaimBody,
         may_be_empty=True,
+        most_bytes=LIGHT_BYTES,  # it may wait
         answer=Claimed,
         refusals=(404, 409),
     ),

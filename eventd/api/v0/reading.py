@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
 from aiohttp import web
 
-from eventd.api.codes import SlowBody, WrongMediaType
-from eventd.api.v0.limits import SMALL_BYTES, Held
+from eventd.api.bodies import Held, read_body
+from eventd.api.codes import WrongMediaType
 from eventd.api.v0.models import Query
 from eventd.api.v0.once import require_once
 from eventd.api.v0.wording import reworded
-from eventd.errors import Invalid, TooLarge
+from eventd.errors import Invalid
 from federation.event import is_plain
 
-BODY_SECONDS = 30.0
-"""A body has to arrive within this time, so that slow senders cannot pile up."""
 _TRUTHS = {"true": True, "1": True, "false": False, "0": False}
 
 T = TypeVar("T")
@@ -32,56 +28,16 @@ async def read_text(request: web.Request, most: int, held: Held, *, may_be_empty
     Raises `WrongMediaType`, `TooLarge` beyond `most` bytes, `Throttled`, `SlowBody`, `Invalid` for what is no UTF-8.
     """
     if not request.headers.get("Content-Type", "").lstrip().startswith("application/json"):
-        if may_be_empty and not await _read(request, most, held):  # some clients declare a type also of nothing
+        if may_be_empty and not await read_body(request, most, held):  # some clients declare a type also of nothing
             return "{}"
         raise WrongMediaType("the body must be JSON", hint="send it with Content-Type: application/json")
-    body = await _read(request, most, held)
+    body = await read_body(request, most, held)
     if not body and may_be_empty:
         return "{}"
     try:
         return body.decode()
     except UnicodeDecodeError as error:
         raise Invalid(f"the body is not valid JSON: byte {error.start} is no UTF-8") from None
-
-
-async def _read(request: web.Request, most: int, held: Held) -> bytes:
-    if (request.content_length or 0) > most:
-        raise _too_large(most)
-    held.grow_to(request.content_length or 0)
-    content = request.content
-    try:
-        if content.is_eof():  # small bodies mostly came with the head
-            body = content.read_nowait()
-        else:
-            async with asyncio.timeout(BODY_SECONDS):
-                body = await _gather(content, most, held)
-    except TimeoutError:
-        raise SlowBody(f"the body did not arrive within {BODY_SECONDS:g} s") from None
-    except web.RequestPayloadError:
-        raise Invalid("the body is broken: it does not follow its own length or encoding") from None
-    if len(body) > most:
-        raise _too_large(most)
-    return body
-
-
-async def _gather(content: Any, most: int, held: Held) -> bytes:
-    parts, size = [], 0
-    while part := await content.readany():
-        parts.append(part)
-        size += len(part)
-        if size > most:
-            raise _too_large(most)
-        held.grow_to(size)
-    return b"".join(parts)
-
-
-async def aside(size: int, work: Callable[..., T], *args: Any) -> T:
-    """What `work` gives; beside the loop for a body of so many bytes that others would have to wait for it."""
-    return await asyncio.to_thread(work, *args) if size > SMALL_BYTES else work(*args)
-
-
-def _too_large(most: int) -> TooLarge:
-    return TooLarge(f"the body is over {most} bytes", hint="send less at once")
 
 
 def decode(text: str, model: type[T]) -> T:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from aiohttp import web
 from msgspec import Meta, Raw
 
+from eventd.api.bodies import LIGHT_BYTES
 from eventd.api.v0 import writing
 from eventd.api.v0.models import (
     INT64_MAX,
@@ -23,7 +24,7 @@ from eventd.api.v0.models import (
 from eventd.api.v0.polls import is_at_end, wait_for_more
 from eventd.api.v0.routes import Call, Route
 from eventd.api.v0.topics import require_known
-from eventd.api.v0.writing import WriteAnswer, WriteBody
+from eventd.api.v0.writing import WriteAnswer, WriteBody, require_bounded
 from eventd.errors import Invalid
 from eventd.log import slices
 from eventd.log.deleting import delete_records
@@ -216,6 +217,8 @@ ROUTES: tuple[Route, ...] = (
         ("write",),
         ReturnSeqs,
         body=WriteBody,
+        most_bytes=64 << 20,
+        require_bounded=require_bounded,
         answer=WriteAnswer,
         creates=True,
         refusals=(409, 422),
@@ -228,6 +231,7 @@ ROUTES: tuple[Route, ...] = (
         ("read",),
         body=DiffBody,
         may_be_empty=True,
+        most_bytes=LIGHT_BYTES,  # it may wait for long
         answer=Diff,
     ),
     Route(

@@ -7,9 +7,9 @@ and `openapi.py` describes them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -28,17 +28,12 @@ from eventd.log.eventlog import EventLog
 from eventd.log.topics import count_topics, read_line
 from eventd.observe import Metrics
 from eventd.store.database import Database
+from eventd.supervisor import Supervisor
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 T = TypeVar("T")
 Q = TypeVar("Q", bound=Query)
 B = TypeVar("B")
-
-
-class Spawn(Protocol):
-    """Starts a task that its owner looks at; the node's supervisor has one."""
-
-    def __call__(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +49,7 @@ class V0:
     routing: Routing
     metrics: Metrics
     siblings: Siblings
-    spawn: Spawn
+    supervisor: Supervisor
     random: Callable[[int], bytes]
     stopping: asyncio.Future[None]
     version: str
@@ -147,7 +142,8 @@ class Route:
 
     `path` may hold `{topic}`, `{router}` or another name in braces; a topic's or router's is held to the key's
     prefixes before anything is read, `scopes` (all of them needed) before that; without scopes no key is needed.
-    `body` is the type of the JSON body, None for none; with `may_be_empty` a body without a byte is `{}`.
+    `body` is the type of the JSON body, None for none; with `may_be_empty` a body without a byte is `{}`;
+    it has at most `most_bytes`, and `require_bounded` refuses a large text that would fill memory when it is decoded.
     `answer` is what 200 and, with `creates`, 201 carry; None where it is no JSON, and then `media` says what it is.
     `stream`: it goes on for as long as the client likes, so it counts among the streams and not among the requests,
     and the key may stand in the query as `token`; with `upgrade` it is a WebSocket, and the key stands in
@@ -164,6 +160,8 @@ class Route:
     query: type[Query] = NoQuery
     body: type[Any] | None = None
     may_be_empty: bool = False
+    most_bytes: int = 256 << 10
+    require_bounded: Callable[[str], None] | None = None
     answer: type[Any] | None = None
     creates: bool = False
     media: str = "application/json"

@@ -6,17 +6,18 @@ client that keeps the id of the last event it saw can come back to there.
 
 from __future__ import annotations
 
-import binascii
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import urlsafe_b64encode
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
-
-import msgspec
+from hashlib import sha256
+from typing import NamedTuple, Protocol
 
 from eventd.api.auth import ApiKey
-from eventd.api.v0.beginnings import MOST_SEQ, Found
+from eventd.api.v0.beginnings import Found
+from eventd.api.v0.checkpoints import Checkpoints, may_need_checkpoints, read_checkpoint, read_places
+from eventd.api.v0.following import WatchCursor
 from eventd.api.v0.routes import V0
 from eventd.api.v0.shared import Pages, Want
 from eventd.errors import NotFound, Unauthorized
@@ -24,63 +25,104 @@ from eventd.log.refusals import Throttled
 
 SESSION_SECONDS = 300.0
 """How long a session is kept without a stream."""
+ENDED_STREAMS = 4
+"""Streams of a session whose checkpoints are kept after they have ended, beside those that are open."""
 _ID_BYTES = 16
-_SEQS = msgspec.json.Decoder(dict[str, int])
-
-
-def write_place(seqs: Mapping[str, int]) -> bytes:
-    """Where a client stands in each of its topics, as the id of an event: base64url of a JSON object, by name."""
-    return urlsafe_b64encode(msgspec.json.encode(dict(sorted(seqs.items())))).rstrip(b"=")
-
-
-def read_place(text: str) -> dict[str, int]:
-    """What `write_place` wrote; nothing for anything else."""
-    try:
-        found = _SEQS.decode(urlsafe_b64decode(text.encode() + b"=" * (-len(text) % 4)))
-    except (ValueError, binascii.Error, msgspec.DecodeError, RecursionError):
-        return {}
-    return {name: seq for name, seq in found.items() if 0 <= seq <= MOST_SEQ}
 
 
 class Stream(Protocol):
     """One that is open on a session."""
 
-    def places(self) -> Mapping[str, int]:
+    def cursors(self) -> Mapping[str, WatchCursor]:
         """How far its client was told of each topic."""
         ...
+
+
+class StreamStart(NamedTuple):
+    """What a new stream is to tell, and from where; `checkpoints` where its ids may be too long without them."""
+
+    number: int
+    wants: list[tuple[Want, WatchCursor]]
+    checkpoints: Checkpoints | None
 
 
 @dataclass(slots=True)
 class Session:
     """What a client wants to follow. `topics`: the ids, by name, of the topics as they were when it began.
 
-    `seqs`: how far it was told of each when its last stream ended. `heartbeat` and `idle_since` in seconds.
+    `begun`: where its last stream began. What was written to a stream beyond that may never have reached the client:
+    only an id that comes back proves it. `told`: the furthest that any of its streams has written.
+    `heartbeat` and `idle_since` in seconds.
     """
 
     key: ApiKey
     topics: dict[str, int]
-    seqs: dict[str, int]
+    begun: dict[str, WatchCursor]
     pages: Pages
     heartbeat: float
     wid: str = ""
     idle_since: float = 0.0
-    streams: list[Stream] = field(default_factory=list)
+    streams: dict[int, Stream] = field(default_factory=dict)
+    told: dict[str, WatchCursor] = field(init=False)
+    _first: dict[str, int] = field(init=False)
+    _streams_begun: int = 0
+    _checkpoints: dict[int, Checkpoints] = field(default_factory=dict)
 
-    def resume(self, present: Mapping[str, Found], last_event_id: str) -> Iterator[tuple[Want, int]]:
-        """What a new stream is to tell, and from where, when these topics are `present`.
+    def __post_init__(self) -> None:
+        self.told = dict(self.begun)
+        self._first = {name: cursor.seq for name, cursor in self.begun.items()}
 
-        It begins where the hindmost of the open streams is, or where the last one was. A client that says what it saw
-        last may go back there, but not skip anything.
+    def begin_stream(self, present: Mapping[str, Found], last_event_id: str) -> StreamStart:
+        """Where a new stream begins, when these topics are `present`.
+
+        A client that says what it saw last goes on from there; it cannot skip what it was never told. Without that it
+        begins where the last stream did.
         """
-        open_places = [stream.places() for stream in self.streams]
-        seen = read_place(last_event_id)
-        for name, seq in self.seqs.items():
-            after = min([*(places.get(name, seq) for places in open_places)] or [seq])
-            after = min(after, seen.get(name, after))
-            if name in present and present[name].topic_id != self.topics[name]:
-                self.topics[name] = present[name].topic_id
-                after = MOST_SEQ  # of a topic that is no more: its name is another's, and the client is to learn that
-            yield Want(self.topics[name], name, self.pages), after
+        for stream in self.streams.values():
+            self.note(stream)
+        seen = self._seen(last_event_id)
+        for name, told in self.told.items():
+            if name in seen:
+                self.begun[name] = told._replace(seq=min(told.seq, seen[name]))
+        for name, found in present.items():
+            self.topics[name] = found.topic_id
+        self._streams_begun += 1
+        checkpoints = None
+        if may_need_checkpoints(self.topics):
+            seqs = {name: cursor.seq for name, cursor in self.begun.items()}
+            checkpoints = self._checkpoints[self._streams_begun] = Checkpoints(self._tag, self._streams_begun, seqs)
+        wants = [(Want(self.topics[name], name, self.pages), cursor) for name, cursor in self.begun.items()]
+        return StreamStart(self._streams_begun, wants, checkpoints)
+
+    def note(self, stream: Stream) -> None:
+        """Remember how far a stream has come, of each topic where that is furthest."""
+        for name, cursor in stream.cursors().items():
+            known = self.told[name]
+            if cursor.epoch != known.epoch or cursor.seq > known.seq:
+                self.told[name] = cursor
+
+    def end_stream(self, number: int) -> None:
+        """A stream has ended; how far it came stays known."""
+        self.note(self.streams.pop(number))
+        ended = [number for number in self._checkpoints if number not in self.streams]
+        for old in ended[:-ENDED_STREAMS]:
+            del self._checkpoints[old]
+
+    def _seen(self, last_event_id: str) -> Mapping[str, int]:
+        """Where the client stood after the event that it saw last; nothing of topics that its id does not tell of."""
+        named = read_checkpoint(last_event_id)
+        if named is None:
+            return read_places(last_event_id)
+        tag, number, count = named
+        if tag != self._tag or not 1 <= number <= self._streams_begun:
+            return {}
+        kept = self._checkpoints.get(number)
+        return self._first if kept is None else kept.places(count)
+
+    @property
+    def _tag(self) -> str:
+        """What the ids of its checkpoints begin with: those of another session are nothing to this one."""
+        return sha256(self.wid.encode()).hexdigest()[:12]
 
 
 class Sessions:
@@ -97,10 +139,13 @@ class Sessions:
         return len(self._sessions)
 
     def begin(self, session: Session) -> Session:
-        """Keep a session under an id that nobody can guess. Raises `Throttled`."""
+        """Keep a session under an id that nobody can guess. Raises `Throttled`.
+
+        Where there is no place left, a key that has more sessions than this one loses the one that was idle longest.
+        """
         self._forget_idle()
         if 0 < self._most <= len(self._sessions):
-            raise Throttled.by("max_watch_sessions", self._most)
+            self._make_place(session.key)
         session.wid = self._prefix + urlsafe_b64encode(self._random(_ID_BYTES)).rstrip(b"=").decode()
         session.idle_since = self._clock.monotonic()
         self._sessions[session.wid] = session
@@ -117,15 +162,22 @@ class Sessions:
         return session
 
     @contextmanager
-    def streaming(self, session: Session, stream: Stream) -> Iterator[None]:
+    def streaming(self, session: Session, number: int, stream: Stream) -> Iterator[None]:
         """Keep the session while a stream is open, and then remember how far that came."""
-        session.streams.append(stream)
+        session.streams[number] = stream
         try:
             yield
         finally:
-            session.seqs |= stream.places()
-            session.streams.remove(stream)
+            session.end_stream(number)
             session.idle_since = self._clock.monotonic()
+
+    def _make_place(self, asking: ApiKey) -> None:
+        by_key = Counter(session.key.digest for session in self._sessions.values())
+        (key, most), *_ = by_key.most_common(1)
+        idle = [session for session in self._sessions.values() if session.key.digest == key and not session.streams]
+        if most <= by_key[asking.digest] + 1 or not idle:
+            raise Throttled.by("max_watch_sessions", self._most)
+        del self._sessions[min(idle, key=lambda session: session.idle_since).wid]
 
     def _forget_idle(self) -> None:
         old = self._clock.monotonic() - SESSION_SECONDS

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import NamedTuple, Protocol
 
 from eventd.api.v0.routes import V0
+from eventd.errors import EventdError
 from eventd.log.records import View
 from eventd.log.refusals import TopicNotFound
 from eventd.log.slices import Ask, Slice, Tombstone, continue_slice, read_slice
@@ -48,6 +49,10 @@ class Want(NamedTuple):
     def of_any_node(self) -> Want:
         """The same, with the records of all nodes."""
         return self._replace(pages=self.pages._replace(nodes=frozenset()))
+
+
+Spot = tuple[int, frozenset[str], str]
+"""Where clients stand that share a read: a seq, whose records they do not want, and the seq's history, if known."""
 
 
 class Portion:
@@ -89,6 +94,11 @@ class Portion:
     def upto(self) -> int:
         """The seq to go on from."""
         return self.after if self.found is None else self.found.next_from_seq
+
+    @property
+    def epoch(self) -> str:
+        """The history that its seqs belong to; empty when the topic is no more."""
+        return "" if self.found is None else self.found.epoch
 
     @property
     def caught_up(self) -> bool:
@@ -155,10 +165,11 @@ class Feed:
         self.users = 0
         self._v0 = v0
         self._watch = v0.log.wakeups.watch((want.topic_id,))
-        self._reads: dict[tuple[int, frozenset[str]], tuple[int, asyncio.Task[Portion]]] = {}
+        self._reads: dict[Spot, tuple[int, asyncio.Task[Portion]]] = {}
         self._last: tuple[int, Slice] | None = None  # a page that had caught up, after so many looks of the watch
         self._waiting: dict[int, dict[Waiting, None]] = {}
-        self._serving = v0.spawn(self._serve_for_ever(), f"feed of {want.name}")
+        # It must live: clients that have caught up would hear of nothing more.
+        self._serving = v0.supervisor.keep(self._serve_for_ever, f"feed of {want.name}")
 
     @property
     def turn(self) -> int:
@@ -188,21 +199,25 @@ class Feed:
         if not there:
             self._waiting.pop(client.after, None)
 
-    async def read(self, after: int, nodes: frozenset[str] = frozenset()) -> Portion:
-        """The page beyond a seq without the records of some nodes, as new as this call.
+    async def read(self, after: int, nodes: frozenset[str] = frozenset(), epoch: str = "") -> Portion:
+        """The page beyond a seq of the history `epoch`, without the records of some nodes, as new as this call.
 
-        It is shared with all who ask for it before the topic moves on.
+        It is shared with all who ask for it before the topic moves on. A page that is there already costs a turn of
+        the loop: a caller that reads page after page would otherwise keep everything else waiting.
         """
-        turn, place = self.turn, (after, nodes)
+        turn, place = self.turn, (after, nodes, epoch)
         known, reading = self._reads.get(place, (-1, None))
         if reading is None or known != turn:
-            reading = self._v0.spawn(self._load(after, nodes), f"read of {self.want.name}")
+            name = f"read of {self.want.name}"
+            reading = self._v0.supervisor.spawn(self._load(*place), name, expects=EventdError)
             self._reads[place] = turn, reading
             reading.add_done_callback(lambda done: self._linger(place, done))
+        if reading.done():
+            await self._v0.clock.sleep(0)
         return await asyncio.shield(reading)
 
-    async def _load(self, after: int, nodes: frozenset[str]) -> Portion:
-        looks, ask = self._watch.looks, self._ask(after, nodes)
+    async def _load(self, after: int, nodes: frozenset[str], epoch: str) -> Portion:
+        looks, ask = self._watch.looks, self._ask(after, nodes, epoch)
         self._v0.recency.touch(self.want.topic_id, ask.now)
         try:
             found = await self._v0.database.read(read_slice, ask)
@@ -211,7 +226,7 @@ class Feed:
         self._last = (looks, found) if found.caught_up else self._last
         return Portion(self.want.name, after, found)
 
-    def _ask(self, after: int, nodes: frozenset[str] = frozenset()) -> Ask:
+    def _ask(self, after: int, nodes: frozenset[str] = frozenset(), epoch: str = "") -> Ask:
         pages = self.want.pages
         return Ask(
             topic=self.want.topic_id,
@@ -221,6 +236,7 @@ class Feed:
             max_bytes=pages.max_bytes,
             nodes=nodes,
             view=pages.view,
+            epoch=epoch,
             apart=True,
         )
 
@@ -243,7 +259,7 @@ class Feed:
         self._last = looks, found
         return Portion(self.want.name, after, found)
 
-    def _linger(self, place: tuple[int, frozenset[str]], done: asyncio.Task[Portion]) -> None:
+    def _linger(self, place: Spot, done: asyncio.Task[Portion]) -> None:
         def forget() -> None:
             if self._reads.get(place, (0, None))[1] is done:
                 del self._reads[place]
@@ -261,7 +277,7 @@ class Feed:
                 more |= await self._serve(after, clients)
 
     async def _serve(self, after: int, clients: Collection[Waiting]) -> bool:
-        """The next page for all of them; whether there is more."""
+        """The next page for all of them; whether there is another one that a client waits for."""
         try:
             portion = self._at_hand(after) or await self.read(after)
         except Exception:
@@ -272,7 +288,8 @@ class Feed:
             client.take(portion)
             if not served % AT_ONCE:
                 await self._v0.clock.sleep(0)
-        return not (portion.caught_up or portion.gone)
+        # Danger: without a client that has got on, the same page would be served again and again, for ever.
+        return after < portion.upto in self._waiting and not (portion.caught_up or portion.gone)
 
     def close(self) -> None:
         """Nobody uses it any more."""

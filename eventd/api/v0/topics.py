@@ -13,6 +13,7 @@ from msgspec import UNSET, Struct, UnsetType
 from eventd.api.auth import ApiKey
 from eventd.api.v0.models import U64_MAX, Answer, NoQuery, Query
 from eventd.api.v0.routes import V0, Call, Route, require_names
+from eventd.clock import Moment
 from eventd.errors import Invalid
 from eventd.log.leases import Jobs
 from eventd.log.refusals import Detailed, TopicNotFound
@@ -184,14 +185,14 @@ def require_known(name: str) -> None:
 async def show(call: Call[Touch, None]) -> web.Response:
     """Show how a topic stands."""
     require_known(call.name)
-    v0, now = call.v0, call.v0.clock.now()
+    v0, at = call.v0, Moment.of(call.v0.clock)
     await v0.catch_up(call.name)
-    state = await v0.database.read(read_state, call.name, now)
+    state = await v0.database.read(read_state, call.name, at)
     if state is None:
         raise TopicNotFound(call.name)
     if call.query.touch:
-        v0.recency.touch(state.line.id, now)
-    return call.answer(_shown(v0, state, now, call))
+        v0.recency.touch(state.line.id, at.wall)
+    return call.answer(_shown(v0, state, at.wall, call))
 
 
 def _shown(v0: V0, state: TopicState, now: int, call: Call[Any, Any]) -> TopicShown:
@@ -220,7 +221,7 @@ def _queue(jobs: Jobs) -> QueueState:
 
 async def list_all(call: Call[TopicPage, None]) -> web.Response:
     """List topics."""
-    v0, query, now = call.v0, call.query, call.v0.clock.now()
+    v0, query, at = call.v0, call.query, Moment.of(call.v0.clock)
     after, states, more = read_cursor(query.cursor), list[TopicState](), False
     if not query.prefix or NAME.fullmatch(query.prefix):
         states, more = await v0.database.read(
@@ -229,12 +230,12 @@ async def list_all(call: Call[TopicPage, None]) -> web.Response:
             prefix=query.prefix,
             after=after,
             limit=page_size(query.page_size),
-            now=now,
+            at=at,
         )
     if query.touch:
         for state in states:
-            v0.recency.touch(state.line.id, now)
-    listed = [_listed(v0, state, now) for state in states]
+            v0.recency.touch(state.line.id, at.wall)
+    listed = [_listed(v0, state, at.wall) for state in states]
     cursor = write_cursor(listed[-1].topic) if more else UNSET
     return call.answer(TopicList(topics=listed, next_cursor=cursor, performance=call.performance()))
 

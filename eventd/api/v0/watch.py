@@ -9,11 +9,12 @@ from aiohttp import web
 from aiohttp.http import HttpVersion11
 
 from eventd.api.v0.beginnings import Beginning, From, Viewing, find_topics, require_some
-from eventd.api.v0.following import Follower, Following, Outlet, Watching
+from eventd.api.v0.checkpoints import ID_BYTES, Checkpoints, write_places
+from eventd.api.v0.following import Follower, Following, Outlet, WatchCursor, Watching
 from eventd.api.v0.models import U32, U64, Answer, Body, NoQuery, Query, require_u64
 from eventd.api.v0.problems import NotAcceptable
 from eventd.api.v0.routes import Call, Route
-from eventd.api.v0.sessions import SESSION_SECONDS, Session, Sessions, write_place
+from eventd.api.v0.sessions import SESSION_SECONDS, Session, Sessions
 from eventd.api.v0.shared import Portion
 
 RECORDS = 256
@@ -64,7 +65,7 @@ async def begin_session(call: Call[Lenience, NewSession]) -> web.Response:
         Session(
             key=call.key,
             topics={name: topic.topic_id for name, topic in found.items()},
-            seqs={name: beginning.from_seq for name, beginning in beginnings.items()},
+            begun={name: WatchCursor(beginnings[name].from_seq, topic.epoch) for name, topic in found.items()},
             pages=asked.pages(asked.limit or RECORDS, asked.max_batch_bytes or BYTES),
             heartbeat=min(max(asked.heartbeat_ms, least), most) / 1000,
         )
@@ -92,11 +93,13 @@ async def stream(call: Call[NoQuery, None]) -> web.StreamResponse:
         response, outlet = await begin_stream(request)
         if outlet is None:
             return response
-        follower = SseFollower(watching, outlet, session.heartbeat, chunked=request.version >= HttpVersion11)
+        number, wants, checkpoints = session.begin_stream(present, request.headers.get("Last-Event-ID", ""))
+        chunked = request.version >= HttpVersion11
+        follower = SseFollower(watching, outlet, session.heartbeat, chunked=chunked, checkpoints=checkpoints)
         follower.greet()
-        for want, after in session.resume(present, request.headers.get("Last-Event-ID", "")):
-            follower.follow(want, after)
-        with sessions.streaming(session, follower):
+        for want, cursor in wants:
+            follower.follow(want, cursor)
+        with sessions.streaming(session, number, follower):
             await follower.run()
     return response
 
@@ -132,19 +135,31 @@ def _record_data(portion: Portion) -> bytes:
 
 
 class SseFollower(Follower):
-    """A client of a stream of server-sent events. `chunked`: as HTTP/1.1 has it."""
+    """A client of a stream of server-sent events. `chunked`: as HTTP/1.1 has it.
 
-    def __init__(self, watching: Watching, outlet: Outlet, heartbeat: float, *, chunked: bool) -> None:
+    `checkpoints` name where it stands, where that is too long for an id.
+    """
+
+    def __init__(
+        self,
+        watching: Watching,
+        outlet: Outlet,
+        heartbeat: float,
+        *,
+        chunked: bool,
+        checkpoints: Checkpoints | None = None,
+    ) -> None:
         super().__init__(watching, outlet, heartbeat)
         self._chunked = chunked
+        self._checkpoints = checkpoints
 
     def greet(self) -> None:
         """What comes first."""
         self.outlet.write(self._chunk(b"retry: %d\n\n" % RETRY_MS))
 
-    def places(self) -> dict[str, int]:
+    def cursors(self) -> dict[str, WatchCursor]:
         """How far the client was told of each topic."""
-        return {name: following.after for name, following in self.topics.items()}
+        return {name: WatchCursor(following.after, following.epoch) for name, following in self.topics.items()}
 
     def words(self, following: Following, portion: Portion) -> bytes:
         """Clients of this topic alone that stand at the same place get the same bytes."""
@@ -161,35 +176,40 @@ class SseFollower(Follower):
         name = portion.name
         if portion.gone:
             deleted = {"topic": name, "head_seq": 0, "reason": "deleted"}
-            return [event("topic-deleted", self._place(name, None), msgspec.json.encode(deleted))]
+            return [event("topic-deleted", self._id(name, None), msgspec.json.encode(deleted))]
         events = []
         if (lost := portion.tombstone) is not None:
             is_too_old = following.is_first and lost.reason != "recreated"
             told = portion.loss(lost, "from_seq_too_old" if is_too_old else "")
-            events.append(event("tombstone", self._place(name, portion.begins_after), msgspec.json.encode(told)))
-        place = self._place(name, portion.upto)
+            events.append(event("tombstone", self._id(name, portion.begins_after), msgspec.json.encode(told)))
+        is_end = portion.caught_up and (bool(events or portion.records) or following.owes_end)
+        place = self._id(name, portion.upto) if portion.records or is_end else b""
         if portion.records:
             events.append(event("record", place, _record_data(portion)))
-        if portion.caught_up and (events or following.owes_end):
+        if is_end:
             ended = msgspec.json.encode({"topic": name, "head_seq": portion.head_seq})
             events.append(event("caught-up", place, ended))
         return events
 
-    def _place(self, name: str, seq: int | None) -> bytes:
-        """Where the client stands when it has got to `seq` of one topic; None: that topic is no more."""
-        seqs = self.places()
+    def _id(self, name: str, seq: int | None) -> bytes:
+        """The id of an event that takes the client to `seq` of one topic; None: that topic is no more."""
+        seqs = {name: following.after for name, following in self.topics.items()}
         if seq is None:
             seqs.pop(name, None)
         else:
             seqs[name] = seq
-        return write_place(seqs)
+        if self._checkpoints is None:
+            return write_places(seqs)
+        checkpoint = self._checkpoints.last if seq is None else self._checkpoints.add(name, seq)
+        whole = write_places(seqs)
+        return whole if len(whole) <= ID_BYTES else checkpoint
 
     def heartbeat(self) -> bytes:
         return self._chunk(b": hb\n\n")
 
     def error(self, code: str, message: str) -> bytes:
         data = msgspec.json.encode({"code": code, "message": message})
-        return self._chunk(event("error", write_place(self.places()), data))
+        return self._chunk(event("error", self._id("", None), data))
 
     def _chunk(self, text: bytes) -> bytes:
         if not self._chunked or not text:

@@ -19,7 +19,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from eventd.api.auth import ApiKey
 from eventd.api.v0 import problems
 from eventd.api.v0.beginnings import From, Viewing, find_topics, require_some
-from eventd.api.v0.following import Follower, Following, Outlet, Watching
+from eventd.api.v0.following import Follower, Following, Outlet, WatchCursor, Watching
 from eventd.api.v0.models import U32, U64, NoQuery, Performance, require_u64
 from eventd.api.v0.reading import decode
 from eventd.api.v0.routes import V0, Call, Route, require_names
@@ -35,6 +35,8 @@ MOST_FOLLOWED = 4096
 """Topics that one connection may follow."""
 UNDER_WAY = 64
 """Publishes of one client that wait for the disk together."""
+AT_ONCE = 50
+"""Frames of one client that are read before others have their turn of the loop."""
 SILENT_SECONDS = 15.0
 """After so long without a word the client is pinged: so a connection that is no more is noticed."""
 CLOSE_SECONDS = 1.0
@@ -132,13 +134,23 @@ def say(op: str, **members: Any) -> bytes:
     return frame(msgspec.json.encode({"op": op, **members}))
 
 
+MAX_MESSAGE_BYTES = 4 << 20
+"""Bytes of one message of a client: it is held until it is whole, and decoded on the loop."""
+
+
 async def serve(call: Call[NoQuery, None]) -> web.StreamResponse:
     """GET /v0/ws."""
     request, v0 = call.request, call.v0
     key = v0.callers.identify(request)
+    version = request.headers.get("Sec-WebSocket-Version", problems.WEBSOCKET_VERSION)
+    if version != problems.WEBSOCKET_VERSION:
+        raise problems.UnsupportedVersion(
+            f"Sec-WebSocket-Version {version[:20]!r} is not supported: use {problems.WEBSOCKET_VERSION}"
+        )
     watching = v0.part(Watching)
     await watching.forget_gone()
-    socket = web.WebSocketResponse(compress=False, timeout=CLOSE_SECONDS, max_msg_size=v0.limits.max_body_bytes)
+    most = min(v0.limits.max_body_bytes, MAX_MESSAGE_BYTES)
+    socket = web.WebSocketResponse(compress=False, timeout=CLOSE_SECONDS, max_msg_size=most)
     with v0.occupancy.streams.take(key), v0.callers.using(request, key):
         writer = await socket.prepare(request)
         if (transport := request.transport) is None:
@@ -192,6 +204,7 @@ class Conversation:
         self._key = key
         self._socket = socket
         self._follower = follower
+        self._heard = 0
         self._publishing: set[asyncio.Task[None]] = set()
         self._commands: dict[str, Callable[[str, Raw], Awaitable[None]]] = {
             "subscribe": self._subscribe,
@@ -202,7 +215,7 @@ class Conversation:
 
     async def run(self) -> None:
         """Until the client goes, or the node stops."""
-        telling = self._v0.spawn(self._tell(), "telling a client of a WebSocket")
+        telling = self._v0.supervisor.spawn(self._tell(), "telling a client of a WebSocket")
         try:
             async for message in self._socket:
                 await self._hear(message)
@@ -213,8 +226,15 @@ class Conversation:
             await asyncio.wait({telling, *self._publishing})
 
     async def _tell(self) -> None:
-        await self._follower.run()
-        await self._socket.close(code=WSCloseCode.GOING_AWAY)
+        """What the client follows. It runs once: when it fails, so does the connection, and the client comes back."""
+        try:
+            await self._follower.run()
+            await self._socket.close(code=WSCloseCode.GOING_AWAY)
+        except ConnectionError:
+            pass  # the client has gone
+        except Exception:
+            self._follower.outlet.abort()
+            raise
 
     async def _hear(self, message: Any) -> None:
         request_id = _NO_ID
@@ -234,6 +254,9 @@ class Conversation:
         except Exception:
             self._fail(request_id)
         await self._follower.outlet.drain()  # who does not take answers gets no more of them
+        self._heard += 1
+        if not self._heard % AT_ONCE:  # what has arrived is read, and mostly answered, without a wait
+            await self._v0.clock.sleep(0)
 
     def _refuse(self, request_id: Raw, error: EventdError) -> None:
         detail = getattr(error, "detail", None) or UNSET
@@ -267,7 +290,7 @@ class Conversation:
         self._say("subscribed", request_id, topics=begun)
         pages = asked.pages(asked.limit or RECORDS, asked.max_batch_bytes or BYTES)
         for name, topic in found.items():
-            self._follower.follow(Want(topic.topic_id, name, pages), begun[name].from_seq)
+            self._follower.follow(Want(topic.topic_id, name, pages), WatchCursor(begun[name].from_seq, topic.epoch))
 
     async def _unsubscribe(self, text: str, request_id: Raw) -> None:
         names = decode(text, Unsubscribe).names()
@@ -288,7 +311,8 @@ class Conversation:
             await self._settle()  # before it is written, it is looked whether there is such a topic
         elif len(self._publishing) >= UNDER_WAY:
             await asyncio.wait(self._publishing, return_when=asyncio.FIRST_COMPLETED)
-        publishing = self._v0.spawn(self._write(asked, request_id), "publish of a client of a WebSocket")
+        # Runs once: whatever goes wrong is answered.
+        publishing = self._v0.supervisor.spawn(self._write(asked, request_id), "publish of a client of a WebSocket")
         self._publishing.add(publishing)
         publishing.add_done_callback(self._publishing.discard)
 

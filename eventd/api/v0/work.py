@@ -48,8 +48,8 @@ class Worker(SseFollower):
 
     @property
     def holder(self) -> Holder:
-        """What it may be given now: nothing while it does not take what it was sent."""
-        most = 0 if self.outlet.full else self._wish.most
+        """What it may be given now: nothing while it does not take what it was sent, or when it has gone."""
+        most = 0 if self.outlet.full or self.outlet.closed else self._wish.most
         return Holder(self._wish._replace(most=most), dict(self.held))
 
     def hand(self, kept: Iterable[int], jobs: Iterable[Job]) -> None:
@@ -88,7 +88,7 @@ class Desk:
         self._name = name
         self._watch = v0.log.wakeups.watch((topic_id,))
         self._is_broken = self._is_closed = False
-        v0.spawn(self._serve(), f"jobs of {name}")
+        v0.supervisor.keep(self._serve, f"jobs of {name}")  # it must live: no worker of the queue would get a job
 
     def look(self) -> None:
         """Something has happened to the queue."""
@@ -100,22 +100,21 @@ class Desk:
         self.look()
 
     async def _serve(self) -> None:
-        try:
-            while not self._is_closed:
-                turn = self._watch.turn
-                timer = self._v0.clock.timer(await self._refill())
-                try:
-                    await asyncio.wait({self._watch.after(turn), timer}, return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    timer.cancel()
-        finally:
-            self._v0.log.wakeups.unwatch(self._watch)
+        while not self._is_closed:
+            turn = self._watch.turn
+            timer = self._v0.clock.timer(await self._refill())
+            try:
+                await asyncio.wait({self._watch.after(turn), timer}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                timer.cancel()
+        self._v0.log.wakeups.unwatch(self._watch)
 
     async def _refill(self) -> float:
         """Deal what there is; in how many seconds to look again, if nothing happens before."""
         # Who holds least comes first, so that none of them gets everything.
         workers = sorted(self.workers, key=lambda worker: len(worker.held))
-        unit = Refill(self.topic_id, [worker.holder for worker in workers], self._v0.random)
+        holders, ceilings = [worker.holder for worker in workers], self._v0.limits.ceilings
+        unit = Refill(self.topic_id, holders, self._v0.random, ceilings=ceilings)
         try:
             refilled = await self._v0.log.submit(unit)
         except (TopicNotFound, NotAQueue):
@@ -136,7 +135,7 @@ class Desk:
         longest = FULL_SECONDS if any(worker.outlet.full for worker in self.workers) else HEARTBEAT_SECONDS
         if look_at is None:
             return longest
-        return max(0.0, min(longest, (look_at - self._v0.clock.now()) / SECOND))
+        return max(0.0, min(longest, (look_at - self._v0.clock.steady()) / SECOND))
 
     def _hand_out(self, workers: list[Worker], refilled: Refilled) -> None:
         for worker, kept, jobs in zip(workers, refilled.kept, refilled.jobs, strict=True):
@@ -149,7 +148,9 @@ class Desk:
         """Have others get what a worker that has left held."""
         if held:
             handles = [Handle(seq, lease_id) for seq, lease_id in held.items()]
-            self._v0.spawn(self._give_back(Nack(self.topic_id, node, handles)), f"jobs of {self._name} given back")
+            unit = Nack(self.topic_id, node, handles)
+            # Runs once: if it fails, the leases end by themselves.
+            self._v0.supervisor.spawn(self._give_back(unit), f"jobs of {self._name} given back")
 
     async def _give_back(self, unit: Nack) -> None:
         try:

@@ -8,8 +8,9 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from eventd.api.auth import ApiKey
+from eventd.api.bodies import aside
+from eventd.api.json_shape import count_elements
 from eventd.api.v0.models import Answer, Body, Performance
-from eventd.api.v0.reading import aside
 from eventd.api.v0.routes import V0
 from eventd.api.v0.topics import require_config
 from eventd.errors import Invalid
@@ -24,6 +25,10 @@ from federation.lines import size_of
 
 MAX_RECORDS = 10_000
 MAX_RECORD_BYTES = 1 << 20
+_BLANKS = 4
+"""How many times the size of a record its text may be, with blanks."""
+_MANY = 8 * MAX_RECORDS
+"""Records that may become objects before they are counted exactly."""
 MAX_META_BYTES = 16 << 10
 MAX_META_KEYS = 64
 MAX_TAG_BYTES = 256
@@ -54,6 +59,12 @@ class WriteBody(Body):
     create: bool | None = None
     config: TopicConfig | None = None
     disable_backpressure: bool = False
+
+
+def require_bounded(text: str) -> None:
+    """Raises `BatchTooLarge` for very many more records than a batch has, before each of them becomes an object."""
+    if text.count("{") > _MANY and (records := count_elements(text.encode(), _MANY)) > _MANY:
+        raise _too_many(records)
 
 
 class WriteAnswer(Answer):
@@ -142,8 +153,12 @@ def _require_count(records: list[RecordIn]) -> None:
     if not records:
         raise Invalid("there are no records in the batch")
     if len(records) > MAX_RECORDS:
-        detail = {"records": len(records), "max": MAX_RECORDS}
-        raise BatchTooLarge(f"a batch has at most {MAX_RECORDS} records", hint="send several", detail=detail)
+        raise _too_many(len(records))
+
+
+def _too_many(records: int) -> BatchTooLarge:
+    detail = {"records": records, "max": MAX_RECORDS}
+    return BatchTooLarge(f"a batch has at most {MAX_RECORDS} records", hint="send several", detail=detail)
 
 
 class _BatchReader:
@@ -163,6 +178,7 @@ class _BatchReader:
         node_text = "" if node is None else self._nodes.get(node) or _read(self._nodes, node, "node", MAX_NODE_BYTES)
         tag_text = "" if tag is None else self._tags.get(tag) or _read(self._tags, tag, "tag", MAX_TAG_BYTES)
         meta_text = _read_meta(meta) if meta and meta != b"null" else ""
+        _require_readable(record.data, meta)
         data = compact(bytes(record.data).decode())
         size = size_of(data) + size_of(meta_text)
         if size > MAX_RECORD_BYTES:
@@ -176,6 +192,13 @@ class _BatchReader:
         paths = [""] * len(self._bodies)
         types, sources = frozenset(self._tags), frozenset(self._sources)
         return Drafts(paths=paths, bodies=self._bodies, types=types, sources=sources, sizes=self._sizes)
+
+
+def _require_readable(data: Raw, meta: bytes) -> None:
+    """Raises `RecordTooLarge` for a text that could only become small enough by taking very many blanks out of it."""
+    size = len(memoryview(data)) + len(meta)
+    if size > _BLANKS * MAX_RECORD_BYTES:
+        raise RecordTooLarge(f"its data and meta have {size} bytes, more than {MAX_RECORD_BYTES}")
 
 
 def _read(known: dict[str, str], text: str, what: str, most: int) -> str:

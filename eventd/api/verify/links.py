@@ -40,16 +40,16 @@ def show_link(scope: Scope) -> dict[str, Any]:
 def _notes(scope: Scope) -> list[str]:
     cursor, head, mark = scope.cursor, scope.head, scope.state.mark
     node = scope.peer.node_name
-    confirmed = cursor.sent_upto if cursor.sent_epoch == head.epoch else 0
+    confirmed = cursor.sent_upto if cursor.sent_epoch else 0
     notes: list[str] = []
     if mark is None and confirmed:
         notes.append(f"{node} has no mark of this link, and had confirmed everything up to {confirmed}")
+    elif mark is not None and mark.epoch == cursor.sent_epoch and mark.upto < confirmed:
+        notes.append(f"{node} stands at {mark.upto}, and had confirmed everything up to {confirmed}: it went back")
     elif mark is not None and mark.epoch != head.epoch:
         notes.append(f"{node} stands in another history of this log ({mark.epoch}), at {mark.upto}")
     elif mark is not None and mark.upto > head.last:
         notes.append(f"{node} stands at {mark.upto}, beyond the end of this log at {head.last}: this log went back")
-    elif mark is not None and mark.upto < confirmed:
-        notes.append(f"{node} stands at {mark.upto}, and had confirmed everything up to {confirmed}: it went back")
     lost = [gap for gap in scope.state.gaps if gap.epoch == head.epoch]
     if lost:
         notes.append(f"{node} was told of {len(lost)} gaps of this history: routerctl federation gaps shows them there")

@@ -147,7 +147,10 @@ class Resolving:
     async def _judge(
         self, asker: Asker, findings: Findings, some: Sequence[Held], places: Mapping[str, _Place]
     ) -> None:
-        """Whether the peer lacks a refresh of ours, or holds another event under the id. The unknown are told."""
+        """Whether the peer lacks a refresh of ours, or holds another event under the id. The unknown are told.
+
+        What a peer says it knows, and did not list, proves nothing: it answers from its ids alone, or has just got it.
+        """
         question = AskKnown(
             ids=tuple(held.event_id for held in some),
             fingerprints=tuple(show_print(held.fingerprint) for held in some),
@@ -160,6 +163,7 @@ class Resolving:
         for held in other:
             if not places[held.event_id].refreshed:
                 findings.add_other(held.event_id)
+        findings.unresolved += len(some) - len({*known.unknown, *known.gone, *known.other} & {*range(len(some))})
 
 
 _GONE = _Place(None, False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -102,7 +102,9 @@ async def start_api(sqlite_url: str) -> AsyncIterator[StartApi]:
         log = await EventLog.open(database, clock)
         stack.push_async_callback(log.close)
 
-        async def start(keys: str = "", *, max_body_bytes: int = 1 << 20) -> Api:
+        async def start(
+            keys: str = "", *, max_body_bytes: int = 1 << 20, operations: Sequence[Operation[Any]] = OPERATIONS
+        ) -> Api:
             metrics, checks = Metrics(), {"database": "ok"}
             app = build_app(
                 Services(log),
@@ -111,7 +113,7 @@ async def start_api(sqlite_url: str) -> AsyncIterator[StartApi]:
                 version="1.2.3",
                 door=Door("", 256, metrics),
                 max_body_bytes=max_body_bytes,
-                operations=OPERATIONS,
+                operations=operations,
             )
             server = TestServer(app)
             await server.start_server(access_log=None)

@@ -210,6 +210,19 @@ async def test_there_are_so_many_topics(start_server: Any) -> None:
     assert (await server.put("c")).status == 201, "a place that was given back is taken again"
 
 
+async def test_dead_letters_make_no_topic_more_than_there_may_be(start_server: Any) -> None:
+    server: Server = await start_server(max_topics=1)
+    assert (await server.put("jobs", type="queue", max_deliveries=1, dead_letter="dlq")).status == 201
+    await server.write("jobs", 1)
+    worker = {"node": "w"}
+    claimed = await server.ask("POST", "/topics/jobs/claim", worker)
+    assert claimed.body["count"] == 1
+    await server.ask("POST", "/topics/jobs/nack", worker | {"seqs": [1]})
+    assert (await server.ask("POST", "/topics/jobs/claim", worker)).body["count"] == 0
+    assert (await server.get("dlq")).status == 404
+    assert (await server.get("jobs")).body["count"] == 1, "it waits in the queue"
+
+
 async def test_there_are_so_many_routers(start_server: Any) -> None:
     server: Server = await start_server(max_routers=1)
     await server.ask("PUT", "/routers/one", {"source": "a", "dest": "b"})

@@ -9,9 +9,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from eventd.api.v0 import reading
+from eventd.api import bodies
 from eventd.testing import until
-from tests.support.v0 import Server
+from tests.integration.v0.conftest import StartServer
+from tests.support.v0 import JSON, Server
 
 MIB = 1 << 20
 
@@ -56,6 +57,36 @@ async def test_what_would_take_too_much_memory_together_has_to_come_back_later(s
             assert again.status == 200
 
 
+async def test_a_key_that_withholds_bodies_gives_its_room_to_another(start_server: StartServer) -> None:
+    server = await start_server(keys="greedy:r,other")
+    other, bodies = server.with_key("other"), server.v0.occupancy.bodies
+    await other.put("t")
+    url, headers = f"{server.url}/v0/watch", JSON | server.with_key("greedy").headers
+
+    async def endless() -> AsyncIterator[bytes]:
+        yield b" " * (200 << 10)
+        await asyncio.Event().wait()
+
+    async def withhold() -> tuple[int, str]:
+        async with server.session.post(url, data=endless(), headers=headers) as answer:
+            return answer.status, (await answer.json())["error"]["message"]
+
+    with room_for(server, MIB):
+        withheld = []
+        for number in range(1, 6):
+            withheld.append(asyncio.create_task(withhold()))
+            await until(lambda number=number: bodies.held >= number * (200 << 10), "it to have come")  # type: ignore[misc]
+        assert (await withhold())[0] == 429, "the key itself gets no more room"
+        written = await other.ask("POST", "/topics/t", {"records": [{"data": "x" * 400_000}]})
+        assert written.status == 200
+        first, second = await asyncio.gather(*withheld[:2])
+        assert first == second == (429, "the room for this body is needed by another key: send it later")
+        assert not any(task.done() for task in withheld[2:])
+        for task in withheld:
+            task.cancel()
+        await asyncio.gather(*withheld, return_exceptions=True)
+
+
 async def test_who_breaks_off_gives_the_room_back(server: Server) -> None:
     async def endless() -> AsyncIterator[bytes]:
         yield batch(3 * MIB)
@@ -77,7 +108,7 @@ async def test_a_large_body_is_read_beside_the_loop(server: Server, monkeypatch:
         aside.append(len(args))
         return await to_thread(work, *args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(reading.asyncio, "to_thread", counting)
+    monkeypatch.setattr(bodies.asyncio, "to_thread", counting)
     large = batch(3 * MIB)
     async with server.session.post(
         f"{server.url}/v0/topics/t", data=io.BytesIO(large), headers={"Content-Type": "application/json"}

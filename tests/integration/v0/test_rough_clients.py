@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 
 import pytest
 
-from eventd.api.v0 import reading
+from eventd.api import bodies
 from eventd.testing import until
 from tests.support.v0 import Server
 
@@ -61,6 +62,44 @@ async def test_a_rough_request_gets_its_status(server: Server, pieces: list[byte
     assert (await server.write("other", 1)).status == 201
 
 
+GET = b"GET /v0/topics HTTP/1.1\r\n"
+HOST = b"Host: 127.0.0.1\r\n"
+
+
+@pytest.mark.parametrize(
+    ("request_", "why"),
+    [
+        (GET + HOST + b"Last-Event-ID: " + b"geheim" * 2000 + b"\r\n\r\n", "a header is longer than 8190 bytes"),
+        (b"GET /" + b"geheim" * 2000 + b" HTTP/1.1\r\n" + HOST + b"\r\n", "the request line or a header is longer"),
+        (GET + HOST + b"A: b\r\n" * 200 + b"\r\n", "Too many headers received"),
+        (GET + HOST + b"Authorization: geheim\x01\r\n\r\n", "Invalid header value char"),
+        (GET + HOST + b"Author ization: geheim\r\n\r\n", "Invalid header token"),
+        (GET + HOST + HOST + b"\r\n", "Duplicate 'Host' header"),
+        (b"GEHEIM@ / HTTP/1.1\r\n" + HOST + b"\r\n", "Invalid method"),
+        (b"GET / HTTP/9.9\r\n" + HOST + b"\r\n", "Bad status line"),
+        (b"GET http://geheim@[::1 HTTP/1.1\r\n" + HOST + b"\r\n", "not a valid URL"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", "Received HTTPS traffic on an HTTP port"),
+        (GET + HOST + b"Expect: geheim\r\n\r\n", "Expectation Failed"),
+    ],
+    ids=range(11),
+)
+async def test_what_the_http_library_refuses_has_the_form_of_an_error(
+    server: Server, request_: bytes, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        answer = await talk(server, request_)
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"400 Bad Request\r\n")
+    assert b"Content-Type: application/json" in head
+    told = json.loads(body)
+    assert told.keys() == {"error"}
+    assert told["error"].keys() == {"code", "message"}
+    assert told["error"]["code"] == "invalid_request"
+    assert why in told["error"]["message"]
+    assert "geheim" not in (body.decode() + caplog.text).lower()
+    assert "Traceback" not in caplog.text
+
+
 @pytest.mark.parametrize("field", [b"Idempotency-Key", b"Accept", b"Authorization", b"Origin", b"X", b"Content-Type"])
 @pytest.mark.parametrize("value", [b"\xff\xfe", "ü".encode(), b"a\tb", b"\x7f", b"x" * 5000])
 async def test_no_header_is_a_fault_of_the_node(server: Server, field: bytes, value: bytes) -> None:
@@ -87,7 +126,7 @@ async def test_a_client_that_breaks_off_writes_nothing_and_is_no_fault(
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "BODY_SECONDS", 0.1)
+    monkeypatch.setattr(bodies, "BODY_SECONDS", 0.1)
     told = await talk(server, head("/topics/jobs", JSON, "Content-Length: 24"), RECORDS[:5])
     assert told.startswith(b"408 ")
     assert b'"code":"slow_body"' in told

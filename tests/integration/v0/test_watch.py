@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from eventd.api.v0.following import Watching
+from eventd.log.head import renew_epoch
 from eventd.log.tail import TAIL_BYTES
 from eventd.testing import ManualClock, draft, until
 from tests.integration.v0.conftest import StartServer
-from tests.support.streams import Stream, begin, opened, watching
+from tests.support.streams import Stream, begin, connected, opened, watching
 from tests.support.v0 import Server
 
 
@@ -335,3 +336,56 @@ async def test_a_client_of_an_older_http_gets_the_stream_as_it_is(server: Server
         assert (await reader.readuntil(b"\n\n")).startswith(b"id: ")
     writer.close()
     await writer.wait_closed()
+
+
+async def test_a_fault_of_the_beat_leaves_no_client_without_heartbeats(
+    start_server: StartServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = ManualClock()
+    server = await start_server(clock=clock)
+    beat, faults = Watching._beat, ["fault"]
+
+    def beating(watched: Watching) -> None:
+        task = asyncio.current_task()
+        if faults and task is not None and task.get_name().startswith("beat"):
+            raise KeyError(faults.pop())
+        beat(watched)
+
+    monkeypatch.setattr(Watching, "_beat", beating)
+    await server.write("jobs", 1)
+    async with watching(server, "jobs", heartbeat_ms=5000) as stream:
+        await stream.take("record", "caught-up")
+        for waits in (0.25, 0.1, 0.25):  # a beat, the back-off after its fault, and a beat again
+            await until(lambda waits=waits: clock.waits == [pytest.approx(waits)])  # type: ignore[misc]
+            clock.advance(6)
+        assert (await stream.block()).startswith(":")
+    (failed,) = [vars(record) for record in caplog.records if record.name == "eventd.tasks"]
+    assert (failed["task"], failed["outcome"]) == ("beat of the clients that follow topics", "restarted")
+
+
+@pytest.mark.parametrize("by_commit", [False, True], ids=["at the next look", "by a commit"])
+async def test_a_new_epoch_is_told_to_open_streams_at_once(server: Server, by_commit: bool) -> None:
+    await server.write("box", 1, 2)
+    await server.put("empty")
+    async with watching(server, "box", "empty", heartbeat_ms=60_000) as stream, connected(server) as socket:
+        await stream.take("record", "caught-up", "caught-up")
+        await socket.say("subscribe", topic="box", from_seq=2)
+        await socket.take("subscribed", "caught_up")
+        await server.log.database.write(renew_epoch)  # as another process does
+        await (server.write("other", 1) if by_commit else server.log.look_around())
+        events = [await stream.next() for _ in range(5)]
+        assert None not in events
+        told = [(event.kind, event.data["topic"]) for event in events if event is not None]
+        assert sorted(told) == [
+            ("caught-up", "box"),
+            ("caught-up", "empty"),
+            ("record", "box"),
+            ("tombstone", "box"),
+            ("tombstone", "empty"),
+        ]
+        assert all(event.data["reason"] == "recreated" for event in events if event and event.kind == "tombstone")
+        tombstone, record, _ = await socket.take("tombstone", "record", "caught_up")
+        assert (tombstone["reason"], [each["$seq"] for each in record["records"]]) == ("recreated", [1, 2])
+        await server.write("box", 3)  # and it goes on from there
+        assert (await stream.take("record", "caught-up"))[0].seqs == [3]
+        assert (await socket.take("record", "caught_up"))[0]["to_seq"] == 3

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import AsyncExitStack
 
 import pytest
 
-from eventd.testing import until
+from eventd.api.v0.beginnings import find_topics
+from eventd.api.v0.following import Follower, Following, Watching
+from eventd.api.v0.shared import Pages, Portion, Want
+from eventd.log.records import View
+from eventd.testing import ManualClock, give_turns, until
 from tests.integration.v0.conftest import StartServer
 from tests.support.streams import begin, connected, opened, unread, watching
 from tests.support.v0 import Server
@@ -48,18 +53,16 @@ async def test_nothing_piles_up_for_who_does_not_read(server: Server) -> None:
         assert max(_untaken(server)) < 1 << 20
 
 
-def _followers(server: Server) -> list[object]:
-    from eventd.api.v0.following import Watching
-
+def _followers(server: Server) -> list[Follower]:
     return [*server.v0.part(Watching)._followers]
 
 
 def _places(server: Server, wid: str) -> list[int]:
-    return [place for follower in _followers(server) for place in follower.places().values()]  # type: ignore[attr-defined]
+    return [cursor.seq for follower in _followers(server) for cursor in follower.cursors().values()]  # type: ignore[attr-defined]
 
 
 def _untaken(server: Server) -> list[int]:
-    return [follower.outlet._transport.get_write_buffer_size() for follower in _followers(server)]  # type: ignore[attr-defined]
+    return [follower.outlet._transport.get_write_buffer_size() for follower in _followers(server)]
 
 
 async def test_streams_are_told_that_the_node_stops_and_end(server: Server) -> None:
@@ -147,3 +150,69 @@ async def test_a_fault_of_the_node_ends_a_stream_without_telling_more_than_its_n
         assert told.data["code"] == "internal"
         assert "geheim" not in told.data["message"]
         assert "a stream failed" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["stream", "socket"])
+async def test_a_watcher_that_leaves_before_more_than_a_page_comes_costs_nothing(
+    start_server: StartServer, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    server = await start_server(clock=ManualClock())  # so that it is not noticed before it is served
+    await server.put("box")
+    taken: list[int] = []
+    take = Following.take
+
+    def counted(following: Following, portion: Portion) -> None:
+        taken.append(portion.after)
+        assert len(taken) < 100, "the feed serves it for ever"  # which would let nothing else run, this test included
+        take(following, portion)
+
+    monkeypatch.setattr(Following, "take", counted)
+    async with AsyncExitStack() as stack:
+        if kind == "stream":
+            stream = await stack.enter_async_context(watching(server, "box", limit=7))
+            await stream.take("caught-up")
+        else:
+            socket = await stack.enter_async_context(connected(server))
+            await socket.say("subscribe", topic="box", limit=7)
+            await socket.take("subscribed", "caught_up")
+        (follower,) = _followers(server)
+        follower.outlet.abort()
+        await server.write("box", *range(20))
+        assert (await server.diff("box")).seqs == [*range(1, 21)]
+        await give_turns()
+        assert taken in ([], [0])
+        (feed,) = server.v0.part(Watching).feeds.in_use or [None]
+        assert feed is None or feed.waiting == 0
+
+
+async def test_who_is_caught_up_gets_a_large_batch_page_by_page(server: Server) -> None:
+    await server.put("box")
+    async with watching(server, "box", limit=7) as one, watching(server, "box", limit=7, node="me") as other:
+        await one.take("caught-up")
+        await other.take("caught-up")
+        await server.write("box", *range(20))
+        for stream in (one, other):
+            pages = await stream.take("record", "record", "record", "caught-up")
+            assert [page.seqs for page in pages[:3]] == [[*range(1, 8)], [*range(8, 15)], [*range(15, 21)]]
+
+
+async def test_pages_that_are_there_already_let_others_have_their_turn(server: Server) -> None:
+    await server.write("box", *range(10))
+    feeds = server.v0.part(Watching).feeds
+    (found,) = (await find_topics(server.v0, ["box"], lenient=False)).values()
+    want = Want(found.topic_id, "box", Pages(frozenset(), View(), 1, 1 << 20))
+    feed = feeds.use(want)
+    for after in range(10):
+        await feed.read(after)
+    turns = 0
+
+    def turned() -> None:
+        nonlocal turns
+        turns += 1
+        asyncio.get_running_loop().call_soon(turned)
+
+    turned()
+    for after in range(10):
+        await feed.read(after)
+    assert turns >= 10
+    feed.close()

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from eventd.testing import ManualClock
+from eventd.api.v0.sessions import ENDED_STREAMS, Sessions
+from eventd.log.head import renew_epoch
+from eventd.testing import ManualClock, until
 from tests.integration.v0.conftest import StartServer
-from tests.support.streams import begin, opened, read_place, watching, write_place
+from tests.support.streams import Event, begin, opened, read_place, unread, watching, write_place
 from tests.support.v0 import Server
 
 
@@ -61,14 +63,17 @@ async def test_a_client_that_comes_back_goes_on_where_it_was_or_back_to_what_it_
         record, _ = await stream.take("record", "caught-up")
         assert record.place == {"jobs": 3}
     for last, seqs in (
-        ("", []),
+        ("", [1, 2, 3]),  # nothing proves that any of it has reached the client
         (write_place(jobs=3), []),
+        ("", []),  # where the last stream began
         (write_place(jobs=1), [2, 3]),
         (write_place(jobs=99), []),
-        (write_place(other=1), []),
-        (write_place(jobs=-1), []),
-        ("not-an-id", []),
-        ("eyJqb2JzIjoiMSJ9", []),
+        (write_place(jobs=2), [3]),
+        (write_place(other=1), [3]),
+        (write_place(jobs=-1), [3]),
+        ("not-an-id", [3]),
+        ("eyJqb2JzIjoiMSJ9", [3]),
+        ("0123456789ab.1.0", [3]),
     ):
         async with opened(server, wid, last=last) as stream:
             if seqs:
@@ -100,15 +105,34 @@ async def test_all_streams_of_a_session_get_everything(server: Server) -> None:
         assert (await other.seqs(2))[-1] == 2
 
 
-async def test_the_hindmost_stream_is_where_a_new_one_begins(server: Server) -> None:
+async def test_a_session_of_several_streams_skips_nothing_for_any_of_them(server: Server) -> None:
     await server.write("jobs", 1, 2, 3)
     wid = (await begin(server, "jobs", limit=1)).body["wid"]
     async with opened(server, wid) as one:
         await one.take("record", "record", "record", "caught-up")
+        async with opened(server, wid) as other:
+            assert await other.seqs(3) == [1, 2, 3]
         async with opened(server, wid, last=write_place(jobs=1)) as other:
             assert await other.seqs(3) == [2, 3]
-        async with opened(server, wid) as other:
+        async with opened(server, wid, last=write_place(jobs=3)) as other:
             await other.take("caught-up")
+
+
+async def test_a_client_that_was_sent_records_and_read_none_of_them_gets_them_again(server: Server) -> None:
+    await server.write("jobs", *range(500))
+    wid = (await begin(server, "jobs", limit=100)).body["wid"]
+    for _ in range(2):
+        async with unread(server, wid):  # it reads the headers, and goes
+            await until(lambda: _told(server, wid) == 500, "all of it to be written to the socket")
+        await until(lambda: not server.v0.occupancy.streams.taken, "it to be gone")
+    async with opened(server, wid) as stream:
+        assert await stream.seqs(500) == [*range(1, 501)]
+
+
+def _told(server: Server, wid: str) -> int:
+    """How far the streams of a session were written to."""
+    session = server.v0.part(Sessions)._sessions[wid]
+    return max((cursor.seq for stream in session.streams.values() for cursor in stream.cursors().values()), default=0)
 
 
 async def test_a_stream_has_to_be_wanted_and_its_session_known(server: Server) -> None:
@@ -168,6 +192,34 @@ async def test_sessions_and_streams_have_limits(start_server: StartServer) -> No
         assert stream.status == 200
 
 
+async def test_a_key_with_many_sessions_makes_place_for_another(start_server: StartServer) -> None:
+    clock = ManualClock()
+    server = await start_server(clock=clock, keys="one:r,other:r,all", max_watch_sessions=4)
+    await server.with_key("all").put("jobs")
+    one, other = server.with_key("one"), server.with_key("other")
+    wids = []
+    for _ in range(4):
+        wids.append((await begin(one, "jobs")).body["wid"])
+        clock.advance(1)
+    assert (await begin(one, "jobs")).status == 429
+    assert [(await begin(other, "jobs")).status for _ in range(3)] == [200, 200, 429], "both have half"
+    async with opened(one, wids[2]) as stream:
+        await stream.take("caught-up")
+    assert (await one.ask("GET", f"/watch/{wids[0]}")).status == 404, "the ones that were idle longest"
+    assert (await one.ask("GET", f"/watch/{wids[1]}")).status == 404
+
+
+@pytest.mark.parametrize("node", [[f"n{number}" for number in range(1001)], ["n" * 16_384, "m"]])
+async def test_a_reader_leaves_out_no_more_nodes_than_it_can_have(server: Server, node: list[str]) -> None:
+    """A session keeps them."""
+    await server.put("jobs")
+    asked = {"topics": {"jobs": {}}, "node": node}
+    for told in await server.ask("POST", "/watch", asked), await server.diff("jobs", node=node):
+        assert (told.status, told.code) == (400, "invalid_request")
+        assert "1000 names" in told.body["error"]["message"]
+    assert (await server.ask("POST", "/watch", asked | {"node": node[:1000][:1]})).status == 200
+
+
 async def test_a_key_has_places_of_its_own(start_server: StartServer) -> None:
     server = await start_server(keys="one:r,other:r,all", max_sse_connections_per_key=1)
     await server.with_key("all").put("jobs")
@@ -204,3 +256,83 @@ async def test_a_session_is_for_the_key_that_began_it(start_server: StartServer)
     told = await begin(server.with_key("t42"), "tenant42:jobs", "jobs")
     assert (told.status, told.code, told.detail) == (403, "forbidden", {"topic": "jobs"})
     assert (await begin(server.with_key("t42"), "tenant42:jobs")).status == 200
+
+
+LONG = [f"{'n' * 60}-{number:03}" for number in range(256)]
+"""Names of topics that are too long for an id that holds a seq of each of them."""
+
+
+async def test_a_watch_of_many_topics_goes_on_behind_any_event_that_the_client_names(server: Server) -> None:
+    for name in LONG:
+        await server.write(name, 1, 2)
+    wid = (await begin(server, *LONG, limit=1)).body["wid"]
+    told: list[Event] = []
+    async with opened(server, wid) as stream:
+        while sum(event.kind == "caught-up" for event in told) < len(LONG):
+            event = await stream.next()
+            assert event is not None
+            told.append(event)
+    assert max(len(event.id) for event in told) <= 256
+    for at in (0, 1, 300, len(told) - 1):
+        behind = [(e.data["topic"], e.seqs) for e in told[at + 1 :] if e.kind == "record"]
+        again: list[Event] = []
+        async with opened(server, wid, last=told[at].id) as stream:
+            assert stream.status == 200
+            while sum(event.kind == "caught-up" for event in again) < len(LONG):
+                event = await stream.next()
+                assert event is not None
+                again.append(event)
+        assert sorted((e.data["topic"], e.seqs) for e in again if e.kind == "record") == sorted(behind)
+
+
+async def test_an_id_has_the_documented_form_up_to_four_kilobytes(server: Server) -> None:
+    for name in LONG[:64]:
+        await server.put(name)
+    for count, holds_places in ((44, True), (45, False)):
+        async with watching(server, *LONG[:count]) as stream:
+            (event,) = await stream.take("caught-up")
+            assert (event.place == dict.fromkeys(LONG[:count], 0)) is holds_places
+            assert len(event.id) <= (4096 if holds_places else 256)
+
+
+async def test_a_checkpoint_that_is_not_kept_leads_back_to_the_beginning_of_the_session(server: Server) -> None:
+    for name in LONG[:64]:
+        await server.write(name, 1)
+    wid = (await begin(server, *LONG[:64])).body["wid"]
+
+    async def read(last: str) -> tuple[list[str], str]:
+        """The topics whose records came, and the id of the last event."""
+        topics, ended, event = [], 0, None
+        async with opened(server, wid, last=last) as stream:
+            while ended < 64:
+                event = await stream.next()
+                assert event is not None
+                topics += [event.data["topic"]] * (event.kind == "record")
+                ended += event.kind == "caught-up"
+        assert event is not None
+        return sorted(topics), event.id
+
+    topics, first = await read("")
+    assert topics == LONG[:64]
+    last = first
+    for _ in range(ENDED_STREAMS):
+        topics, last = await read(last)
+        assert topics == []
+    await until(lambda: not server.v0.occupancy.streams.taken)
+    assert (await read(first))[0] == LONG[:64]  # those of other streams are ahead of it
+    other = (await begin(server, *LONG[:64])).body["wid"]
+    async with opened(server, other, last=last) as stream:  # of another session
+        assert (await stream.take("record"))[0].seqs == [1]
+
+
+async def test_a_new_epoch_is_told_to_those_who_come_back(server: Server) -> None:
+    await server.write("jobs", 1, 2)
+    wid = (await begin(server, "jobs")).body["wid"]
+    async with opened(server, wid) as stream:
+        await stream.take("record", "caught-up")
+    await server.log.database.write(renew_epoch)
+    async with opened(server, wid, last=write_place(jobs=2)) as stream:
+        tombstone, record, _ = await stream.take("tombstone", "record", "caught-up")
+        assert (tombstone.data["reason"], record.seqs) == ("recreated", [1, 2])
+    async with opened(server, wid, last=write_place(jobs=2)) as stream:
+        await stream.take("caught-up")

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 from aiohttp import WSMsgType, WSServerHandshakeError
+from msgspec import Raw
 
 from eventd.api.v0 import websocket
 from eventd.api.v0.following import Watching
+from eventd.api.v0.websocket import AT_ONCE, Conversation
 from eventd.testing import until
 from tests.integration.v0.conftest import StartServer
 from tests.support.streams import connected
@@ -291,3 +293,58 @@ async def _send_many(socket: Any, text: str, count: int) -> None:
 def _untaken(server: Server) -> list[int]:
     followers = server.v0.part(Watching)._followers
     return [follower.outlet._transport.get_write_buffer_size() for follower in followers]
+
+
+async def test_many_commands_at_once_let_others_have_their_turn(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered = [0]  # in each turn of the loop
+    perform = Conversation._ping
+
+    async def counted(conversation: Conversation, text: str, request_id: Raw) -> None:
+        if not answered[-1]:
+            asyncio.get_running_loop().call_soon(answered.append, 0)
+        answered[-1] += 1
+        await perform(conversation, text, request_id)
+
+    monkeypatch.setattr(Conversation, "_ping", counted)
+    async with connected(server) as socket:
+        text = b'{"op":"ping"}'
+        ping = b"\x81" + bytes([0x80 | len(text)]) + bytes(4) + text  # masked with zeros: as it is
+        transport = socket.socket._writer.transport
+        assert transport is not None
+        transport.write(ping * 2000)  # in few pieces, as they come from a client that wants to be in the way
+        for _ in range(2000):
+            assert (await socket.next())["op"] == "pong"
+    assert sum(answered) == 2000
+    assert max(answered) <= AT_ONCE
+
+
+@pytest.mark.parametrize("first", [0, 1], ids=["at once", "in the middle of its head"])
+async def test_a_frame_that_is_not_masked_ends_the_connection(server: Server, first: int) -> None:
+    text = b'{"op":"ping"}'
+    masked = b"\x81" + bytes([0x80 | len(text)]) + bytes(4) + text  # with zeros: as it is
+    frame = b"\x81" + bytes([len(text)]) + text
+    async with connected(server) as socket:
+        transport = socket.socket._writer.transport
+        assert transport is not None
+        transport.write(masked + frame[:first])
+        assert (await socket.next() or {})["op"] == "pong"
+        transport.write(frame[first:])
+        assert await socket.next() is None
+        assert socket.socket.close_code == 1002
+    await until(lambda: not server.v0.occupancy.streams.taken, "its place to be free")
+
+
+@pytest.mark.parametrize("version", ["7", "8", "14", "x" * 100, ""])
+async def test_only_the_final_version_of_the_protocol_is_spoken(server: Server, version: str) -> None:
+    headers = {
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+        "Sec-WebSocket-Version": version,
+    }
+    told = await server.ask("GET", "/ws", headers=headers)
+    assert (told.status, told.code) == (400, "invalid_request")
+    assert told.body["error"]["message"] == f"Sec-WebSocket-Version {version[:20]!r} is not supported: use 13"
+    assert told.headers["Sec-WebSocket-Version"] == "13"

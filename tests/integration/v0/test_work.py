@@ -8,6 +8,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
+from eventd.api.v0.work import Desk
 from eventd.testing import ManualClock, until
 from tests.integration.v0.conftest import StartServer
 from tests.support.streams import Stream
@@ -201,3 +204,23 @@ async def test_a_queue_nobody_works_on_costs_nothing(start_server: StartServer) 
         return not clock.waits
 
     await until(nothing_waits, "both to end")
+
+
+async def test_a_fault_while_jobs_are_dealt_leaves_no_queue_without_jobs(
+    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pause, faults = Desk._pause, ["fault"]
+
+    def pausing(desk: Desk, look_at: int | None) -> float:
+        if faults:
+            raise KeyError(faults.pop())
+        return pause(desk, look_at)
+
+    monkeypatch.setattr(Desk, "_pause", pausing)
+    await server.put("q", type="queue")
+    async with working(server, "q") as jobs:
+        await until(lambda: not faults)
+        await server.write("q", 1)
+        assert (await jobs.job())["data"] == 1
+    (failed,) = [vars(record) for record in caplog.records if record.name == "eventd.tasks"]
+    assert (failed["task"], failed["outcome"]) == ("jobs of q", "restarted")

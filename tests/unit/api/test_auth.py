@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from eventd.api.auth import ANYONE, SCOPES, ApiKey, Keys, parse_keys, require_local_name
+from eventd.api.auth import ANYONE, LONGEST_WAIT, SCOPES, ApiKey, Keys, parse_keys, require_local_name
 from eventd.clock import SECOND
 from eventd.errors import Forbidden, SettingsError, Unauthorized
 from eventd.settings import load
 from eventd.store.keys import KeyLine
-from eventd.testing import NOW, ManualClock
+from eventd.testing import NOW, ManualClock, give_turns
 
 ALL = {"read", "write", "delete", "admin"}
 
@@ -245,8 +245,29 @@ def test_whoever_came_without_a_key_goes_when_there_is_one() -> None:
 async def test_what_uses_a_key_ends_when_it_expires() -> None:
     clock, ended = ManualClock(), asyncio.Event()
     found = Keys(tuple, clock=clock)
-    found.reload_from([line("one", expires_at=NOW + SECOND // 100)])
+    found.reload_from([line("one", expires_at=NOW + 90 * SECOND)])
     with found.using(found.identify("Bearer one"), ended.set):
+        for seconds in (LONGEST_WAIT, 29.9):
+            clock.advance(seconds)
+            await give_turns()
+            assert not ended.is_set()
+        clock.advance(0.1)
+        async with asyncio.timeout(10):
+            await ended.wait()
+    assert clock.waits == []
+
+
+async def test_a_key_in_use_expires_by_the_wall_clock_also_when_that_is_set() -> None:
+    clock, ended = ManualClock(), asyncio.Event()
+    found = Keys(tuple, clock=clock)
+    found.reload_from([line("one", expires_at=NOW + 3600 * SECOND)])
+    with found.using(found.identify("Bearer one"), ended.set):
+        clock.set_wall(NOW - 3600 * SECOND)
+        clock.advance(3600)
+        await give_turns()
+        assert not ended.is_set(), "by the wall clock it has an hour left"
+        clock.set_wall(NOW + 86400 * SECOND)
+        clock.advance(LONGEST_WAIT)
         async with asyncio.timeout(10):
             await ended.wait()
 

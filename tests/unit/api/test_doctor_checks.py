@@ -54,6 +54,8 @@ def test_failed_are_dead_letters_and_what_a_refusing_link_holds() -> None:
     assert (status, detail) == ("fail", "2 events refused by the peer, kept as dead letters")
     status, detail = one("failed-deliveries", link=BLOCKED, refused_waiting=1)
     assert (status, detail) == ("fail", "1 event held by a blocked link (unauthorized)")
+    status, detail = one("pending-deliveries", link=BLOCKED, refused_waiting=1)
+    assert (status, detail) == ("pass", "none that can go now: 1 event held by a blocked link (unauthorized)")
 
 
 def test_what_waits_is_a_warning_until_it_is_about_to_expire() -> None:
@@ -89,13 +91,21 @@ def test_lag_is_skipped_where_nothing_was_delivered() -> None:
     assert one("delivery-lag", delivered=1) == ("skip", "all was sent again or afterwards, which is no lag")
 
 
-def test_expiry_is_worse_where_something_is_not_delivered() -> None:
+def test_expiry_is_judged_by_the_event_that_expires_and_not_by_another_one() -> None:
     soon: Any = {"expires_in": 119 * SECOND}
     assert one("event-expiry", delivered=1) == ("skip", "none of its events expires")
     assert one("event-expiry", delivered=1, expires_in=120 * SECOND)[0] == "pass"
     assert one("event-expiry", delivered=1, **soon)[0] == "warn"
-    assert one("event-expiry", delivered=1, pending=1, **soon)[0] == "fail"
-    assert one("event-expiry", delivered=1, letters=1, **soon)[0] == "fail"
+    assert one("event-expiry", delivered=1, pending=1, **soon) == (
+        "warn",
+        "the first expires in 1m59s; it is delivered",
+    )
+    later: Any = {"expires_in": 60 * SECOND, "lost_in": 119 * SECOND}
+    assert one("event-expiry", delivered=1, pending=1, **later) == (
+        "fail",
+        "the first that is not delivered expires in 1m59s",
+    )
+    assert one("event-expiry", delivered=1, letters=1, expires_in=60 * SECOND, lost_in=120 * SECOND)[0] == "warn"
 
 
 def test_what_is_missing_is_named_up_to_three() -> None:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from eventd.api.doctor.checks import check_group
 from eventd.api.doctor.facts import Deliveries, Gaps, Group, Link, Peer, Runs
 from eventd.api.doctor.links import check_links
 from eventd.api.doctor.plan import plan_actions, show_plan
+from eventd.api.doctor.remedies import REMEDIES, remedy_for
 from eventd.api.doctor.report import Breach, Check, Status
 from eventd.clock import SECOND
 from eventd.testing import NOW
+from federation.peers import STATUS
+
+ROOT = Path(__file__).parents[3]
 
 
 def check(code: str, status: Status = Status.FAIL, *, peer: str = "b", group: str = "g", resource: str = "") -> Check:
@@ -155,3 +162,38 @@ def test_gaps_are_told_by_what_the_sender_said() -> None:
 def test_requests_in_v1_are_counted() -> None:
     (found,) = check_links(Group("g", v1_requests=3))
     assert (found.name, found.code, str(found.status)) == ("g protocol", "protocol-v1-requests", "pass")
+
+
+# --- remedies by reason -----------------------------------------------------------------------------------------
+
+
+_REASONS = re.compile(r'(?:Blocked|HeldUp)\(\s*"([a-z_0-9]+)"')
+_OF_SUBSCRIPTIONS = {"no_plugin"}
+
+
+def test_every_reason_that_holds_up_a_link_has_a_remedy_of_its_own_and_a_place_in_the_docs() -> None:
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "eventd/egress").glob("*.py")]
+    given = {reason for source in sources for reason in _REASONS.findall(source)} - _OF_SUBSCRIPTIONS
+    given |= {code for code, status in STATUS.items() if status < 500 and status not in (409, 413, 429)}
+    given |= {"secret_unreadable"}
+    assert given <= REMEDIES.keys()
+    page = (ROOT / "docs/operations/troubleshooting.md").read_text(encoding="utf-8")
+    assert [reason for reason in sorted(given) if f"`{reason}`" not in page] == []
+    words = [remedy.words for remedy in REMEDIES.values()]
+    assert len(set(words)) == len(words)
+
+
+def test_a_blocked_link_is_in_the_plan_with_the_remedy_of_its_reason() -> None:
+    peer = Peer("g", "b", "http://b", link("blocked", reason="clock_skew", last_error="5 min"), Deliveries())
+    (action,) = show_plan(plan_actions(check_links(Group("g", peers=[peer]))), NOW)["actions"]
+    assert action == {
+        "action": "correct-clock",
+        "reason": "g/b link: blocked since 2026-11-20T12:00:00Z: clock_skew: 5 min",
+        "remedy": "set the clock of the side that is wrong; the detail tells the peer's time",
+        "targetPeer": "b",
+        "targetGroup": "g",
+        "safe": False,
+        "requiresOperatorApproval": True,
+    }
+    assert remedy_for("http_418").action == "correct-peer-endpoint"
+    assert remedy_for("new_in_a_later_version").action == "inspect-link"

@@ -1,0 +1,29 @@
+"""Whether the node that serves the database is ready, as `/readyz` says. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from eventd.api.doctor.report import Check, Status
+from eventd.api.operations import GROUP
+from eventd.errors import Unavailable
+
+NAME, CODE = "node readiness", "node-readiness"
+
+
+async def check_readiness(ask: Callable[[], Awaitable[Mapping[str, str] | None]], group: str) -> list[Check]:
+    """What keeps the node from being ready, of one `group` only unless that is blank; nothing where no node runs."""
+    try:
+        told = await ask()
+    except Unavailable as error:
+        return [Check(NAME, Status.SKIP, CODE, error.message, error.hint)]
+    wrong = {name: state for name, state in (told or {}).items() if state != "ok" and _concerns(name, group)}
+    if not wrong:
+        return []
+    detail = "; ".join(f"{name}: {state}" for name, state in wrong.items())
+    remedy = "put right what it says; the node tries again by itself"
+    return [Check(NAME, Status.FAIL, CODE, f"the node is not ready: {detail}", remedy, group=group)]
+
+
+def _concerns(name: str, group: str) -> bool:
+    return not group or not name.startswith(GROUP) or name == GROUP + group

@@ -1,0 +1,138 @@
+"""The HTTP server of a listener: that of the library, but what the library refuses is answered in our form."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from typing import Any, cast
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError, InvalidURLError, LineTooLong
+from aiohttp.web_protocol import _ErrInfo
+
+from eventd.api import problems
+from eventd.api.codes import Internal
+from eventd.api.masking import MaskedFrames
+from eventd.api.untaken import Untaken
+from eventd.errors import EventdError, Invalid
+
+Answer = Callable[[EventdError], web.Response]
+"""Turns an error into the response of a surface."""
+logger = logging.getLogger("eventd.api")
+
+
+class Runner(web.AppRunner):
+    """Runs an application. Requests that never reach it are answered by `answer`.
+
+    Neither the answer nor the log repeats the bytes of such a request: a header may hold a key.
+    """
+
+    __slots__ = ("_answer",)
+
+    def __init__(self, app: web.Application, answer: Answer = problems.answer, **options: Any) -> None:
+        super().__init__(app, access_log=None, handle_signals=False, **options)
+        self._answer = answer
+
+    async def _make_server(self) -> web.Server:
+        made = await super()._make_server()
+        return _Server(self._answer, made)
+
+
+class _Server(web.Server):
+    def __init__(self, answer: Answer, made: web.Server) -> None:
+        super().__init__(
+            made.request_handler,
+            request_factory=made.request_factory,
+            handler_cancellation=made.handler_cancellation,
+            loop=asyncio.get_running_loop(),
+            **made._kwargs,
+        )
+        self._answer = answer
+        self._untaken = Untaken()
+
+    def __call__(self) -> web.RequestHandler:
+        return _Protocol(self._answer, self._untaken, self, loop=self._loop, **self._kwargs)
+
+
+class _Protocol(web.RequestHandler):
+    """One connection."""
+
+    __slots__ = ("_answer", "_unreadable", "_untaken")
+
+    def __init__(self, answer: Answer, untaken: Untaken, server: web.Server, **options: Any) -> None:
+        super().__init__(server, **options)
+        self._answer = answer
+        self._untaken = untaken
+        self._unreadable = False
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """The answer to a request that cannot be read, or whose handler failed outside the application's own checks."""
+        if isinstance(exc, ConnectionError):
+            raise exc  # the client has gone: there is nobody to answer, and nothing wrong with the node
+        if request.writer.output_size > 0:
+            raise ConnectionError("the answer has begun already")
+        response = self._answer(_error_of(exc))
+        response.force_close()
+        return response
+
+    def set_parser(self, parser: Any, data_received_cb: Callable[[], None] | None = None) -> None:
+        """The connection is a WebSocket from now on."""
+        super().set_parser(cast(Any, MaskedFrames(parser)), data_received_cb)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of the client. After some that cannot be read nothing is: there will be a refusal, and then the end.
+
+        The system hands on megabytes before the refusal has its turn, and the library parses each piece again.
+        """
+        if self._unreadable:
+            return
+        super().data_received(data)
+        newest = self._messages[-1][0] if self._messages else None
+        if isinstance(newest, _ErrInfo):
+            self._unreadable = True
+            newest.exc.__traceback__ = None  # it refers to a frame with the bytes, which refers to it
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        between_requests = self._task_handler if self._current_request is None else None
+        super().connection_lost(exc)
+        if between_requests is not None:  # the library would go on waiting for the rest of a body
+            between_requests.cancel()
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """As the library does; a refusal of its own, such as of an `Expect` header, gets our form first."""
+        if isinstance(resp, problems.FrameworkRefusal):
+            path, method = request.path, request.method
+            refused = self._answer(problems.of_framework(resp, path, method)[0])
+            refused.force_close()
+            resp = refused
+        body = resp.body if isinstance(resp, web.Response) else None
+        with self._untaken.hold(request.transport, len(body) if isinstance(body, bytes | bytearray) else 0):
+            finished = await super().finish_response(request, resp, start_time)
+        if isinstance(resp, web.Response) and (request.transport is None or request.transport.is_closing()):
+            resp.body = None  # it was not taken, and the connection refers to it until garbage is collected
+        return finished
+
+
+def _error_of(problem: BaseException | None) -> EventdError:
+    match problem:
+        case LineTooLong():
+            limit = problem.args[1]
+            return Invalid(f"the request line or a header is longer than {limit} bytes: shorten it")
+        case InvalidURLError():
+            return Invalid("the request cannot be read: its target is not a valid URL")
+        case HttpProcessingError():
+            why = problem.message.partition("\n")[0].rstrip(":")  # what follows are the bytes themselves
+            return Invalid(f"the request cannot be read as HTTP: {why}")
+    incident = secrets.token_hex(4)
+    logger.error("a request failed", exc_info=problem, extra={"incident": incident})
+    return Internal(f"a fault in the node; its log has it as incident {incident}")

@@ -1,0 +1,145 @@
+"""What one request can make the node hold, name and compute is bounded, whoever sends it."""
+
+from __future__ import annotations
+
+import io
+import json
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from eventd.api import params
+from eventd.api.bodies import Bodies
+from eventd.api.memory import MemoryLimit
+from eventd.api.routes import EVENTS, RESOURCES, ROUTES
+from eventd.api.surfaces import all_operations
+from eventd.log.refusals import Throttled
+from tests.integration.api.conftest import OPERATIONS, Api, StartApi
+
+JSON = {"Content-Type": "application/json"}
+MIB = 1 << 20
+RENDER = "/api/v1/dynamic/render"
+EMIT = "/api/v1/groups/g/events"
+
+
+@pytest.fixture
+async def whole(start_api: StartApi) -> Api:
+    """An API with every operation of a node."""
+    return await start_api(operations=[*all_operations()], max_body_bytes=64 * MIB)
+
+
+def source(text: str) -> bytes:
+    return json.dumps({"sources": [{"name": "a.yaml", "text": text}]}).encode()
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "words"),
+    [
+        (RENDER, lambda: b'{"sources":[' + b"null," * 4 * MIB + b"null]}", 413, "over the limit of 16777216 bytes"),
+        (RENDER, lambda: b'{"sources":[' + b"null," * 2 * MIB + b"null]}", 413, "more than 10000 values"),
+        (RENDER, lambda: b"{" + b",".join(b'"k%d":1' % n for n in range(300_000)) + b"}", 413, "more than 10000 val"),
+        (RENDER, lambda: b'{"sources":' + b"[" * 65 + b"]" * 65 + b"}", 400, "nested more than 64 levels deep"),
+        (RENDER, lambda: source("[" + "[]," * 5 * MIB + "]"), 400, "holds more than 200000 values"),
+        (RENDER, lambda: source("\n".join(f"- k{n}" for n in range(150_000))), 400, "at least 100 problems"),
+        (EMIT, lambda: b'{"events":[' + b"[]," * 10 * MIB + b"[]]}", 413, "more than 500000 values"),
+        (EMIT, lambda: b'{"events":[' + b"{}," * 10 * MIB + b"{}]}", 413, "more than 500000 values"),
+    ],
+)
+async def test_a_refused_body_takes_little_memory_beside_itself(
+    whole: Api, path: str, body: Callable[[], bytes], status: int, words: str
+) -> None:
+    sent = body()
+    tracemalloc.start()
+    try:
+        found, told, _ = await whole.ask("POST", path, data=io.BytesIO(sent), headers=JSON)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (found, words in told["error"]["message"]) == (status, True), told
+    assert peak < len(sent) + 64 * MIB
+
+
+async def test_twenty_wrong_fields_are_named_and_the_others_counted(
+    whole: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[str] = []
+    monkeypatch.setattr(params.difflib, "get_close_matches", lambda name, *_: compared.append(name) or [])
+    body = json.dumps({f"k{n}": 1 for n in range(9_000)} | {"x" * 100_000: 1}).encode()
+    status, told, _ = await whole.ask("POST", RENDER, data=body, headers=JSON)
+    assert (status, told["error"]["code"]) == (400, "invalid_params")
+    assert told["error"]["message"].startswith("9001 problems in the request:\n  k0 is no field of this request")
+    assert told["error"]["message"].endswith("\n  and 8981 more")
+    assert len(told["error"]["detail"]["fields"]) == len(compared) == 20
+
+
+async def test_of_many_wrong_entries_the_first_is_named(whole: Api) -> None:
+    body = b'{"sources":[' + b"null," * 9_000 + b"null]}"
+    status, told, _ = await whole.ask("POST", RENDER, data=body, headers=JSON)
+    assert (status, told["error"]["message"]) == (400, "sources[0] must be an object")
+
+
+async def test_a_name_is_shown_cut(whole: Api) -> None:
+    _, told, _ = await whole.ask("POST", RENDER, data=json.dumps({"x" * 500_000: 1}).encode(), headers=JSON)
+    assert len(told["error"]["message"]) < 300
+
+
+async def test_of_very_many_wrong_events_some_are_looked_at(whole: Api) -> None:
+    await whole.ask("POST", "/api/v1/resources/apply", data=source(_GROUP), headers=JSON)
+    body = json.dumps({"events": [{"tipe": "x"}] * 10_000}).encode()
+    status, told, _ = await whole.ask("POST", EMIT, data=body, headers=JSON)
+    assert (status, told["error"]["code"], len(told["error"]["detail"])) == (400, "invalid_events", 100)
+    assert told["error"]["message"].startswith("at least 100 of 10000 events are wrong")
+
+
+_GROUP = """
+apiVersion: federation.routerd.net/v1alpha1
+kind: EventGroup
+metadata: {name: g}
+spec: {nodeName: a}
+"""
+
+
+def test_bodies_are_large_only_where_events_or_resources_come_in() -> None:
+    large = {name: route.body for name, route in ROUTES.items() if route.body.bytes > MIB}
+    assert large == {
+        "events.emit": EVENTS,
+        "resources.apply": RESOURCES,
+        "resources.diff": RESOURCES,
+        "resources.delete_sources": RESOURCES,
+        "dynamic.render": RESOURCES,
+        "dynamic.diff": RESOURCES,
+    }
+
+
+async def test_a_group_that_the_key_is_not_for_is_refused_before_the_body_is_read(start_api: StartApi) -> None:
+    api = await start_api("k:rw:other")
+    head = (
+        "POST /api/v1/groups/g/echo HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer k\r\n"
+        "Content-Type: application/json\r\nContent-Length: 900000\r\n\r\n{"
+    )
+    answer = await api.raw(head.encode(), until=b"}}\n")
+    assert answer.startswith(b"HTTP/1.1 403 ")
+
+
+async def test_a_node_short_of_memory_refuses_bodies_and_answers_the_rest(
+    start_api: StartApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Bodies, "of_process", classmethod(lambda cls, largest: cls(largest, MemoryLimit(1, 1))))
+    api = await start_api()
+    body = json.dumps({"data": {"x": "y" * 100_000}}).encode()
+    status, told, headers = await api.ask("POST", "/api/v1/groups/g/echo", data=body, headers=JSON)
+    assert (status, told["error"]["code"], headers["Retry-After"]) == (429, Throttled.code, "1")
+    assert "short of memory" in told["error"]["message"]
+    assert (await api.ask("POST", "/api/v1/groups/g/echo", data=b'{"limit":3}', headers=JSON))[0] == 200
+
+
+async def test_running_out_of_memory_is_no_fault_of_the_node(start_api: StartApi) -> None:
+    async def exhaust(services: Any, params: Any) -> Any:
+        raise MemoryError
+
+    broken = [type(each)(each.name, each.route, each.params, exhaust) for each in OPERATIONS if each.name == "bug"]
+    api = await start_api(operations=broken)
+    status, told, _ = await api.ask("GET", "/api/v1/bug")
+    assert (status, told["error"]["code"]) == (429, "throttled")

@@ -1,0 +1,70 @@
+"""The server of a listener, as far as it differs from the library's."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+from aiohttp import web
+
+from eventd.api.runner import Runner
+from eventd.api.untaken import Untaken
+
+MIB = 1 << 20
+
+
+class Link(asyncio.Transport):
+    """A connection whose other end is at an address, and has `left` bytes to take."""
+
+    def __init__(self, host: str = "10.0.0.1", left: int = 0) -> None:
+        super().__init__({"peername": (host, 4711)})
+        self.left = left
+        self.ended = False
+
+    def get_write_buffer_size(self) -> int:
+        return self.left
+
+    def abort(self) -> None:
+        self.ended = True
+
+    def close(self) -> None:
+        self.ended = True
+
+    def is_closing(self) -> bool:
+        return self.ended
+
+    def write(self, data: Any) -> None: ...
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+
+async def test_what_comes_after_bytes_that_cannot_be_read_is_not_kept() -> None:
+    """A client can send megabytes before its refusal has a turn."""
+    runner = Runner(web.Application())
+    await runner.setup()
+    assert runner.server is not None
+    connection = cast(Any, runner.server())
+    connection.connection_made(Link())
+    connection.data_received(b"GET / HTTP/1.1\r\nX: ")
+    for _ in range(3):
+        connection.data_received(b"x" * MIB)
+    assert len(connection._messages) == 1
+    assert connection._messages[0][0].exc.__traceback__ is None, "its frames hold the bytes"
+    connection.connection_lost(None)
+    await runner.cleanup()
+
+
+async def test_an_answer_that_is_not_taken_makes_room_for_others() -> None:
+    untaken = Untaken(3 * MIB)
+    stuck, slow, other = Link(left=MIB), Link(left=MIB // 2), Link("10.0.0.2", left=MIB)
+    with untaken.hold(stuck, MIB), untaken.hold(slow, MIB), untaken.hold(other, MIB):
+        with untaken.hold(Link("10.0.0.3"), MIB):
+            assert (stuck.ended, slow.ended, other.ended) == (True, False, False), "of who has most, the slowest"
+            assert untaken.held == 3 * MIB
+            with untaken.hold(Link("10.0.0.4"), 64 << 10):
+                assert untaken.held == 3 * MIB, "small ones do not count"
+        with untaken.hold(Link("10.0.0.3"), 10 * MIB):
+            assert (slow.ended, other.ended) == (True, True), "one always has room"
+    assert untaken.held == 0
