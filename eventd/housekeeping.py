@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from eventd.api.groups import evict_some
@@ -12,12 +14,15 @@ from eventd.api.links import read_outbound
 from eventd.api.subscription_states import ListSubscriptions, read_states
 from eventd.clock import SECOND
 from eventd.errors import EventdError, NotFound
+from eventd.ingress.batch import STRANGERS
 from eventd.ingress.tally import Tally
+from eventd.log.conflicts import UNKNOWN, read_conflicts
 from eventd.log.eventlog import EventLog
 from eventd.log.head import lock_head, read_topic
 from eventd.log.leases import release_leases
-from eventd.log.retention import CHUNK, BookLimits, forget
-from eventd.log.retired import clear, read_bare, remove_bare
+from eventd.log.losses import join_oldest, read_crowded
+from eventd.log.retention import CHUNK, BookLimits, forget, forget_selections, read_unused_selections
+from eventd.log.retired import PAGE, clear, read_bare, remove_bare
 from eventd.log.shedding import forget_ephemeral, is_due, sweep
 from eventd.log.values import Topic
 from eventd.observe import Metrics
@@ -29,9 +34,8 @@ from eventd.store.links import forget_links, stale_links
 from eventd.store.parts import forget_parts
 from eventd.store.registry import read_resources
 from eventd.store.runs import forget_runs
+from eventd.supervisor import Chore
 
-STRANGERS = 1000
-"""Senders of a group, besides its peers, whose marks are kept."""
 STRANGER_AGE = 30 * 24 * 3600 * SECOND
 """How long the mark of a sender that is no peer is kept after its last batch."""
 PARTS = 500
@@ -40,6 +44,10 @@ CHECKPOINT_SECONDS = 0.5
 MEASURE_SECONDS = 10.0
 MEASURE_REST = 20
 """How much longer than a measurement it rests at least: many peers that are far behind must not keep a node busy."""
+STEP_REST = 2
+"""How much longer than one step of removing deleted topics the rest after it is."""
+MOST_REST = 1.0
+"""Seconds that this rest lasts at most."""
 SWEEP_SECONDS = 1.0
 """Readers are not shown what is too old in any case; so long it may still take up room."""
 
@@ -75,25 +83,27 @@ class Housekeeping:
         await self._log.database.take_over_checkpoints()
         if self._settings.group is not None or self._share.resumed or not self._share.is_first:
             return
-        await self._log.database.write(_release_leases)
-        while await self._log.database.write(forget_ephemeral, self._log.clock.now()) > 0:
-            pass
+        await self._log.database.write(_release_leases, self._log.clock.steady())
+        after: int | None = 0
+        while after is not None:
+            after = await self._log.database.write(forget_ephemeral, after, self._log.clock.now())
 
     async def end(self) -> None:
         """What is to be written when all else has ended."""
         await self.tally.write(self._log, ends=True)
 
-    def chores(self, groups: Callable[[], Iterable[GroupConfig]]) -> dict[str, Coroutine[Any, Any, None]]:
-        """What goes on as long as the node does, by its name; what is to be done once, in its first process."""
-        refusals = {"refusals": self.tally.write_for_ever(self._log)}
+    def chores(self, groups: Callable[[], Iterable[GroupConfig]]) -> dict[str, Chore]:
+        """What runs as long as the node does, by its name; what is to be done once, in its first process."""
+        refusals: dict[str, Chore] = {"refusals": partial(self.tally.write_for_ever, self._log)}
         if not self._share.is_first:
             return refusals
         return {
             **refusals,
-            "retention": self.prune_for_ever(groups),
-            "sweep": self.sweep_for_ever(),
-            "checkpoint": self.checkpoint_for_ever(),
-            "measure": self.measure_for_ever(groups),
+            "retention": partial(self.prune_for_ever, groups),
+            "deleted topics": self.remove_deleted_for_ever,
+            "sweep": self.sweep_for_ever,
+            "checkpoint": self.checkpoint_for_ever,
+            "measure": partial(self.measure_for_ever, groups),
         }
 
     async def prune_for_ever(self, groups: Callable[[], Iterable[GroupConfig]]) -> None:
@@ -105,7 +115,6 @@ class Housekeeping:
     async def _prune(self, groups: Iterable[GroupConfig]) -> None:
         for group in groups:
             self._metrics.pruned(group.name, await prune(self._log, group))
-        await self._clear_retired()
         # The books are of all groups, also of those that another process of this database works for.
         declared = await self._log.database.read(_read_declared)
         ids = max((group.retention.ids for group in declared), default=0)
@@ -116,8 +125,14 @@ class Housekeeping:
             dead_letters=self._settings.dead_letter_retention,
             receipts=max(day, ids),
         )
-        while await self._log.database.write(forget, limits, now=self._log.clock.now()):
+        clock = self._log.clock
+        while await self._log.database.write(forget, limits, now=clock.now(), steady=clock.steady()):
             pass  # a little at a time, so that appends come in between
+        unused = await self._log.database.read(read_unused_selections, self._log.clock.now() - limits.batches)
+        if unused:
+            await self._log.database.write(forget_selections, unused)
+        for topic_id in await self._log.database.read(read_crowded):
+            await self._log.database.write(join_oldest, topic_id)
         await self._forget_older(forget_runs, self._settings.run_retention, CHUNK)
         await self._forget_older(forget_parts, self._settings.part_retention, PARTS)
         for group in declared:
@@ -140,14 +155,39 @@ class Housekeeping:
         for first in range(0, len(stale), CHUNK):
             await database.write(_forget_links, topic_id, stale[first : first + CHUNK])
 
-    async def _clear_retired(self) -> None:
-        """Remove what deleted groups have left. The line of a topic goes one round after all else."""
-        database = self._log.database
-        bare = await database.read(read_bare)
-        while await database.write(clear, now=self._log.clock.now()):
-            pass  # a little at a time, so that appends come in between
-        if bare:
-            await database.write(remove_bare, bare)
+    async def remove_deleted_for_ever(self) -> None:
+        """Remove what deleted topics have left, at the start and then at the interval of retention.
+
+        Apart from retention: that must not wait until much is removed.
+        """
+        while True:
+            await self._try("the removal of deleted topics", self._remove_deleted())
+            await self._log.clock.sleep(self._settings.prune_interval)
+
+    async def _remove_deleted(self) -> None:
+        """One round. The row of a topic goes one round after all else."""
+        database, clock, bare = self._log.database, self._log.clock, await self._read_bare()
+        after: str | None = ""
+        while after is not None:
+            begun = clock.monotonic()
+            cleared = await database.write(clear, after, now=clock.now())
+            after = None if cleared is None else cleared.upto
+            await self._rest_after(begun)
+        for first in range(0, len(bare), PAGE):
+            begun = clock.monotonic()
+            await database.write(remove_bare, bare[first : first + PAGE])
+            await self._rest_after(begun)
+
+    async def _read_bare(self) -> list[str]:
+        bare: list[str] = []
+        while page := await self._log.database.read(read_bare, bare[-1] if bare else ""):
+            bare += page
+        return bare
+
+    async def _rest_after(self, begun: float) -> None:
+        """Rest for longer than a step took that began then: most who write meanwhile find the writer free."""
+        spent = self._log.clock.monotonic() - begun
+        await self._log.clock.sleep(min(MOST_REST, STEP_REST * spent))
 
     async def sweep_for_ever(self) -> None:
         """Remove from topics what has outlived its time to live, or is over a cap that was lowered."""
@@ -182,6 +222,7 @@ class Housekeeping:
             now = self._log.clock.now()
             topic, links = await self._log.database.read(_read_group, group.name, now)
             self._metrics.topic(group.name, records=topic.next_seq - 1 - topic.evicted_seq, size=topic.bytes)
+            self._metrics.id_conflicts(group.name, await self._count_conflicts(group, topic.id))
             seen.topics.add(group.name)
             for link in links:
                 seen.links.add((group.name, link["peer"]))
@@ -194,6 +235,15 @@ class Housekeeping:
                 self._metrics.subscription(group.name, one["subscription"], state=one["state"], **waiting)
         self._forget(self._measured, seen)
         self._measured = seen
+
+    async def _count_conflicts(self, group: GroupConfig, topic_id: int) -> Counter[tuple[str, str, str, str]]:
+        """Conflicts of ids by both sides. Sources may be invented: those that are no nodes of ours have one name."""
+        nodes = {group.node_name, *(peer.node_name for peer in group.peers.values())}
+        counts: Counter[tuple[str, str, str, str]] = Counter()
+        for each in await self._log.database.read(read_conflicts, topic_id):
+            owner, source = (name if name in nodes else UNKNOWN for name in (each.owner, each.source))
+            counts[owner, each.owner_key, source, each.key_id] += each.times
+        return counts
 
     def _forget(self, before: _Measured, seen: _Measured) -> None:
         """Whatever is no longer declared has no figures."""
@@ -228,9 +278,9 @@ async def prune(log: EventLog, group: GroupConfig) -> int:
             return total
 
 
-def _release_leases(conn: Connection) -> None:
+def _release_leases(conn: Connection, steady: int) -> None:
     lock_head(conn)
-    release_leases(conn)
+    release_leases(conn, steady)
 
 
 def _read_declared(conn: Connection) -> list[GroupConfig]:

@@ -13,19 +13,18 @@ from pathlib import Path
 from random import Random
 from typing import Protocol
 
-from aiohttp import web
-
-from eventd.api.doors import Door
+from eventd.api.doors import Door, cannot_listen, patiently
 from eventd.api.doors import Watcher as DoorWatcher
-from eventd.api.federation import KEEPALIVE_SECONDS, build_listener
+from eventd.api.federation import KEEPALIVE_SECONDS, build_listener, refused_by_library
+from eventd.api.runner import Runner
 from eventd.consumers import Consumers
 from eventd.egress.budget import Budget
-from eventd.egress.consumer import Consumer, Spawn
+from eventd.egress.consumer import Consumer
 from eventd.egress.links import PEER, REPAIR, link_name, peer_of
 from eventd.egress.peer import Outfit, PeerSink
 from eventd.egress.peer import Watcher as EgressWatcher
 from eventd.egress.transport import Transport
-from eventd.errors import EventdError, Unavailable
+from eventd.errors import EventdError
 from eventd.ingress.peers import PeerIngress
 from eventd.ingress.peers import Watcher as IngressWatcher
 from eventd.ingress.tally import Tally
@@ -34,6 +33,7 @@ from eventd.log.eventlog import EventLog
 from eventd.log.lines import Lines
 from eventd.resources.effective import GroupConfig, ListenConfig, PeerConfig
 from eventd.resources.keyring import load_ring
+from eventd.supervisor import Supervisor
 from federation.keys import KeyRing
 
 logger = logging.getLogger("eventd.group")
@@ -56,7 +56,7 @@ class Surroundings:
     log: EventLog
     transport: Transport
     watcher: Watcher
-    spawn: Spawn
+    supervisor: Supervisor
     credentials: Path | None
     random: Callable[[int], bytes]
     jitter: Random
@@ -74,10 +74,10 @@ class Membership:
         self.topic_id = topic_id
         self._around = around
         self._ring: KeyRing | EventdError = KeyRing([])
-        self._runner: web.AppRunner | None = None
+        self._runner: Runner | None = None
         self._door: Door | None = None
         self._listening: ListenConfig | None = None
-        self._links: Consumers[PeerConfig] = Consumers(around.spawn, self._start)
+        self._links: Consumers[PeerConfig] = Consumers(around.supervisor.keep, self._start)
         self.address: tuple[str, int] | None = None
         self.ingress = self._make_ingress()
 
@@ -109,7 +109,7 @@ class Membership:
     async def start(self) -> None:
         """Read the keys and open the listener. Raises `Unavailable` when the address cannot be had."""
         await self.load_keys()
-        await self._listen()
+        await patiently(self._listen, self._around.log.clock)
 
     async def update(self, config: GroupConfig) -> None:
         """Take over another declaration of the group."""
@@ -143,10 +143,9 @@ class Membership:
         if where is None:
             return
         door = Door(self.config.name, self._around.max_connections, self._around.watcher)
-        runner = web.AppRunner(
+        runner = Runner(
             build_listener(lambda: self.ingress, door),
-            access_log=None,
-            handle_signals=False,
+            refused_by_library,
             auto_decompress=False,
             keepalive_timeout=KEEPALIVE_SECONDS,
             shutdown_timeout=SHUTDOWN_SECONDS,
@@ -158,11 +157,8 @@ class Membership:
         except OSError as error:
             await runner.cleanup()
             door.close()
-            raise Unavailable(
-                f"EventGroup {self.config.name!r}: cannot listen on {where.address} port {where.port}: "
-                f"{error.strerror or error}",
-                hint="stop what holds the address, or change spec.listen",
-            ) from None
+            what = f"EventGroup {self.config.name!r}: cannot listen on {where.address} port {where.port}"
+            raise cannot_listen(what, error, "stop what holds the address, or change spec.listen") from None
         self._runner, self._door, self._listening = runner, door, where
         self.address = runner.addresses[0][:2]
         self.trouble.pop("listen", None)
@@ -216,7 +212,7 @@ class Membership:
             cursor.name,
             PeerSink(self.config, peer, link, cursor, outfit),
             version=cursor.selector_version,
-            spawn=around.spawn,
+            spawn=around.supervisor.spawn,
             backoff=peer.backoff,
             chance=around.jitter.random,
         )

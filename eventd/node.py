@@ -7,10 +7,9 @@ import logging
 import secrets
 import socket
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from random import Random
 from typing import Any
-
-from aiohttp import web
 
 import eventd
 from eventd import shipping
@@ -18,8 +17,8 @@ from eventd.api.app import KEEPALIVE_SECONDS, build_app
 from eventd.api.auth import Keys
 from eventd.api.callers import Callers
 from eventd.api.doors import Door, listen
-from eventd.api.health import GROUP
-from eventd.api.operations import Services
+from eventd.api.operations import GROUP, Services
+from eventd.api.runner import Runner
 from eventd.api.siblings import Siblings
 from eventd.api.v0.limits import Limits, Occupancy
 from eventd.api.v0.routes import V0
@@ -30,6 +29,7 @@ from eventd.egress.forwarding import Routing
 from eventd.egress.transport import Transport
 from eventd.egress.tries import Outfit
 from eventd.errors import EventdError
+from eventd.garbage import Garbage
 from eventd.housekeeping import Housekeeping
 from eventd.log.eventlog import EventLog
 from eventd.membership import SHUTDOWN_SECONDS, Membership, Surroundings, rings_of
@@ -44,8 +44,9 @@ from eventd.store.claim import Claim
 from eventd.store.database import Database
 from eventd.store.keys import read_keys
 from eventd.store.migrations import require_current
+from eventd.store.space import shortage
 from eventd.subscribers import Subscribers
-from eventd.supervisor import Supervisor
+from eventd.supervisor import Chore, Supervisor
 
 logger = logging.getLogger("eventd.node")
 
@@ -53,14 +54,13 @@ BROKEN_SECONDS = 1.0
 
 
 class Watcher(Metrics):
-    """The figures of a node, and one thing more: a peer that has called us is up, perhaps anew."""
+    """The figures of a node, and one thing more: a peer that calls us is up, perhaps after a restart."""
 
     def __init__(self, groups: Mapping[str, Membership]) -> None:
         super().__init__()
         self._groups = groups
 
-    def verified(self, group: str, node: str, protocol: str) -> None:
-        super().verified(group, node, protocol)
+    def alive(self, group: str, node: str) -> None:
         if group in self._groups:
             self._groups[group].wake(node)
 
@@ -111,12 +111,16 @@ class Node:
             raise
 
     async def _start(self) -> None:
-        self.supervisor = Supervisor()
+        self.supervisor = Supervisor(self._clock, self.metrics.task_failed)
         self._stopping = asyncio.get_running_loop().create_future()
         self._started.append(self.supervisor.stop)
         shared = not self._share.is_whole
-        database = await asyncio.to_thread(Database, self.settings.database_url, shared=shared)
+        claim = self._claim.name if self._claim else self._share.claim
+        database = await asyncio.to_thread(Database, self.settings.database_url, shared=shared, claim=claim)
         self._started.append(lambda: asyncio.to_thread(database.close))
+        if check := database.claim_check():
+            self._started.append(check.close)
+            self._siblings.check_claim = check.ask
         await asyncio.to_thread(require_current, database)
         self.log = await EventLog.open(database, self._clock, timed=self.metrics.committed)
         self._books = Housekeeping(self.log, self.settings, self.metrics, self._share)
@@ -133,7 +137,7 @@ class Node:
             self.log,
             transport,
             self.metrics,
-            self.supervisor.spawn,
+            self.supervisor,
             self.settings.credentials_directory,
             secrets.token_bytes,
             Random(),
@@ -162,9 +166,8 @@ class Node:
         return sum(group.count_links() for group in self.groups.values())
 
     def _make_subscribers(self) -> Subscribers:
-        spawn = self.supervisor.spawn
         plugins = Plugins(self._clock, environment=plugin_environment())
-        self.schedules = Schedules(self.log, plugins, spawn, self.following.changed)
+        self.schedules = Schedules(self.log, plugins, self.supervisor.keep, self.following.changed)
         outfit = Outfit(
             self.log,
             plugins,
@@ -173,32 +176,42 @@ class Node:
             self.metrics,
         )
         self._started.append(plugins.close)
-        subscribers = Subscribers(outfit, spawn, self._around.jitter.random)
+        subscribers = Subscribers(outfit, self.supervisor, self._around.jitter.random)
         self._started.append(lambda: subscribers.stop(self.settings.drain_timeout))
         self._started.append(self.schedules.stop)
         return subscribers
 
     def _keep_up(self) -> None:
-        chores: dict[str, Coroutine[Any, Any, None]] = {}
+        chores: dict[str, Chore] = {}
         if self._share.is_first:  # first of all, because it may refuse
             chores = shipping.chores(self.log, self.settings, self.metrics.lake, self._around.jitter.random)
         chores |= {
-            "changes": self._follow_changes(),
+            "changes": self._follow_changes,
+            "writing": self._follow_writing,
             **self._books.chores(lambda: self.reconciler.configs.values()),
-            "mend": self.reconciler.mend_for_ever(),
-            "effective configuration": self.following.run_for_ever(),
-            "routers": self.routing.run_for_ever(),
+            "mend": self.reconciler.mend_for_ever,
+            "effective configuration": self.following.run_for_ever,
+            "routers": self.routing.run_for_ever,
+            "garbage": Garbage(self._clock).collect_for_ever,
         }
-        if self._claim is not None:
-            chores["claim"] = self._claim.keep(self._clock.sleep)
-        self._chores = [self.supervisor.guard(chore, name) for name, chore in chores.items()]
+        # A node that works must not end for a fault in one of them: each is run again.
+        self._chores = [self.supervisor.keep(chore, name) for name, chore in chores.items()]
+        if self._claim is not None:  # without it, another node may serve the database
+            self._chores.append(self.supervisor.guard(self._claim.keep(self._clock.sleep), "claim"))
         self._started.append(self._end_chores)
 
     async def _serve_api(self) -> None:
         settings = self.settings
         door = Door("", settings.max_connections + settings.max_sse_connections, self.metrics)
         app = build_app(
-            Services(self.log, self._take_over_now, self.metrics, self.following, rings_of(self.groups, self._around)),
+            Services(
+                self.log,
+                self._take_over_now,
+                self.metrics,
+                self.following,
+                rings_of(self.groups, self._around),
+                self._siblings.readiness,
+            ),
             keys=self.keys,
             siblings=self._siblings,
             version=eventd.__version__,
@@ -206,16 +219,10 @@ class Node:
             max_body_bytes=settings.max_body_bytes,
             v0=self._make_v0(door),
         )
-        runner = web.AppRunner(
-            app,
-            access_log=None,
-            handle_signals=False,
-            keepalive_timeout=KEEPALIVE_SECONDS,
-            shutdown_timeout=SHUTDOWN_SECONDS,
-        )
+        runner = Runner(app, keepalive_timeout=KEEPALIVE_SECONDS, shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()
         self._started.append(runner.cleanup)
-        await door.open_at(runner, self._sockets or await listen(*settings.api_listen))
+        await door.open_at(runner, self._sockets or await listen(*settings.api_listen, self._clock))
         self.api_address = runner.addresses[0][:2]
         self._started.append(self._siblings.close)
         await self._siblings.open(runner)
@@ -228,7 +235,7 @@ class Node:
             routing=self.routing,
             metrics=self.metrics,
             siblings=self._siblings,
-            spawn=self.supervisor.spawn,
+            supervisor=self.supervisor,
             random=secrets.token_bytes,
             stopping=self._stopping,
             version=eventd.__version__,
@@ -262,8 +269,19 @@ class Node:
                         logger.error("%s", error)
                     self._database_trouble = str(error)
                     await self._clock.sleep(BROKEN_SECONDS)
+                except Exception as error:  # a fault of ours: the supervisor runs this again
+                    self._database_trouble = f"{type(error).__name__} in this node; see its log"
+                    raise
         finally:
             await source.close()
+
+    async def _follow_writing(self) -> None:
+        """Whoever asks for readiness before writing would never write again: so this node finds out by itself."""
+        while True:
+            await self._clock.sleep(BROKEN_SECONDS)
+            if self.log.work.failing:
+                with suppress(EventdError):
+                    await self.log.try_writing()
 
     async def _take_over_now(self) -> None:
         """Somebody has declared something through this node. What fails here is tried again when it is noticed."""
@@ -292,14 +310,15 @@ class Node:
     def readiness(self) -> dict[str, str]:
         """Name of each check → "ok", or what is wrong."""
         groups = {GROUP + name: "; ".join(group.trouble.values()) or "ok" for name, group in self.groups.items()}
-        return {"database": self._database_trouble or "ok", **groups}
+        trouble = self._database_trouble or self.log.work.trouble or shortage(self.log.database.path)
+        return {"database": trouble or "ok", **groups}
 
     # --- stopping ---------------------------------------------------------------------------------------------
 
     async def run_until_stopped(self) -> None:
         """Return when `stop` was asked for; raise when something failed without which the node cannot go on."""
         waits: set[asyncio.Future[Any]] = {
-            self.supervisor.spawn(self._stopped.wait(), "stopped"),
+            self.supervisor.spawn(self._stopped.wait(), "stopped"),  # awaited here
             self.supervisor.failed,
         }
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -325,4 +344,4 @@ class Node:
         groups = list(self.groups.values())
         self.groups.clear()
         stopping = [self.supervisor.spawn(group.stop(self.settings.drain_timeout), "a group") for group in groups]
-        await asyncio.gather(*stopping)
+        await asyncio.gather(*stopping, return_exceptions=True)  # one that fails is logged; the others end all the same

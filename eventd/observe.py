@@ -10,17 +10,18 @@ from datetime import UTC, datetime
 from typing import Any, TextIO
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
-from prometheus_client.core import Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
-from prometheus_client.registry import Collector
 
 from eventd.errors import EventdError
 from eventd.lake.figures import LakeFigures
 
 METRICS_CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 LINK_STATES = ("running", "backing-off", "blocked", "paused", "failed")
-LABELS = ("group", "peer", "subscription", "event_type", "status", "reason", "state", "book")
-"""All label names a metric may have. Ids, subjects, addresses and texts of errors would make series without bound."""
+LABELS = (
+    *("group", "peer", "subscription", "event_type", "status", "reason", "state", "book"),
+    *("owner", "owner_key", "source", "key"),
+)
+"""All label names a metric may have. Ids of events, subjects, texts of errors would make series without bound."""
 
 _WITHHELD = frozenset(
     (
@@ -203,6 +204,12 @@ class Metrics:
         self._reject = self._counter(
             "receiver_reject_total", "Requests and events from peers that were refused.", "group", "reason"
         )
+        self._conflicts = self._gauge(
+            "id_conflicts",
+            "Events not stored because another event has their id, as far back as it is kept.",
+            *("group", "owner", "owner_key", "source", "key"),
+        )
+        self._conflicting: dict[str, set[tuple[str, ...]]] = {}
         self._batches = self._counter("receiver_batches_total", "Batches and single events stored.", "group")
         self._v1 = self._counter("receiver_v1_requests_total", "Requests in protocol v1, verified.", "group")
         self._v2 = self._counter("receiver_v2_requests_total", "Requests in protocol v2, verified.", "group")
@@ -246,6 +253,7 @@ class Metrics:
         self._commit = self._histogram("commit_duration_seconds", "Time of one writing transaction.", _SECONDS)
         self._grouped = self._histogram("commit_records", "Records of one writing transaction.", _COUNTS)
         self._standby = self._gauge("standby", "1 while another node serves the database, and this one waits.")
+        self._task_failures = self._counter("task_failures_total", "Tasks that ended with an error.", "status")
         self._wal = self._gauge("sqlite_wal_bytes", "Size of SQLite's write-ahead log.")
 
     def accepted(self, group: str, new: int, duplicates: int) -> None:
@@ -258,9 +266,17 @@ class Metrics:
         """A request, or so many of its events, were refused."""
         self._reject.labels(group, reason).inc(count)
 
-    def verified(self, group: str, node: str, protocol: str) -> None:
-        """A peer has proven who it is; `protocol` is v1 or v2."""
+    def verified(self, group: str, protocol: str) -> None:
+        """A request was signed with a key of the group; `protocol` is v1 or v2."""
         (self._v1 if protocol == "v1" else self._v2).labels(group).inc()
+
+    def id_conflicts(self, group: str, times: Mapping[tuple[str, str, str, str], int]) -> None:
+        """How often an id was taken, by who has it and by who came second: a source and a key each."""
+        for gone in self._conflicting.pop(group, set()) - times.keys():
+            self._conflicts.remove(group, *gone)
+        for kind, count in times.items():
+            self._conflicts.labels(group, *kind).set(count)
+        self._conflicting[group] = set(times)
 
     def connections(self, group: str, count: int | None) -> None:
         """So many connections are open at a group's listener, or at the API's where `group` is empty; None: closed."""
@@ -272,6 +288,9 @@ class Metrics:
     def turned_away(self, group: str, reason: str) -> None:
         """A connection was ended by this side; `reason` is a slug."""
         self._turned_away.labels(group, reason).inc()
+
+    def alive(self, group: str, node: str) -> None:
+        """A peer has sent a request that it has just signed; there is no figure for that."""
 
     def started(self, group: str, node: str) -> None:
         """A peer opened its link to us; there is no figure for that."""
@@ -347,6 +366,7 @@ class Metrics:
         """The group is no longer declared."""
         self._records.remove(group)
         self._bytes.remove(group)
+        self.id_conflicts(group, {})
 
     def pruned(self, group: str, records: int) -> None:
         """Retention removed so many records."""
@@ -361,36 +381,14 @@ class Metrics:
         """Another node serves the database."""
         self._standby.set(1)
 
+    def task_failed(self, status: str) -> None:
+        """A task of the node ended with an error; `status` says what follows."""
+        self._task_failures.labels(status).inc()
+
     def wal(self, size: int) -> None:
         """Size of SQLite's write-ahead log in bytes."""
         self._wal.set(size)
 
-    def render(self, sees: Callable[[str], bool] | None = None, registry: CollectorRegistry | None = None) -> bytes:
-        """All of it in Prometheus' text format, `METRICS_CONTENT_TYPE`; with `sees`, that of these groups alone.
-
-        `registry` holds more than these, of other processes as well.
-        """
-        registry = self.registry if registry is None else registry
-        if sees is None:
-            return generate_latest(registry)
-        apart = CollectorRegistry()
-        apart.register(_OfGroups(registry, sees))
-        return generate_latest(apart)
-
-
-class _OfGroups(Collector):
-    """What a registry holds of some groups."""
-
-    def __init__(self, registry: CollectorRegistry, sees: Callable[[str], bool]) -> None:
-        self._registry = registry
-        self._sees = sees
-
-    def describe(self) -> Iterator[Metric]:
-        return iter(())  # its names need no check: they are those of the whole
-
-    def collect(self) -> Iterator[Metric]:
-        for metric in self._registry.collect():
-            shown = Metric(metric.name, metric.documentation, metric.type)
-            shown.samples = [one for one in metric.samples if self._sees(one.labels.get("group", ""))]
-            if shown.samples:
-                yield shown
+    def render(self) -> bytes:
+        """All of it in Prometheus' text format, `METRICS_CONTENT_TYPE`."""
+        return generate_latest(self.registry)

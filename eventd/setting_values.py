@@ -162,6 +162,7 @@ def one_of(*words: str) -> BeforeValidator:
 
 
 Text = Annotated[str, BeforeValidator(read_text)]
+Truth = Annotated[bool, BeforeValidator(read_truth)]
 FilePath = Annotated[Path, BeforeValidator(read_path)]
 AnyPath = Annotated[Path | None, BeforeValidator(read_path)]
 Seconds = Annotated[float, BeforeValidator(read_seconds)]

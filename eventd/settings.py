@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import difflib
 import os
+import stat
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -17,6 +19,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
 
 from eventd.errors import SettingsError
+from eventd.quoting import with_value
 from eventd.setting_values import (
     UNITS,
     Age,
@@ -29,6 +32,7 @@ from eventd.setting_values import (
     Level,
     Seconds,
     Text,
+    Truth,
     read_ceiling,
     read_database,
     read_endpoint,
@@ -36,7 +40,6 @@ from eventd.setting_values import (
     read_lines,
     read_room,
     read_size,
-    read_truth,
     show,
 )
 
@@ -123,8 +126,11 @@ class Settings(BaseModel):
     api_keys_file: Text = Field(
         "", description="File with more keys to the API, or `credential:NAME`; SIGHUP reads it again."
     )
-    allow_insecure_no_auth: Annotated[bool, BeforeValidator(read_truth)] = Field(
+    allow_insecure_no_auth: Truth = Field(
         False, description="Serve the API without keys even where other machines reach it."
+    )
+    allow_debugger: Truth = Field(
+        False, description="Let the node's user attach debuggers and read its /proc files; allow core dumps."
     )
     group: Annotated[str | None, BeforeValidator(read_group)] = Field(
         None, description="Run this EventGroup alone; the others of the database rest."
@@ -132,7 +138,7 @@ class Settings(BaseModel):
     workers: int = Field(
         1, ge=1, le=64, description="Processes that share the API and the groups; the first does what is done once."
     )
-    standby: Annotated[bool, BeforeValidator(read_truth)] = Field(
+    standby: Truth = Field(
         False, description="Wait while another node serves the database (Postgres), and take over when it ends."
     )
     log_format: Format = Field("auto", description="`json`, `text`, or `auto`: text on a terminal, JSON otherwise.")
@@ -150,9 +156,7 @@ class Settings(BaseModel):
     lake_rows: int = Field(
         100_000, ge=1000, le=2_000_000, description="Rows of one segment; as many are shipped at once."
     )
-    lake_payloads: Annotated[bool, BeforeValidator(read_truth)] = Field(
-        False, description="Ship what the events say, too; otherwise a digest stands for it."
-    )
+    lake_payloads: Truth = Field(False, description="Ship what the events say, too; otherwise a digest stands for it.")
     lake_compact_after: AgeOrNone = Field(
         UNITS["d"], description="So long after its end a day is put into the archive; 0: never."
     )
@@ -164,7 +168,7 @@ class Settings(BaseModel):
         description="How far the shipping process gives way on this machine; 0: not at all, 19: to everybody.",
     )
     max_body_bytes: Annotated[int, BeforeValidator(read_size)] = Field(
-        64 << 20, description="The largest request body the API takes."
+        64 << 20, description="The largest request body the API takes: of events and of records."
     )
     max_connections: int = Field(
         256, ge=16, le=65536, description="Open connections of each listener; beyond, strangers go first."
@@ -183,9 +187,7 @@ class Settings(BaseModel):
     )
     max_sse_connections_per_key: int = Field(1_000, ge=0, description="Open streams of one key to the API.")
     max_inflight_per_key: int = Field(1_000, ge=0, description="Requests of one key to the API under way at once.")
-    probe_auth: Annotated[bool, BeforeValidator(read_truth)] = Field(
-        False, description="Ask for a key at /healthz, /readyz, /v0/health and /v0/ready, too."
-    )
+    probe_auth: Truth = Field(False, description="Ask for a key at /healthz, /readyz, /v0/health and /v0/ready, too.")
     credentials_directory: AnyPath = Field(None, description="Where `credential:NAME` is looked for; systemd sets it.")
 
     _origins: dict[str, str] = PrivateAttr(default_factory=dict)
@@ -202,17 +204,21 @@ class Settings(BaseModel):
 
     def read_secret(self, name: str) -> str:
         """The text of a file given by path or as `credential:NAME`. Raises ValueError, which names the file."""
-        path = Path(name).expanduser()
-        if name.startswith(_CREDENTIAL):
-            if self.credentials_directory is None:
-                raise ValueError(f"{name}: no credentials directory is set; systemd sets it for LoadCredential=")
-            path = self.credentials_directory / name.removeprefix(_CREDENTIAL)
+        path = self.place_of_secret(name)
         try:
             return path.read_text(encoding="utf-8").strip()
         except UnicodeDecodeError:
             raise ValueError(f"{path} is no text") from None
         except OSError as error:
             raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+
+    def place_of_secret(self, name: str) -> Path:
+        """The file that a path or `credential:NAME` means. Raises ValueError."""
+        if not name.startswith(_CREDENTIAL):
+            return Path(name).expanduser()
+        if self.credentials_directory is None:
+            raise ValueError(f"{name}: no credentials directory is set; systemd sets it for LoadCredential=")
+        return self.credentials_directory / name.removeprefix(_CREDENTIAL)
 
     def describe(self) -> list[Shown]:
         """Every setting with the value in force and where it comes from."""
@@ -247,7 +253,7 @@ def load(
     said |= {name: (environ[key], key) for name in names if (key := variable_of(name)) and environ.get(key, "").strip()}
     said |= {name: (value, flag_of(name) or name) for name, value in (flags or {}).items() if value is not None}
     settings = _validate(said, problems)
-    settings._warnings = tuple(_strangers(environ))
+    settings._warnings = (*_strangers(environ), *_open_secrets(settings))
     if problems:
         raise BadSettings(problems)
     return settings
@@ -294,6 +300,15 @@ def lake_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]
     return {name: value for name, value in environ.items() if not name.startswith("EVENTD_")}
 
 
+def _open_secrets(settings: Settings) -> Iterator[str]:
+    """Files of secrets that every user of the machine may read or change."""
+    for name in (settings.api_keys_file, settings.database_url_file):
+        with suppress(OSError, ValueError):  # said where it is read
+            file = settings.place_of_secret(name) if name else None
+            if file is not None and file.stat().st_mode & stat.S_IRWXO:
+                yield f"every user of this machine may read or change {file}: run chmod o= {file}"
+
+
 def _validate(said: Mapping[str, tuple[Any, str]], problems: list[Problem]) -> Settings:
     """The settings, without those that have problems."""
     values = {name: value for name, (value, _) in said.items()}
@@ -303,14 +318,24 @@ def _validate(said: Mapping[str, tuple[Any, str]], problems: list[Problem]) -> S
     except ValidationError as error:
         for detail in error.errors():
             name = str(detail["loc"][0])
-            reason = detail.get("ctx", {}).get("error", detail["msg"].replace("Input should", "must"))
-            problems.append(Problem(origins[name], str(reason), usage=origins[name].startswith("--")))
+            reason = detail.get("ctx", {}).get("error", _worded(detail["msg"]))
+            reason = with_value(str(reason), detail["input"], name)
+            problems.append(Problem(origins[name], reason, usage=origins[name].startswith("--")))
             values.pop(name, None)
         settings = Settings.model_validate(values)
     url = _database_url(settings, origins, problems)
     settings = settings.model_copy(update={"data_dir": settings.data_dir.absolute(), "database_url": url})
     settings._origins = origins
     return settings
+
+
+def _worded(told: str) -> str:
+    """What the library says of a plain number or text, in our words."""
+    if told.startswith("Input should be a valid integer"):
+        return "must be a whole number"
+    for theirs, ours in (("greater than or equal to", "at least"), ("less than or equal to", "at most")):
+        told = told.replace(theirs, ours)
+    return told.replace("Input should", "must")
 
 
 def _database_url(settings: Settings, origins: dict[str, str], problems: list[Problem]) -> str:

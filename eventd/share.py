@@ -13,13 +13,15 @@ from zlib import crc32
 class Share(NamedTuple):
     """The share of process `worker` of `workers`. `resumed`: it goes on for one that ended, beside the others.
 
-    `folder` holds a socket of each process, named by its number, where the others ask it how it is doing.
+    `folder` holds a socket of each process, named by its number, where the others ask it how it is doing. `claim` names
+    the claim on the database that their parent holds for all of them.
     """
 
     worker: int = 0
     workers: int = 1
     resumed: bool = False
     folder: str = ""
+    claim: str = ""
 
     @property
     def is_first(self) -> bool:

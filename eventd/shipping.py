@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable
 from urllib.parse import quote
 
+from eventd.clock import SECOND
 from eventd.egress.segments.courier import Courier
 from eventd.egress.segments.protocol import Terms
 from eventd.egress.segments.segments import Segments
@@ -16,14 +16,13 @@ from eventd.lake.storage import connect
 from eventd.log.eventlog import EventLog
 from eventd.settings import Settings, lake_environment
 from eventd.store.database import Database
+from eventd.supervisor import Chore
 
 logger = logging.getLogger("eventd.lake")
 
 
-def chores(
-    log: EventLog, settings: Settings, figures: LakeFigures, chance: Callable[[], float]
-) -> dict[str, Coroutine[Any, Any, None]]:
-    """What goes on as long as the node does, by its name.
+def chores(log: EventLog, settings: Settings, figures: LakeFigures, chance: Callable[[], float]) -> dict[str, Chore]:
+    """What runs as long as the node does, by its name.
 
     Raises MissingExtra and LakeUnusable at once where nothing can ever be shipped. A lake that is away is no reason not
     to start.
@@ -36,18 +35,20 @@ def chores(
     if settings.group is not None:  # or each of several processes over one database would ship the same books
         logger.warning("nothing is shipped to the lake: a node for one group leaves that to one for all")
         return {}
-    return {"lake": _segments(log, settings, figures, chance).run_for_ever()}
+    return {"lake": _segments(log, settings, figures, chance).run_for_ever}
 
 
 def _segments(log: EventLog, settings: Settings, figures: LakeFigures, chance: Callable[[], float]) -> Segments:
     terms = Terms(
         database=_address(log.database),
+        claim=log.database.claim_name,
         lake=settings.lake,
         rows=settings.lake_rows,
         payloads=settings.lake_payloads,
         compact_after=settings.lake_compact_after,
         retention=settings.lake_retention,
         nice=settings.lake_nice,
+        interval=int(settings.lake_interval * SECOND),
     )
     courier = Courier(terms, lake_environment(), log.clock)
     interval, rows = settings.lake_interval, settings.lake_rows

@@ -23,7 +23,7 @@ class ManualClock:
     """A `Clock` that moves only by `advance`. Whoever sleeps on it sleeps until then."""
 
     def __init__(self, now: int = NOW) -> None:
-        self._now = now
+        self._now = self._steady = now
         self._monotonic = 1000.0
         self._timers: list[tuple[float, asyncio.Future[None]]] = []
 
@@ -33,7 +33,12 @@ class ManualClock:
     def monotonic(self) -> float:
         return self._monotonic
 
+    def steady(self) -> int:
+        return self._steady
+
     async def sleep(self, seconds: float) -> None:
+        if seconds <= 0:
+            await asyncio.sleep(0)  # as with the machine's clock, others have their turn
         await self.timer(seconds)
 
     def timer(self, seconds: float) -> asyncio.Future[None]:
@@ -56,6 +61,7 @@ class ManualClock:
         """Move both times on, and end the waits that are over. Those who waited run at the next turn of the loop."""
         self._monotonic += seconds
         self._now += round(seconds * SECOND)
+        self._steady += round(seconds * SECOND)
         due = [future for at, future in self._timers if at <= self._monotonic + 1e-9]
         self._timers = [(at, future) for at, future in self._timers if future not in due]
         for future in due:

@@ -6,6 +6,7 @@ import pytest
 
 from tests.support import architecture
 from tests.support.architecture import ALLOWED, RULES, Rule, forbidden_words, stray_top_level
+from tests.support.loops import BOUNDED, restless
 from tests.support.source import ROOT, Source, read_sources, tracked_files
 
 SOURCES = read_sources()
@@ -58,6 +59,9 @@ BROKEN = [
     ("time through the clock", "eventd/log/head.py", "import datetime\nnow = datetime.datetime.utcnow()"),
     ("time through the clock", "eventd/egress/peer.py", "import asyncio\nasync def f():\n    await asyncio.sleep(1)"),
     ("time through the clock", "federation/event.py", "import time\nnow = time.time_ns()"),
+    ("waits are monotonic", "eventd/egress/consumer.py", "def f(clock, due):\n    return (due - clock.now()) / SECOND"),
+    ("waits are monotonic", "eventd/egress/consumer.py", "def f(log):\n    at = log.clock.now()\n    return at / 1e6"),
+    ("waits are monotonic", "eventd/schedules.py", "def f(due, now):\n    return max(0, due - now) / clock.SECOND"),
     ("tasks in the node", "eventd/egress/peer.py", "import asyncio\ndef f(c):\n    asyncio.create_task(c)"),
     ("tasks in the node", "eventd/egress/peer.py", "def f(loop, c):\n    loop.create_task(c)"),
     ("tasks in the node", "eventd/egress/peer.py", "from asyncio import ensure_future"),
@@ -75,6 +79,25 @@ BROKEN = [
     ("files of 400 lines", "eventd/log/head.py", "x = 1\n" * 401),
     ("functions of 60 lines", "eventd/log/head.py", "def f():\n" + "    x = 1\n" * 60),
     ("functions of 60 lines", "federation/wire.py", "async def f():\n" + "    x = 1\n" * 60),
+    ("loops give way", "eventd/log/a.py", "async def f(q):\n    while True:\n        await q.get()"),
+    ("loops give way", "eventd/log/a.py", "async def f(q):\n    async for x in q:\n        g(x)"),
+    (
+        "loops give way",
+        "eventd/log/a.py",
+        "async def f(c):\n    while g():\n        if h:\n            await c.sleep(1)",
+    ),
+    (
+        "loops give way",
+        "eventd/log/a.py",
+        "async def f(c):\n    while g():\n        if h():\n            continue\n        await c.sleep(1)",
+    ),
+    (
+        "loops give way",
+        "eventd/log/a.py",
+        "async def f(c):\n    while g():\n        try:\n            await c.sleep(1)\n        except E:\n"
+        "            pass",
+    ),
+    ("loops give way", "eventd/log/a.py", "async def f(c):\n    while True:\n        g() and await c.sleep(1)"),
     ("names that say what", "eventd/store/utils.py", "x = 1"),
     ("names that say what", "eventd/common/time.py", "x = 1"),
     ("names that say what", "federation/helpers.py", "x = 1"),
@@ -105,12 +128,24 @@ KEPT = [
         "import asyncio\nt = asyncio.timeout\nw = asyncio.wait_for",
     ),
     ("time through the clock", "eventd/egress/peer.py", "def f(loop, clock):\n    loop.call_later(1, clock.sleep)"),
+    ("waits are monotonic", "eventd/egress/consumer.py", "def f(cursor):\n    return cursor.length / SECOND"),
+    ("waits are monotonic", "eventd/api/v0/work.py", "def f(clock, at):\n    return (at - clock.steady()) / SECOND"),
+    ("waits are monotonic", "eventd/api/auth.py", "def f(clock, at):\n    return (at - clock.now()) / SECOND"),
     ("tasks in the node", "eventd/supervisor.py", "import asyncio\ngroup = asyncio.TaskGroup()"),
     ("tasks in the node", "eventd/egress/peer.py", "import asyncio\ndef f(tasks):\n    return asyncio.gather(*tasks)"),
     ("signals in the commands", "eventd/cli/daemon.py", "import signal"),
     ("status codes in one place", "eventd/api/codes.py", "X = {'invalid_request': 400}"),
     ("status codes in one place", "eventd/api/problems.py", "def f(answer):\n    return answer(status=404)"),
     ("status codes in one place", "eventd/api/events.py", "def f(page):\n    return page(limit=500, status=201)"),
+    ("loops give way", "eventd/log/a.py", "async def f(d):\n    while await d.database.read(g):\n        pass"),
+    (
+        "loops give way",
+        "eventd/log/a.py",
+        "async def f(c):\n    while g():\n        if h():\n            break\n        try:\n            g()\n"
+        "        finally:\n            await c.sleep(1)",
+    ),
+    ("loops give way", "eventd/log/a.py", "def f(q):\n    while q:\n        q.pop()"),
+    ("loops give way", "eventd/cli/a.py", "async def f(q):\n    while True:\n        await q.get()"),
     ("files of 400 lines", "eventd/log/head.py", "x = 1\n" * 400),
     ("functions of 60 lines", "eventd/log/head.py", "def f():\n" + "    x = 1\n" * 59),
 ]
@@ -134,6 +169,10 @@ def test_a_broken_rule_is_found(name: str, path: str, text: str) -> None:
 @pytest.mark.parametrize(("name", "path", "text"), KEPT)
 def test_a_kept_rule_is_left_alone(name: str, path: str, text: str) -> None:
     assert not broken_by(NAMED[name], Source(path, text))
+
+
+def test_every_loop_that_is_said_to_end_is_still_there() -> None:
+    assert BOUNDED.keys() == {name for source in SOURCES for _, name in restless(source)}
 
 
 def test_every_rule_has_been_seen_to_fail() -> None:

@@ -255,12 +255,12 @@ class Following:
             except EventdError as error:
                 if trouble != str(error):
                     logger.error("the effective configuration cannot be made: %s", error)
-                trouble, end = str(error), self._clock.now() + round(BROKEN_SECONDS * SECOND)
+                trouble, end = str(error), None
             # Whoever needs it now asks for it now; where much changes all the time, merging must not take all the time.
             if rest := min(LONGEST_REST, REST * (self._clock.monotonic() - begun)):
                 await self._clock.sleep(rest)
             if signs == self._signs:
-                await self._wait(self._seconds_to(end))
+                await self._wait(BROKEN_SECONDS if trouble else self._seconds_to(end))
 
     def _seconds_to(self, end: int | None) -> float:
         if end is None:

@@ -12,7 +12,7 @@ from eventd.plugins.contract import PluginFailed, Result
 from eventd.plugins.form import ActionPlan, Answer, Directive, Form, ProposedResource, Status, read_time
 from eventd.resources.duration import format_duration, parse_duration
 from eventd.resources.kinds import KINDS, is_foreign, is_ours, known_kinds
-from eventd.resources.nodes import MAX_DEPTH, MAX_VALUES, Flaw, Malformed, plain
+from eventd.resources.nodes import MAX_DEPTH, MAX_VALUES, Flaws, Malformed, plain
 from eventd.resources.problems import render_path, shorten
 from eventd.resources.rewording import findings
 from eventd.resources.yaml_text import read_yaml
@@ -104,7 +104,7 @@ _JSON: Final = json.JSONDecoder(object_pairs_hook=_unrepeated, parse_constant=_r
 
 
 def _read_yaml(text: str) -> Any:
-    flaws: list[Flaw] = []
+    flaws = Flaws()
     documents = read_yaml(text, flaws)
     try:
         node, another = next(documents, None), next(documents, None)

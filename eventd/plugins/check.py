@@ -11,7 +11,7 @@ import msgspec
 
 from eventd.clock import SECOND, Clock
 from eventd.plugins.contract import MANUAL_TRIGGER, Outcome, PluginFailed, Request
-from eventd.plugins.executable import LOOK, environment_of, run_executable
+from eventd.plugins.executable import LOOK
 from eventd.plugins.running import Plugins
 from eventd.resources.effective import PluginConfig
 from eventd.resources.problems import shorten
@@ -205,13 +205,7 @@ class Checking:
         """A program that cannot read its request must say so and end, or propose nothing."""
         begun = self.clock.now()
         try:
-            answer = await run_executable(
-                self.config.executable,
-                raw,
-                longest=self.config.timeout,
-                environment=environment_of(self.environment, self.config.env),
-                clock=self.clock,
-            )
+            answer = await self.plugins.run_raw(self.config, raw)
         except PluginFailed as failed:
             state: State = "ok" if failed.reason in ("exit_code", "killed") else "failed"
             return Verdict(name, state, self.clock.now() - begun, failed.message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -11,10 +12,18 @@ from eventd.store.registry import StoredResource
 
 _FILES: Final = ("keyfile", "secretfile", "passwordfile")
 _SECRETS: Final = (
-    *("secret", "password", "privatekey", "presharedkey", "psk", "token", "credential", "passphrase"),
-    "authkey",
+    *("secret", "password", "privatekey", "presharedkey", "psk", "token", "credential", "passphrase", "authkey"),
+    *("passwd", "passcode", "apikey", "accesskey", "sharedkey", "signingkey", "encryptionkey", "masterkey", "hmackey"),
+    *("privkey", "authorization", "cookie"),
 )
+"""What the names of secrets hold, in lower case and without what separates words: `private_key`, `Pre-Shared-Key`."""
+_SECRET_NAMES: Final = frozenset(("pwd", "pass", "key", "pin"))
+"""Words that are names of secrets only by themselves."""
 _SOURCES: Final = frozenset(("file", "env", "base64"))
+_SEPARATORS: Final = re.compile(r"[^a-z0-9]+")
+_USER_IN_URL: Final = re.compile(r"(?<=://)[^/?#\s@]*@")
+_ASSIGNMENT: Final = re.compile(r"([A-Za-z0-9_.-]+)(\s*=\s*)[^\s;&,]+")
+_PRIVATE_KEY: Final = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY( BLOCK)?-----")
 
 
 def context_of(config: PluginConfig, stored: Iterable[StoredResource]) -> list[dict[str, Any]]:
@@ -30,12 +39,36 @@ def context_of(config: PluginConfig, stored: Iterable[StoredResource]) -> list[d
 
 
 def redact(value: Any) -> Any:
-    """The value without secrets and without the ways to them, judged by the names of its keys, in any case."""
+    """The value without secrets and without the ways to them, judged by the names of its keys, however they are spelt.
+
+    Of texts it takes passwords out of URLs and assignments, and all of one that holds a private key. A mapping
+    of a `name` and a `value` is judged by the name.
+    """
+    if isinstance(value, str):
+        return _redact_text(value)
     if isinstance(value, list | tuple):
         return [redact(inner) for inner in value]
     if not isinstance(value, Mapping):
         return value
-    return {key: _blank(key, inner) for key, inner in value.items() if not _is_dropped(key.lower(), inner)}
+    named = value.get("name")
+    secret = isinstance(named, str) and _names_a_secret(_plain(named))
+    kept = {key: inner for key, inner in value.items() if not _is_dropped(_plain(key), inner)}
+    return {key: "" if secret and key == "value" else _blank(key, inner) for key, inner in kept.items()}
+
+
+def _redact_text(text: str) -> str:
+    if _PRIVATE_KEY.search(text):
+        return ""
+    return _ASSIGNMENT.sub(_redact_assignment, _USER_IN_URL.sub("", text))
+
+
+def _redact_assignment(found: re.Match[str]) -> str:
+    return found[1] + found[2] if _names_a_secret(_plain(found[1])) else found[0]
+
+
+def _plain(key: str) -> str:
+    """A name without what its words are separated by."""
+    return _SEPARATORS.sub("", key.lower())
 
 
 def _is_dropped(key: str, value: Any) -> bool:
@@ -48,8 +81,8 @@ def _is_dropped(key: str, value: Any) -> bool:
 
 
 def _blank(key: str, value: Any) -> Any:
-    return "" if _names_a_secret(key.lower()) else redact(value)
+    return "" if _names_a_secret(_plain(key)) else redact(value)
 
 
 def _names_a_secret(key: str) -> bool:
-    return any(word in key for word in _SECRETS)
+    return key in _SECRET_NAMES or any(word in key for word in _SECRETS)

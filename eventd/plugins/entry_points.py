@@ -16,7 +16,8 @@ import msgspec
 from eventd.clock import SECOND, Clock
 from eventd.plugins.contract import PluginFailed, Request
 from eventd.plugins.executable import LOOK, MAX_STDERR, MAX_STDOUT, Answer, digest_of, ended_by, kept_stderr, too_much
-from eventd.plugins.process import Process
+from eventd.plugins.guards import Guards
+from eventd.plugins.process import Program
 from eventd.resources.duration import format_duration
 from eventd.resources.effective import PluginConfig
 from eventd.resources.problems import shorten
@@ -52,13 +53,11 @@ _DECODER: Final = msgspec.json.Decoder(_Frame)
 class Host:
     """One host process, doing one thing at a time."""
 
-    def __init__(self, config: PluginConfig, clock: Clock, environment: Mapping[str, str]) -> None:
+    def __init__(self, process: Program, clock: Clock) -> None:
         self._clock = clock
-        self._config = config
         self._loop = asyncio.get_running_loop()
         self.born = clock.monotonic()
-        own = environment.get("PYTHONPATH", "").split(os.pathsep)
-        self.process = Process.start_python(_MAIN, [config.entry_point], environment, clock, own)
+        self.process = process
         self._out = bytearray()
         self._err = bytearray()
         self._frame: asyncio.Future[_Frame] = self._loop.create_future()
@@ -177,10 +176,11 @@ class Host:
 class Hosts:
     """The hosts of one plugin as it is declared now. Whoever runs something has one for itself."""
 
-    def __init__(self, config: PluginConfig, clock: Clock, environment: Mapping[str, str]) -> None:
+    def __init__(self, config: PluginConfig, clock: Clock, environment: Mapping[str, str], guards: Guards) -> None:
         self._config = config
         self._clock = clock
         self._environment = environment
+        self._guards = guards
         self._all: set[Host] = set()
         self._idle: dict[Host, asyncio.Future[None]] = {}
         self._retired = False
@@ -229,11 +229,13 @@ class Hosts:
         return None
 
     async def _start(self) -> Host:
+        path = self._environment.get("PYTHONPATH", "").split(os.pathsep)
         try:
-            host = Host(self._config, self._clock, self._environment)
+            process = await self._guards.start_python(_MAIN, [self._config.entry_point], self._environment, path)
         except OSError as error:
             message = f"no process could be started for the plugin: {error.strerror or error}"
             raise PluginFailed(message, reason="cannot_start", about_plugin=True, transient=True) from None
+        host = Host(process, self._clock)
         self._all.add(host)
         host.process.gone.add_done_callback(lambda _: self._all.discard(host))
         host.process.exited.add_done_callback(lambda _: self._drop(host) if host in self._idle else None)

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from eventd.clock import SECOND, Clock
 from eventd.plugins.contract import MAX_STDERR_KEPT, PluginFailed
-from eventd.plugins.process import Inflow, Process
+from eventd.plugins.guards import Guards
+from eventd.plugins.process import Inflow, Program
 from eventd.resources.duration import format_duration
 from eventd.resources.problems import shorten
 
@@ -33,7 +34,10 @@ _LIMITS: Final = {
     "stdout_too_large": ("output", MAX_STDOUT, "propose less at once"),
     "stderr_too_large": ("standard error", MAX_STDERR, "say less there: it is for what went wrong"),
 }
-_SHORTAGES: Final = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETXTBSY)
+_SHORTAGES: Final = (
+    *(errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETXTBSY),
+    *(errno.ETIMEDOUT, errno.ECONNRESET),  # its guard was stopped, or killed
+)
 """Why a program cannot be started now, and perhaps can be in a minute."""
 
 
@@ -83,11 +87,11 @@ def _unusable(path: str, what: str, reason: str, hint: str = "") -> PluginFailed
     return PluginFailed(f"the plugin {shorten(path, 200)} {what}", hint=hint, reason=reason, about_plugin=True)
 
 
-def start(path: str, environment: Mapping[str, str], clock: Clock) -> Process:
+async def start(path: str, environment: Mapping[str, str], guards: Guards) -> Program:
     """Start a program. Raises PluginFailed."""
     check_executable(path)
     try:
-        return Process.start([path], environment, clock)
+        return await guards.start([path], environment)
     except OSError as error:
         raise _not_started(path, error) from None
 
@@ -120,10 +124,10 @@ def _no_interpreter(path: str) -> tuple[str, str]:
 
 
 async def run_executable(
-    path: str, request: bytes, *, longest: int, environment: Mapping[str, str], clock: Clock
+    path: str, request: bytes, *, longest: int, environment: Mapping[str, str], clock: Clock, guards: Guards
 ) -> Answer:
     """Run a program once, for at most `longest` microseconds. Raises PluginFailed; cancelling it ends the program."""
-    process = start(path, environment, clock)
+    process = await start(path, environment, guards)
     run = _Run(process, clock)
     try:
         process.stdin.write(request, last=True)
@@ -139,7 +143,7 @@ async def run_executable(
 class _Run:
     """What one process wrote, and whether it went too far."""
 
-    def __init__(self, process: Process, clock: Clock) -> None:
+    def __init__(self, process: Program, clock: Clock) -> None:
         self._process = process
         self._clock = clock
         self._too_much: asyncio.Future[str] = asyncio.get_running_loop().create_future()

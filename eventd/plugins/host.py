@@ -226,10 +226,11 @@ def _put_pipes_aside() -> tuple[int, int]:
 def main(name: str, lifeline: int) -> NoReturn:
     """Load the plugin, say so, then answer requests until the pipe ends.
 
-    `lifeline` is a pipe whose other end the node holds, and nobody writes to.
+    `lifeline` is a pipe whose other end the node holds, and nobody writes to; -1 where a guard ends this process.
     """
     requests, answers = _put_pipes_aside()
-    end_with(lifeline)
+    if lifeline >= 0:
+        end_with(lifeline)
     try:
         function = load(name)
     except Failed as failed:

@@ -1,8 +1,7 @@
-"""A program in a session of its own, with its three pipes. Whatever it does, it ends with everything it started.
+"""Programs in sessions of their own, with their three pipes.
 
 The pipes are read and written by the loop itself: a node runs many plugins, and a thread for each would be the wrong
-price. While the program's leader is not reaped, its number names its group and nothing else, so ending the group can
-never hit a stranger.
+price.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import contextlib
 import os
 import subprocess
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -106,24 +106,66 @@ class Outflow:
             self._left = memoryview(b"")
 
 
-class Process:
-    """A running program. Make it with `start`; `end` it, always.
+class Program(ABC):
+    """A running program and its three pipes. `end` it, always.
 
     `exited` holds the exit code once the program itself has ended, negative for the signal that ended it; what it
-    started may still run. `gone` is done when it has been reaped.
+    started may still run. `gone` is done when nothing is left of it that this process can end.
     """
 
-    def __init__(self, popen: subprocess.Popen[bytes], pipes: Sequence[int], clock: Clock) -> None:
+    def __init__(self, pipes: Sequence[int], clock: Clock) -> None:
         self._loop = asyncio.get_running_loop()
-        self._popen = popen
         self._clock = clock
-        self._ending = False
-        self._closed = False
         self.exited: asyncio.Future[int] = self._loop.create_future()
         self.gone: asyncio.Future[None] = self._loop.create_future()
         self.stdin = Outflow(pipes[0])
         self._out, self._err = pipes[1], pipes[2]
         self._inflows: list[Inflow] = []
+
+    def read_stdout(self, take: Callable[[bytes], None]) -> Inflow:
+        """Hand what the program writes to `take`, chunk by chunk. Once."""
+        return self._inflow(self._out, take)
+
+    def read_stderr(self, take: Callable[[bytes], None]) -> Inflow:
+        """The same for its standard error."""
+        return self._inflow(self._err, take)
+
+    def _inflow(self, fd: int, take: Callable[[bytes], None]) -> Inflow:
+        self._inflows.append(Inflow(fd, take))
+        return self._inflows[-1]
+
+    @abstractmethod
+    def kill(self) -> None:
+        """Kill the program and what it started."""
+
+    def end(self) -> None:
+        """Kill what still runs, close the pipes, and reap: at once, or as soon as it can be. Harmless when repeated."""
+        self.kill()
+        self.stdin.close()
+        for inflow in self._inflows:
+            inflow.close()
+
+    async def wait_gone(self) -> None:
+        """Wait until it is reaped, but not for ever: the kernel may hold a program that waits for a dead disk."""
+        timer = self._clock.timer(_REAP_SECONDS)
+        try:
+            await asyncio.wait({self.gone, timer}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            timer.cancel()
+
+
+class Process(Program):
+    """A program that is a child of this process. Make it with `start`.
+
+    It is killed with its process group, so what leaves its session escapes. While it is not reaped, its number names
+    its group and nothing else, so that no stranger can be hit.
+    """
+
+    def __init__(self, popen: subprocess.Popen[bytes], pipes: Sequence[int], clock: Clock) -> None:
+        super().__init__(pipes, clock)
+        self._popen = popen
+        self._ending = False
+        self._closed = False
         self._watch()
 
     @classmethod
@@ -134,7 +176,7 @@ class Process:
 
         Raises OSError where the system refuses.
         """
-        with _pipes() as (ours, theirs):
+        with open_pipes() as (ours, theirs):
             popen = subprocess.Popen(
                 argv,
                 stdin=theirs[0],
@@ -165,10 +207,9 @@ class Process:
         the number of a pipe for `lifeline.end_with`, so that it ends when this process does, even if that is killed. It
         gets the `inherited` descriptors under their numbers.
         """
-        places = os.pathsep.join(filter(None, (*path, *sys.path)))
         theirs, ours = os.pipe()
         try:
-            argv = [sys.executable, "-P", "-X", "utf8", "-c", _FIND_MODULES + code, *arguments, str(theirs), places]
+            argv = python_argv(code, (*arguments, str(theirs)), path)
             process = cls.start(argv, environment, clock, inherited=(theirs, *inherited))
         except BaseException:
             os.close(ours)
@@ -181,18 +222,6 @@ class Process:
     @property
     def pid(self) -> int:
         return self._popen.pid
-
-    def read_stdout(self, take: Callable[[bytes], None]) -> Inflow:
-        """Hand what the program writes to `take`, chunk by chunk. Once."""
-        return self._inflow(self._out, take)
-
-    def read_stderr(self, take: Callable[[bytes], None]) -> Inflow:
-        """The same for its standard error."""
-        return self._inflow(self._err, take)
-
-    def _inflow(self, fd: int, take: Callable[[bytes], None]) -> Inflow:
-        self._inflows.append(Inflow(fd, take))
-        return self._inflows[-1]
 
     def tell(self, number: int) -> None:
         """Send a signal to the program itself."""
@@ -207,22 +236,10 @@ class Process:
                 os.killpg(self._popen.pid, _KILL)
 
     def end(self) -> None:
-        """Kill what still runs, close the pipes, and reap: at once, or as soon as it can be. Harmless when repeated."""
         self._ending = True
-        self.kill()
-        self.stdin.close()
-        for inflow in self._inflows:
-            inflow.close()
+        super().end()
         if self.exited.done():
             self._reap()
-
-    async def wait_gone(self) -> None:
-        """Wait until it is reaped, but not for ever: the kernel may hold a program that waits for a dead disk."""
-        timer = self._clock.timer(_REAP_SECONDS)
-        try:
-            await asyncio.wait({self.gone, timer}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            timer.cancel()
 
     # --- noticing the end ---------------------------------------------------------------------------------------
 
@@ -258,8 +275,14 @@ class Process:
             self.gone.set_result(None)
 
 
+def python_argv(code: str, arguments: Sequence[str], path: Sequence[str] = ()) -> list[str]:
+    """The command line of Python code that finds modules in `path`, and where this process does."""
+    places = os.pathsep.join(filter(None, (*path, *sys.path)))
+    return [sys.executable, "-P", "-X", "utf8", "-c", _FIND_MODULES + code, *arguments, places]
+
+
 @contextlib.contextmanager
-def _pipes() -> Iterator[tuple[list[int], list[int]]]:
+def open_pipes() -> Iterator[tuple[list[int], list[int]]]:
     """Our ends and the program's ends of three pipes. Closed afterwards, but for those of ours that were taken out."""
     ours: list[int] = []
     theirs: list[int] = []

@@ -13,6 +13,7 @@ from eventd.plugins.answer import check_capabilities, read_answer, read_status
 from eventd.plugins.contract import Outcome, PluginFailed, Request, Result
 from eventd.plugins.entry_points import Hosts
 from eventd.plugins.executable import Answer, digest_of, environment_of
+from eventd.plugins.guards import Guards
 from eventd.resources.effective import PluginConfig
 
 READERS: Final = 4
@@ -22,11 +23,11 @@ READERS: Final = 4
 class _Lane:
     """The runs of one plugin as it is declared now: so many at a time, and the processes kept warm for them."""
 
-    def __init__(self, config: PluginConfig, clock: Clock, environment: Mapping[str, str]) -> None:
+    def __init__(self, config: PluginConfig, clock: Clock, environment: Mapping[str, str], guards: Guards) -> None:
         self.config = config
         self.slots = asyncio.Semaphore(config.concurrency)
         self.environment = environment_of(environment, config.env)
-        self.hosts = Hosts(config, clock, self.environment) if config.entry_point else None
+        self.hosts = Hosts(config, clock, self.environment, guards) if config.entry_point else None
 
 
 class Plugins:
@@ -35,6 +36,7 @@ class Plugins:
     def __init__(self, clock: Clock, *, environment: Mapping[str, str]) -> None:
         self._clock = clock
         self._environment = dict(environment)
+        self._guards = Guards(clock)
         self._lanes: dict[str, _Lane] = {}
         self._retired: list[Hosts] = []
         self._readers: ThreadPoolExecutor | None = None
@@ -52,7 +54,7 @@ class Plugins:
         lane = self._lanes.get(config.name)
         if lane is None or lane.config != config:
             self._retire(config.name)
-            lane = self._lanes[config.name] = _Lane(config, self._clock, self._environment)
+            lane = self._lanes[config.name] = _Lane(config, self._clock, self._environment, self._guards)
         return lane
 
     async def _run(self, lane: _Lane, request: Request) -> Outcome:
@@ -81,12 +83,20 @@ class Plugins:
         config = lane.config
         if lane.hosts is not None:
             return await lane.hosts.run(request)
+        return await self.run_raw(config, request.encode())
+
+    async def run_raw(self, config: PluginConfig, request: bytes) -> Answer:
+        """Run an executable on any bytes, even on what is not a request; its answer is not read.
+
+        Raises PluginFailed.
+        """
         return await executable.run_executable(
             config.executable,
-            request.encode(),
+            request,
             longest=config.timeout,
-            environment=lane.environment,
+            environment=environment_of(self._environment, config.env),
             clock=self._clock,
+            guards=self._guards,
         )
 
     async def _result(self, lane: _Lane, answer: Answer) -> Result:
@@ -110,6 +120,7 @@ class Plugins:
             self._retire(name)
         for hosts in self._retired:
             await hosts.close()
+        await self._guards.close()
         if self._readers is not None:
             self._readers.shutdown()
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from eventd.resources.json_text import read_json
-from eventd.resources.nodes import Flaw, Malformed, Mapping, Node, Scalar, Sequence, line_of, plain
-from eventd.resources.problems import FieldPath, Problem, render_path, shorten
+from eventd.resources.nodes import MAX_VALUES, Flaw, Flaws, Malformed, Mapping, Node, Scalar, Sequence, line_of, plain
+from eventd.resources.problems import MOST_FOUND, FieldPath, Problem, render_path, shorten
 from eventd.resources.yaml_text import read_yaml
 
 MAX_BYTES = 16 * 1024 * 1024
@@ -161,31 +161,34 @@ def load_bytes(source: str, content: bytes) -> Loaded:
     return load_text(source, text)
 
 
-def load_text(source: str, text: str) -> Loaded:
-    """The drafts in a text. A name ending in `.json` is JSON; a text that begins like JSON is tried as JSON first."""
+def load_text(source: str, text: str, most: int = MAX_VALUES) -> Loaded:
+    """The drafts in a text of at most so many values.
+
+    A name ending in `.json` is JSON; a text that begins like JSON is tried as JSON first.
+    """
     if text.lstrip()[:1] in ("{", "[") and not source.lower().endswith(".json"):
-        as_json = _load(source, text, _json_documents)
+        as_json = _load(source, text, _json_documents, most)
         if as_json.drafts and not as_json.problems:
             return as_json
     documents = _json_documents if source.lower().endswith(".json") else read_yaml
-    return _load(source, text, documents)
+    return _load(source, text, documents, most)
 
 
-def _json_documents(text: str, flaws: list[Flaw]) -> Iterator[Node]:
+def _json_documents(text: str, flaws: list[Flaw], most: int) -> Iterator[Node]:
     if text.strip():
-        yield read_json(text, flaws)
+        yield read_json(text, flaws, most)
 
 
-def _load(source: str, text: str, documents: Callable[[str, list[Flaw]], Iterator[Node]]) -> Loaded:
-    flaws: list[Flaw] = []
+def _load(source: str, text: str, documents: Callable[[str, list[Flaw], int], Iterator[Node]], most: int) -> Loaded:
+    flaws, last = Flaws(), list[Flaw]()
     unfolded = _Unfolded(source)
     try:
-        for document in documents(text, flaws):
+        for document in documents(text, flaws, most):
             if not (isinstance(document, Scalar) and document.value is None):
                 unfolded.add(document)
     except Malformed as error:
-        flaws.append(Flaw(error.line, error.column, error.message))
-    problems = [Problem(source, flaw.line, flaw.column, "", flaw.message) for flaw in flaws]
+        last = [Flaw(error.line, error.column, error.message)]
+    problems = [Problem(source, flaw.line, flaw.column, "", flaw.message) for flaw in (*flaws, *last)]
     return Loaded(tuple(unfolded.drafts), tuple(problems + unfolded.problems))
 
 
@@ -197,6 +200,10 @@ class _Unfolded:
         self.drafts: list[Draft] = []
         self.problems: list[Problem] = []
 
+    def _note(self, problem: Problem) -> None:
+        if len(self.problems) < MOST_FOUND:
+            self.problems.append(problem)
+
     def add(self, node: Node) -> None:
         """A document, or a member of one."""
         if isinstance(node, Sequence):
@@ -204,7 +211,7 @@ class _Unfolded:
                 self.add(item)
         elif isinstance(node, Scalar):
             message = "a resource is a mapping with apiVersion, kind, metadata and spec"
-            self.problems.append(Problem(self.source, node.line, 0, "", message))
+            self._note(Problem(self.source, node.line, 0, "", message))
         elif node.text("kind") == "Router":
             self._add_router(node)
         elif node.text("kind") == "List" and "items" in node.entries:
@@ -216,9 +223,9 @@ class _Unfolded:
         draft = Draft(self.source, node)
         metadata, spec = node.get("metadata"), node.get("spec")
         if node.text("apiVersion") != ROUTER[0]:
-            self.problems.append(draft.problem(("apiVersion",), f"a Router is {ROUTER[0]}"))
+            self._note(draft.problem(("apiVersion",), f"a Router is {ROUTER[0]}"))
         if not isinstance(metadata, Mapping) or not metadata.text("name"):
-            self.problems.append(draft.problem(("metadata", "name"), "is required"))
+            self._note(draft.problem(("metadata", "name"), "is required"))
         self._refuse_others(draft, node, (), ("apiVersion", "kind", "metadata", "spec", "status"))
         if isinstance(spec, Mapping):
             self._refuse_others(draft, spec, ("spec",), ("resources",))
@@ -227,7 +234,7 @@ class _Unfolded:
     def _refuse_others(self, draft: Draft, node: Mapping, path: FieldPath, known: tuple[str, ...]) -> None:
         for key in node.entries:
             if key not in known:
-                self.problems.append(draft.problem((*path, key), f"unknown field; known here: {', '.join(known)}"))
+                self._note(draft.problem((*path, key), f"unknown field; known here: {', '.join(known)}"))
 
     def _add_members(self, node: Mapping, path: tuple[str, ...]) -> None:
         members: Node | None = node
@@ -237,4 +244,4 @@ class _Unfolded:
             self.add(members)
         elif members is None or not (isinstance(members, Scalar) and members.value is None):
             draft = Draft(self.source, node)
-            self.problems.append(draft.problem(path, "must be a list of resources"))
+            self._note(draft.problem(path, "must be a list of resources"))

@@ -6,6 +6,7 @@ import re
 from fractions import Fraction
 
 from eventd.errors import Invalid
+from eventd.quoting import quoted
 
 MICROSECOND = 1
 MILLISECOND = 1_000
@@ -34,7 +35,7 @@ _LONGEST_TEXT = 64
 
 
 class BadDuration(Invalid):
-    """The text is no duration. The message is a clause that reads on after a field's name."""
+    """The text is not a duration. The message is a clause that reads on after a field's name."""
 
     code = "bad_duration"
 
@@ -42,12 +43,12 @@ class BadDuration(Invalid):
 def parse_duration(text: str) -> int:
     """Microseconds; negative and zero are allowed. Raises BadDuration."""
     if len(text) > _LONGEST_TEXT or not _WHOLE.fullmatch(text):
-        raise BadDuration("must be a duration such as 30s, 5m or 1h30m", hint=_hint(text))
+        raise BadDuration(f"{quoted(text)} is not a duration; write 30s, 5m or 168h", hint=_hint(text))
     exact = sum((Fraction(number) * _UNITS[unit] for number, unit in _PART.findall(text)), Fraction(0))
     if exact and exact < 1:
-        raise BadDuration("is finer than a microsecond", hint="the shortest duration is 1us")
+        raise BadDuration(f"{quoted(text)} is finer than a microsecond", hint="the shortest duration is 1us")
     if exact > LONGEST:
-        raise BadDuration("is longer than 292 years")
+        raise BadDuration(f"{quoted(text)} is longer than 292 years")
     return -int(exact) if text.startswith("-") else int(exact)
 
 

@@ -46,8 +46,8 @@ def _parsed(parse: Callable[[str], int]) -> Callable[[Any], int]:
     """A check that turns text into a number and our parser's error into a field's."""
 
     def read(value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, str | int):
-            value = ""
+        if not isinstance(value, str | int | float):  # written down, a list of aliases may be larger than memory
+            raise wrong("must be text")
         try:
             return parse(str(value))
         except EventdError as error:

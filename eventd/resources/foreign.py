@@ -9,13 +9,14 @@ import difflib
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 from eventd.errors import NotFound
 from eventd.resources.documents import Draft, Identity
 from eventd.resources.kinds import PART, find_kind, is_foreign, is_misspelt
 from eventd.resources.nodes import Mapping, Node, Scalar, plain
 from eventd.resources.nodes import Sequence as Items
-from eventd.resources.problems import FieldPath, Problem
+from eventd.resources.problems import MOST_FOUND, FieldPath, Problem
 from eventd.resources.resource import ForeignResource
 from eventd.resources.size import MIB
 from eventd.store.registry import StoredResource
@@ -60,7 +61,7 @@ def spec_problems(draft: Draft) -> Iterator[Problem]:
     if not isinstance(spec, Mapping):
         yield draft.problem(("spec",), "must be a mapping of fields")
         return
-    odd = list(_odd_numbers(spec, ("spec",)))
+    odd = list(islice(_odd_numbers(spec, ("spec",)), MOST_FOUND))
     yield from (draft.problem(path, message) for path, message in odd)
     if not odd and len(json.dumps(plain(spec), ensure_ascii=False, separators=(",", ":")).encode()) > MAX_SPEC:
         yield draft.problem(("spec",), f"is longer than {MAX_SPEC // MIB} MiB")

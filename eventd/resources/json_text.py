@@ -25,12 +25,12 @@ from eventd.resources.nodes import (
 _BLANK = re.compile(r"[ \t\n\r]*")
 
 
-def read_json(text: str, flaws: list[Flaw]) -> Node:
+def read_json(text: str, flaws: list[Flaw], most: int = MAX_VALUES) -> Node:
     """The one value of a JSON text; what is wrong but readable is added to `flaws`.
 
-    Raises Malformed where the text cannot be read any further.
+    `most`: values in it. Raises Malformed where the text cannot be read any further.
     """
-    reader = _Reader(text, flaws)
+    reader = _Reader(text, flaws, most)
     node = reader.value(1)
     reader.end()
     return node
@@ -41,8 +41,9 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 class _Reader:
-    def __init__(self, text: str, flaws: list[Flaw]) -> None:
+    def __init__(self, text: str, flaws: list[Flaw], most: int) -> None:
         self._text = text
+        self._most = most
         self._flaws = flaws
         self._lines = [0, *(match.end() for match in re.finditer("\n", text))]
         self._scalars = json.JSONDecoder(parse_constant=_refuse_constant)
@@ -55,8 +56,8 @@ class _Reader:
         if depth > MAX_DEPTH:
             raise too_deep(line, column)
         self._values += 1
-        if self._values > MAX_VALUES:
-            raise Malformed(line, column, f"holds more than {MAX_VALUES} values")
+        if self._values > self._most:
+            raise Malformed(line, column, f"holds more than {self._most} values")
         match self._text[self._at : self._at + 1]:
             case "{":
                 return mapping(line, column, self._entries(depth))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import stat
+from functools import cache
 from pathlib import Path
 
 from eventd.errors import SecretUnreadable
@@ -13,6 +17,7 @@ from federation.peers import SHARED_KEY_ID
 CREDENTIAL = "credential:"
 """Begins the name of a file in the directory that the service manager keeps credentials in."""
 MAX_BYTES = 64 * 1024
+logger = logging.getLogger("eventd.resources")
 
 
 def load_ring(group: GroupConfig, credentials: Path | None) -> KeyRing:
@@ -55,6 +60,7 @@ def _read(group: str, name: str, credentials: Path | None) -> bytes:
         path = Path(name)
     try:
         with path.open("rb") as file:
+            _warn_if_open(group, path, os.fstat(file.fileno()).st_mode)
             content = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise SecretUnreadable(
@@ -64,3 +70,11 @@ def _read(group: str, name: str, credentials: Path | None) -> bytes:
     if len(content) > MAX_BYTES:
         raise SecretUnreadable(f"EventGroup {group!r}: {path} is larger than {MAX_BYTES} bytes, so it is no key")
     return content
+
+
+@cache
+def _warn_if_open(group: str, path: Path, mode: int) -> None:
+    """Once for each file as it is: keys are read again and again."""
+    if mode & stat.S_IRWXO:
+        extra = {"group": group, "file": str(path), "mode": f"{stat.S_IMODE(mode):04o}"}
+        logger.warning("every user of this machine may read or change a key: chmod o= the file", extra=extra)

@@ -13,6 +13,8 @@ from eventd.resources.problems import FieldPath, shorten
 
 MAX_DEPTH = 64
 MAX_VALUES = 500_000
+MAX_FLAWS = 100
+"""Flaws after which a text is given up: each takes up more memory than what is wrong."""
 
 
 class Malformed(Exception):
@@ -32,6 +34,15 @@ class Flaw:
     line: int
     column: int
     message: str
+
+
+class Flaws(list[Flaw]):
+    """The flaws of one text, in the order they were met. `append` raises Malformed where there are too many of them."""
+
+    def append(self, flaw: Flaw) -> None:
+        if len(self) >= MAX_FLAWS:
+            raise Malformed(flaw.line, flaw.column, f"the text has more than {MAX_FLAWS} flaws: nothing more was read")
+        super().append(flaw)
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,14 +61,24 @@ class Problem:
         return _one_line(f"{text} ({self.hint})" if self.hint else text)
 
 
+MOST_FOUND = 100
+"""Problems after which no more are looked for."""
+MOST_SHOWN = 20
+
+
 class Rejected(Invalid):
-    """Declared resources have problems; nothing was written. `problems` holds all of them, sorted by place."""
+    """Declared resources have problems; nothing was written. `problems` holds those found, sorted by place."""
 
     code = "invalid_resources"
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(sorted(problems))
         count = len(self.problems)
-        lines = "\n".join(f"  {problem}" for problem in self.problems)
-        noun = "1 problem" if count == 1 else f"{count} problems"
-        super().__init__(f"{noun} in the declared resources, nothing was changed:\n{lines}")
+        lines = [f"  {problem}" for problem in self.problems[:MOST_SHOWN]]
+        if count > MOST_SHOWN:
+            lines.append(f"  and {count - MOST_SHOWN} more: correct these first")
+        noun = (
+            "1 problem" if count == 1 else f"at least {count} problems" if count >= MOST_FOUND else f"{count} problems"
+        )
+        told = "\n".join(lines)
+        super().__init__(f"{noun} in the declared resources, nothing was changed:\n{told}")

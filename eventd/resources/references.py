@@ -10,7 +10,6 @@ import difflib
 import ipaddress
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any
 
 from eventd.resources.documents import Draft
@@ -23,11 +22,13 @@ from eventd.resources.kinds import (
     PLUGIN,
     Kind,
 )
-from eventd.resources.problems import FieldPath, Problem
+from eventd.resources.problems import FieldPath, Problem, shorten
 from eventd.store.registry import StoredResource
 from federation.peers import ANY, PROTOCOL_V1, PROTOCOL_V2
 
 _EVERY = ("0.0.0.0", "::")
+_MOST_COMPARED = 1_000
+"""Names among which one that is close to a wrong one is looked for: it takes ten microseconds each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,7 @@ def _missing(drafts: Sequence[Draft], stored: Sequence[StoredResource]) -> Itera
         for one in _declared(reference.of, drafts, stored):
             ref = one.text(*reference.path)
             if ref.strip() and ref not in known:
-                close = difflib.get_close_matches(ref, known, 1)
+                close = difflib.get_close_matches(shorten(ref), known, 1) if len(known) <= _MOST_COMPARED else []
                 hint = f"did you mean {close[0]}?" if close else "declare it in the same input, or apply it first"
                 yield from _report(_Place(one, reference.path, f"there is no {reference.to.name} {ref}", hint))
 
@@ -184,19 +185,22 @@ def _taken_names(groups: dict[str, Declared], peers: list[Declared]) -> Iterator
 
 
 def _taken_addresses(groups: list[Declared]) -> Iterator[Problem]:
-    listening = [group for group in groups if _listens(group) and group.number("listen", "port")]
-    for one, other in combinations(listening, 2):
-        if one.number("listen", "port") == other.number("listen", "port") and _overlap(one, other):
-            yield from _report(_clash(other, one), _clash(one, other))
+    there: dict[tuple[int, str], dict[str, Declared]] = {}  # by port and address; blank: all on the port
+    for group in groups:
+        port = group.number("listen", "port")
+        if not port or not _listens(group):
+            continue
+        addresses = _addresses(group)
+        clashing = {""} if not addresses.isdisjoint(_EVERY) else addresses.union(_EVERY)
+        others = {name: one for at in clashing for name, one in there.get((port, at), {}).items()}
+        for one in others.values():
+            yield from _report(_clash(group, one), _clash(one, group))
+        for at in (*addresses, ""):
+            there.setdefault((port, at), {})[group.name] = group
 
 
 def _listens(group: Declared) -> bool:
     return bool(group.text("listen", "address").strip())
-
-
-def _overlap(one: Declared, other: Declared) -> bool:
-    first, second = _addresses(one), _addresses(other)
-    return bool(first & second) or any(address in _EVERY for address in first | second)
 
 
 def _addresses(group: Declared) -> set[str]:

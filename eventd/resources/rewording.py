@@ -11,7 +11,8 @@ from typing import Any
 
 from pydantic_core import ErrorDetails, ValidationError
 
-from eventd.resources.problems import FieldPath, render_path
+from eventd.quoting import with_value
+from eventd.resources.problems import MOST_FOUND, FieldPath, render_path, shorten
 from eventd.resources.spec import WORDED, Finding, Spec, name_of, section_under, walk
 
 _WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
@@ -34,8 +35,8 @@ def _choices(context: dict[str, Any]) -> str:
 
 
 def findings(error: ValidationError, spec: type[Spec]) -> Iterator[Finding]:
-    """Every problem of a spec, with paths from the top of the resource."""
-    for detail in error.errors(include_url=False):
+    """The problems of a spec, with paths from the top of the resource; of very many the first."""
+    for detail in error.errors(include_url=False)[:MOST_FOUND]:
         yield from _reword(detail, spec)
 
 
@@ -44,12 +45,14 @@ def _reword(detail: ErrorDetails, spec: type[Spec]) -> Iterator[Finding]:
     context: dict[str, Any] = detail.get("ctx", {})
     if detail["type"] == WORDED:
         for finding in context["findings"]:
-            yield Finding((*path, *finding.path), finding.message, finding.hint)
+            message = with_value(finding.message, None if finding.path else detail["input"], *detail["loc"])
+            yield Finding((*path, *finding.path), message, finding.hint)
     elif detail["type"] == "extra_forbidden":
         yield _unknown(path, spec)
     else:
         words = _WORDS.get(detail["type"])
-        yield Finding(path, words(context) if words else "is not valid", _hint(detail))
+        told = words(context) if words else "is not valid"
+        yield Finding(path, with_value(told, detail["input"], *detail["loc"]), _hint(detail))
 
 
 def _hint(detail: ErrorDetails) -> str:
@@ -64,7 +67,7 @@ def _hint(detail: ErrorDetails) -> str:
         return "write [...] around it, or one value a line, each after a dash"
     if kind == "literal_error" and isinstance(value, str):
         expected = _choices(detail.get("ctx", {})).replace(" or ", ", ").split(", ")
-        close = difflib.get_close_matches(value.lower(), expected, 1)
+        close = difflib.get_close_matches(shorten(value.lower()), expected, 1)
         return f"did you mean {close[0]}?" if close else ""
     return ""
 
@@ -75,7 +78,7 @@ def _is_plain(kind: str, value: str) -> bool:
 
 def _unknown(path: FieldPath, spec: type[Spec]) -> Finding:
     """A field that is not there: perhaps refused on purpose, misspelt, or written in the wrong section."""
-    section, name = _section_at(spec, path[1:-1]), str(path[-1])
+    section, name = _section_at(spec, path[1:-1]), shorten(str(path[-1]))
     if name in section.refused:
         refusal = section.refused[name]
         return Finding(path, refusal.message, refusal.hint)

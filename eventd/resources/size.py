@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from eventd.errors import Invalid
+from eventd.quoting import quoted
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -28,10 +29,12 @@ def parse_size(text: str) -> int:
     """Bytes. Raises BadSize."""
     match = _WHOLE.fullmatch(text)
     if not match or match[2] not in _UNITS:
-        raise BadSize("must be a whole number of bytes or a size such as 512KiB, 8MiB or 1GiB", hint=_hint(match))
+        raise BadSize(
+            f"{quoted(text)} is not a size; write a number of bytes, or 512KiB, 8MiB or 1GiB", hint=_hint(match)
+        )
     size = int(match[1]) * _UNITS[match[2]]
     if size > LARGEST:
-        raise BadSize("is larger than any file")
+        raise BadSize(f"{quoted(text)} is larger than any file")
     return size
 
 

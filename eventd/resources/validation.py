@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any
 
 from pydantic import ValidationError
@@ -15,7 +16,7 @@ from eventd.resources.fields import RESOURCE_NAME, RESOURCE_NAME_RULE
 from eventd.resources.foreign import FOREIGN_RULE, foreign_resource, is_foreign_draft, name_problems, spec_problems
 from eventd.resources.kinds import KINDS, PART, Kind, is_group_version, known_kinds
 from eventd.resources.nodes import Mapping, Scalar
-from eventd.resources.problems import Problem, Rejected
+from eventd.resources.problems import MOST_FOUND, Problem, Rejected
 from eventd.resources.resource import Declaration, Resource
 from eventd.resources.spec import Spec, section_under
 from eventd.store.registry import StoredResource
@@ -35,6 +36,8 @@ _IGNORED_METADATA = (
 )
 _PART_HINT = "it is made at run time, from what a plugin proposes; see routerctl dynamic list"
 _MAX_ANNOTATIONS = 256 * 1024
+MAX_OWN_VALUES = 10_000
+"""Values in one resource of a kind of ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,25 +59,32 @@ def check(loaded: Loaded, stored: Sequence[StoredResource], *, prune: bool = Fal
 
     With `prune`, what is stored and not among the drafts is about to go, so it counts as absent.
     """
-    problems = list(loaded.problems)
     found: list[Declaration] = []
+    problems = sorted(set(islice(_problems(loaded, [] if prune else stored, found), MOST_FOUND)))
+    return Checked(tuple(found), tuple(problems))
+
+
+def _problems(loaded: Loaded, stored: Sequence[StoredResource], found: list[Declaration]) -> Iterator[Problem]:
+    """One problem after the other, as long as somebody wants to hear of more; what has none is `found`."""
+    yield from loaded.problems
     for draft in loaded.drafts:
         result = check_draft(draft)
         if isinstance(result, list):
-            problems += result
+            yield from result
         else:
             found.append(result)
-    problems += _repeated(loaded.drafts)
-    problems += references.check(loaded.drafts, [] if prune else stored, complete=_is_complete(loaded))
-    return Checked(tuple(found), tuple(sorted(set(problems))))
+    yield from _repeated(loaded.drafts)
+    yield from references.check(loaded.drafts, stored, complete=_is_complete(loaded))
 
 
 def check_draft(draft: Draft) -> Declaration | list[Problem]:
     """One resource by its own rules."""
-    problems = [*_check_members(draft), *_check_metadata(draft)]
+    problems = [*islice(chain(_check_members(draft), _check_metadata(draft)), MOST_FOUND)]
     if is_foreign_draft(draft):
-        problems += spec_problems(draft)
+        problems += islice(spec_problems(draft), MOST_FOUND)
         return problems or foreign_resource(draft)
+    if draft.node.size > MAX_OWN_VALUES:
+        return [draft.problem((), f"holds more than {MAX_OWN_VALUES} values", "declare several smaller resources")]
     kind = _kind_of(draft, problems)
     spec = _read_spec(draft, kind, problems) if kind else None
     if kind is None or spec is None or problems:

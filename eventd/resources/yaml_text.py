@@ -29,6 +29,7 @@ from eventd.resources.nodes import (
     too_deep,
 )
 from eventd.resources.problems import shorten
+from eventd.resources.unseen import UNSEEN
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -42,12 +43,12 @@ _FLOAT = re.compile(
 _MAX_DIGITS = 40
 
 
-def read_yaml(text: str, flaws: list[Flaw]) -> Iterator[Node]:
+def read_yaml(text: str, flaws: list[Flaw], most: int = MAX_VALUES) -> Iterator[Node]:
     """The documents of a YAML text, one at a time; what is wrong but readable is added to `flaws`.
 
-    Raises Malformed where the text cannot be read any further.
+    `most`: values in all of them, aliases expanded. Raises Malformed where the text cannot be read any further.
     """
-    composer = _Composer(_events(text), flaws)
+    composer = _Composer(_events(text), flaws, most)
     while (document := composer.document()) is not None:
         yield document
 
@@ -86,8 +87,9 @@ def _code(character: Any) -> int:
 class _Composer:
     """Builds one document after another from a stream of parser events."""
 
-    def __init__(self, events: Iterator[Any], flaws: list[Flaw]) -> None:
+    def __init__(self, events: Iterator[Any], flaws: list[Flaw], most: int) -> None:
         self._events = events
+        self._most = most
         self._flaws = flaws
         self._anchors: dict[str, Node | None] = {}
         self._values = 0
@@ -131,8 +133,8 @@ class _Composer:
 
     def _count(self, values: int, line: int, column: int) -> None:
         self._values += values
-        if self._values > MAX_VALUES:
-            raise Malformed(line, column, f"holds more than {MAX_VALUES} values once its aliases are expanded")
+        if self._values > self._most:
+            raise Malformed(line, column, f"holds more than {self._most} values once its aliases are expanded")
 
     def _alias(self, name: str, line: int, column: int) -> Node:
         node = self._anchors.get(name)
@@ -226,11 +228,16 @@ class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
+    def write_double_quoted(self, text: str, split: bool = True) -> None:
+        """With escapes for all that is not ASCII where some of it could not be seen."""
+        allowed, self.allow_unicode = self.allow_unicode, not UNSEEN.search(text)
+        super().write_double_quoted(text, split)
+        self.allow_unicode = allowed
+
 
 def _text(dumper: _Dumper, text: str) -> Any:
-    # Outside double quotes these are written as they are, and read back as blanks or line breaks.
-    style = '"' if any(character in "\x85\u2028\u2029\ufeff" for character in text) else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
+    # Outside double quotes they are written as they are, and some are read back as blanks or line breaks.
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, '"' if UNSEEN.search(text) else None)
 
 
 _Dumper.add_representer(str, _text)

@@ -10,6 +10,7 @@ import pytest
 from eventd.errors import DatabaseUnusable, Unavailable
 from eventd.node import Node
 from eventd.settings import load
+from eventd.store import space
 from eventd.store.migrations import NEWEST
 from eventd.testing import ManualClock, until
 from tests.integration.conftest import MakeSites
@@ -152,3 +153,39 @@ async def test_a_group_that_is_left_out_by_name_rests(sites: MakeSites) -> None:
     await a.start(group="lab")
     assert not _listeners(a.port)
     assert _listeners(lab)
+
+
+async def test_a_fault_in_what_follows_the_declarations_is_shown_and_ends_neither_it_nor_the_node(
+    sites: MakeSites, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (a,) = sites("a")
+    await a.start()
+    apply, faults = a.running.reconciler.apply, ["fault"]
+
+    async def applying() -> None:
+        if faults:
+            assert a.running.readiness()["database"] == "ok"
+            raise KeyError(faults.pop())
+        assert a.running.readiness()["database"] == "KeyError in this node; see its log"
+        await apply()
+
+    monkeypatch.setattr(a.running.reconciler, "apply", applying)
+    port = free_port()
+    await a.apply(group("a", port=port, secret=a.secret))
+    await until(lambda: _listeners(port), "the group to listen")
+    await until(lambda: a.running.readiness()["database"] == "ok")
+    assert not a.running.supervisor.failed.done()
+    (failed,) = [vars(record) for record in caplog.records if record.name == "eventd.tasks"]
+    assert (failed["task"], failed["outcome"], faults) == ("changes", "restarted", [])
+    shown = a.running.metrics.render().decode()
+    assert 'routerd_eventd_task_failures_total{status="restarted"} 1.0' in shown
+
+
+async def test_an_idle_node_on_a_full_disk_is_not_ready(sites: MakeSites, monkeypatch: pytest.MonkeyPatch) -> None:
+    (node,) = sites("a")
+    await node.start()
+    assert node.running.readiness()["database"] == "ok"
+    monkeypatch.setattr(space, "bytes_left", lambda folder: 4096)
+    assert "is full: 4 KiB are left; free some space" in node.running.readiness()["database"]
+    monkeypatch.setattr(space, "bytes_left", lambda folder: None)
+    assert node.running.readiness()["database"] == "ok"

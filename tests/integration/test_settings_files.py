@@ -55,7 +55,7 @@ def test_all_problems_are_told_at_once_each_with_its_origin(tmp_path: Path) -> N
         [
             f"{file}: log_levl: there is no such setting (did you mean log_level?)",
             f"{file}: drain_timeout: 5 is no duration: a unit is missing, 5s?",
-            f"{file}: port_file: must be text: put it in quotes",
+            f"{file}: port_file: must be text, not 7: put it in quotes",
             "EVENTD_API_LISTEN: '8780' is no address: write HOST:PORT, such as 127.0.0.1:8780 or [::1]:8780",
             "EVENTD_MAX_BODY_BYTES: 'lots' is no size: write a number of bytes, or one such as 512KiB, 16MiB or 1GiB",
             "--log-format: 'xml' is none of auto, json, text",

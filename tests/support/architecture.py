@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from tests.support.loops import BOUNDED, restless
 from tests.support.source import Source
 
 Found = Iterator[tuple[int, str]]
@@ -19,10 +20,10 @@ Found = Iterator[tuple[int, str]]
 # Imports point to the left only. Names in one group are neighbours: none of them imports another.
 ORDER: tuple[tuple[str, ...], ...] = (
     ("federation",),
-    ("errors",),
-    ("clock",),
+    ("errors", "quoting"),
+    ("backoff", "clock"),
     ("lake",),
-    ("address", "backoff", "exchange", "supervisor"),
+    ("address", "exchange", "supervisor"),
     ("setting_values",),
     ("settings", "share"),
     ("store",),
@@ -33,7 +34,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("ingress", "egress"),
     ("api",),
     ("consumers",),  # those that are at work
-    ("membership", "subscribers", "schedules", "shipping", "housekeeping"),  # what the node is composed of
+    ("membership", "subscribers", "schedules", "shipping", "housekeeping", "garbage"),  # what the node is composed of
     ("reconciler",),
     ("node",),
     ("bench",),
@@ -90,6 +91,17 @@ def _allowed_imports() -> dict[str, frozenset[str]]:
 ALLOWED = _allowed_imports()
 DOORS = {"eventd/cli/audit.py": "audit"}
 """The one command that calls what everything else does without, and loads it only when it is called."""
+
+
+WALL_TO_SECONDS = {
+    "eventd/api/auth.py": "the expiry of a key is a wall time; it is looked at again every minute",
+    "eventd/dynamic/effective.py": "the end of a part is a wall time; it is looked at again every minute",
+    "eventd/egress/transport.py": "Retry-After may be a date",
+    "eventd/egress/push_v2.py": "the skew of a peer's clock is a difference of wall times",
+    "eventd/egress/peer.py": "a figure: the age of a record",
+    "eventd/audit/assemble.py": "a figure: the age of a record",
+}
+"""Where a difference from the wall time becomes seconds, and why that is right."""
 
 
 @dataclass(frozen=True)
@@ -171,6 +183,29 @@ def time_through_the_clock(source: Source) -> Found:
         yield from _touched(source, names)
 
 
+def waits_are_monotonic(source: Source) -> Found:
+    if source.path in WALL_TO_SECONDS:
+        return
+    assigned = (node for node in ast.walk(source.tree) if isinstance(node, ast.Assign) and _asks_wall(node.value))
+    names = {target.id for node in assigned for target in node.targets if isinstance(target, ast.Name)} | {"now"}
+    quotients = (node for node in ast.walk(source.tree) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div))
+    for node in quotients:
+        parts = [*ast.walk(node.left)]
+        is_wall = any(_asks_wall(part) or (isinstance(part, ast.Name) and part.id in names) for part in parts)
+        if is_wall and _is_second(node.right):
+            yield node.lineno, "makes seconds of the wall time"
+
+
+def _asks_wall(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "now"
+
+
+def _is_second(node: ast.expr) -> bool:
+    if isinstance(node, ast.Constant):
+        return node.value in (1e6, 1_000_000)
+    return (node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")) == "SECOND"
+
+
 def tasks_in_the_node(source: Source) -> Found:
     if source.path in ("eventd/supervisor.py", "eventd/testing.py"):
         return
@@ -191,7 +226,7 @@ def _makes_coroutines(argument: ast.expr) -> bool:
 
 
 def signals_in_the_commands(source: Source) -> Found:
-    if source.part == "cli":
+    if source.part == "cli" or source.path == "eventd/plugins/keeper.py":  # a process of its own
         return
     yield from ((line, f"imports {name}") for line, name in source.imports if _within(name, ("signal",)))
     yield from ((line, f"uses {name}") for line, name in source.uses if name.endswith(".add_signal_handler"))
@@ -222,6 +257,10 @@ def functions_are_short(source: Source) -> Found:
             lines = node.end_lineno - node.lineno + 1
             if lines > 60:
                 yield node.lineno, f"{node.name} has {lines} lines"
+
+
+def loops_give_way(source: Source) -> Found:
+    yield from ((line, f"{name} may go round without a turn") for line, name in restless(source) if name not in BOUNDED)
 
 
 def names_say_what(source: Source) -> Found:
@@ -279,6 +318,13 @@ RULES = [
         time_through_the_clock,
     ),
     Rule(
+        "waits are monotonic",
+        "whoever sets the wall clock must neither end a wait nor prolong it: take monotonic(), a Countdown for a wait"
+        " that is stored, steady() for a deadline that is. A wall time is for people, signatures and expiry; where"
+        " seconds must come of one, say why in WALL_TO_SECONDS.",
+        waits_are_monotonic,
+    ),
+    Rule(
         "tasks in the node",
         "a task started elsewhere fails unseen and outlives the stop: give the node's supervisor the coroutine to run.",
         tasks_in_the_node,
@@ -295,6 +341,13 @@ RULES = [
     ),
     Rule("files of 400 lines", "a longer file holds a second idea: give it a name and a file.", files_are_short),
     Rule("functions of 60 lines", "a longer function does several things: name them.", functions_are_short),
+    Rule(
+        "loops give way",
+        "a loop that finds nothing to do, and awaits only what is done already, holds the whole node for good: have"
+        " every way round await a timer, a thread, the writer or asyncio.wait, or say in tests/support/loops.py why it"
+        " ends.",
+        loops_give_way,
+    ),
     Rule(
         "names that say what",
         "utils, helpers, manager, common and misc attract everything and tell nothing: name the idea.",

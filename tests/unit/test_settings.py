@@ -54,7 +54,7 @@ def test_the_message_is_one_line_for_one_problem_and_a_list_for_several() -> Non
     one = BadSettings([*_problems({"log_level": "x"})])
     assert one.message == "--log-level: 'x' is none of debug, info, warning, error"
     few = BadSettings([*_problems({"max_connections": "3"})])
-    assert few.message == "--max-connections: must be greater than or equal to 16"
+    assert few.message == "--max-connections: must be at least 16, not '3'"
     two = BadSettings([*_problems({"log_level": "x", "group": "-"})])
     assert two.message.startswith("2 problems in the settings:\n  ")
 
@@ -220,7 +220,7 @@ def test_what_is_shown_reads_back_as_the_same() -> None:
 
 
 def test_text_with_u0000_is_refused() -> None:
-    assert problems_of({"data_dir": "a\0b"}) == ["--data-dir: must not hold the character U+0000"]
+    assert problems_of({"data_dir": "a\0b"}) == ["--data-dir: 'a\\x00b' must not hold the character U+0000"]
 
 
 def test_a_key_is_never_a_flag_and_every_other_setting_is() -> None:

@@ -57,6 +57,18 @@ def test_the_same_name_in_another_kind_or_version_is_another_resource() -> None:
         ({"allowFrom": "10.0.0.0/8"}, {"allowFrom": "10.0.0.0/8"}),
         ({"peers": [{"name": "a", "secret": None}]}, {"peers": [{"name": "a", "secret": ""}]}),
         ({"list": [[{"token": "t"}]]}, {"list": [[{"token": ""}]]}),
+        ({"private_key": "x", "apiKey": "y", "passwd": "z"}, {"private_key": "", "apiKey": "", "passwd": ""}),
+        ({"pre-shared-key": "x", "Pre Shared Key": "y"}, {"pre-shared-key": "", "Pre Shared Key": ""}),
+        ({"key": "x", "pwd": "y"}, {"key": "", "pwd": ""}),
+        ({"publicKey": "z", "keyId": "k", "monkey": "m"}, {"publicKey": "z", "keyId": "k", "monkey": "m"}),
+        ({"private_key_file": "/k", "Secret-File": "/s"}, {}),
+        ({"url": "http://user:pw@h:1/p?q=a@b"}, {"url": "http://h:1/p?q=a@b"}),
+        ({"remotes": ["ssh://token@h/x", "http://h/@x"]}, {"remotes": ["ssh://h/x", "http://h/@x"]}),
+        ({"dsn": "host=h user=u password=hunter2 port=1"}, {"dsn": "host=h user=u password= port=1"}),
+        ({"query": "a=1&api_key=K;x=2"}, {"query": "a=1&api_key=;x=2"}),
+        ({"pem": "a\n-----BEGIN EC PRIVATE KEY-----\nMHc"}, {"pem": ""}),
+        ({"env": [{"name": "DB_PASSWORD", "value": "x"}]}, {"env": [{"name": "DB_PASSWORD", "value": ""}]}),
+        ({"env": [{"name": "MONKEY", "value": "x"}]}, {"env": [{"name": "MONKEY", "value": "x"}]}),
     ],
 )  # fmt: skip
 def test_secrets_and_the_ways_to_them_are_left_out(spec: dict[str, Any], shown: dict[str, Any]) -> None:

@@ -276,8 +276,8 @@ def test_nothing_is_written_when_anything_is_wrong(conn: sa.Connection) -> None:
         apply_loaded(conn, load_text("a.yaml", f"{EVERYTHING}  relay: 5\n  types: 5\n"), now=7)
     assert str(refused.value) == (
         "2 problems in the declared resources, nothing was changed:\n"
-        "  a.yaml:15: EventPeer/cloud spec.relay: must be true or false\n"
-        "  a.yaml:16: EventPeer/cloud spec.types: must be a list"
+        "  a.yaml:15: EventPeer/cloud spec.relay: must be true or false, not 5\n"
+        "  a.yaml:16: EventPeer/cloud spec.types: must be a list, not 5"
     )
     assert len(refused.value.problems) == 2
     assert stored_names(conn) == []

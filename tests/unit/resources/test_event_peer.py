@@ -109,39 +109,43 @@ NAME_RULE = "must be 1 to 127 letters, digits or '.', '_', '-', beginning with a
 @pytest.mark.parametrize(
     ("more", "problem"),
     [
-        ("direction: pull", "spec.direction: must be blank or push"),
-        ("protocol: v3", "spec.protocol: must be auto, v1 or v2"),
-        ("protocol: V2", "spec.protocol: must be auto, v1 or v2 (did you mean v2?)"),
-        ("types: a", "spec.types: must be a list (write [...] around it, or one value a line, each after a dash)"),
-        ("types: [a, ' ']", "spec.types[1]: must not be blank"),
-        ("types: [5]", "spec.types[0]: must be text (put it in quotes)"),
+        ("direction: pull", "spec.direction: must be blank or push, not 'pull'"),
+        ("protocol: v3", "spec.protocol: must be auto, v1 or v2, not 'v3'"),
+        ("protocol: V2", "spec.protocol: must be auto, v1 or v2, not 'V2' (did you mean v2?)"),
+        (
+            "types: a",
+            "spec.types: must be a list, not 'a' (write [...] around it, or one value a line, each after a dash)",
+        ),
+        ("types: [a, ' ']", "spec.types[1]: ' ' must not be blank"),
+        ("types: [5]", "spec.types[0]: must be text, not 5 (put it in quotes)"),
         ("types: [~]", "spec.types[0]: must be text"),
         (
             "types: ['a ']",
-            "spec.types[0]: must not end with white space: events are trimmed, so it would never match",
+            "spec.types[0]: 'a ' must not end with white space: events are trimmed, so it would never match",
         ),
         (
             "types: [' a']",
-            "spec.types[0]: must not begin with white space: events are trimmed, so it would never match",
+            "spec.types[0]: ' a' must not begin with white space: events are trimmed, so it would never match",
         ),
-        ("subjectPrefixes: ['']", "spec.subjectPrefixes[0]: must not be blank"),
+        ("subjectPrefixes: ['']", "spec.subjectPrefixes[0]: '' must not be blank"),
         (
             "subjectPrefixes: [' 10.']",
-            "spec.subjectPrefixes[0]: must not begin with white space: events are trimmed, so it would never match",
+            "spec.subjectPrefixes[0]: ' 10.' must not begin with white space: events are trimmed, so "
+            "it would never match",
         ),
-        ("relay: 'true'", "spec.relay: must be true or false (leave the quotes out)"),
-        ("relay: yes", "spec.relay: must be true or false"),
+        ("relay: 'true'", "spec.relay: must be true or false, not 'true' (leave the quotes out)"),
+        ("relay: yes", "spec.relay: must be true or false, not 'yes'"),
         ("paused: true", "spec.paused: unknown field (known in spec: "),
         ("timeout: 5s", "spec.timeout: unknown field (did you mean spec.limits.timeout?)"),
         ("limits: {inflight: 5}", "spec.limits.inflight: unknown field (did you mean inFlight?)"),
-        ("limits: {inFlight: 0}", "spec.limits.inFlight: must be at least 1"),
-        ("limits: {inFlight: 17}", "spec.limits.inFlight: must be at most 16"),
-        ("limits: {batchEvents: 10001}", "spec.limits.batchEvents: must be at most 10000"),
-        ("limits: {batchBytes: 1023}", "spec.limits.batchBytes: must be between 1KiB and 1GiB"),
-        ("limits: {timeout: 99ms}", "spec.limits.timeout: must be between 100ms and 1h0m0s"),
-        ("limits: {timeout: -30s}", "spec.limits.timeout: must be between 100ms and 1h0m0s"),
-        ("retry: {baseBackoff: 0s}", "spec.retry.baseBackoff: must be between 1ms and 1h0m0s"),
-        ("retry: {maxBackoff: 25h}", "spec.retry.maxBackoff: must be between 1ms and 24h0m0s"),
+        ("limits: {inFlight: 0}", "spec.limits.inFlight: must be at least 1, not 0"),
+        ("limits: {inFlight: 17}", "spec.limits.inFlight: must be at most 16, not 17"),
+        ("limits: {batchEvents: 10001}", "spec.limits.batchEvents: must be at most 10000, not 10001"),
+        ("limits: {batchBytes: 1023}", "spec.limits.batchBytes: must be between 1KiB and 1GiB, not 1023"),
+        ("limits: {timeout: 99ms}", "spec.limits.timeout: must be between 100ms and 1h0m0s, not '99ms'"),
+        ("limits: {timeout: -30s}", "spec.limits.timeout: must be between 100ms and 1h0m0s, not '-30s'"),
+        ("retry: {baseBackoff: 0s}", "spec.retry.baseBackoff: must be between 1ms and 1h0m0s, not '0s'"),
+        ("retry: {maxBackoff: 25h}", "spec.retry.maxBackoff: must be between 1ms and 24h0m0s, not '25h'"),
         ("retry: {baseBackoff: 31s}", "spec.retry.maxBackoff: must not be less than baseBackoff"),
     ],
 )
@@ -158,4 +162,5 @@ def test_what_is_required_is_missed_where_the_spec_begins(field: str) -> None:
 
 
 def test_a_group_reference_is_a_name() -> None:
-    assert f"5: EventPeer/cloud spec.groupRef: {NAME_RULE}" in wrong(PEER.replace("edge", "EventGroup/edge"))
+    told = f"5: EventPeer/cloud spec.groupRef: {NAME_RULE}, not 'EventGroup/edge'"
+    assert told in wrong(PEER.replace("edge", "EventGroup/edge"))

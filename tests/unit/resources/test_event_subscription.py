@@ -64,13 +64,13 @@ def test_a_blank_text_of_the_payload_is_kept_as_a_condition() -> None:
         ("", "spec.match: is required"),
         ("{}", "spec.match.types: is required"),
         ("{types: []}", "spec.match.types: must name at least one type (write [*] for events of every type)"),
-        ("{types: ['']}", "spec.match.types[0]: must not be blank"),
+        ("{types: ['']}", "spec.match.types[0]: '' must not be blank"),
         (
             "{types: a}",
-            "spec.match.types: must be a list (write [...] around it, or one value a line, each after a dash)",
+            "spec.match.types: must be a list, not 'a' (write [...] around it, or one value a line, each after a dash)",
         ),
-        ("{types: [a], subjectPrefixes: [' ']}", "spec.match.subjectPrefixes[0]: must not be blank"),
-        ("{types: [a], sourceNodes: ['']}", "spec.match.sourceNodes[0]: must not be blank"),
+        ("{types: [a], subjectPrefixes: [' ']}", "spec.match.subjectPrefixes[0]: ' ' must not be blank"),
+        ("{types: [a], sourceNodes: ['']}", "spec.match.sourceNodes[0]: '' must not be blank"),
         ("{types: [a], payload: {' ': a}}", "spec.match.payload: must not hold a blank key"),
         ("{types: [a], payload: {k: 5}}", "spec.match.payload.k: must be text (put it in quotes)"),
         ("{types: [a], payload: {k: }}", "spec.match.payload.k: must be text"),
@@ -112,8 +112,14 @@ def test_what_is_wrong_beside_the_match_is_named(more: str, problem: str) -> Non
         ("", "spec.trigger: is required"),
         ("{}", "spec.trigger.pluginRef: is required"),
         ("{pluginRef: ' '}", "spec.trigger.pluginRef: is required"),
-        ("{pluginRef: claim, batchWindow: 5}", "spec.trigger.batchWindow: must be a duration such as 30s"),
-        ("{pluginRef: claim, debounce: 1d}", "spec.trigger.debounce: must be a duration such as 30s"),
+        (
+            "{pluginRef: claim, batchWindow: 5}",
+            "spec.trigger.batchWindow: '5' is not a duration; write 30s, 5m or 168h (a unit is missing: 5s?)",
+        ),
+        (
+            "{pluginRef: claim, debounce: 1d}",
+            "spec.trigger.debounce: '1d' is not a duration; write 30s, 5m or 168h (there is no unit for days: 24h)",
+        ),
     ],
 )
 def test_what_is_wrong_in_the_trigger_is_named(trigger: str, problem: str) -> None:

@@ -73,13 +73,12 @@ def test_a_flaw_is_named_with_its_place(text: str, flaw: Flaw) -> None:
     assert flaws == [flaw]
 
 
-def test_json_that_is_too_deep_or_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_that_is_too_deep_or_too_large_is_refused() -> None:
     assert json_text.MAX_VALUES == 500_000
-    monkeypatch.setattr(json_text, "MAX_VALUES", 500)
     with pytest.raises(Malformed, match="nested more than 64 levels deep"):
         read("[" * 100_000)
     with pytest.raises(Malformed, match="holds more than 500 values"):
-        read("[" + "1," * 500 + "1]")
+        read_json("[" + "1," * 500 + "1]", [], 500)
     assert len(read("[" + "1," * 498 + "1]")) == 499, "with the list itself that is 500"
 
 

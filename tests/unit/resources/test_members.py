@@ -88,7 +88,7 @@ def test_what_is_wrong_around_the_spec_is_named(old: str, new: str, problem: str
 
 @pytest.mark.parametrize(
     ("spec", "message"),
-    [("", "is required"), (" 5", "must be a mapping of fields"), (" [a]", "must be a mapping of fields")],
+    [("", "is required"), (" 5", "must be a mapping of fields, not 5"), (" [a]", "must be a mapping of fields")],
 )
 def test_a_spec_is_a_mapping(spec: str, message: str) -> None:
     assert problems(GROUP.partition("spec:")[0] + f"spec:{spec}\n") == [f"4: EventGroup/edge spec: {message}"]

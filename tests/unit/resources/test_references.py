@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from eventd.resources import references
 from tests.unit.resources.samples import (
     BACKING,
     EVERYTHING,
+    FEDERATION,
     GROUP,
     PEER,
     PLUGIN,
@@ -256,3 +258,20 @@ def test_every_problem_of_every_kind_is_said_at_once() -> None:
         ["14", "Plugin/claim spec.executable"],
         ["20", "EventPeer/cloud spec.groupRef"],
     ]
+
+
+def test_of_very_many_problems_the_first_hundred_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[str] = []
+    monkeypatch.setattr(references.difflib, "get_close_matches", lambda name, *_: compared.append(name) or [])
+    peers = [peer(name=f"p{number}", node=f"n{number}") for number in range(150)]
+    assert len(problems(both(*peers))) == 100
+    assert len(compared) == 100
+
+
+def test_no_close_name_is_looked_for_among_very_many() -> None:
+    groups = [
+        f"apiVersion: {FEDERATION}\nkind: EventGroup\nmetadata: {{name: edge{n}}}\nspec: {{nodeName: n{n}}}\n"
+        for n in range(1_001)
+    ]
+    [problem] = problems(PEER, rows(both(*groups)))
+    assert "declare it in the same input" in problem

@@ -27,6 +27,6 @@ def test_a_spec_that_no_longer_fits_is_named_with_its_path() -> None:
             StoredResource(FEDERATION, "EventGroup", "edge", {}, {"nodeName": "a", "listen": {"port": "x"}}, 1, 1, 1)
         )
     assert str(refused.value) == (
-        "the stored EventGroup/edge cannot be used: spec.listen.port must be a whole number "
+        "the stored EventGroup/edge cannot be used: spec.listen.port must be a whole number, not 'x' "
         "(apply it again as this version of the program wants it)"
     )

@@ -1,0 +1,291 @@
+"""What ends plugin programs, with all that they started: a keeper for each node, and below it a guard for each program.
+
+Run as a file, in a process of its own, with the standard library alone. A guard and the keeper are subreapers: whatever
+leaves its session or loses its parent becomes their child, so no descendant of a program is out of their reach. A guard
+ends what it guards when the node asks for it, or when its socket to the node is closed, which the kernel does however
+the node ends. The keeper ends what a guard leaves that was killed, and every guard with the node.
+
+Sockets are of the type SOCK_SEQPACKET. The node sends the keeper a guard's number, with the guard's end of a socket to
+start it, or alone to kill it. To a guard it sends RUN, with a file that holds what is marshalled, (argv, environment),
+and the three pipes of the program; and END. The guard answers with `EVENT`s.
+"""
+
+from __future__ import annotations
+
+import array
+import errno
+import marshal
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, Final, NoReturn
+
+EVENT: Final = struct.Struct("=ci")
+"""A kind, and a number."""
+STARTED: Final = b"s"
+"""The program runs (0), or could not be started: the number is the `errno`."""
+EXITED: Final = b"x"
+"""The program has ended with this status, negative for a signal; something that it started may still run."""
+EXITED_ALONE: Final = b"a"
+"""The same, and nothing that it started is left."""
+CLEAR: Final = b"c"
+"""The answer to END: 0 where nothing is left, 1 where something is left that this user may not kill."""
+UNSUPPORTED: Final = b"u"
+"""This system has no subreapers."""
+RUN: Final = b"r"
+END: Final = b"e"
+NUMBER: Final = struct.Struct("=q")
+
+_SET_CHILD_SUBREAPER: Final = 36
+LIST: Final = "/proc/self/task/{}/children"
+KILL: Final = 9
+_FDS: Final = 4
+
+
+class _Reaper:
+    """A process that inherits the orphans among its descendants. `wait` for news, then `reap`."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self.control = control
+        control.setblocking(False)
+        self._news, self._wake = os.pipe()
+        os.set_blocking(self._news, False)
+        os.set_blocking(self._wake, False)
+        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            # Not ignored, because programs would inherit that. It ends when the node does, not when a terminal does.
+            signal.signal(number, lambda *_: None)
+        signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+        self.supported = _adopt_orphans()
+
+    def wait(self) -> None:
+        """Return when a child has ended, or the node says something."""
+        poll = select.poll()
+        poll.register(self.control, select.POLLIN)
+        poll.register(self._news, select.POLLIN)
+        poll.poll()
+        with suppress(BlockingIOError):
+            os.read(self._news, 4096)
+
+    def receive(self) -> tuple[bytes, list[int]] | None:
+        """What the node says next, with descriptors; None when it says nothing. Raises EOFError when it has gone."""
+        try:
+            data, found, _, _ = self.control.recvmsg(64, socket.CMSG_SPACE(_FDS * 4), socket.MSG_CMSG_CLOEXEC)
+        except BlockingIOError:
+            return None
+        except OSError:
+            raise EOFError from None
+        if not data:
+            raise EOFError
+        fds = array.array("i")
+        for _, _, content in found:
+            fds.frombytes(content)
+        return data, list(fds)
+
+    def reap(self) -> Iterator[tuple[int, int]]:
+        """The children that have ended, each with its status."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            yield pid, os.waitstatus_to_exitcode(status)
+
+    def any_left(self) -> bool:
+        """Whether there are children, ended ones included."""
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """For a copy of this process, which becomes another one's reaper."""
+        signal.set_wakeup_fd(-1)
+        for fd in (self._news, self._wake):
+            os.close(fd)
+        self.control.close()
+
+
+def _adopt_orphans() -> bool:
+    """Become the parent of descendants whose parent has ended. Not inherited by children."""
+    try:
+        import ctypes
+
+        return bool(ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+    except (ImportError, AttributeError, OSError):
+        return False
+
+
+def children() -> list[int]:
+    """The children of this process."""
+    own = os.getpid()
+    try:
+        with open(LIST.format(own), encoding="ascii") as file:
+            return [int(pid) for pid in file.read().split()]
+    except OSError:  # a kernel without this file
+        return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _parent(pid) == own]
+
+
+def _parent(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def kill(pid: int) -> bool:
+    """Kill a child with its group, which holds nobody but our descendants. False where this user may not."""
+    try:
+        group = os.getpgid(pid)
+        if group != os.getpgid(0):
+            os.killpg(group, KILL)  # at once, so that no member of it escapes by starting another
+        os.kill(pid, KILL)
+    except ProcessLookupError:
+        pass
+    except PermissionError:
+        return False
+    return True
+
+
+def kill_children() -> bool:
+    """Kill the children, of which there is one at least, and wait until one has ended. False where none may be killed.
+
+    What they leave behind becomes our child meanwhile: this is to be repeated.
+    """
+    found = children()
+    if found and not any([kill(pid) for pid in found]):
+        return False
+    os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+    return True
+
+
+class Guard(_Reaper):
+    """Runs one program after the other, and ends each with everything that it started."""
+
+    def __init__(self, control: socket.socket) -> None:
+        super().__init__(control)
+        self._program = 0
+
+    def serve(self) -> NoReturn:
+        """Until the node closes its end of the socket."""
+        try:
+            while True:
+                self.wait()
+                self._note()
+                while (message := self.receive()) is not None:
+                    if message[0] == RUN:
+                        self._run(*message[1])
+                    else:
+                        self._tell(CLEAR, 0 if self._clear() else 1)
+        except EOFError:
+            self._clear()
+        os._exit(0)
+
+    def _run(self, file: int, *pipes: int) -> None:
+        with open(file, "rb") as stream:
+            argv, environment = marshal.load(stream)
+        actions: list[Any] = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(pipes)]
+        error = 0
+        try:
+            self._program = os.posix_spawn(
+                argv[0],
+                argv,
+                environment,
+                file_actions=actions,
+                setsid=True,
+                setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),  # which Python ignores
+            )
+        except NotImplementedError:  # a C library that cannot start a session
+            self._tell(UNSUPPORTED, 0)
+            return
+        except ValueError:
+            error = errno.EINVAL
+        except OSError as refused:
+            error = refused.errno or errno.EIO
+        finally:
+            for fd in pipes:
+                os.close(fd)
+        self._tell(STARTED, error)
+
+    def _note(self) -> bool:
+        """Reap, and say when it was the program. Whether anything is left."""
+        statuses = [status for pid, status in self.reap() if pid == self._program]
+        left = self.any_left()
+        if statuses:
+            self._program = 0
+            self._tell(EXITED if left else EXITED_ALONE, statuses[0])
+        return left
+
+    def _clear(self) -> bool:
+        """Kill until nothing is left. False where something is left that this user may not kill."""
+        while self._note():
+            if not kill_children():
+                return False
+        return True
+
+    def _tell(self, kind: bytes, number: int) -> None:
+        with suppress(OSError):  # the node has gone, which is seen when it is asked what to do next
+            self.control.send(EVENT.pack(kind, number))
+
+
+class Keeper(_Reaper):
+    """Starts guards, and ends what is left of one that was killed."""
+
+    def __init__(self, control: socket.socket) -> None:
+        super().__init__(control)
+        self._guards: dict[int, int] = {}
+
+    def serve(self) -> NoReturn:
+        """Until the node has gone; then nothing below this process is left."""
+        try:
+            while True:
+                self.wait()
+                self._sweep()
+                while (message := self.receive()) is not None:
+                    (number,) = NUMBER.unpack(message[0])
+                    if message[1]:
+                        self._start(number, socket.socket(fileno=message[1][0]))
+                    elif number in self._guards:
+                        kill(self._guards[number])
+        except EOFError:
+            while self.any_left() and kill_children():
+                list(self.reap())
+        os._exit(0)
+
+    def _start(self, number: int, control: socket.socket) -> None:
+        if not self.supported:
+            control.send(EVENT.pack(UNSUPPORTED, 0))
+            control.close()
+            return
+        try:
+            pid = os.fork()
+        except OSError as refused:
+            control.send(EVENT.pack(STARTED, refused.errno or errno.EAGAIN))
+            control.close()
+            return
+        if pid == 0:
+            os.setpgid(0, 0)  # or it would be killed with the keeper
+            self.close()
+            Guard(control).serve()
+        control.close()
+        self._guards[number] = pid
+
+    def _sweep(self) -> None:
+        """Reap; what is a child of ours then and no guard was guarded by one that has gone."""
+        gone = {pid for pid, _ in self.reap()}
+        if gone:
+            self._guards = {number: pid for number, pid in self._guards.items() if pid not in gone}
+            for pid in set(children()) - set(self._guards.values()):
+                kill(pid)
+
+
+if __name__ == "__main__":
+    Keeper(socket.socket(fileno=int(sys.argv[1]))).serve()

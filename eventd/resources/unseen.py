@@ -1,0 +1,11 @@
+"""Characters that a person does not see, and that steer terminals or turn around the order in which a text is read."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+UNSEEN: Final = re.compile(
+    "[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]"
+)
+"""Beside the control characters of ASCII, which JSON and YAML never hold as they are."""

@@ -1,0 +1,135 @@
+"""Which loops of coroutines can go round without letting anything else run.
+
+Awaiting something that is done already does not suspend: a queue with an item in it, an event that is set, a result
+that is kept. A loop that awaits only such things, and finds nothing to do, holds the whole node. So every way round a
+loop passes a call that suspends whatever happens, or the loop is named in `BOUNDED` with what ends it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from tests.support.source import Source
+
+SUSPENDING = (
+    *("sleep", "_sleep", "asyncio.wait", "asyncio.to_thread"),
+    *("database.read", "database.write", "_database.read", "_database.write", "submit", "database.read_for_delivery"),
+)
+"""Ends of the names of calls that always take a turn of the loop: a thread, the writer, a timer, `asyncio.wait`."""
+OUTSIDE = ("audit", "bench", "cli", "client", "testing")
+"""Parts that run in programs of their own: there a loop holds nobody else."""
+BOUNDED = {
+    "eventd/api/events.py::_append": "asks the database for the group's place, and ends when that is the same",
+    "eventd/api/arriving.py::read": "consumes the body that has arrived",
+    "eventd/api/siblings.py::hand_on": "consumes the answer that has arrived",
+    "eventd/api/v0/following.py::run": "reads through Feed.read, which takes a turn, or waits for a future of its own",
+    "eventd/api/bodies.py::_gather": "consumes the body that has arrived",
+    "eventd/api/v0/shared.py::_serve_for_ever": "waits for a sign unless a client got on; then Feed.read takes a turn",
+    "eventd/api/v0/websocket.py::run": "takes a turn after every AT_ONCE frames",
+    "eventd/api/verify/comparing.py::work": "each stage asks the peer or the database",
+    "eventd/dynamic/effective.py::current": "merges in the database",
+    "eventd/dynamic/effective.py::run_for_ever": "merges in the database",
+    "eventd/egress/asking.py::ask": "posts to the peer, and sleeps before it does so again",
+    "eventd/egress/consumer.py::_land": "settles one batch that is under way",
+    "eventd/egress/consumer.py::_pump": "reads on, settles, or waits for a sign; no page is read twice from memory",
+    "eventd/egress/segments/segments.py::run_for_ever": "asks the process that ships",
+    "eventd/egress/subscription.py::_gather": "reads on, or waits for a sign with asyncio.wait",
+    "eventd/egress/tries.py::run": "writes down that a run begins",
+    "eventd/ingress/gate.py::enter": "waits for a change with asyncio.wait",
+    "eventd/ingress/questions.py::_go_on": "answers one part of the question from the database",
+    "eventd/node.py::_follow_changes": "reads the head, or sleeps",
+    "eventd/node.py::stop": "ends one part of the node",
+    "eventd/plugins/host.py::_drain": "consumes what the plugin yields, in the plugin's own process",
+    "eventd/reconciler.py::apply": "reads what is declared",
+}
+"""By file and function: what each round of the loop consumes, or why it suspends although no name says so."""
+
+
+class Ways(NamedTuple):
+    """Whether control can get to the end of a block, or back to the head of its loop, without being suspended."""
+
+    through: bool
+    back: bool
+
+
+def restless(source: Source) -> Iterator[tuple[int, str]]:
+    """Each such loop, by its line and as `file::function`."""
+    if not source.path.startswith("eventd/") or source.part in OUTSIDE:
+        return
+    for function in ast.walk(source.tree):
+        if isinstance(function, ast.AsyncFunctionDef):
+            for loop in _loops(function.body):
+                if not (isinstance(loop, ast.While) and _suspends(loop.test)):
+                    ways = _ways(loop.body)
+                    if ways.through or ways.back:
+                        yield loop.lineno, f"{source.path}::{function.name}"
+
+
+def _loops(body: Sequence[ast.stmt]) -> Iterator[ast.While | ast.AsyncFor]:
+    """The `while` and `async for` of a function, without those of functions inside it: a `for` has an end."""
+    for statement in body:
+        if isinstance(statement, ast.While | ast.AsyncFor):
+            yield statement
+        if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            for part in ("body", "orelse", "finalbody"):
+                yield from _loops(getattr(statement, part, []))
+            for branch in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
+                yield from _loops(branch.body)
+
+
+def _ways(body: Sequence[ast.stmt]) -> Ways:
+    back = False
+    for statement in body:
+        ways = _ways_of(statement)
+        back |= ways.back
+        if not ways.through:
+            return Ways(False, back)
+    return Ways(True, back)
+
+
+def _ways_of(statement: ast.stmt) -> Ways:
+    match statement:
+        case ast.Return() | ast.Raise() | ast.Break():
+            return Ways(False, False)
+        case ast.Continue():
+            return Ways(False, True)
+        case ast.If():
+            return _either([statement.body, statement.orelse]) if not _suspends(statement.test) else Ways(False, False)
+        case ast.Match():
+            return _either([*(case.body for case in statement.cases), []])
+        case ast.With() | ast.AsyncWith():
+            return _ways(statement.body)
+        case ast.Try():
+            if not _ways(statement.finalbody).through:
+                return Ways(False, False)
+            # An error may come before anything was suspended.
+            tried = _ways([*statement.body, *statement.orelse])
+            handled = [_ways(handler.body) for handler in statement.handlers]
+            return Ways(any(w.through for w in (tried, *handled)), any(w.back for w in (tried, *handled)))
+        case ast.While() | ast.For() | ast.AsyncFor():
+            head = statement.test if isinstance(statement, ast.While) else statement.iter
+            return Ways(not _suspends(head), False)  # its body may run not at all, and its `continue` is its own
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            return Ways(True, False)
+    return Ways(not _suspends(statement), False)
+
+
+def _either(branches: Sequence[Sequence[ast.stmt]]) -> Ways:
+    ways = [_ways(branch) for branch in branches]
+    return Ways(any(way.through for way in ways), any(way.back for way in ways))
+
+
+def _suspends(node: ast.AST) -> bool:
+    """Whether it awaits a call that always suspends. One that a condition may pass over does not count."""
+    if isinstance(node, ast.Await) and isinstance(node.value, ast.Call):
+        name = ast.unparse(node.value.func)
+        return any(name == end or name.endswith(f".{end}") for end in SUSPENDING)
+    if isinstance(node, ast.BoolOp):
+        return _suspends(node.values[0])
+    if isinstance(node, ast.IfExp):
+        return _suspends(node.test)
+    if isinstance(node, ast.Lambda):
+        return False
+    return any(_suspends(child) for child in ast.iter_child_nodes(node))
