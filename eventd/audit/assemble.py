@@ -19,6 +19,7 @@ from eventd.audit.lines import (
     changes_by_line,
     counts_of,
 )
+from eventd.audit.links import ENDLESS
 from eventd.audit.objectives import Objectives, judge_pair, objective_of
 from eventd.audit.plan import Keeper, Plan, histories
 from eventd.audit.report import Figures, Hour, Latencies, OpenGap, Pair, Skew, Totals
@@ -54,6 +55,8 @@ class Found:
     senders: Mapping[Line, tuple[str, ...]]
     judged: Judged = field(default_factory=Judged)
     findings: list[Finding] = field(default_factory=list)
+    rewritten: Mapping[str, int] = field(default_factory=dict)
+    """Segments whose digest changed after an audit had read them, and when that was noticed (microseconds)."""
 
     @cached_property
     def open_slots(self) -> dict[tuple[Kind, Line], list[int]]:
@@ -102,7 +105,7 @@ def _pair(
     objectives: Objectives,
 ) -> Pair:
     link = next((states[key] for key in ((node, line.group, line.peer) for node in senders) if key in states), None)
-    notes = tuple(_notes(found.sight, line, senders))
+    notes = (*_notes(found.sight, line, senders), *_ends(found.sight, line, senders))
     pair = Pair(
         group=line.group,
         source=line.source,
@@ -146,9 +149,16 @@ def _notes(sight: Sight, line: Line, senders: Iterable[str]) -> Iterator[str]:
             yield reason
     if not sight.keeps(line.source):
         yield f"{line.source} keeps no books in this lake: what it stated is known from others only"
-    elif sight.until[line.source] <= sight.asked:
+    elif sight.ends_before(line.source):
         end = format_time(sight.until[line.source])
         yield f"the books of {line.source} end at {end}, before the time that was asked for"
+
+
+def _ends(sight: Sight, line: Line, senders: Iterable[str]) -> Iterator[str]:
+    """Whose ledgers end before the time that was asked for."""
+    for node in dict.fromkeys((line.source, *senders, line.peer)):
+        if silence := sight.silences.get(node):
+            yield f"{node} is {silence.words}"
 
 
 def _proof(found: Found, line: Line, figures: LineFigures) -> str:
@@ -184,19 +194,28 @@ def make_hours(found: Found) -> list[Hour]:
     rows: dict[HourKey, Mapping[str, Any]] = {
         HourKey(Line(row["group"], row["source"], row["peer"]), row["type"], row["time"]): row for row in found.hours
     }
-    dim: dict[Line, bool] = {}
+    proven: dict[Line, int] = {}
     hours = []
     for key in sorted({*rows, *found.judged.changes}):
         stated = key._replace(line=key.line._replace(peer=""))
         hour = _hour(key, rows.get(key, {}), rows.get(stated, {}), found.judged.changes.get(key, {}))
         if not (hour.expected and key.line.peer):
             continue
-        if key.line not in dim:
-            senders = found.senders.get(key.line) or (key.line.source,)
-            dim[key.line] = any(True for _ in _notes(found.sight, key.line, senders))
-        hour.completeness = share(hour, sure=not dim[key.line])
+        if key.line not in proven:
+            proven[key.line] = _proven_until(found, key.line)
+        hour.completeness = share(hour, sure=(key.hour + 1) * HOUR <= proven[key.line])
         hours.append(hour)
     return hours
+
+
+def _proven_until(found: Found, line: Line) -> int:
+    """The time up to which hours of a line can be judged (microseconds): never, to the end of a ledger, or always."""
+    senders = found.senders.get(line) or (line.source,)
+    if any(True for _ in _notes(found.sight, line, senders)):
+        return -ENDLESS
+    nodes = (line.source, *senders, line.peer)
+    ends = [silence.covered for node, silence in found.sight.silences.items() if node in nodes]
+    return min(ends, default=ENDLESS)
 
 
 def _hour(key: HourKey, row: Mapping[str, Any], source: Mapping[str, Any], change: Mapping[str, int]) -> Hour:
@@ -243,5 +262,7 @@ def make_totals(found: Found, pairs: Sequence[Pair]) -> Totals:
     )
     _count(totals, Counter({name: sum(getattr(pair, name) for pair in pairs) for name in COUNTED}))
     sure = bool(pairs) and all(pair.completeness is not None for pair in pairs)  # a lake without books proves nothing
+    # What a node without pairs would have told is not known either, nor who has rewritten evidence.
+    sure = sure and not found.sight.silences and not found.rewritten
     totals.completeness = share(totals, sure=sure)
     return totals

@@ -8,6 +8,7 @@ All of it is done part by part: a part has every cell of the lines, hours and ba
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -20,7 +21,7 @@ from eventd.audit.columns import Columns, Mask, Numbers, grouped, with_texts
 from eventd.audit.spreading import keys_of
 from eventd.clock import SECOND
 from eventd.lake.extra import parquet, pyarrow
-from eventd.lake.storage import connect
+from eventd.lake.storage import Written, connect
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,15 +45,21 @@ COUNTS: Final = {
 SHARES: Final = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
 
 
+class SpoiltState(Exception):
+    """A file of an audit's state is not what was written."""
+
+
 @dataclass(frozen=True)
 class CellFiles:
     """Files of cells in the state at `out`, the segments that count in each, and the hours [first, last) of interest.
 
-    Called with the number of a file it makes its cells.
+    `written` says what each file should be. Called with the number of a file it makes its cells. Raises SpoiltState for
+    a file that is not what was written, and NotFound.
     """
 
     out: str
     files: Sequence[tuple[str, Sequence[str]]]
+    written: Mapping[str, Written]
     hours: tuple[int, int]
 
     def __call__(self, piece: int) -> Iterator[pa.Table]:
@@ -61,6 +68,8 @@ class CellFiles:
         arrow = pyarrow()
         file, segments = self.files[piece]
         data = connect(self.out).read(file)
+        if hashlib.sha256(data).hexdigest() != self.written[file].sha256:
+            raise SpoiltState(f"{file} has another content than when it was written")
         table = parquet().read_table(arrow.BufferReader(data)).unify_dictionaries()
         wanted = compute.is_in(table["segment"].cast(arrow.string()), arrow.array(segments, arrow.string()))
         hour = hours_of(Columns(table))

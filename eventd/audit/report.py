@@ -176,6 +176,12 @@ class Node(msgspec.Struct, kw_only=True):
     head: int | None = None
     rows: dict[str, int] = msgspec.field(default_factory=dict)
     states: dict[str, str] = msgspec.field(default_factory=dict)
+    silent_since: str | None = None
+    """When it reported last, where that is too long ago; None: it reports, or was closed."""
+    silent_for: float | None = None
+    """For how many seconds."""
+    closed_at: str | None = None
+    """When an operator declared it out of service."""
     skew: Skew | None = None
     """How far its clock is ahead of the middle of all clocks in the lake."""
 
@@ -247,6 +253,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     until: str | None = None
     master: str = ""
     incremental: bool = True
+    patience: float = 0.0
 
 
 class Lake(msgspec.Struct, frozen=True, kw_only=True):
@@ -267,10 +274,16 @@ class Period(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Work(msgspec.Struct, kw_only=True):
-    """How the figures came about: segments read now and known from earlier runs, seconds in all and per stage."""
+    """How the figures came about: segments read now and known from earlier runs, seconds in all and per stage.
+
+    Of those known, `segments_rechecked` had their digests checked again; `oldest_read` is when the one was last read or
+    checked that has not been for longest, None where all were now.
+    """
 
     segments_read: int = 0
     segments_known: int = 0
+    segments_rechecked: int = 0
+    oldest_read: str | None = None
     rows_read: int = 0
     rows_compared: int = 0
     seconds: float = 0.0

@@ -19,15 +19,16 @@ from eventd.audit.objectives import ANY, Condition, Objective, Objectives
 from eventd.audit.plan import make_plan
 from eventd.audit.report import MOST_HOURS, Hour, Lake, Period, Report, Settings, Work, to_json
 from eventd.audit.sight import look
+from eventd.audit.silence import PATIENCE, find_silences
 from eventd.audit.stages import Reader
-from eventd.audit.state import State, claim, keep, open_state
+from eventd.audit.state import State, claim, forget_spoilt, keep, open_state
 from eventd.audit.suspects import uneven_of
 from eventd.audit.tables import write_tables
-from eventd.clock import Clock, SystemClock
+from eventd.clock import SECOND, Clock, SystemClock
 from eventd.errors import EventdError
 from eventd.lake.address import shown
 from eventd.lake.layout import MINUTE
-from eventd.lake.reading import survey
+from eventd.lake.reading import Survey, survey
 from eventd.lake.schema import SCHEMA_VERSION
 from eventd.lake.storage import Storage, connect, open_lake
 from federation.event import format_time
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 _AN_HOUR = 60 * MINUTE
 _ALL = (-(1 << 40), 1 << 40)
+RECHECK = 5.0
+"""Percent of what earlier runs read whose digests a run checks again."""
 QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 """The sums are made outside of the JVM: a better compiler takes longer than it saves."""
 
@@ -47,6 +50,8 @@ class Request:
     """What to audit. `lake` and `out` are paths or fsspec addresses.
 
     `since` and `until` are microseconds of the events' own time, widened to whole hours. `full`: read everything anew.
+    `recheck`: the percentage of what earlier runs read whose digests are checked again.
+    `patience`: how old a node's last report may be before the node counts as silent (microseconds).
     """
 
     lake: str
@@ -57,12 +62,19 @@ class Request:
     conditions: Sequence[Condition] = ()
     full: bool = False
     master: str = ""
+    patience: int = PATIENCE
+    recheck: float = RECHECK
 
     @property
     def hours(self) -> tuple[int, int]:
         """The hours [first, last) since 1970 that are looked at."""
         first = _ALL[0] if self.since is None else self.since // _AN_HOUR
         return first, _ALL[1] if self.until is None else -(-self.until // _AN_HOUR)
+
+    @property
+    def end(self) -> int | None:
+        """The end of the last hour that was asked for (microseconds); None: the present."""
+        return None if self.until is None else self.hours[1] * _AN_HOUR
 
 
 @dataclass
@@ -105,8 +117,8 @@ def audit(session: SparkSession, request: Request, *, clock: Clock) -> Audited:
     with watch.stage("survey"):
         found_there = survey(connect(request.lake))
         state = State(lake=found_there.head.id) if request.full else open_state(out, found_there.head)
-    reader = Reader(session, request.lake, request.out, found_there, state, request.hours)
-    found = _read(reader, watch)
+    reader, found = _read_once_more(session, request, found_there, state, watch)
+    found.sight.silences = find_silences(found_there, now=clock.now(), until=request.end, patience=request.patience)
     keep(out, state)
     with watch.stage("report"):
         report, hours = _report(found, reader, request, clock)
@@ -116,12 +128,26 @@ def audit(session: SparkSession, request: Request, *, clock: Clock) -> Audited:
     return Audited(report, hours, found)
 
 
+def _read_once_more(
+    session: SparkSession, request: Request, survey: Survey, state: State, watch: _Watch
+) -> tuple[Reader, Found]:
+    """Read; once more where that failed because files of the state were spoilt, which are then made anew."""
+    for spoilt in (False, True):
+        reader = Reader(session, request.lake, request.out, survey, state, request.hours, watch.clock.now())
+        try:
+            return reader, _read(reader, watch, request.recheck)
+        except Exception:  # of Spark, which has no common base
+            if spoilt or not forget_spoilt(connect(request.out), state):
+                raise
+    raise AssertionError("the second try neither returned nor raised")
+
+
 def run_on(request: Request, *, memory: str = "2g", progress: bool = False) -> Report:
     """Audit a lake on a Spark of its own; what Spark makes of a failure is told in one line.
 
     Raises as `run`, and as `open_session`.
     """
-    from eventd.audit.session import last_cause, open_session
+    from eventd.audit.session import last_cause, open_session, quiet
 
     out = connect(request.out)
     claim(out, open_lake(connect(request.lake)), anew=request.full)  # what is wrong is told before Spark starts
@@ -130,6 +156,7 @@ def run_on(request: Request, *, memory: str = "2g", progress: bool = False) -> R
         open_session(
             request.master or None, app="routerctl audit", memory=memory, progress=progress, conf=QUICK
         ) as spark,
+        quiet(spark),
     ):
         try:
             return audit(own_session(spark), request, clock=SystemClock()).report
@@ -149,8 +176,10 @@ def own_session(spark: SparkSession) -> SparkSession:
     return session
 
 
-def _read(reader: Reader, watch: _Watch) -> Found:
+def _read(reader: Reader, watch: _Watch, recheck: float) -> Found:
     """Stages 0 to 3."""
+    with watch.stage("recheck"):
+        reader.recheck(recheck)
     with watch.stage("small books"):
         facts = reader.small_books()
         plan = make_plan(reader.survey, facts)
@@ -171,6 +200,7 @@ def _read(reader: Reader, watch: _Watch) -> Found:
             waiting=read_waiting(row for table in parts.get("waiting", ()) for row in _rows(table)),
             senders=read_senders(row for table in parts.get("senders", ()) for row in _rows(table)),
         )
+    found.rewritten = reader.state.rewritten
     with watch.stage("rows"):
         found.judged = reader.compare(uneven_of(parts.get("uneven", ())), jobs, sight)
         unknown = [row for table in parts.get("unknown", ()) for row in _rows(table)]
@@ -195,7 +225,7 @@ def _report(found: Found, reader: Reader, request: Request, clock: Clock) -> tup
     report = Report(
         made_at=format_time(clock.now()),
         verdict=verdict,  # type: ignore[arg-type]
-        headline=surroundings.headline(totals, found.findings, sure=sure),
+        headline=surroundings.headline(totals, found.findings, sure=sure, doubts=surroundings.make_doubts(found)),
         failed=tuple(one.text for one in request.conditions if one.is_met(totals, found.findings)),
         lake=Lake(
             url=shown(request.lake),
@@ -216,7 +246,7 @@ def _report(found: Found, reader: Reader, request: Request, clock: Clock) -> tup
         keys=tuple(surroundings.make_keys(found)),
         refusals=tuple(surroundings.make_refusals(found)),
         receipts=tuple(surroundings.make_receipts(found)),
-        troubles=tuple(surroundings.make_troubles(found)),
+        troubles=(*surroundings.make_troubles(found), *surroundings.rewritten(found.rewritten)),
         work=_work(reader),
     )
     return report, hours
@@ -240,6 +270,7 @@ def _settings(request: Request) -> Settings:
         since=None if request.since is None else format_time(request.since),
         until=None if request.until is None else format_time(request.until),
         master=request.master,
+        patience=request.patience / SECOND,
         incremental=not request.full,
     )
 
@@ -247,7 +278,9 @@ def _settings(request: Request) -> Settings:
 def _work(reader: Reader) -> Work:
     return Work(
         segments_read=len(reader.read),
-        segments_known=len(reader.survey.segments) - len(reader.read),
+        segments_known=len({*reader.state.entries} - {job.name for job in reader.read}),
+        segments_rechecked=reader.rechecked,
+        oldest_read=None if reader.oldest is None else format_time(reader.oldest),
         rows_read=sum(job.manifest.rows for job in reader.read),
         spark=f"{reader.spark.version} on {reader.spark.sparkContext.master}",
         version=eventd.__version__,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 import socket
 import sys
@@ -14,8 +15,9 @@ from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from eventd.audit.extra import require
 from eventd.audit.java import java_home
-from eventd.errors import EventdError, Invalid, MissingExtra
+from eventd.errors import EventdError, Invalid
 from eventd.settings import hand_on, java_surroundings
 
 if TYPE_CHECKING:
@@ -44,6 +46,14 @@ _ALWAYS: Final = {
     "spark.ui.enabled": "false",
     "spark.log.structuredLogging.enabled": "false",
 }
+
+
+_STREAMING: Final = "sql.execution.streaming.runtime"
+_NOISY: Final = (
+    *(f"{_STREAMING}.MicroBatchExecution", f"{_STREAMING}.ProcessingTimeExecutor"),
+    *("scheduler.TaskSetManager", "executor.Executor"),
+)
+"""What tells of each query and task that ends with an error, and of each batch that takes longer than the interval."""
 
 
 class SparkUnavailable(EventdError):
@@ -97,15 +107,8 @@ def _merged(settings: Mapping[str, str], conf: Mapping[str, str]) -> dict[str, s
 
 
 def _pyspark() -> Any:
-    try:
-        import_module("pandas")
-        import_module("pyarrow")
-        return import_module("pyspark.sql")
-    except ModuleNotFoundError as error:
-        raise MissingExtra(
-            f"the audit needs the package {error.name}, which is not installed",
-            hint="pip install 'routerd-eventd[audit]'",
-        ) from None
+    require()
+    return import_module("pyspark.sql")
 
 
 def _of_our_own(master: str, memory: str, place: Path, packages: Sequence[Path]) -> dict[str, str]:
@@ -174,6 +177,23 @@ def _start(kind: type[SparkSession], settings: Mapping[str, str]) -> SparkSessio
         return builder.getOrCreate()
     except Exception as error:  # Java's errors have no common base, and some are Python's own
         raise SparkUnavailable(f"Spark did not start: {last_cause(str(error))}") from None
+
+
+@contextlib.contextmanager
+def quiet(spark: SparkSession) -> Iterator[None]:
+    """What ends a query is told by us, in one line: Java and its bridge to Python leave it out."""
+    bridge = [logging.getLogger(name) for name in ("py4j.clientserver", "py4j.java_gateway")]
+    before = [one.level for one in bridge]
+    log4j: Any = spark.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
+    for name in _NOISY:
+        log4j.core.config.Configurator.setLevel(f"org.apache.spark.{name}", log4j.Level.OFF)
+    for one in bridge:
+        one.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        for one, level in zip(bridge, before, strict=True):
+            one.setLevel(level)
 
 
 def last_cause(text: str) -> str:

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from eventd.audit.plan import Keeper, Plan, histories, told_lost
+from eventd.audit.silence import Silence
 from eventd.audit.small_books import Facts
 from eventd.clock import SECOND
 from eventd.lake.layout import MINUTE
@@ -46,7 +47,7 @@ class Blind(NamedTuple):
 class Sight:
     """What of every node's books is in the lake. `until` is by the clock of the node.
 
-    `asked`: from which time on events are looked at.
+    `asked`: from which time on events are looked at. `silences`: the nodes whose ledgers end too early.
     """
 
     plan: Plan
@@ -54,10 +55,18 @@ class Sight:
     blinds: dict[tuple[str, Book], list[Blind]] = field(default_factory=lambda: defaultdict(list))
     contested: set[str] = field(default_factory=set)
     asked: int = _ALWAYS[0]
+    silences: Mapping[str, Silence] = field(default_factory=dict)
+    closed: set[str] = field(default_factory=set)
 
     def keeps(self, node: str) -> bool:
         """Whether the node has books in the lake at all."""
         return node in self.until
+
+    def ends_before(self, node: str) -> bool:
+        """Whether the books of the node end before the time that was asked for, which is not told otherwise."""
+        # A node that is out of service has nothing to tell of a time at which others were at work.
+        is_past = node in self.closed and max(self.until.values()) > self.asked
+        return self.until[node] <= self.asked and node not in self.silences and not is_past
 
     def sees(self, node: str, book: Book, slot: int, times: tuple[int, int], *, position: int | None = None) -> bool:
         """Whether a fact of the slot that the node recorded between two times of its clock would be known."""
@@ -95,6 +104,8 @@ def look(survey: Survey, plan: Plan, facts: Mapping[Keeper, Sequence[Facts]], un
     sight = Sight(plan)
     for states in histories(survey):
         sight.until[states[-1].node] = states[-1].complete_until
+        if states[-1].closed_at:
+            sight.closed.add(states[-1].node)
         for before, after in pairwise(states):
             if before.complete_until >= after.began_at:
                 continue

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from eventd.audit import balance, suspects
 from eventd.audit.cells import HOUR, Skew
@@ -21,7 +22,7 @@ from eventd.audit.sight import Sight
 from eventd.audit.small_books import Facts, mark_of
 from eventd.audit.spreading import gather, together
 from eventd.audit.state import FOLDER, State
-from eventd.audit.tasks import SMALL, Job, Outcome, Task, carry_out
+from eventd.audit.tasks import SMALL, Job, Outcome, Task, carry_out, recheck
 from eventd.lake.layout import MINUTE
 from eventd.lake.reading import Survey, read_segment
 from eventd.lake.schema import Book
@@ -44,7 +45,10 @@ _AN_HOUR: Final = HOUR * MINUTE
 
 @dataclass
 class Reader:
-    """Reads the lake through Spark. `hours` [first, last) are those of the events' own time that are looked at."""
+    """Reads the lake through Spark. `hours` [first, last) are those of the events' own time that are looked at.
+
+    `now` in microseconds. `rechecked` is how many segments' bytes were compared with their digests again.
+    """
 
     spark: SparkSession
     lake: str
@@ -52,8 +56,40 @@ class Reader:
     survey: Survey
     state: State
     hours: tuple[int, int]
+    now: int
+    rechecked: int = 0
     unreadable: dict[str, str] = field(default_factory=dict)
     read: list[Job] = field(default_factory=list)
+
+    def recheck(self, percent: float) -> None:
+        """Check the digests of known segments again: so many percent of their bytes, the longest unread first.
+
+        What is not what it should be is forgotten, so that it is read, and told, as any segment.
+        """
+        known = []
+        for segment in self.survey.segments:
+            entry = self.state.entries.get(segment.place.name)
+            if entry is not None and entry.sha256 != segment.manifest.sha256:
+                self.state.rewritten.setdefault(segment.place.name, self.now)
+            elif entry is not None and self._is_near(segment):  # or what is found would not be told
+                known.append((entry.read_at, segment))
+        jobs = oldest_jobs(known, percent)
+        tasks = [Task(lake=self.lake, out=self.out, file="", jobs=tuple(part)) for part in self.shares(jobs)]
+        changed: set[str] = set()
+        for text in gather(self.spark, _Work([msgspec.msgpack.encode(task) for task in tasks], recheck), len(tasks)):
+            changed.update(msgspec.msgpack.decode(text, type=list[str]))
+        for job in jobs:
+            if job.name in changed:
+                del self.state.entries[job.name]
+            else:
+                self.state.entries[job.name] = replace(self.state.entries[job.name], read_at=self.now)
+        self.rechecked = len(jobs)
+
+    @property
+    def oldest(self) -> int | None:
+        """When the segment was read that has not been looked at for longest; None where all were in this run."""
+        times = [entry.read_at for entry in self.state.entries.values()]
+        return min((time for time in times if time < self.now), default=None)
 
     def small_books(self) -> dict[Keeper, list[Facts]]:
         """The facts of the small books of each node and epoch."""
@@ -99,11 +135,11 @@ class Reader:
             for part in self.shares(jobs)
         ]
         done = {job.name: job for job in jobs}
-        for text in gather(self.spark, _Work([msgspec.msgpack.encode(task) for task in tasks]), len(tasks)):
+        for text in gather(self.spark, _Work([msgspec.msgpack.encode(task) for task in tasks], carry_out), len(tasks)):
             outcome = msgspec.msgpack.decode(text, type=Outcome)
             self.unreadable |= outcome.troubles
             for name in {*outcome.rows, *outcome.troubles}:
-                self.state.learn(done[name], outcome)
+                self.state.learn(done[name], outcome, self.now)
                 self.read.append(done[name])
 
     def shares(self, jobs: Sequence[Job]) -> list[list[Job]]:
@@ -125,7 +161,7 @@ class Reader:
         """What `balance.balance` makes of the cells of all segments that count, within the hours."""
         near = {one.place.name for one in self.survey.segments if self._is_near(one)}
         files = [(file, [name for name in names if name in near]) for file, names in self.state.files().items()]
-        cells = balance.CellFiles(self.out, [one for one in files if one[1]], self.hours)
+        cells = balance.CellFiles(self.out, [one for one in files if one[1]], self.state.cells, self.hours)
         work = partial(balance.balance, reach=dict(reach))
         return together(self.spark, cells, len(cells.files), balance.keys, work, self.parts)
 
@@ -169,11 +205,24 @@ class Reader:
 class _Work:
     """What a task of Spark does: one of the tasks by its number."""
 
-    def __init__(self, tasks: Sequence[bytes]) -> None:
+    def __init__(self, tasks: Sequence[bytes], work: Callable[[Task], Any]) -> None:
         self._tasks = tasks
+        self._work = work
 
     def __call__(self, piece: int) -> bytes:
-        return msgspec.msgpack.encode(carry_out(msgspec.msgpack.decode(self._tasks[piece], type=Task)))
+        return msgspec.msgpack.encode(self._work(msgspec.msgpack.decode(self._tasks[piece], type=Task)))
+
+
+def oldest_jobs(known: Sequence[tuple[int, Segment]], percent: float) -> list[Job]:
+    """At least one of the segments, and so many percent of their bytes: those with the earliest times."""
+    wanted = sum(segment.manifest.bytes for _, segment in known) * percent / 100
+    jobs: list[Job] = []
+    for _, segment in sorted(known, key=lambda one: (one[0], one[1].place.name)):
+        if not percent or (jobs and wanted <= 0):
+            break
+        jobs.append(_job(segment))
+        wanted -= segment.manifest.bytes
+    return jobs
 
 
 def job_for(segment: Segment, plan: Plan) -> Job:

@@ -1,4 +1,5 @@
 """The audit of a lake, kept up to date: whenever a node has said something new, the figures of `run` are made again.
+They are also made again when no node has reported for as long as a node may be silent.
 
 A batch is the same incremental audit that `run` makes; what it costs is what is new. Spark says when there is something
 to do, and keeps in a checkpoint what was seen. All else depends on the lake alone, so a batch that is repeated after a
@@ -8,20 +9,19 @@ crash does no harm.
 from __future__ import annotations
 
 import contextlib
-import logging
 import random
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from eventd.audit.final import FinalHours, final_rows, first_hour, open_final
 from eventd.audit.holding import holding
 from eventd.audit.report import Report
 from eventd.audit.run import QUICK, Request, audit, own_session
-from eventd.audit.session import last_cause, open_session
+from eventd.audit.session import last_cause, open_session, quiet
 from eventd.audit.source.options import STATES
 from eventd.audit.state import open_state
 from eventd.backoff import Backoff
@@ -42,12 +42,6 @@ _OURS: Final = re.compile(r"eventd\.errors\.(LakeUnavailable|LakeUnusable|NotFou
 """An error of ours in the words of Spark, which passes on what another process raised."""
 _ENDED: Final = re.compile(r"terminated with exception: (.{1,300}?)(?: SQLSTATE|\n|$)")
 """Why a query ended, in the words of Spark."""
-_STREAMING: Final = "sql.execution.streaming.runtime"
-_NOISY: Final = (
-    *(f"{_STREAMING}.MicroBatchExecution", f"{_STREAMING}.ProcessingTimeExecutor"),
-    *("scheduler.TaskSetManager", "executor.Executor"),
-)
-"""What tells of each query and task that ends with an error, and of each batch that takes longer than the interval."""
 
 
 @dataclass(frozen=True)
@@ -140,23 +134,6 @@ def _look_first(request: Request) -> FinalHours:
     return open_final(out, head.id)
 
 
-@contextlib.contextmanager
-def quiet(spark: SparkSession) -> Iterator[None]:
-    """What ends a query is told by us, in one line: Java and its bridge to Python leave it out."""
-    bridge = [logging.getLogger(name) for name in ("py4j.clientserver", "py4j.java_gateway")]
-    before = [one.level for one in bridge]
-    log4j: Any = spark.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
-    for name in _NOISY:
-        log4j.core.config.Configurator.setLevel(f"org.apache.spark.{name}", log4j.Level.OFF)
-    for one in bridge:
-        one.setLevel(logging.CRITICAL + 1)
-    try:
-        yield
-    finally:
-        for one, level in zip(bridge, before, strict=True):
-            one.setLevel(level)
-
-
 class Stream:
     """A lake that is followed. The checkpoint is as Spark calls it."""
 
@@ -172,6 +149,8 @@ class Stream:
         self._batches = 0
         self._failures = 0
         self._seen = False
+        self._auditing = threading.Lock()
+        self._audited_at = self._clock.monotonic()
 
     def follow(self) -> None:
         """Until it is to end. Raises as `stream_on`."""
@@ -200,7 +179,7 @@ class Stream:
             query = self._start()
             try:
                 while not (self._listener.ended or query.awaitTermination(LOOK)):
-                    pass
+                    self._audit_silence()
             finally:
                 self._stop(query)
             if self._following.once and self._batches == begun and not self._listener.ended:
@@ -210,6 +189,16 @@ class Stream:
         except Exception as error:  # Spark's errors have no common base
             if not self._listener.ended:
                 raise self._reason(error, begun) from None
+
+    def _audit_silence(self) -> None:
+        """Audit although no node has reported, where that has lasted too long. Spark begins a batch for news alone."""
+        patience = max(self._following.request.patience, self._following.every) / SECOND
+        if self._clock.monotonic() - self._audited_at < patience:
+            return
+        try:
+            self._audit()
+        except NotFound as error:
+            raise self._softened(error) from None
 
     def _opened(self) -> FinalHours:
         try:
@@ -253,7 +242,11 @@ class Stream:
         raise EventdError("the batch did not come to its end")  # so that Spark does not take it for done
 
     def _audit(self) -> None:
-        begun = self._clock.monotonic()
+        with self._auditing:  # batches come on a thread of Spark's
+            self._audit_now()
+
+    def _audit_now(self) -> None:
+        begun = self._audited_at = self._clock.monotonic()
         request = replace(self._following.request, since=self._following.since())
         report, hours, found = audit(self._session, request, clock=self._clock)
         made = 0

@@ -20,6 +20,7 @@ from eventd.audit.html.standing import (
     due,
     groups,
     idle,
+    not_read_again,
     noun,
     share_of,
     standings,
@@ -160,5 +161,5 @@ def _figures(report: Report) -> str:
     return (
         f"{counted(len(report.nodes), 'node')}, {counted(totals.events, 'event')}, {totals.delivered:,} of "
         f"{due(totals):,} deliveries proven ({share}); "
-        f"{counted(work.segments_read, 'segment')} read in {span(work.seconds)}"
+        f"{counted(work.segments_read, 'segment')} read in {span(work.seconds)}{not_read_again(work)}"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from eventd.audit.assemble import Found
@@ -11,7 +11,9 @@ from eventd.audit.findings import Finding, Kind, corrupt_segment, epoch_change
 from eventd.audit.lines import runs
 from eventd.audit.plan import histories
 from eventd.audit.report import Gap, KeyUse, Node, Receipts, Refusal, Skew, Totals, Trouble
+from eventd.audit.silence import Silence, trouble_of
 from eventd.audit.small_books import KeyUsed, Refused
+from eventd.clock import SECOND
 from eventd.lake.layout import MINUTE
 from eventd.lake.reading import Survey, TroubleKind
 from federation.event import format_time
@@ -24,6 +26,8 @@ _NOTES: Final = {
     ),
     "": (False, "The older protocol gives no receipt: the peer's status code is all there is."),
 }
+MOST_SILENT: Final = 3
+"""Nodes that the headline names."""
 _UNKNOWN: Final = (False, "Not an algorithm that this program knows.")
 
 
@@ -59,8 +63,12 @@ def make_nodes(found: Found) -> list[Node]:
             complete_until=format_time(last.complete_until),
             head=last.head,
             states={f"{group.group}/{peer.peer}": peer.state for group in last.groups for peer in group.peers},
+            closed_at=format_time(last.closed_at) if last.closed_at else None,
             skew=_skew_of(found, last.node),
         )
+        if (silence := found.sight.silences.get(last.node)) and silence.kind == "silent":
+            nodes[last.node].silent_since = format_time(silence.reported)
+            nodes[last.node].silent_for = silence.age / SECOND
     for name in sorted(rows):
         node = nodes.setdefault(name, Node(name=name, epochs=()))
         node.rows = dict(sorted(rows[name].items()))
@@ -169,13 +177,14 @@ def make_receipts(found: Found) -> list[Receipts]:
 
 
 def make_troubles(found: Found) -> list[Trouble]:
-    """What limits the verdict and is no finding."""
+    """What limits the verdict and is no finding: what ends too early, and what there is no ledger of."""
+    silent = [trouble_of(one) for _, one in sorted(found.sight.silences.items())]
     troubles = []
     for line in sorted(found.lines):
         for node, role in ((line.source, "states events"), (line.peer, "is a peer")):
             if node and not found.sight.keeps(node):
                 troubles.append((node, role))
-    return [
+    return silent + [
         Trouble(
             kind="no books",
             where=node,
@@ -186,17 +195,30 @@ def make_troubles(found: Found) -> list[Trouble]:
     ]
 
 
-def headline(totals: Totals, findings: Sequence[Finding], *, sure: bool) -> tuple[str, ...]:
-    """The verdict in a few sentences, the figures first."""
+def rewritten(segments: Mapping[str, int]) -> list[Trouble]:
+    """Segments that had another digest when an earlier run read them, and when that was noticed (microseconds)."""
+    return [
+        Trouble(
+            kind="rewritten",
+            where=name,
+            message=f"found on {format_time(at)[:19]}Z not to be what an earlier audit read: segments never change",
+            hint="find out who writes to the lake, then accept it as it is: run the audit once with --full",
+        )
+        for name, at in sorted(segments.items())
+    ]
+
+
+def headline(totals: Totals, findings: Sequence[Finding], *, sure: bool, doubts: Sequence[str] = ()) -> tuple[str, ...]:
+    """The verdict in a few sentences, the figures first; `doubts` are what speaks against the whole lake."""
     due = totals.delivered + totals.missing + totals.disputed + totals.unproven
     if not (totals.expected or findings or sure):
-        return ("There is nothing to judge: the lake holds no books of that time.",)
+        return ("There is nothing to judge: the lake holds no books of that time.", *doubts)
     first = f"{totals.delivered:,} of {due:,} deliveries proven"
     if totals.missing:
         first += f"; {totals.missing:,} missing: {_worst(findings)}"
     elif findings:
         first += f"; {len(findings):,} finding{'s' if len(findings) > 1 else ''}: {_kinds(totals)}"
-    rest = []
+    rest = list(doubts)
     if totals.missing and set(totals.by_kind) != {Kind.MISSING.value}:
         rest.append(f"Found: {_kinds(totals)}.")
     if not findings and sure:
@@ -205,7 +227,7 @@ def headline(totals: Totals, findings: Sequence[Finding], *, sure: bool) -> tupl
         rest.append(f"{totals.pending:,} are still to come.")
     if totals.unproven:
         rest.append(f"{totals.unproven:,} cannot be judged: the books do not reach far enough.")
-    elif not sure:
+    elif not sure and not doubts:
         rest.append("Some pairs cannot be judged: their books do not reach far enough.")
     if aside := totals.expired + totals.in_path + totals.dead_lettered:
         rest.append(
@@ -213,6 +235,23 @@ def headline(totals: Totals, findings: Sequence[Finding], *, sure: bool) -> tupl
             f"{totals.dead_lettered:,} refused by the peer."
         )
     return (f"{first}.", *rest)
+
+
+def make_doubts(found: Found) -> list[str]:
+    """What keeps the whole lake from being proven, in sentences: ledgers that end too early, and rewritten segments."""
+    told = list(_silent(found.sight.silences))
+    if n := len(found.rewritten):
+        segments = "1 segment was" if n == 1 else f"{n:,} segments were"
+        told.append(f"Not proven: {segments} rewritten after an audit had read {'it' if n == 1 else 'them'}.")
+    return told
+
+
+def _silent(silences: Mapping[str, Silence]) -> Iterator[str]:
+    """Which nodes' ledgers end too early: nothing is known of what came afterwards."""
+    named = [f"{one.node} is {one.words}" for one in silences.values()]
+    yield from (f"Not proven: {words}." for words in named[:MOST_SILENT])
+    if (more := len(named) - MOST_SILENT) > 0:
+        yield f"The ledgers of {more:,} more nodes end too early."
 
 
 def _worst(findings: Iterable[Finding]) -> str:

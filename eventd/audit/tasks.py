@@ -17,9 +17,9 @@ from eventd.errors import Invalid
 from eventd.lake.extra import parquet, pyarrow
 from eventd.lake.layout import parse_name
 from eventd.lake.manifest import Manifest
-from eventd.lake.reading import BadSegment, read_segment
+from eventd.lake.reading import BadSegment, open_segment, read_segment
 from eventd.lake.schema import Book
-from eventd.lake.storage import Storage, connect
+from eventd.lake.storage import Storage, Written, connect
 from eventd.lake.writing import Segment
 
 if TYPE_CHECKING:
@@ -58,9 +58,13 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, kw_only=True):
-    """What a task did: the rows of each segment it read, why others could not be, and the facts of the small books."""
+    """What a task did: the rows of each segment it read, why others could not be, and the facts of the small books.
+
+    `written`: the file with cells, as it was written.
+    """
 
     file: str
+    written: Written = Written(0, "")
     rows: dict[str, int] = {}
     troubles: dict[str, str] = {}
     facts: dict[str, Facts] = {}
@@ -82,7 +86,19 @@ def carry_out(task: Task) -> Outcome:
             if table.num_rows:
                 writer.write_table(table)
             outcome.rows[job.name] = job.manifest.rows
+    outcome.written = draft.written
     return outcome
+
+
+def recheck(task: Task) -> list[str]:
+    """The names of the task's segments whose files are not what their manifests say. Raises LakeUnavailable."""
+    lake, changed = connect(task.lake), []
+    for job in task.jobs:
+        try:
+            open_segment(lake, job.segment)
+        except (BadSegment, pyarrow().ArrowException):
+            changed.append(job.name)
+    return changed
 
 
 def _cells(lake: Storage, job: Job, outcome: Outcome) -> pa.Table:
@@ -100,4 +116,4 @@ def _cells(lake: Storage, job: Job, outcome: Outcome) -> pa.Table:
 
 
 def _read(lake: Storage, segment: Segment, columns: tuple[str, ...]) -> Columns:
-    return Columns(read_segment(lake, segment, columns))
+    return Columns(read_segment(lake, segment, [*dict.fromkeys(("node", "epoch", *columns))]))

@@ -105,6 +105,11 @@ def state_path(node: str, epoch: str) -> str:
     return f"{NODES}/{slug(node)}/{epoch}.json"
 
 
+def expiry_path(slug: str, epoch: str) -> str:
+    """Path of the file with the times at which retention marked a node's segments as expired; no state is named so."""
+    return f"{NODES}/{slug}/{epoch}-expired.json"
+
+
 def is_state(path: str) -> bool:
     """Whether a path is that of a node's state."""
     return _STATE.fullmatch(path) is not None

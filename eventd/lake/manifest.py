@@ -89,7 +89,9 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
     Every fact that the node recorded before `complete_until`, by its own clock, is in the lake. `instance` is random
     for each database. `head` is the log's last position, `books` the number up to which each book is in the lake. Its
     segments are `segments`, which may end sooner: where numbers stand for nothing that is shipped, there are none.
-    `began_at` and `as_of` are when the first and the latest of these states were written.
+    `began_at` and `as_of` are when the first and the latest of these states were written. `interval`: how often the
+    node looks for something to ship, in microseconds. `closed_at`: when an operator declared the node out of service;
+    0: never.
     """
 
     schema: int = SCHEMA_VERSION
@@ -104,6 +106,8 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
     segments: dict[Book, Reach] = {}
     groups: tuple[GroupState, ...] = ()
     payloads: bool = False
+    interval: int = 0
+    closed_at: int = 0
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):

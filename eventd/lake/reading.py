@@ -23,6 +23,7 @@ from eventd.lake.layout import (
     Place,
     is_state,
     landing,
+    parse_name,
     parse_place,
     slug,
     state_path,
@@ -146,9 +147,26 @@ def state_files(storage: Storage) -> Iterator[StateFile]:
     for path, text in sorted(storage.read_many(paths).items()):
         _, node, epoch = path.removesuffix(MANIFEST).split("/")
         try:
-            yield StateFile(path, node, epoch, decode(text, NodeState))
+            yield StateFile(path, node, epoch, decode_state(text, node, epoch))
         except Unreadable as error:
             yield StateFile(path, node, epoch, error)
+
+
+def decode_state(text: bytes, slug_: str, epoch: str) -> NodeState:
+    """The state of the node with this slug. Raises Unreadable, also for that of another node or epoch."""
+    state = decode(text, NodeState)
+    if (slug(state.node), state.epoch) != (slug_, epoch):
+        raise Unreadable("is of another node or epoch than its name says")
+    return state
+
+
+def read_state(storage: Storage, node: str, epoch: str) -> NodeState | None:
+    """The state of a node; None where there is none that can be read. Raises LakeUnavailable."""
+    path = state_path(node, epoch)
+    try:
+        return decode_state(storage.read_many([path]).get(path, b""), slug(node), epoch)
+    except Unreadable:
+        return None
 
 
 def _read_states(storage: Storage) -> tuple[list[NodeState], list[Trouble]]:
@@ -213,11 +231,27 @@ def _judge(place: Place, text: bytes | None, size: int | None) -> Segment | _Bad
         *(place.after, place.upto),
     ):
         return _Bad(place, "its manifest is of another segment")
+    if (name := _beyond(place, manifest.replaces)) is not None:
+        return _Bad(place, f"its manifest replaces {name}, which is not its own")
     if size is None:
         return _Bad(place, "its file is missing")
     if size != manifest.bytes:
         return _Bad(place, f"its file has {size} bytes, and had {manifest.bytes} when it was written")
     return Segment(place, manifest)
+
+
+def _beyond(place: Place, replaced: Sequence[str]) -> str | None:
+    """A name that a segment may not replace: the archive alone replaces, segments of the landing within its range."""
+    for name in replaced:
+        other = parse_name(name)
+        if (
+            place.tree != ARCHIVE
+            or other is None
+            or (other.tree, other.book, other.slug, other.epoch) != (LANDING, place.book, place.slug, place.epoch)
+            or not place.after <= other.after <= other.upto <= place.upto
+        ):
+            return name
+    return None
 
 
 def _join(promised: Span | None, shown: Sequence[Segment | _Bad]) -> Span | None:
@@ -272,8 +306,18 @@ class BadSegment(Exception):
 
 
 def read_segment(storage: Storage, segment: Segment, columns: Sequence[str] | None = None) -> pa.Table:
-    """The rows of a segment, or some columns of them. Raises as `open_segment`."""
-    return open_segment(storage, segment).read(columns)
+    """The rows of a segment, or some columns of them.
+
+    Raises as `open_segment`, and BadSegment for rows of another node or epoch, where `node` or `epoch` are among the
+    columns: a node must not speak for another.
+    """
+    table = open_segment(storage, segment).read(columns)
+    for name, own in (("node", segment.manifest.node), ("epoch", segment.manifest.epoch)):
+        chunks = table[name].chunks if name in table.column_names else ()
+        for chunk in chunks:
+            if chunk.dictionary.to_pylist() != [own] and chunk.unique().to_pylist() not in ([own], []):
+                raise BadSegment(f"its rows are of another {name} than its manifest")
+    return table
 
 
 def open_segment(storage: Storage, segment: Segment) -> parquet_type.ParquetFile:

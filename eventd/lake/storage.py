@@ -167,11 +167,11 @@ class _Folder:
             return
         for entry in found:
             path = f"{folder}/{entry.name}" if folder else entry.name
-            if entry.is_dir():
+            if entry.is_dir(follow_symlinks=False):
                 yield from self._walk(place / entry.name, path)
-            else:
+            elif entry.is_file(follow_symlinks=False):  # a link may lead anywhere, in a circle too
                 with contextlib.suppress(FileNotFoundError):  # removed since
-                    yield Entry(path, entry.stat().st_size)
+                    yield Entry(path, entry.stat(follow_symlinks=False).st_size)
 
     def read(self, path: str) -> bytes:
         with self._trouble(f"read {path}"):
@@ -198,7 +198,8 @@ class _Folder:
         with self._trouble(f"write {path}"):
             _make_folder(target.parent)
             try:
-                with hidden.open("wb") as file:
+                hidden.unlink(missing_ok=True)
+                with hidden.open("xb") as file:  # and not through a link that somebody put there
                     draft = Draft(file)
                     yield draft
                     file.flush()

@@ -1,14 +1,15 @@
 """Closed days are put into the archive, a file or few instead of thousands, and what is too old is removed.
 
-Nobody who reads meanwhile is disturbed: what the archive takes the place of stays where it is for a day, and so does
-what the node's state no longer promises. A run that is broken off leaves a lake that is as good, and the next goes on.
+Nobody who reads meanwhile is disturbed: what the archive takes the place of stays where it is for a day, and so do
+segments that were marked as expired: the time of the mark is stored. A run that is broken off leaves a lake that is as
+good, and the next goes on.
 Only one program at a time should tidy up after a node; two at once do the same work twice, and no harm.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
@@ -16,6 +17,7 @@ import msgspec
 
 from eventd.clock import SECOND
 from eventd.lake.covering import Span, choose, holes
+from eventd.lake.expiry import Expiry, Mark, read_expiry, write_expiry
 from eventd.lake.layout import (
     ARCHIVE,
     DATA,
@@ -24,12 +26,13 @@ from eventd.lake.layout import (
     Place,
     archived,
     day_of,
+    expiry_path,
     parse_place,
     slug,
     state_path,
 )
 from eventd.lake.manifest import Manifest, NodeState, Reach, Unreadable, decode, encode
-from eventd.lake.reading import BadSegment, read_segment, state_files
+from eventd.lake.reading import BadSegment, read_segment, read_state, state_files
 from eventd.lake.schema import Book
 from eventd.lake.storage import Storage
 from eventd.lake.writing import Segment, write_segment, write_state
@@ -42,11 +45,21 @@ ARCHIVE_ROWS: Final = 2_000_000
 
 
 class Done(NamedTuple):
-    """What one piece of work has done: segments put into the archive, files removed, numbers no longer promised."""
+    """What one piece of work has done: how many segments were archived, removed, or marked as expired."""
 
     compacted: int = 0
     removed: int = 0
-    forgotten: int = 0
+    expired: int = 0
+
+
+class Retention(NamedTuple):
+    """What retention does to one book of a node and epoch: segments it marks as expired, and those it removes."""
+
+    node: str
+    epoch: str
+    book: Book
+    expired: Sequence[Place]
+    removed: Sequence[Place]
 
 
 class _Key(NamedTuple):
@@ -83,9 +96,33 @@ def compacting(
 
 
 def retaining(storage: Storage, nodes: Collection[str], *, now: int, keep: int, grace: int = GRACE) -> Iterator[Done]:
-    """Take the promise of days back that are older than `keep`, and remove them a `grace` later; otherwise the same."""
+    """Mark segments of days older than `keep` as expired, and remove those that a run at least `grace` ago marked.
+
+    Otherwise as `compacting`.
+    """
     names = {slug(node): node for node in nodes}
-    yield from _retain(storage, names, _list(storage, names), now - keep, grace)
+    shelves = _list(storage, names)
+    states = _read_states(storage, names)
+    for slug_, epoch in sorted({(key.slug, key.epoch) for key in shelves}):
+        books = {key.book: files for key, files in shelves.items() if key[:2] == (slug_, epoch)}
+        history = _History(storage, slug_, epoch, states.get((slug_, epoch)))
+        yield from history.retain(books, now, keep, grace)
+    yield from _forget_epochs(storage, states, shelves, now - keep - grace)
+
+
+def plan_retention(
+    storage: Storage, nodes: Collection[str], *, now: int, keep: int, grace: int = GRACE
+) -> list[Retention]:
+    """What `retaining` would do, for those books that it would change. Raises as `retaining`."""
+    names = {slug(node): node for node in nodes}
+    states = _read_states(storage, names)
+    plans = []
+    for key, files in sorted(_list(storage, names).items()):
+        history = _History(storage, key.slug, key.epoch, states.get((key.slug, key.epoch)))
+        step = history.plan(key.book, files, now, keep, grace)
+        if step.expired or step.removed:
+            plans.append(Retention(names[key.slug], key.epoch, key.book, step.expired, step.removed))
+    return plans
 
 
 def _list(storage: Storage, names: Collection[str]) -> dict[_Key, _Files]:
@@ -199,30 +236,89 @@ def _remove(storage: Storage, places: Sequence[Place]) -> None:
 # --- retention ------------------------------------------------------------------------------------------------------
 
 
-def _retain(
-    storage: Storage, names: dict[str, str], shelves: dict[_Key, _Files], before: int, grace: int
-) -> Iterator[Done]:
-    """Promise no longer what is of days before a time; remove it a grace later."""
-    last_day, gone_day = day_of(before), day_of(before - grace)
-    states = _read_states(storage, names)
-    for key, files in sorted(shelves.items()):
+class _Step(NamedTuple):
+    """What is to be done for one book: segments to mark up to a number, and segments and files to remove."""
+
+    expired: Sequence[Place]
+    removed: Sequence[Place]
+    unfinished: Sequence[Place]
+    kept: tuple[Mark, ...]
+    """The marks that are still of use afterwards."""
+
+
+class _History:
+    """The segments of one node and epoch, for retention."""
+
+    def __init__(self, storage: Storage, slug: str, epoch: str, state: NodeState | None) -> None:
+        self._storage = storage
+        self._slug, self._epoch = slug, epoch
+        self._state = state
+        self._expiry = read_expiry(storage, slug, epoch)
+
+    def plan(self, book: Book, files: _Files, now: int, keep: int, grace: int) -> _Step:
+        """What is to be done now. Nothing is removed whose mark is younger than `grace`, or that is to be kept."""
+        last_day = day_of(now - keep)
         old = _prefix(files, last_day)
-        state = states.get((key.slug, key.epoch))
-        if old and state is not None and (forgotten := _forget(storage, state, key.book, old[-1].upto)):
-            states[key.slug, key.epoch] = forgotten
-            yield Done(forgotten=len(old))
-        storage.delete(place.data for place in files.unfinished if place.day < gone_day)
-        gone = [place for place in files.both if place.day < gone_day and (not old or place.upto <= old[-1].upto)]
-        if old and gone:
-            _remove(storage, gone)
-            for place in gone:
-                (files.archive if place.tree == ARCHIVE else files.landing).remove(place)
-            yield Done(removed=len(gone))
+        marks = tuple(mark for mark in self._expiry.marks.get(book, ()) if not self._promises(book, mark.upto))
+        marked = max((mark.upto for mark in marks), default=-1)
+        due = max((mark.upto for mark in marks if mark.at <= now - grace), default=-1)
+        due = min(due, old[-1].upto if old else -1)
+        expired = [place for place in old if place.upto > marked]
+        left = tuple(mark for mark in marks if mark.upto > due)
+        return _Step(
+            expired=expired,
+            removed=[place for place in files.both if place.upto <= due and place.day < last_day],
+            unfinished=[place for place in files.unfinished if place.upto <= due],
+            kept=(*left, Mark(upto=expired[-1].upto, at=now)) if expired else left,
+        )
+
+    def _promises(self, book: Book, upto: int) -> bool:
+        """Whether the node's state promises numbers up to this one: then readers rely on them, whatever was marked."""
+        reach = self._state.segments.get(book) if self._state is not None else None
+        return reach is not None and reach.after < min(upto, reach.upto)
+
+    def retain(self, books: Mapping[Book, _Files], now: int, keep: int, grace: int) -> Iterator[Done]:
+        """Do it for each book, and take what is removed out of `books`."""
+        for book, files in sorted(books.items()):
+            step = self.plan(book, files, now, keep, grace)
+            if step.expired:
+                self._withdraw(book, step.expired[-1].upto)
+                yield Done(expired=len(step.expired))
+            self._storage.delete(place.data for place in step.unfinished)
+            if step.removed:
+                _remove(self._storage, step.removed)
+                for place in step.removed:
+                    (files.archive if place.tree == ARCHIVE else files.landing).remove(place)
+                yield Done(removed=len(step.removed))
+            self._note(book, step.kept)
+
+    def _withdraw(self, book: Book, upto: int) -> None:
+        """Promise numbers up to this one no longer. The node may have written its state since it was read."""
+        if self._state is None:
+            return
+        self._state = read_state(self._storage, self._state.node, self._epoch)
+        if self._state is None or not self._promises(book, upto):
+            return
+        reach = self._state.segments[book]
+        kept = Reach(after=min(upto, reach.upto), upto=reach.upto)
+        self._state = msgspec.structs.replace(self._state, segments={**self._state.segments, book: kept})
+        write_state(self._storage, self._state)
+
+    def _note(self, book: Book, marks: tuple[Mark, ...]) -> None:
+        if self._expiry.marks.get(book, ()) != marks:
+            self._expiry = Expiry(marks={**self._expiry.marks, book: marks})
+            write_expiry(self._storage, self._slug, self._epoch, self._expiry)
+
+
+def _forget_epochs(
+    storage: Storage, states: Mapping[tuple[str, str], NodeState], shelves: Mapping[_Key, _Files], before: int
+) -> Iterator[Done]:
+    """Remove the states of epochs that ended before a time and have no segment left, but for a node's last epoch."""
     newest = {slug: max(s.began_at for (other, _), s in states.items() if other == slug) for slug, _ in states}
     for (node, epoch), state in states.items():
         is_empty = not any(files.both for key, files in shelves.items() if key[:2] == (node, epoch))
-        if is_empty and day_of(state.as_of) < gone_day and state.began_at < newest[node]:
-            storage.delete([state_path(state.node, epoch)])
+        if is_empty and day_of(state.as_of) < day_of(before) and state.began_at < newest[node]:
+            storage.delete([state_path(state.node, epoch), expiry_path(node, epoch)])
             yield Done(removed=1)
 
 
@@ -234,17 +330,6 @@ def _prefix(files: _Files, day: str) -> list[Place]:
             break
         old.append(place)
     return old
-
-
-def _forget(storage: Storage, state: NodeState, book: Book, upto: int) -> NodeState | None:
-    """Take a promise back; the new state, None where nothing had been promised."""
-    reach = state.segments.get(book)
-    if reach is None or reach.after >= upto:
-        return None
-    kept = Reach(after=min(upto, reach.upto), upto=reach.upto)
-    changed = msgspec.structs.replace(state, segments={**state.segments, book: kept})
-    write_state(storage, changed)
-    return changed
 
 
 def _read_states(storage: Storage, names: Collection[str]) -> dict[tuple[str, str], NodeState]:

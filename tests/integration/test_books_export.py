@@ -10,6 +10,7 @@ import pytest
 from aiohttp import ClientSession
 
 from eventd.ingress import tally
+from eventd.log.head import renew_epoch
 from eventd.testing import until
 from federation.event import from_micros, micros
 from federation.keys import KeyRing
@@ -106,7 +107,7 @@ async def test_what_is_there_is_told_with_the_history_it_is_of(sites: MakeSites)
     status, told = await _get(a, "/books/events", after=1, epoch=epoch)
     assert (status, told["node"], told["epoch"], told["columns"]["id"]) == (200, "a", epoch, ["two"])
 
-    await a.running.log.renew_epoch(epoch)
+    await a.running.log.database.write(renew_epoch)
     status, told = await _get(a, "/books/events", after=1, epoch=epoch)
     assert (status, told["error"]["code"]) == (409, "epoch_changed")
     renewed = told["error"]["detail"]["epoch"]

@@ -45,10 +45,12 @@ def _value(column: Column, row: Mapping[str, Any]) -> Any:
     return row.get(column.name, _PLAIN[column.kind])
 
 
-def numbered(book: Book, numbers: Sequence[int], *, at: int = NOON) -> pa.Table:
+def numbered(
+    book: Book, numbers: Sequence[int], *, at: int = NOON, node: str = "site-a", epoch: str = EPOCH
+) -> pa.Table:
     """Rows with these numbers, all of one time."""
     times = {column.name: at for column in COLUMNS[book] if column.kind is Kind.TIME}
-    return table(book, [{"number": number, **times} for number in numbers])
+    return table(book, [{"number": number, "node": node, "epoch": epoch, **times} for number in numbers])
 
 
 def ship(
@@ -63,7 +65,7 @@ def ship(
 ) -> Segment:
     """A segment with a row for each number in (after, upto]."""
     make_lake(storage, at)
-    rows = numbered(book, range(after + 1, upto + 1), at=at)
+    rows = numbered(book, range(after + 1, upto + 1), at=at, node=node, epoch=epoch)
     return write_segment(storage, landing(book, node, epoch, after, upto, at=at), rows, node=node, now=at)
 
 

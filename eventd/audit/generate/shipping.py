@@ -80,6 +80,7 @@ def _state(world: World, node: int, turn: int, segments: list[Segment]) -> NodeS
         segments=reaches,
         groups=tuple(_group(world, node, group, head) for group in range(len(world.groups))),
         payloads=world.settings.payloads,
+        closed_at=closed,  # nothing more is to come
     )
 
 

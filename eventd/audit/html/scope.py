@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from eventd.audit.html.figures import counted, micros, moment, natural, percent, period, size, span
 from eventd.audit.html.markup import Child, Markup, element
-from eventd.audit.html.standing import name_of
+from eventd.audit.html.standing import name_of, not_read_again
 from eventd.audit.html.tables import Column, definitions, identifier, number, paragraph, section, sign, table, way, wide
 from eventd.audit.report import Node, Pair, Report, to_json
 
@@ -123,8 +123,16 @@ def _node(node: Node) -> list[Child]:
     links = ", ".join(f"{name} {state}" for name, state in sorted(stopped.items())) or (
         "all running" if node.states else "–"
     )
-    times = (element("span", moment(time), class_="keep") for time in (node.complete_until, node.as_of))
-    return [node.name, *times, *rows, ahead, epochs, links]
+    until = element("span", moment(node.complete_until), class_="keep")
+    return [node.name, until, _heard(node), *rows, ahead, epochs, links]
+
+
+def _heard(node: Node) -> Child:
+    """When a node reported last; a silent node, and one that is out of service, are marked."""
+    heard = element("span", moment(node.as_of), class_="keep")
+    if node.silent_for is not None:
+        return sign("none", heard, f" silent for {span(node.silent_for)}")
+    return (heard, " out of service") if node.closed_at else heard
 
 
 _METHOD = (
@@ -135,7 +143,8 @@ _METHOD = (
     "minute, by the events' own time, and compared with what the peer's books hold: counts, and the sum of a "
     "fingerprint of each event's exact bytes. Where a minute does not balance, every event of it is compared by id.",
     "An event counts as missing only if the books of both ends are complete beyond it, with the clocks' difference "
-    "allowed for; otherwise it is still to come or not proven. Nothing is complete whose books cannot be read.",
+    "allowed for; otherwise it is still to come or not proven. Nothing is complete whose books cannot be read, or end "
+    "too early.",
     "Percentiles come from histograms with bins at most an eighth wide, and are the upper ends of bins.",
     "What was lost before its source recorded it is in no book, and no audit of the books can find it.",
 )
@@ -164,7 +173,7 @@ def _settings(report: Report) -> Iterator[tuple[str, Child]]:
     yield (
         "Read",
         (
-            f"{work.segments_read:,} segments now, {work.segments_known:,} known from earlier runs"
+            f"{counted(work.segments_read, 'segment')} now{not_read_again(work)}"
             if asked.incremental
             else f"all {work.segments_read:,} segments"
         ),

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 from eventd.audit.findings import Finding, Kind
-from eventd.audit.html.figures import natural, percent, short_span
-from eventd.audit.report import Figures, Pair, Report
+from eventd.audit.html.figures import counted, moment, natural, percent, short_span
+from eventd.audit.report import Figures, Pair, Report, Work
 
 State = Literal["good", "bad", "open", "none"]
 """Proven; wrong; still open; not known."""
@@ -130,6 +130,16 @@ def waits(pair: Pair) -> bool:
     """Whether something is still to come, and longer than it takes to travel."""
     stopped = pair.state not in ("running", "")
     return pair.pending > 0 and (stopped or (pair.lag or 0) >= WORTH_SAYING)
+
+
+def not_read_again(work: Work) -> str:
+    """What an audit took from earlier ones: how much, how much of it was checked, and since when it was not."""
+    if not work.segments_known:
+        return ""
+    told = f"; {counted(work.segments_known, 'segment')} not read again"
+    if work.segments_rechecked:
+        told += f", {work.segments_rechecked:,} of them checked by digest"
+    return f"{told}, the oldest since {moment(work.oldest_read)}" if work.oldest_read else told
 
 
 def short_count(value: int) -> str:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from eventd.audit.findings import Kind
 from eventd.audit.generate import Settings, generate
+from eventd.audit.html.figures import moment
+from eventd.audit.html.standing import not_read_again
 from eventd.audit.report import Report
 from eventd.audit.state import INDEX
 from eventd.clock import SECOND
+from eventd.lake.reading import read_segment, survey
+from eventd.lake.schema import Book
 from eventd.lake.storage import connect
 from eventd.lake.tidying import DAY, compacting
+from eventd.lake.writing import write_segment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,6 +27,7 @@ pytestmark = pytest.mark.spark
 
 BOOKS = Settings(nodes=2, events=1500, span=6 * 3600 * SECOND, segment_rows=1000, lose=2, duplicate=2)
 """Two segments of each node's events."""
+SOUND = Settings(nodes=2, events=300, span=3600 * SECOND)
 
 
 def audited(spark: SparkSession, folder: Path) -> Report:
@@ -58,3 +65,77 @@ def test_segments_that_were_compacted_are_read_again_and_count_once(spark: Spark
     assert again.lake.segments < first.lake.segments
     assert (again.work.segments_read, again.work.segments_known) == (made, again.lake.segments - made)
     assert told(again) == told(first)
+
+
+def test_a_file_of_the_state_that_is_gone_is_made_anew(spark: SparkSession, tmp_path: Path) -> None:
+    generate(BOOKS, str(tmp_path / "lake"))
+    first = audited(spark, tmp_path)
+    files = sorted((tmp_path / "out" / "state").glob("cells-*.parquet"))
+    files[0].unlink()
+    again = audited(spark, tmp_path)
+    assert told(again) == told(first)
+    assert 0 < again.work.segments_read < first.work.segments_read
+    assert again.work.segments_read + again.work.segments_known == first.lake.segments
+
+
+def test_a_file_of_the_state_with_other_bytes_is_made_anew(spark: SparkSession, tmp_path: Path) -> None:
+    generate(BOOKS, str(tmp_path / "lake"))
+    first = audited(spark, tmp_path)
+    for file in (tmp_path / "out" / "state").glob("cells-*.parquet"):
+        flip(file)
+    again = audited(spark, tmp_path)
+    assert told(again) == told(first)
+    assert audited(spark, tmp_path).work.segments_read == 0
+
+
+def flip(file: Path) -> None:
+    """Change one bit in the middle; the size stays."""
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+
+
+@pytest.mark.parametrize("how", [{"full": True}, {"recheck": 100.0}])
+def test_evidence_that_changed_after_it_was_audited_is_found(
+    spark: SparkSession, tmp_path: Path, how: dict[str, Any]
+) -> None:
+    from eventd.audit.run import Request, run
+
+    generate(SOUND, str(tmp_path / "lake"))
+    first = audited(spark, tmp_path)
+    assert first.verdict == "complete"
+    (changed, *_) = sorted((tmp_path / "lake" / "landing" / "events").glob("*/*/*.parquet"))
+    flip(changed)
+    unread = run(spark, Request(lake=str(tmp_path / "lake"), out=str(tmp_path / "out"), recheck=0))
+    assert (unread.verdict, unread.work.segments_rechecked) == ("complete", 0)
+    assert unread.work.segments_known == unread.lake.segments
+    assert unread.work.oldest_read is not None
+    assert unread.work.oldest_read < first.made_at
+    assert not_read_again(unread.work) == (
+        f"; {unread.lake.segments} segments not read again, the oldest since {moment(unread.work.oldest_read)}"
+    )
+
+    report = run(spark, Request(lake=str(tmp_path / "lake"), out=str(tmp_path / "out"), **how))
+    assert (report.verdict, report.totals.completeness) == ("incomplete", None)
+    (finding,) = report.findings
+    assert (finding.kind, finding.ids) == (Kind.CORRUPT, (str(changed.relative_to(tmp_path / "lake").with_suffix("")),))
+    assert finding.detail == "its file has another content than when it was written"
+    later = run(spark, Request(lake=str(tmp_path / "lake"), out=str(tmp_path / "out"), recheck=0))
+    assert later.findings == report.findings, "it is read in each run, until it is what it was"
+
+
+def test_a_segment_that_was_rewritten_with_its_manifest_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    from eventd.audit.run import Request, run
+
+    generate(SOUND, str(tmp_path / "lake"))
+    audited(spark, tmp_path)
+    storage = connect(str(tmp_path / "lake"))
+    segment = next(one for one in survey(storage).segments if one.place.book is Book.EVENTS)
+    rows = read_segment(storage, segment)
+    write_segment(storage, segment.place, [rows.slice(0, 5), rows.slice(6)], node=segment.manifest.node, now=BOOKS.end)
+    for _ in range(2):
+        report = audited(spark, tmp_path)
+        assert [(one.kind, one.where) for one in report.troubles] == [("rewritten", segment.place.name)]
+        assert report.totals.completeness is None
+    accepted = run(spark, Request(lake=str(tmp_path / "lake"), out=str(tmp_path / "out"), full=True))
+    assert accepted.troubles == ()

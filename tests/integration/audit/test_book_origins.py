@@ -18,6 +18,7 @@ from eventd.audit.source.readers import BookReader, BookStream
 from eventd.backoff import Backoff
 from eventd.errors import NotFound, SecretUnreadable, Unauthorized, Unavailable
 from eventd.lake.schema import Book
+from eventd.log.head import renew_epoch
 from tests.integration.conftest import MakeSites
 from tests.support.ports import free_port
 from tests.support.sites import Site
@@ -142,7 +143,7 @@ async def test_an_epoch_that_changed_under_a_plan_is_told(pair: tuple[Site, Site
     await a.emit("e")
     reader = BookReader(read_options(given(node="site-a")), EVENTS)
     (piece,) = await asyncio.to_thread(reader.partitions)
-    await a.running.log.renew_epoch(piece.line.epoch)  # type: ignore[attr-defined]
+    await a.running.log.database.write(renew_epoch)
     with pytest.raises(RowsGone, match="history"):
         await asyncio.to_thread(list, reader.read(piece))
 

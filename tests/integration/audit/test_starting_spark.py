@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from eventd.audit import session
+from eventd.audit import extra, session
 from eventd.audit.session import SparkUnavailable, last_cause, open_session
 from eventd.errors import Invalid, MissingExtra
 from tests.support.ports import free_port
@@ -34,8 +34,8 @@ def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> N
     def missing(name: str) -> None:
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
-    monkeypatch.setattr(session, "import_module", missing)
-    with pytest.raises(MissingExtra, match="pandas") as refused, open_session(app="test"):
+    monkeypatch.setattr(extra, "import_module", missing)
+    with pytest.raises(MissingExtra, match="numpy") as refused, open_session(app="test"):
         pass
     assert refused.value.hint == "pip install 'routerd-eventd[audit]'"
 

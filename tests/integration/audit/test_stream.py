@@ -12,7 +12,8 @@ import pytest
 
 from eventd.audit.generate import Settings, generate
 from eventd.audit.run import Request, run
-from eventd.audit.stream import Batch, Following, Stream, checkpoint_of, quiet
+from eventd.audit.session import quiet
+from eventd.audit.stream import Batch, Following, Stream, checkpoint_of
 from eventd.clock import SECOND
 from eventd.errors import CheckFailed, Conflict, Invalid, LakeUnavailable
 from eventd.lake.schema import Book

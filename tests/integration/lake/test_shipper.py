@@ -14,6 +14,7 @@ from eventd.egress.segments import shipper as shipping
 from eventd.egress.segments.protocol import Answer, Enrol, Failed, Moved, Rest, Terms, Tidied, cursor_name
 from eventd.egress.segments.segments import enrol
 from eventd.egress.segments.shipper import Shipper
+from eventd.lake.closing import close_node
 from eventd.lake.reading import read_segment, survey
 from eventd.lake.schema import Book
 from eventd.lake.storage import Storage, connect
@@ -250,6 +251,19 @@ async def test_the_state_is_written_when_there_is_news_and_once_a_minute(pair: S
         assert as_of() == NOON + MINUTE + SECOND
 
 
+async def test_an_idle_node_says_that_it_looked_and_opens_what_was_closed(pair: Site, lake: str) -> None:
+    storage = connect(lake)
+    with closing(Course(pair, lake, interval=5 * SECOND)) as course:
+        course.run()
+        course.now += 60 * MINUTE
+        closed = [close_node(storage, state.node, now=course.now) for state in survey(storage).nodes]
+        course.run()
+    assert closed
+    for state in survey(storage).nodes:
+        assert (state.as_of, state.complete_until) == (NOON + 60 * MINUTE, NOON + 60 * MINUTE - shipping.SETTLING)
+        assert (state.interval, state.closed_at) == (5 * SECOND, 0)
+
+
 async def test_what_somebody_has_removed_is_not_promised_again(pair: Site, tmp_path: Path) -> None:
     lake = str(tmp_path / "lake")
     storage = connect(lake)
@@ -279,5 +293,8 @@ async def test_it_tidies_up_when_it_is_asked_to(pair: Site, lake: str) -> None:
         assert sum(piece.removed for piece in pieces(course)) > 0
         assert ids(lake) == IDS
         course.now = NOON + 2000 * DAY
+        assert [piece.removed for piece in pieces(course) if piece.removed] == []
+        assert ids(lake) == IDS
+        course.now += DAY
         assert sum(piece.removed for piece in pieces(course)) > 0
         assert ids(lake) == []

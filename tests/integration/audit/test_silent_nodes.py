@@ -1,0 +1,137 @@
+"""A node that stopped shipping, or was killed for good, is not audited as complete: its silence is told and dated."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from eventd.audit.generate import Settings, generate
+from eventd.audit.objectives import read_conditions
+from eventd.audit.report import Report
+from eventd.audit.run import Request, run
+from eventd.audit.session import quiet
+from eventd.audit.stream import Batch, Following, Stream, checkpoint_of
+from eventd.clock import SECOND
+from eventd.errors import LakeUnavailable
+from eventd.lake.closing import close_node
+from eventd.lake.reading import survey
+from eventd.lake.storage import connect
+from eventd.lake.writing import write_state
+from eventd.testing import ManualClock
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+HOUR = 3600 * SECOND
+BOOKS = Settings(nodes=3, events=600, span=2 * HOUR)
+LATER = BOOKS.end + 3 * HOUR
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> str:
+    """The ledgers of three nodes that are in service; their last reports are of the end of the span."""
+    place = str(tmp_path / "lake")
+    generate(BOOKS, place)
+    for state in survey(connect(place)).nodes:
+        write_state(connect(place), msgspec.structs.replace(state, closed_at=0))
+    return place
+
+
+def report_idle(lake: str, *nodes: str, now: int) -> None:
+    """These nodes looked for something to ship, had nothing, and say so."""
+    for state in survey(connect(lake)).nodes:
+        if state.node in nodes:
+            write_state(connect(lake), msgspec.structs.replace(state, as_of=now, complete_until=now - 10 * SECOND))
+
+
+def audit(spark: SparkSession, lake: str, *, now: int, until: int | None = None) -> Report:
+    conditions = read_conditions(["unproven"])
+    asked = Request(lake, f"{lake}-out", until=until, conditions=conditions)
+    return run(spark, asked, clock=ManualClock(now))
+
+
+def test_a_node_that_stopped_is_unproven_and_its_silence_has_an_age(spark: SparkSession, lake: str) -> None:
+    early = audit(spark, lake, now=BOOKS.end + 300 * SECOND)
+    assert (early.verdict, early.troubles, early.totals.completeness) == ("complete", (), 100.0)
+
+    report_idle(lake, "site-01", "site-02", now=LATER)
+    report = audit(spark, lake, now=LATER)
+    assert (report.verdict, report.failed, report.totals.completeness) == ("unproven", ("unproven",), None)
+    (trouble,) = report.troubles
+    assert (trouble.kind, trouble.where) == ("silent", "site-03")
+    told = "silent since 2026-01-05 02:00:00 UTC (3 h): its ledger ends at 2026-01-05 01:59:59 UTC"
+    assert trouble.message == told
+    assert report.headline[1] == f"Not proven: site-03 is {told}."
+    judged = {(one.source, one.peer): one.completeness for one in report.pairs}
+    assert judged == {names: None if "site-03" in names else 100.0 for names in judged}
+    assert len(judged) == 6
+    silent = {node.name: (node.silent_since, node.silent_for) for node in report.nodes}
+    assert silent["site-03"] == ("2026-01-05T02:00:00Z", 3 * 3600.0)
+    assert silent["site-01"] == (None, None)
+    of_dead = [hour for hour in report.hours if "site-03" in (hour.source, hour.peer)]
+    assert {hour.completeness for hour in of_dead if hour.hour.startswith("2026-01-05T00")} == {100.0}
+    assert {hour.completeness for hour in of_dead if hour.hour.startswith("2026-01-05T01")} == {None}
+    page = Path(f"{lake}-out", "report.html").read_text(encoding="utf-8")
+    assert "silent since 2026-01-05 02:00:00 UTC" in page
+    assert "silent for 3 h" in page
+
+
+def test_a_lake_in_which_nobody_reports_any_more_is_unproven(spark: SparkSession, lake: str) -> None:
+    report = audit(spark, lake, now=LATER)
+    assert (report.verdict, report.failed) == ("unproven", ("unproven",))
+    assert [one.where for one in report.troubles] == ["site-01", "site-02", "site-03"]
+    before = audit(spark, lake, now=LATER, until=BOOKS.start + HOUR - 1)
+    assert (before.verdict, before.troubles) == ("complete", ())
+
+
+def test_a_node_that_is_out_of_service_is_not_waited_for(spark: SparkSession, lake: str) -> None:
+    report_idle(lake, "site-01", "site-02", now=LATER)
+    close_node(connect(lake), "site-03", now=LATER)
+    report = audit(spark, lake, now=LATER)
+    assert (report.verdict, report.troubles) == ("complete", ())
+    assert [node.closed_at for node in report.nodes] == [None, None, "2026-01-05T05:00:00Z"]
+
+
+class Heard:
+    """Moves the clock once a report is there, and ends the stream with the second one."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self.batches: list[Batch] = []
+
+    @property
+    def ended(self) -> bool:
+        return len(self.batches) == 2
+
+    def listen(self) -> None:
+        """Nothing is to be done."""
+
+    def batch(self, batch: Batch) -> None:
+        self.batches.append(batch)
+        self._clock.advance(3 * 3600)
+
+    def trouble(self, error: LakeUnavailable, seconds: float) -> None:
+        raise error
+
+
+@pytest.fixture
+def no_leaks() -> None:
+    """The threads over which Spark calls Python back stay as long as Spark itself does."""
+    return
+
+
+def test_a_stream_tells_of_silence_though_nothing_arrives(spark: SparkSession, lake: str, no_leaks: None) -> None:
+    clock = ManualClock(BOOKS.end + 300 * SECOND)
+    heard = Heard(clock)
+    following = Following(Request(lake, f"{lake}-out"), every=SECOND)
+    with quiet(spark):
+        Stream(spark, replace(following, checkpoint=checkpoint_of(following)), heard, clock=clock).follow()
+    first, second = (batch.report for batch in heard.batches)
+    assert (first.verdict, first.troubles) == ("complete", ())
+    assert (second.verdict, {one.kind for one in second.troubles}) == ("unproven", {"silent"})
