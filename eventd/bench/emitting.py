@@ -14,6 +14,7 @@ from eventd.bench.targets import Found, GroupTarget
 from eventd.bench.wire import LOOK_SECONDS, Door, Load, cpu_now, now
 from eventd.client import Client
 from eventd.client.publishing import Publisher
+from eventd.clock import SystemClock
 from eventd.supervisor import Supervisor
 
 
@@ -30,12 +31,12 @@ class Emitting:
 
     async def pour(self, show: Show, words: str) -> Load:
         """Emit all of it. Raises the node's error where it refuses any."""
-        client, supervisor = Client(str(self.door.address), self.door.key), Supervisor()
+        client, supervisor = Client(str(self.door.address), self.door.key), Supervisor(SystemClock())
         async with client, client.publisher(self.target.group, window=self.window) as publisher:
             cpu, begun = cpu_now(), now()
             deadline = begun + self.wanted.seconds
             rows = [self._row(line, deadline) for line in range(self.window)]
-            emitters = {supervisor.spawn(self._emit(publisher, row), "emitter") for row in rows}
+            emitters = {supervisor.spawn(self._emit(publisher, row), "emitter", expects=Exception) for row in rows}
             try:
                 while emitters:
                     done, emitters = await asyncio.wait(emitters, timeout=LOOK_SECONDS, return_when=FIRST_EXCEPTION)

@@ -58,10 +58,10 @@ class Mixed:
 
     async def measure(self, site: Site) -> Measured:
         """Until the time is over; what is on its way to B then is waited for."""
-        supervisor, (_, b) = Supervisor(), site.nodes
+        supervisor, (_, b) = Supervisor(SystemClock()), site.nodes
         begun = now()
         try:
-            beat = supervisor.spawn(self._beat(site), "pulse")
+            beat = supervisor.spawn(self._beat(site), "pulse", expects=Exception)
             load = await self._pour(site.show, beat)
             poured = now()
             self._is_over = True

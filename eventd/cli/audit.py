@@ -35,6 +35,20 @@ FailOption = Annotated[
 SloOption = Annotated[
     str, typer.Option("--slo", metavar="FILE", help="FederationSLO documents to hold deliveries against.")
 ]
+SilenceOption = Annotated[
+    str,
+    typer.Option("--silence", metavar="AGE", help="A node whose last report is older is silent: unproven."),
+]
+RecheckOption = Annotated[
+    float,
+    typer.Option(
+        "--recheck",
+        metavar="PERCENT",
+        min=0,
+        max=100,
+        help="Share of what earlier runs read whose digests are checked again.",
+    ),
+]
 MasterOption = Annotated[
     str, typer.Option("--master", metavar="MASTER", help="Where Spark works; all cores of this machine by default.")
 ]
@@ -57,9 +71,14 @@ def run(
     slo: SloOption = "",
     master: MasterOption = "",
     memory: MemoryOption = "2g",
+    silence: SilenceOption = "15m",
+    recheck: RecheckOption = 5.0,
     full: Annotated[bool, typer.Option("--full", help="Read everything again, not only what is new.")] = False,
 ) -> None:
     """Balance the books of all nodes in a lake, and write what was found to report.json, report.html and tables."""
+    from eventd.audit.extra import require
+
+    require()
     from eventd.api.moments import read_span
     from eventd.audit.objectives import read_conditions, read_objectives
     from eventd.audit.run import Request, run_on
@@ -75,6 +94,8 @@ def run(
         conditions=read_conditions(fail_on or []),
         full=full,
         master=master,
+        patience=_micros("--silence", silence, least=SECOND),
+        recheck=recheck,
     )
     report = run_on(request, memory=memory, progress=session.out.is_table and sys.stderr.isatty())
     _show(session, report, out)
@@ -127,9 +148,14 @@ def stream(
     ] = "",
     master: MasterOption = "",
     memory: MemoryOption = "2g",
+    silence: SilenceOption = "15m",
+    recheck: RecheckOption = 0.1,
     once: Annotated[bool, typer.Option("--once", help="Look at what is there now, and end.")] = False,
 ) -> None:
     """Keep the audit of a lake up to date: whenever a node has said something new, until Ctrl-C."""
+    from eventd.audit.extra import require
+
+    require()
     from eventd.api.moments import read_moment
     from eventd.audit.objectives import read_conditions, read_objectives
     from eventd.audit.run import Request
@@ -144,6 +170,8 @@ def stream(
         objectives=read_objectives(slo or None),
         conditions=read_conditions(fail_on or []),
         master=master,
+        patience=_micros("--silence", silence, least=SECOND),
+        recheck=recheck,
     )
     following = Following(
         request,
@@ -269,6 +297,9 @@ def generate(
     processes: Annotated[int, typer.Option("--processes", metavar="N", help="Processes that write.")] = 1,
 ) -> None:
     """Make the books of a federation that never was, with faults hidden in them, to try the audit on."""
+    from eventd.audit.extra import GENERATING, require
+
+    require(*GENERATING)
     from eventd.audit.generate import Settings
     from eventd.audit.generate import generate as make
 

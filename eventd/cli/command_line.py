@@ -15,9 +15,9 @@ import eventd
 from eventd.cli.exits import ExitCode
 
 _WORDS = (
-    (re.compile(r"Input should be a valid integer.*"), "must be a whole number"),
-    (re.compile(r"Input should be greater than or equal to"), "must be at least"),
-    (re.compile(r"Input should be less than or equal to"), "must be at most"),
+    (re.compile(r"must be a valid integer, unable to parse string as an integer"), "must be a whole number"),
+    (re.compile(r"must be greater than or equal to"), "must be at least"),
+    (re.compile(r"must be less than or equal to"), "must be at most"),
     (re.compile(r"Value error, |^Invalid value: "), ""),
 )
 """What the library says, and how we say it."""

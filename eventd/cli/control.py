@@ -121,6 +121,7 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
             "check": Leaf("lake.check"),
             "compact": Leaf("lake.compact"),
             "retain": Leaf("lake.retain"),
+            "close": Leaf("lake.close"),
         },
     ),
     "audit": Branch(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import socket
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -15,10 +15,10 @@ import eventd
 from eventd.cli.command_line import Command, CommandLine, program
 from eventd.cli.exits import run
 from eventd.cli.flags import Flags, with_settings
-from eventd.cli.output import count
+from eventd.cli.output import count, write_json
 from eventd.clock import SystemClock
 from eventd.errors import CheckFailed, DatabaseUnusable, SettingsError
-from eventd.settings import BadSettings, Settings, Shown, surroundings
+from eventd.settings import BadSettings, Endpoint, Settings, Shown, surroundings
 
 if TYPE_CHECKING:  # a command that needs no database does not wait for one to be imported
     from eventd.cli.serving import Service
@@ -79,10 +79,19 @@ def serve(
             if not settings.standby:
                 prepare()
             raise_file_limit(settings)
-            manager = ServiceManager(around, SystemClock())
-            run_service(_service(settings, claim, prepare), settings, manager, SystemClock())
+            clock = SystemClock()
+            announce = partial(_announce, database, clock.origin)
+            manager = ServiceManager(around, clock)
+            run_service(_service(settings, claim, prepare), settings, manager, clock, announce)
     finally:
         database.close()
+
+
+def _announce(database: Database, origin: int, api: Endpoint) -> None:
+    """Leave for commands beside this node where its API is, and the origin of its steady clock."""
+    from eventd.cli.lock import Serving, write_serving
+
+    write_serving(database, Serving(str(api), origin))
 
 
 def _service(settings: Settings, claim: Claim | None, prepare: Callable[[], None]) -> Callable[[], Service]:
@@ -120,6 +129,7 @@ def migrate(
     from eventd.cli.lock import serving
     from eventd.log.head import read_head, renew_epoch
     from eventd.store import migrations
+    from eventd.store.head_file import forget_head
 
     settings = flags.load()
     database = _open(settings, make=not plan)
@@ -132,6 +142,8 @@ def migrate(
             if new_epoch:
                 before = database.read_now(read_head).epoch
                 print(f"the log has the new epoch {database.write_now(renew_epoch)}, before it had {before}")
+                if database.path is not None:
+                    forget_head(database.path)
     finally:
         database.close()
 
@@ -156,7 +168,7 @@ def check(
     failed = [check for check in checks if check.state == "failed"]
     if output == "json":
         told = {"ok": not failed, "settings": _objects(shown), "checks": _objects(checks)}
-        print(json.dumps(told, indent=2, ensure_ascii=False))
+        print(write_json(told, indent=2))
     else:
         if shown:
             _print_columns([("SETTING", "VALUE", "FROM"), *shown])
@@ -185,10 +197,14 @@ def version() -> None:
 def _open(settings: Settings, *, make: bool = True) -> Database:
     from eventd.store import migrations
     from eventd.store.database import Database
+    from eventd.store.private_file import close_to_others
 
     if make:
         settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     database = Database(settings.database_url)
+    if make and database.path is not None:
+        for file in close_to_others(database.path):
+            logger.warning("other users of this machine can no longer read the database", extra={"file": str(file)})
     try:
         migrations.refuse_foreign(database)
     except BaseException:

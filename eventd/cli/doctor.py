@@ -34,6 +34,7 @@ PLAN = (
     Column("SAFE", lambda row: "yes" if row["safe"] else "no"),
     Column("APPROVAL", lambda row: "yes" if row["requiresOperatorApproval"] else "no"),
     Column("REASON", text("reason")),
+    Column("REMEDY", lambda row: row.get("remedy", "-")),
 )
 DONE = (
     Column("ACTION", text("action")),

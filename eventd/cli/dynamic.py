@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Any
 
 import typer
 
 from eventd.cli.declaring import read_files
-from eventd.cli.output import Column, count, moment, note, printable, show_moment, text
+from eventd.cli.output import Column, count, moment, note, printable, show_moment, text, write_json
 from eventd.cli.selecting import WatchOption
 from eventd.cli.session import Session, connected
 from eventd.cli.watching import PAUSE
@@ -144,14 +143,14 @@ def _print_router(session: Session, router: Mapping[str, Any], *, again: bool = 
     else:
         from eventd.resources.yaml_text import write_yaml
 
-        out.line((f"---\n{write_yaml(router)}" if again else write_yaml(router)).rstrip("\n"))
+        out.document((f"---\n{write_yaml(router)}" if again else write_yaml(router)).rstrip("\n"))
     out.flush()
 
 
 def _print_json(session: Session, value: Mapping[str, Any], *, again: bool) -> None:
     """Indented once, and as a line each where it comes again."""
     if again:
-        session.out.line(json.dumps(value, ensure_ascii=False))
+        session.out.document(write_json(value))
     else:
         session.out.value(value)
 

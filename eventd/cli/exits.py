@@ -11,6 +11,7 @@ from typing import NoReturn
 
 import typer
 
+from eventd.cli.output import printable_lines
 from eventd.errors import CheckFailed, EventdError, NotFound, SettingsError
 
 
@@ -49,7 +50,7 @@ def render(error: EventdError) -> str:
 def report(error: EventdError) -> ExitCode:
     """Say the error on stderr, after what was shown before it, also where both are one; the code to end with."""
     _flushed()
-    print(render(error), file=sys.stderr)
+    print(printable_lines(render(error)), file=sys.stderr)
     return exit_code(error)
 
 
@@ -76,7 +77,7 @@ def tune() -> None:
     """Let the collector of garbage run rarely.
 
     What is imported lives as long as the process, and events in flight form no cycles: to look through all of it again
-    and again cost a tenth of every start, and a fifth of a node's time.
+    and again cost a tenth of every start, and a fifth of a node's time. A node that grows looks through it: `Garbage`.
     """
     gc.set_threshold(100_000, 50, 100)
 

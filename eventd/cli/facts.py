@@ -11,9 +11,11 @@ import typer
 from eventd.cli.output import Column, count, moment, note, text
 from eventd.cli.selecting import (
     AfterOption,
+    BeforeOption,
     GroupOption,
     GroupsOption,
     LimitOption,
+    OldestOption,
     Pages,
     PeerFilter,
     SinceFilter,
@@ -24,6 +26,11 @@ from eventd.cli.selecting import (
     one_group,
 )
 from eventd.cli.session import Session, connected
+from eventd.errors import Invalid
+
+DEFAULTS = ("type", "subject", "sourceNode", "ttl")
+"""Members that an option can give to all lines that lack them."""
+OPTION_OF = {"id": "--id", "dedupeKey": "--dedupe-key", "payload": "--payload", "observedAt": "--observed-at"}
 
 
 class Status(StrEnum):
@@ -95,7 +102,12 @@ async def emit(
         str, typer.Option("--observed-at", metavar="TIME", help="When it was observed, RFC 3339; now by default.")
     ] = "",
     stdin: Annotated[
-        bool, typer.Option("--stdin", help="Read events from the standard input, one JSON object a line.")
+        bool,
+        typer.Option(
+            "--stdin",
+            help="Read events from the standard input, one JSON object a line. --type, --source-node, --subject and"
+            " --ttl then apply to lines that lack them.",
+        ),
     ] = False,
 ) -> None:
     """Record an observed fact, durably, to be sent to the group's peers."""
@@ -113,9 +125,13 @@ async def emit(
     if stdin:
         from eventd.cli.emission import emit_lines
 
-        if said:
-            raise typer.BadParameter("with --stdin the lines say everything; only --group can be given beside it")
-        await emit_lines(session, group)
+        own = [name for name in said if name not in DEFAULTS]
+        if own:
+            option = OPTION_OF[own[0]]
+            raise typer.BadParameter(f"{option} is about one event: with --stdin each line has its own {own[0]}")
+        if ttl:
+            _check_ttl(ttl)
+        await emit_lines(session, group, {name: str(value) for name, value in said.items()})
         return
     if not type:
         raise typer.BadParameter("say what was observed with --type, or read events with --stdin")
@@ -133,6 +149,16 @@ def _pair(text: str) -> tuple[str, str]:
     return key, value
 
 
+def _check_ttl(ttl: str) -> None:
+    """Raises `Invalid` before anything is read: otherwise each line would be refused for it."""
+    from eventd.resources.duration import BadDuration, parse_duration
+
+    try:
+        parse_duration(ttl)
+    except BadDuration as error:
+        raise Invalid(f"--ttl {error.message}") from None
+
+
 def _event_name(row: Mapping[str, Any]) -> str:
     return str(row["id"])
 
@@ -148,12 +174,14 @@ async def list_events(
     since: SinceFilter = "",
     until: UntilFilter = "",
     include_expired: Annotated[bool, typer.Option("--include-expired", help="Show also what has expired.")] = False,
-    newest: Annotated[bool, typer.Option("--newest", help="The newest first.")] = False,
+    newest: Annotated[bool, typer.Option("--newest", help="Show the newest first.")] = False,
+    oldest: OldestOption = False,
     limit: LimitOption = 100,
+    before: BeforeOption = "",
     after: AfterOption = "",
     watch: WatchOption = False,
 ) -> None:
-    """List events, the oldest first: one row for each id."""
+    """List the newest events, one row for each id; the newest comes last."""
     asked = {
         "type": type or [],
         "subject_prefix": subject,
@@ -167,13 +195,23 @@ async def list_events(
     if watch:
         from eventd.cli.watching import watch_events
 
-        if newest:
-            raise typer.BadParameter("--watch shows what is new in its order: leave --newest out")
+        if newest or oldest or before:
+            option = "--newest" if newest else "--oldest" if oldest else "--before"
+            raise typer.BadParameter(f"--watch shows what is new in its order: leave {option} out")
         await watch_events(session, names, asked, EVENTS, limit=limit, after=after)
         return
-    pages = Pages(session, "events.list", "events", limit=limit, after=after)
+    pages = Pages(
+        session,
+        "events.list",
+        "events",
+        limit=limit,
+        after=after,
+        before=before,
+        oldest=oldest,
+        newest_first=newest,
+    )
     for name in names:
-        await pages.read(name, newest=newest, **asked)
+        await pages.read(name, **asked)
     session.out.rows(EVENTS, pages.rows, name=_event_name)
     pages.tell()
     if id and not pages.rows:
@@ -193,11 +231,13 @@ async def deliveries(
     type: TypeFilter = None,
     since: SinceFilter = "",
     until: UntilFilter = "",
+    oldest: OldestOption = False,
     limit: LimitOption = 100,
+    before: BeforeOption = "",
     after: AfterOption = "",
 ) -> None:
-    """Show the state of each event at each peer."""
-    pages = Pages(session, "deliveries.list", "deliveries", limit=limit, after=after)
+    """Show the state of each event at each peer, of the newest events; the newest come last."""
+    pages = Pages(session, "deliveries.list", "deliveries", limit=limit, after=after, before=before, oldest=oldest)
     for name in await all_groups(session, group):
         await pages.read(
             name,

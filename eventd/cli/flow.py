@@ -15,6 +15,7 @@ from eventd.cli.selecting import (
     GroupOption,
     GroupsOption,
     LimitOption,
+    OldestOption,
     Pages,
     PeerFilter,
     TypeFilter,
@@ -121,11 +122,15 @@ async def gaps(
     session: Session,
     group: GroupsOption = "",
     node: Annotated[str, typer.Option("--from", metavar="NODE", help="Only of this sender, by its node name.")] = "",
+    oldest: OldestOption = False,
     limit: LimitOption = 100,
-    after: Annotated[int, typer.Option("--after", metavar="GAP", min=0, help="Go on after this gap.")] = 0,
+    before: Annotated[int, typer.Option("--before", metavar="GAP", min=0, help="Show those before this gap.")] = 0,
+    after: Annotated[
+        int, typer.Option("--after", metavar="GAP", min=0, help="Show those after this gap, the oldest first.")
+    ] = 0,
 ) -> None:
     """Show what senders could not deliver any more: ranges of their positions that they lost, or took back."""
-    pages = Pages(session, "links.gaps", "gaps", limit=limit, after=after)
+    pages = Pages(session, "links.gaps", "gaps", limit=limit, after=after, before=before, oldest=oldest)
     for name in await all_groups(session, group):
         await pages.read(name, node=node)
     session.out.rows(GAPS, pages.rows, name=lambda row: str(row["id"]))

@@ -1,20 +1,22 @@
-"""routerctl lake: status, check, compact, retain."""
+"""routerctl lake: status, check, compact, retain, close."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from eventd.cli.output import Column, moment, note, text
+from eventd.cli.output import Column, count, moment, note, printable, text
+from eventd.cli.selecting import DryRunOption
 from eventd.cli.session import Session, connected, offline
-from eventd.errors import CheckFailed, Invalid
+from eventd.errors import CheckFailed, EventdError, Invalid
 
 if TYPE_CHECKING:
     from eventd.lake.reading import Survey, Trouble
     from eventd.lake.storage import Storage
-    from eventd.lake.tidying import Done
+    from eventd.lake.tidying import Done, Retention
 
 STATUS = (
     Column("NODE", text("node")),
@@ -36,6 +38,7 @@ HELD = (
     Column("BYTES", text("bytes")),
     Column("FIRST_DAY", text("firstDay")),
     Column("LAST_DAY", text("lastDay")),
+    Column("REPORTED", moment("reportedAt")),
 )
 TROUBLES = (
     Column("TROUBLE", text("kind")),
@@ -49,6 +52,24 @@ TROUBLES = (
 TIDIED = (
     Column("COMPACTED", lambda row: str(row["compacted"])),
     Column("REMOVED", lambda row: str(row["removed"])),
+)
+
+RETAINED = (
+    Column("EXPIRED", lambda row: str(row["expired"])),
+    Column("REMOVED", lambda row: str(row["removed"])),
+)
+PLANNED = (
+    Column("NODE", text("node")),
+    Column("BOOK", text("book")),
+    *RETAINED,
+    Column("LAST_DAY", text("lastDay")),
+    Column("EPOCH", text("epoch"), wide=True),
+)
+
+CLOSED = (
+    Column("NODE", text("node")),
+    Column("COMPLETE_UNTIL", moment("completeUntil")),
+    Column("CLOSED_AT", moment("closedAt")),
 )
 
 LakeOption = Annotated[str, typer.Option("--lake", metavar="LAKE", help="Folder or address of the lake. [EVENTD_LAKE]")]
@@ -110,15 +131,73 @@ def compact(
 @offline
 def retain(
     session: Session,
-    keep: Annotated[str, typer.Option("--keep", metavar="AGE", help="Days older than this go, such as 90d.")],
+    keep: Annotated[str, typer.Option("--keep", metavar="AGE", help="Days older than this expire, such as 90d.")],
     lake: LakeOption = "",
     node: NodesOption = None,
+    dry_run: DryRunOption = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Remove old days from a lake: nobody is promised them from now on, and a day later they go, with the next run."""
-    from eventd.lake.tidying import retaining
+    """Mark segments of days older than AGE as expired; a run at least 24 h later deletes them. On a terminal it asks
+    before it changes anything.
+    """
+    from eventd.lake.tidying import plan_retention, retaining
 
-    storage, now = _storage(session, lake), _now()
-    _tell(session, retaining(storage, _nodes(storage, node), now=now, keep=_age("--keep", keep)))
+    storage, now, age = _storage(session, lake), _now(), _age("--keep", keep)
+    nodes = _nodes(storage, node)
+    if dry_run or (not yes and sys.stdin.isatty()):
+        plans = plan_retention(storage, nodes, now=now, keep=age)
+        if dry_run:
+            _show_plans(session, plans)
+            return
+        _ask(plans)
+    done = list(retaining(storage, nodes, now=now, keep=age))
+    row = {"expired": sum(each.expired for each in done), "removed": sum(each.removed for each in done)}
+    session.out.one(RETAINED, row, name=lambda row: f"{row['expired']} {row['removed']}")
+
+
+def _show_plans(session: Session, plans: Sequence[Retention]) -> None:
+    rows = [
+        {
+            "node": plan.node,
+            "book": str(plan.book),
+            "epoch": plan.epoch,
+            "expired": len(plan.expired),
+            "removed": len(plan.removed),
+            "lastDay": max(place.day for place in [*plan.expired, *plan.removed]),
+        }
+        for plan in plans
+    ]
+    session.out.rows(PLANNED, rows, name=lambda row: f"{row['node']}/{row['book']}")
+    if session.out.is_table:
+        note("note: nothing was changed" if rows else "note: nothing is that old, or everything waits for its 24 h")
+
+
+def _ask(plans: Sequence[Retention]) -> None:
+    """Raises EventdError where the answer is not yes."""
+    if not plans:
+        return
+    for plan in plans:
+        expired, removed = count(len(plan.expired), "segment"), count(len(plan.removed), "segment")
+        note(f"{printable(plan.node)}, {plan.book}: mark {expired} as expired, delete {removed}")
+    print("Continue? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise EventdError("nothing was changed")
+
+
+@offline
+def close(
+    session: Session,
+    node: Annotated[str, typer.Option("--node", metavar="NODE", help="The node that is out of service for good.")],
+    lake: LakeOption = "",
+) -> None:
+    """Declare a node out of service: an audit expects nothing more from it. A node that ships again is open again."""
+    from eventd.lake.closing import close_node
+    from federation.event import format_time
+
+    state = close_node(_storage(session, lake), node, now=_now())
+    row = {"node": state.node, "completeUntil": state.complete_until, "closedAt": state.closed_at}
+    told = {name: format_time(value) if isinstance(value, int) else value for name, value in row.items()}
+    session.out.one(CLOSED, told, name=lambda row: str(row["node"]))
 
 
 def _storage(session: Session, lake: str) -> Storage:
@@ -162,7 +241,12 @@ def _tell(session: Session, work: Iterable[Done]) -> None:
 
 
 def _held(found: Survey) -> list[dict[str, Any]]:
+    from federation.event import format_time
+
     rows: dict[tuple[str, str], dict[str, Any]] = {}
+    reported: dict[str, int] = {}
+    for state in found.nodes:
+        reported[state.node] = max(state.as_of, reported.get(state.node, 0))
     for place, manifest in found.segments:
         blank = {"segments": 0, "archived": 0, "rows": 0, "bytes": 0, "firstDay": place.day, "lastDay": place.day}
         row = rows.setdefault((manifest.node, place.book), {"node": manifest.node, "book": str(place.book), **blank})
@@ -170,6 +254,7 @@ def _held(found: Survey) -> list[dict[str, Any]]:
         row["archived"] += place.tree == "archive"
         row["rows"] += manifest.rows
         row["bytes"] += manifest.bytes
+        row["reportedAt"] = format_time(reported[manifest.node]) if manifest.node in reported else None
         row["firstDay"], row["lastDay"] = min(row["firstDay"], place.day), max(row["lastDay"], place.day)
     return [rows[key] for key in sorted(rows)]
 

@@ -7,7 +7,16 @@ from typing import Annotated, Any
 import typer
 
 from eventd.cli.output import Column, count, moment, note, text
-from eventd.cli.selecting import GroupOption, GroupsOption, LimitOption, Pages, PeerFilter, all_groups, one_group
+from eventd.cli.selecting import (
+    GroupOption,
+    GroupsOption,
+    LimitOption,
+    OldestOption,
+    Pages,
+    PeerFilter,
+    all_groups,
+    one_group,
+)
 from eventd.cli.session import Session, connected
 
 LETTERS = (
@@ -37,11 +46,17 @@ async def list_letters(
     group: GroupsOption = "",
     peer: PeerFilter = "",
     event_id: Annotated[str, typer.Option("--event-id", metavar="ID", help="Only of this event.")] = "",
+    oldest: OldestOption = False,
     limit: LimitOption = 100,
-    after: Annotated[int, typer.Option("--after", metavar="LETTER", min=0, help="Go on after this letter.")] = 0,
+    before: Annotated[
+        int, typer.Option("--before", metavar="LETTER", min=0, help="Show those before this letter.")
+    ] = 0,
+    after: Annotated[
+        int, typer.Option("--after", metavar="LETTER", min=0, help="Show those after this letter, the oldest first.")
+    ] = 0,
 ) -> None:
     """Show what peers refused for good, and why."""
-    pages = Pages(session, "dead_letters.list", "deadLetters", limit=limit, after=after)
+    pages = Pages(session, "dead_letters.list", "deadLetters", limit=limit, after=after, before=before, oldest=oldest)
     for name in await all_groups(session, group):
         await pages.read(name, peer=peer, event_id=event_id)
     session.out.rows(LETTERS, pages.rows, name=lambda row: str(row["id"]))

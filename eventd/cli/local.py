@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +70,8 @@ class LocalGateway:
 
     async def _open(self) -> Services:
         from eventd.api.operations import Services
+        from eventd.cli.lock import holder, read_serving
+        from eventd.cli.probing import ask_readiness
         from eventd.dynamic.effective import Following
         from eventd.log.eventlog import EventLog
         from eventd.store.database import Database
@@ -79,9 +82,12 @@ class LocalGateway:
             database = self._begin(database, database.path)
         else:
             self._require_schema(database)
+        if holder(database) and (told := read_serving(database)) is not None:
+            self._clock = SystemClock(told.origin)  # what it stores of waits must mean the same to the node
         log = await EventLog.open(database, self._clock)
         self._held.push_async_callback(log.close)
-        return Services(log, following=Following(database, self._clock, counts=False), ring=self._ring)
+        following = Following(database, self._clock, counts=False)
+        return Services(log, following=following, ring=self._ring, readiness=partial(ask_readiness, database))
 
     def _ring(self, group: GroupConfig) -> KeyRing:
         """The keys of a group. Few commands need any, and none of the others waits for the cryptography."""

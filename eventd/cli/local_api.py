@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from aiohttp import web
@@ -16,6 +17,7 @@ from eventd.api.auth import Keys
 from eventd.api.callers import Callers
 from eventd.api.doors import Door
 from eventd.api.operations import Services
+from eventd.api.runner import Runner
 from eventd.api.siblings import Siblings
 from eventd.api.v0.app import add_v0
 from eventd.api.v0.limits import Limits, Occupancy
@@ -44,7 +46,7 @@ async def served(services: Services, settings: Settings) -> AsyncIterator[Path]:
         v0 = await stack.enter_async_context(topics_of(services, callers, metrics, settings))
         app = web.Application()
         add_v0(app, v0)
-        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=STOP_SECONDS)
+        runner = Runner(app, shutdown_timeout=STOP_SECONDS)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
         stack.callback(v0.stopping.set_result, None)
@@ -58,20 +60,21 @@ async def topics_of(services: Services, callers: Callers, metrics: Metrics, sett
     """What /v0 works with, beside a node or without one. Routers move here, too: a topic is read with what is due."""
     limits = Limits(**{name: getattr(settings, name) for name in Limits._fields})
     async with AsyncExitStack() as stack:
-        supervisor = Supervisor()
+        supervisor = Supervisor(services.clock)
         stack.push_async_callback(supervisor.stop)
         groups = effective(await services.database.read(read_resources))
         routing = Routing(services.log, lambda: groups, supervisor.spawn, limits.max_total_bytes)
         stack.push_async_callback(routing.stop)
         await routing.load()
-        supervisor.spawn(_follow_changes(services, routing), "changes")
+        # It must live: whoever waits for what another process writes would hear of nothing more.
+        supervisor.keep(partial(_follow_changes, services, routing), "changes")
         yield V0(
             log=services.log,
             callers=callers,
             routing=routing,
             metrics=metrics,
             siblings=Siblings(Share(), dict, metrics),
-            spawn=supervisor.spawn,
+            supervisor=supervisor,
             random=os.urandom,
             stopping=asyncio.get_running_loop().create_future(),
             version=eventd.__version__,

@@ -8,6 +8,7 @@ import os
 import platform
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from eventd.errors import Conflict, DatabaseUnavailable
 from eventd.store.claim import Claim
@@ -35,7 +36,7 @@ def serving(database: Database) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            told = file.read(32).strip()
+            told = file.readline(32).strip()
             who = f"process {told}" if told.isdigit() else "another process"
             raise Conflict(
                 f"{who} serves this database and holds {path}", hint="stop it first, or choose another data folder"
@@ -77,5 +78,32 @@ def holder(database: Database) -> str:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            return file.read(32).strip() or "unknown"
+            return file.readline(32).strip() or "unknown"
     return ""
+
+
+class Serving(NamedTuple):
+    """What the node that serves a database tells commands beside it.
+
+    `address` is where its API is, `origin` that of its steady clock, in microseconds: see `SystemClock`.
+    """
+
+    address: str
+    origin: int
+
+
+def write_serving(database: Database, told: Serving) -> None:
+    """Add it to the lock file, which the node holds."""
+    path = lock_path(database)
+    if path is not None:
+        with path.open("a") as file:
+            file.write(f"{told.address} {told.origin}\n")
+
+
+def read_serving(database: Database) -> Serving | None:
+    """What the node that serves the database tells; None where none does, or where it does not say, as on Postgres."""
+    path = lock_path(database)
+    if path is None or not path.exists():
+        return None
+    address, _, origin = path.read_text(errors="replace").partition("\n")[2].strip().partition(" ")
+    return Serving(address, int(origin)) if origin.lstrip("-").isdigit() else None

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TextIO
 
+from eventd.resources.unseen import UNSEEN
+
 Format = Literal["table", "wide", "json", "yaml", "name"]
 
 GAP = "  "
@@ -81,6 +83,17 @@ def printable(cell: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cell)
 
 
+def printable_lines(words: str) -> str:
+    """The same for a text of several lines."""
+    return "\n".join(map(printable, words.split("\n")))
+
+
+def write_json(value: Any, *, indent: int | None = None) -> str:
+    """JSON that means the same to every reader and shows a person all that it holds."""
+    text = json.dumps(value, indent=indent, ensure_ascii=False, default=str)
+    return UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
+
+
 class Output:
     """Where and how a command shows what it found. `colour` allows styles; they still need a terminal."""
 
@@ -100,7 +113,7 @@ class Output:
             self.table(columns, rows)
         elif self.format == "name":
             for row in rows:
-                self.line(name(row))
+                self.line(printable(name(row)))
         else:
             self.value(list(rows))
 
@@ -136,7 +149,7 @@ class Output:
         padded[-1] = cells[-1]
         if self._styled:
             padded = [_style(cell, header=header) for cell in padded]
-        self.line(GAP.join(padded).rstrip())
+        self._write(f"{GAP.join(padded).rstrip()}\n")
 
     def stream_rows(self, columns: Sequence[Column]) -> Callable[[Sequence[Mapping[str, Any]]], None]:
         """For rows that keep coming: what shows some more of them. Tables only grow wider; JSON is a line a row."""
@@ -145,7 +158,7 @@ class Output:
         def show(rows: Sequence[Mapping[str, Any]]) -> None:
             if not self.is_table:
                 for row in rows:
-                    self.line(json.dumps(row, ensure_ascii=False, default=str))
+                    self.document(write_json(row))
             else:
                 self._more(columns, rows, widths)
             self._stream.flush()
@@ -172,15 +185,19 @@ class Output:
 
             self._write(write_yaml(value))
         else:
-            self.line(json.dumps(value, indent=2, ensure_ascii=False))
+            self.document(write_json(value, indent=2))
 
     def flush(self) -> None:
         """Let whoever reads have it now: more may come much later."""
         self._stream.flush()
 
     def line(self, line: str = "") -> None:
-        """One line as it is."""
-        self._write(f"{line}\n")
+        """Lines for a person, without what could steer a terminal."""
+        self._write(f"{printable_lines(line)}\n")
+
+    def document(self, text: str) -> None:
+        """A text that another program may read, as it is: its writer has seen to what it holds."""
+        self._write(f"{text}\n")
 
     def _write(self, content: str) -> None:
         # Not every stream can hold every character, and no stream a lone surrogate.
@@ -197,4 +214,4 @@ def _style(cell: str, *, header: bool) -> str:
 
 def note(words: str) -> None:
     """Something the reader should know, beside the output."""
-    print(words, file=sys.stderr)  # which spells out by itself what it cannot hold
+    print(printable_lines(words), file=sys.stderr)  # which spells out by itself what it cannot hold

@@ -162,7 +162,7 @@ def _setting(name: str, value: str) -> Any:
         try:
             return parse_duration(value) // 1000
         except BadDuration as error:
-            raise Invalid(f"{name}: {value[:60]!r} {error.message}", hint="or write whole milliseconds") from None
+            raise Invalid(f"{name}: {error.message}", hint="or write whole milliseconds") from None
     try:
         return json.loads(value)
     except ValueError:

@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,6 +17,7 @@ import eventd
 from eventd.cli.exits import ExitCode
 from eventd.clock import Clock
 from eventd.errors import EventdError
+from eventd.plugins.exposure import hide_process
 from eventd.settings import Endpoint, Settings
 
 GRACE_SECONDS = 5.0
@@ -66,8 +68,16 @@ class Steward:
     SIGTERM and SIGINT drain it, a second one leaves at once, SIGHUP re-reads its secrets.
     """
 
-    def __init__(self, node: Service, settings: Settings, manager: Manager, clock: Clock) -> None:
+    def __init__(
+        self,
+        node: Service,
+        settings: Settings,
+        manager: Manager,
+        clock: Clock,
+        announce: Callable[[Endpoint], None] | None = None,
+    ) -> None:
         self._node = node
+        self._announce = announce
         self._settings = settings
         self._manager = manager
         self._clock = clock
@@ -83,6 +93,7 @@ class Steward:
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             loop.add_signal_handler(number, self._signalled, number)
+        self._manager.keep_alive()
         try:
             if await self._unless_signalled(self._node.start, (signal.SIGTERM, signal.SIGINT)):
                 await self._attend()
@@ -127,9 +138,10 @@ class Steward:
         address = Endpoint(*self._node.api_address) if self._node.api_address else None
         if self._settings.port_file and address:
             write_port_file(self._settings.port_file, address)
+        if self._announce and address:
+            self._announce(address)
         self._status = f"API on {address}"
         self._manager.ready(self._status)
-        self._manager.keep_alive()
         shown = {setting.name: setting.value for setting in self._settings.describe()}
         about = {"api": str(address), "database": shown["database_url"], "version": eventd.__version__}
         logger.info("ready", extra=about)
@@ -170,19 +182,34 @@ class Steward:
 
 def write_port_file(path: Path, address: Endpoint) -> None:
     """Tell where the API listens. Whoever waits for the file never sees half of it."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(f"{address}\n")
-    draft.replace(path)
+    # Others may write to the folder: a name that they foresaw could be a link to any file of ours.
+    handle, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="ascii") as file:
+            os.fchmod(handle, 0o644)
+            file.write(f"{address}\n")
+        os.replace(draft, path)
+    except BaseException:
+        os.unlink(draft)
+        raise
 
 
-def run_service(make: Callable[[], Service], settings: Settings, manager: Manager, clock: Clock) -> None:
-    """Run a node on a loop of this process. Raises `EventdError`."""
+def run_service(
+    make: Callable[[], Service],
+    settings: Settings,
+    manager: Manager,
+    clock: Clock,
+    announce: Callable[[Endpoint], None] | None = None,
+) -> None:
+    """Run a node on a loop of this process; `announce` is called with the API's address. Raises `EventdError`."""
     # The loop and the database's threads hand the interpreter's lock back and forth at every transaction. At its
     # default of 5 ms the one that waits would get it only after 5 ms of the other's work, on every single commit.
     sys.setswitchinterval(0.0005)
     gc.freeze()  # as for the collector at all: see `exits.tune`
+    if not settings.allow_debugger:
+        hide_process()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(run_node(make, settings, manager, clock))
+        runner.run(run_node(make, settings, manager, clock, announce))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -195,10 +222,16 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-async def run_node(make: Callable[[], Service], settings: Settings, manager: Manager, clock: Clock) -> None:
+async def run_node(
+    make: Callable[[], Service],
+    settings: Settings,
+    manager: Manager,
+    clock: Clock,
+    announce: Callable[[Endpoint], None] | None = None,
+) -> None:
     """Make a node on this loop and see it through. Raises `EventdError`, whatever it was that failed."""
     try:
-        await Steward(make(), settings, manager, clock).run()
+        await Steward(make(), settings, manager, clock, announce).run()
     except (EventdError, OSError):
         raise
     except Exception as error:

@@ -281,13 +281,14 @@ async def _run(command: Callable[..., Awaitable[None]], session: Session, given:
         if signal.getsignal(number) is signal.SIG_DFL:  # `nohup` has it ignored
             loop.add_signal_handler(number, stop, number)
     try:
-        await command(session, **given)
-    except asyncio.CancelledError:
+        try:
+            await command(session, **given)
+        finally:
+            await session.close()
+    except asyncio.CancelledError:  # also where a command was done, and only letting go of the node
         if not told:
             raise
         raise SystemExit(128 + told[0]) from None
-    finally:
-        await session.close()
 
 
 def _may_colour() -> bool:

@@ -1,26 +1,25 @@
-"""A node that waits while another one serves the database, and goes on for it within seconds when that ends."""
+"""A node that waits while another one serves the database, and takes over when that one ends, freezes or is cut off."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from aiohttp import web
 
 import eventd
 from eventd.api.auth import Keys
 from eventd.api.doors import listen
+from eventd.api.runner import Runner
 from eventd.api.waiting import build_waiting
 from eventd.cli.serving import Service
 from eventd.clock import Clock
-from eventd.errors import Conflict, DatabaseUnavailable, EventdError
+from eventd.errors import Conflict, DatabaseUnavailable
 from eventd.observe import Metrics
 from eventd.settings import Settings
-from eventd.store.claim import Claim
+from eventd.store.claim import SILENT_SECONDS, Claim, Holder
 from eventd.supervisor import Supervisor
 
 LOOK_SECONDS = 0.5
@@ -50,23 +49,27 @@ class Standby:
         self._prepare = prepare
         self._make = make
         self._metrics = Metrics()
+        self._silence = Silence()
         self._holder = ""
         self._sockets: list[socket.socket] = []
         self._node: Service | None = None
-        self._ended: list[Callable[[], Coroutine[Any, Any, None]]] = []
-        self._stopped = asyncio.Event()
+        self._waiting: Runner | None = None
+        self._supervisor: Supervisor | None = None
 
     async def start(self) -> None:
         """Serve, or stand by; the API listens in either case."""
-        self._supervisor = Supervisor()
-        self._ended.append(self._supervisor.stop)
-        self._sockets = await listen(*self._settings.api_listen)
+        self._supervisor = Supervisor(self._clock, self._metrics.task_failed)
+        self._sockets = await listen(*self._settings.api_listen, self._clock)
         self.api_address = self._sockets[0].getsockname()[:2]
         try:
             if await self._claims():
                 await self._serve()
+                self._supervisor.guard(self._run_node(), "the node")  # its end is the end of this process
             else:
-                await self._wait()
+                logger.info("standing by", extra={"served_by": self._holder})
+                self._metrics.standing_by()
+                await self._open_waiting()
+                self._supervisor.guard(self._take_over(), "standing by")  # as one that cannot take over is of no use
         except BaseException:
             await self.stop()
             raise
@@ -81,39 +84,67 @@ class Standby:
 
     async def _serve(self) -> None:
         await asyncio.to_thread(self._prepare)
-        self._node = self._make(self._sockets)
-        await self._node.start()
-        self._supervisor.guard(self._node.run_until_stopped(), "the node")
-
-    async def _wait(self) -> None:
-        logger.info("standing by", extra={"served_by": self._holder})
-        self._metrics.standing_by()
-        app = build_waiting(self._keys, self._metrics, eventd.__version__, lambda: self._holder)
-        runner = web.AppRunner(app, access_log=None, handle_signals=False)
-        await runner.setup()
-        self._ended.append(runner.cleanup)
-        for each in self._sockets:  # copies: what waits for a connection meanwhile is for the node
-            await web.SockSite(runner, each.dup()).start()
-        self._supervisor.guard(self._take_over(runner), "standing by")
-
-    async def _take_over(self, runner: web.AppRunner) -> None:
-        while not await self._gets_it():
-            await self._clock.sleep(LOOK_SECONDS)
-        logger.info("taking over", extra={"from": self._holder})
-        await runner.cleanup()
-        await self._serve()
-        logger.info("serves now")
-        await self._stopped.wait()
-
-    async def _gets_it(self) -> bool:
+        sockets = [each.dup() for each in self._sockets]  # or there would be none for another try
+        node = self._make(sockets)
         try:
-            return await self._claims()
-        except DatabaseUnavailable as error:  # its node cannot reach it either
+            await node.start()
+        except BaseException:
+            for each in sockets:
+                each.close()
+            raise
+        self._node = node
+        self._close_sockets()  # a connection that comes while it stops is refused, and does not wait
+
+    async def _run_node(self) -> None:
+        assert self._node is not None
+        await self._node.run_until_stopped()
+
+    # --- standing by ------------------------------------------------------------------------------------------
+
+    async def _open_waiting(self) -> None:
+        app = build_waiting(self._keys, self._metrics, eventd.__version__, lambda: self._holder)
+        self._waiting = Runner(app)
+        await self._waiting.setup()
+        for each in self._sockets:  # copies: what waits for a connection meanwhile is for the node
+            await web.SockSite(self._waiting, each.dup()).start()
+
+    async def _close_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            await waiting.cleanup()
+
+    async def _take_over(self) -> None:
+        while not await self._takes_over():
+            await self._clock.sleep(LOOK_SECONDS)
+        logger.info("serves now")
+        await self._run_node()
+
+    async def _takes_over(self) -> bool:
+        """One try to. What is wrong with the database passes: it is away, or a program holds a lock in it."""
+        try:
+            if not await self._claims():
+                await self._end_silent()
+                return False
+            logger.info("taking over", extra={"from": self._holder})
+            await self._close_waiting()
+            await self._serve()
+        except DatabaseUnavailable as error:
             logger.warning("%s", error)
+            if self._waiting is None:
+                await self._open_waiting()
             return False
+        return True
+
+    async def _end_silent(self) -> None:
+        """End the claim of a node that does not check it any more: it is frozen, or cut off."""
+        for holder in self._silence.over(self._claim.holders, self._clock.monotonic()):
+            if await asyncio.to_thread(self._claim.end_silent, holder):
+                about = {"served_by": self._holder, "seconds": SILENT_SECONDS}
+                logger.warning("ended the claim of a node that is frozen or cut off", extra=about)
 
     async def run_until_stopped(self) -> None:
         """Until the node ends by itself, with its error."""
+        assert self._supervisor is not None
         await asyncio.wait({self._supervisor.failed})
         self._supervisor.failed.result()
 
@@ -126,13 +157,27 @@ class Standby:
 
     async def stop(self) -> None:
         """End the node, or the wait for it."""
-        self._stopped.set()
+        if self._supervisor is not None:
+            await self._supervisor.stop()  # first: what is taking over must not start a node behind our back
         node, self._node = self._node, None
         if node is not None:
             await node.stop()
-        while self._ended:
-            with suppress(EventdError):
-                await self._ended.pop()()
+        await self._close_waiting()
+        self._close_sockets()
+
+    def _close_sockets(self) -> None:
         for each in self._sockets:
             each.close()
         self._sockets = []
+
+
+class Silence:
+    """For how long each holder of a claim has not checked it, by the clock of this process."""
+
+    def __init__(self) -> None:
+        self._since: dict[Holder, float] = {}
+
+    def over(self, holders: Sequence[Holder], now: float) -> list[Holder]:
+        """Those that have been seen unchanged for `SILENT_SECONDS`. Call it with all holders, again and again."""
+        self._since = {holder: self._since.get(holder, now) for holder in holders if holder.checked}
+        return [holder for holder, since in self._since.items() if now - since >= SILENT_SECONDS]

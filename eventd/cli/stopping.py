@@ -1,8 +1,10 @@
-"""Being told to stop, for a command that blocks: it asks now and then, and ends what it has started."""
+"""Signals that end a command: one that blocks asks for them now and then, one on a loop is called."""
 
 from __future__ import annotations
 
+import asyncio
 import signal
+from collections.abc import Callable
 from types import FrameType
 from typing import Any, Final
 
@@ -36,3 +38,35 @@ class Stopping:
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True
+
+
+class EndOnSignal:
+    """Within its block the first SIGINT, SIGTERM or SIGHUP calls `end` on the running loop, and a second one of the
+    same kind ends the command at once. `number` is the signal that came, 0 before.
+    """
+
+    def __init__(self, end: Callable[[], None]) -> None:
+        self.number = 0
+        self._end = end
+        self._loop = asyncio.get_running_loop()
+
+    def __enter__(self) -> EndOnSignal:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` and shells without job control set it
+                self._loop.remove_signal_handler(number)
+                signal.signal(number, self._first)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) == self._first:
+                _let_it_end(number)
+
+    def _first(self, number: int, frame: FrameType | None) -> None:
+        _let_it_end(number)
+        self.number = number
+        self._loop.call_soon_threadsafe(self._end)
+
+
+def _let_it_end(number: int) -> None:
+    signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)

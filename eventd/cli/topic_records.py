@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from eventd.cli.documents import read_lines
+from eventd.cli.input_lines import InputLines
 from eventd.cli.output import Column, count, note, text
 from eventd.cli.records import RECORDS, read_record, read_value, show_record, tell_gap
 from eventd.cli.session import Session, connected
 from eventd.cli.topics import TopicArgument
-from eventd.errors import EventdError
+from eventd.errors import EventdError, Invalid
 
 if TYPE_CHECKING:
     from eventd.client import Client, NewRecord, Page
@@ -26,6 +26,7 @@ WRITTEN = (
     Column("COUNT", lambda row: str(row["count"])),
 )
 BATCH = 1000
+LONGEST_LINE = 64 << 20
 
 
 @connected
@@ -83,9 +84,13 @@ async def _given(records: list[NewRecord]) -> AsyncIterator[list[NewRecord]]:
 
 async def _read_batches(made: Callable[[str, bytes], NewRecord]) -> AsyncIterator[list[NewRecord]]:
     """What has come in on the standard input goes out, and nothing waits for more."""
-    async for lines in read_lines():
+    source = InputLines(longest=LONGEST_LINE)
+    while (lines := await source.read()) is not None:
+        for line in lines:
+            if len(line.text) > LONGEST_LINE:
+                raise Invalid(f"{line.place} is longer than {LONGEST_LINE >> 20} MiB", hint="write smaller records")
         for start in range(0, len(lines), BATCH):
-            yield [made(where, line) for where, line in lines[start : start + BATCH]]
+            yield [made(line.place, line.text) for line in lines[start : start + BATCH]]
 
 
 async def _write(
@@ -98,7 +103,7 @@ async def _write(
         async for batch in batches:
             written = await client.topics.write(topic, batch, **options)
             rows.append(msgspec.to_builtins(written))
-    except EventdError:
+    except (EventdError, asyncio.CancelledError):  # also by Ctrl-C
         if rows:
             note(f"note: {count(_records(rows), 'record')} written before that, the last at {rows[-1]['last_seq']}")
         raise

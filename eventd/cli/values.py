@@ -11,6 +11,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
+import typer
+
+from eventd.quoting import with_value
+
 DIGITS = 18
 """Of a number that is read here. No number that a command takes has more."""
 _UNSURE = object()
@@ -39,7 +43,21 @@ class _Words:
         if value is None:
             return () if param.multiple or param.nargs == -1 else None
         found = _plain(value, self._descriptor.annotation, self._descriptor.parameter_info)
-        return self._theirs().coerce(value, param, ctx) if found is _UNSURE else found
+        if found is not _UNSURE:
+            return found
+        try:
+            return self._theirs().coerce(value, param, ctx)
+        except typer.BadParameter as error:
+            error.message = _with_value(error.message, value, param.name)
+            raise
+
+
+def _with_value(message: str, value: Any, name: str) -> str:
+    """What the library says, with the value where it leaves that out."""
+    words = message.removesuffix(".")
+    if words.startswith("Input should"):
+        words = with_value(words.replace("Input should", "must"), value, name)
+    return words
 
 
 def _plain(value: Any, wanted: Any, info: Any) -> Any:

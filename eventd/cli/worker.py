@@ -62,7 +62,7 @@ def main(lifeline: int) -> NoReturn:
     settings = terms.settings.model_copy(update={"port_file": None})
     configure_logging(sys.stderr, format=settings.log_format, level=settings.log_level)
     _sign(terms.share.worker)
-    clock = SystemClock()
+    clock = SystemClock(terms.origin)
     parent = _Parent(clock)
     sockets = [socket.socket(fileno=number) for number in terms.sockets]
     try:

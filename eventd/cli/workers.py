@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from eventd.api.doors import listen
 from eventd.backoff import Backoff
-from eventd.clock import Clock
+from eventd.clock import SECOND, Clock
 from eventd.errors import EventdError
 from eventd.plugins.process import Process
 from eventd.settings import Settings, worker_environment
@@ -32,7 +32,7 @@ STEADY_SECONDS = 60.0
 BEAT_SECONDS = 5.0
 """How often a process tells that its loop runs."""
 SILENT_SECONDS = 20.0
-"""One that has told nothing for so long hangs, and is killed."""
+"""One that has told nothing for so long hangs, and is killed. It may take twice as long to start."""
 _MAIN = """\
 from eventd.cli.worker import main
 main(int(sys.argv[1]))
@@ -42,11 +42,14 @@ logger = logging.getLogger("eventd.workers")
 
 
 class Terms(NamedTuple):
-    """What a process is to do. `sockets` are the numbers of descriptors that it inherits."""
+    """What a process is to do. `sockets` are the numbers of descriptors that it inherits, `origin` is that of the
+    node's `SystemClock`.
+    """
 
     settings: Settings
     share: Share
     sockets: tuple[int, ...]
+    origin: int
 
 
 class Workers:
@@ -65,6 +68,7 @@ class Workers:
             settings = settings.model_copy(update={"log_format": "text"})
         self._settings = settings
         self._clock = clock
+        self._origin = clock.steady() - round(clock.monotonic() * SECOND)
         self._claim = claim
         self._sockets = sockets
         self._jitter = Random()
@@ -83,22 +87,24 @@ class Workers:
             raise
 
     async def _start(self) -> None:
-        self._supervisor = Supervisor()
-        self._sockets = self._sockets or await listen(*self._settings.api_listen)
+        self._supervisor = Supervisor(self._clock)
+        self._sockets = self._sockets or await listen(*self._settings.api_listen, self._clock)
         self.api_address = self._sockets[0].getsockname()[:2]
         self._folder = tempfile.mkdtemp(prefix="eventd-workers-")
-        self._workers = [_Worker(self._begin, number) for number in range(self._settings.workers)]
+        self._workers = [_Worker(self._begin, number, self._clock) for number in range(self._settings.workers)]
         for worker in self._workers:
             await worker.ready
         tasks = {f"worker {worker.number}": self._tend(worker) for worker in self._workers}
         if self._claim is not None:
             tasks["claim"] = self._claim.keep(self._clock.sleep)
+        # Without any of these the node is not what it says: it ends, and its service manager starts it again.
         self._tending = [self._supervisor.guard(task, name) for name, task in tasks.items()]
 
     def _begin(self, number: int, resumed: bool) -> Process:
-        share = Share(number, self._settings.workers, resumed, self._folder)
+        claim = self._claim.name if self._claim else ""
+        share = Share(number, self._settings.workers, resumed, self._folder, claim)
         sockets = tuple(each.fileno() for each in self._sockets)
-        terms = pickle.dumps(Terms(self._settings, share, sockets))
+        terms = pickle.dumps(Terms(self._settings, share, sockets, self._origin))
         process = Process.start_python(_MAIN, (), worker_environment(), self._clock, inherited=sockets)
         process.stdin.write(terms, last=True)
         return process
@@ -108,7 +114,7 @@ class Workers:
         failures = 0
         while True:
             begun = self._clock.monotonic()
-            code = await self._watch(worker)
+            code = await asyncio.shield(worker.process.exited)
             failures = 1 if self._clock.monotonic() - begun > STEADY_SECONDS else failures + 1
             how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
             about = {"worker": worker.number} | ({"reason": worker.trouble} if worker.trouble else {})
@@ -117,27 +123,10 @@ class Workers:
             await self._clock.sleep(AGAIN.delay(failures, self._jitter.random()))
             worker.begin(resumed=True)
 
-    async def _watch(self, worker: _Worker) -> int:
-        """The status with which a process has ended, perhaps by us because it hung."""
-        worker.heard = True  # until now it was not asked to tell
-        while True:
-            timer = self._clock.timer(SILENT_SECONDS)
-            waits: set[asyncio.Future[Any]] = {worker.process.exited, timer}
-            try:
-                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                timer.cancel()
-            if worker.process.exited.done():
-                return worker.process.exited.result()
-            if not worker.heard and worker.ready.done():
-                logger.error("a worker hangs: ending it", extra={"worker": worker.number})
-                worker.process.kill()
-            worker.heard = False
-
     async def run_until_stopped(self) -> None:
         """Until the claim on the database is lost. A process that ends is no reason to end."""
         assert self._supervisor is not None
-        stopped = self._supervisor.spawn(self._stopped.wait(), "stopped")
+        stopped = self._supervisor.spawn(self._stopped.wait(), "stopped")  # awaited here
         waits: set[asyncio.Future[Any]] = {stopped, self._supervisor.failed}
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         if self._supervisor.failed.done():
@@ -170,29 +159,45 @@ class Workers:
 
 
 class _Worker:
-    """One of the processes, perhaps the second or third of its number."""
+    """One of the processes, perhaps the second or third of its number. One that hangs is killed."""
 
-    def __init__(self, start: Callable[[int, bool], Process], number: int) -> None:
+    def __init__(self, start: Callable[[int, bool], Process], number: int, clock: Clock) -> None:
         self.number = number
         self._start = start
+        self._clock = clock
         self.begin(resumed=False)
 
     def begin(self, *, resumed: bool) -> None:
         """Start the process. Raises OSError."""
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.ready.add_done_callback(lambda ready: ready.cancelled() or ready.exception())  # seen, if nobody waits
-        self.heard = False
         self._told = bytearray()
         self._said = bytearray()
+        self._hung = False
         self.process = self._start(self.number, resumed)
         self.process.read_stdout(self._hear)
         self._errors = self.process.read_stderr(self._relay)
         self.process.exited.add_done_callback(self._ended)
+        self._await_word(heard=True)  # to begin with: it may take long to load
+
+    def _await_word(self, *, heard: bool = False) -> None:
+        self._heard = heard
+        self._silence = self._clock.timer(SILENT_SECONDS)
+        self._silence.add_done_callback(lambda timer: None if timer.cancelled() else self._check())
+
+    def _check(self) -> None:
+        """Kill it where it has told nothing since the last look."""
+        if self._heard:
+            self._await_word()
+            return
+        logger.error("a worker hangs: ending it", extra={"worker": self.number})
+        self._hung = True
+        self.process.kill()
 
     def _hear(self, chunk: bytes) -> None:
-        """What it tells us: that it is ready, or why it will not be."""
+        """What it tells us: that its loop runs, that it is ready, or why it will not be."""
         self._told += chunk
-        self.heard = True
+        self._heard = True
         while b"\n" in self._told:
             line, _, rest = self._told.partition(b"\n")
             self._told = bytearray(rest)
@@ -213,9 +218,11 @@ class _Worker:
             os.write(sys.stderr.fileno(), whole + newline)
 
     def _ended(self, exited: asyncio.Future[int]) -> None:
+        self._silence.cancel()
         self._errors.drain(1 << 20)
         if not self.ready.done():
-            self.ready.set_exception(EventdError(f"worker {self.number} ended before it was ready"))
+            how = "hung" if self._hung else "ended"
+            self.ready.set_exception(EventdError(f"worker {self.number} {how} before it was ready"))
 
     @property
     def trouble(self) -> str:

@@ -31,9 +31,14 @@ class _Emit(Struct):
     exceptions: bool = True
 
 
+class _Owner(Struct, rename="camel"):
+    source_node: str
+
+
 class _Fate(Struct):
     index: int
     result: str
+    owner: _Owner | None = None
 
 
 class _Answer(Struct):
@@ -174,23 +179,23 @@ class Publisher:
             for at, message in wrong.items():
                 self._refuse([batch[at]], another(error, message))
             return [one for at, one in enumerate(batch) if at not in wrong]
-        fates = {fate.index: fate.result for fate in answer.results}
+        fates = {fate.index: fate for fate in answer.results}
         if sum(answer.counts.values()) != len(batch) or not all(0 <= at < len(batch) for at in fates):
             raise EventdError("the node did not say of every event what became of it")
         self._tell(batch, fates)
         self._release(len(batch))
         return ()
 
-    def _tell(self, batch: Sequence[Waiting], fates: Mapping[int, str]) -> None:
+    def _tell(self, batch: Sequence[Waiting], fates: Mapping[int, _Fate]) -> None:
         """Tell each what became of its event: `new` where nothing else is said."""
         for at, (event, future) in enumerate(batch):
             if future.done():  # whoever awaited it has gone away
                 continue
-            fate = fates.get(at, "new") if fates else "new"
-            if fate == "conflict":
-                future.set_exception(self._conflict(event))
+            fate = fates.get(at) if fates else None
+            if fate is not None and fate.result == "conflict":
+                future.set_exception(self._conflict(event, fate.owner))
             else:
-                future.set_result(fate)
+                future.set_result("new" if fate is None else fate.result)
 
     def _encode(self, events: Sequence[NewEvent]) -> bytes | None:
         """The body of a request. None where it has to be parted: it is too large, or one of them cannot be written."""
@@ -206,10 +211,11 @@ class Publisher:
             raise Invalid(f"the event cannot be written as JSON: {error}") from None
         return None if len(content) > MOST_BYTES and len(events) > 1 else content
 
-    def _conflict(self, event: NewEvent) -> Conflict:
+    def _conflict(self, event: NewEvent, owner: _Owner | None) -> Conflict:
+        source = f" of {owner.source_node}" if owner is not None and owner.source_node else ""
         return Conflict(
-            f"the id {event.id} is taken in group {self._group} by another content or another source",
-            hint="an id stands for one fact: give the new fact an id of its own",
+            f"the id {event.id} is taken in group {self._group} by another event{source}",
+            hint="give the new event an id of its own",
         )
 
     def _refuse(self, batch: Sequence[Waiting], error: Exception) -> None:
@@ -231,9 +237,10 @@ class Publisher:
 
     async def __aenter__(self) -> Publisher:
         self._loop = asyncio.get_running_loop()
-        self._senders = Supervisor()
+        self._senders = Supervisor(self._clock)
         for number in range(self._requests):
-            self._senders.spawn(self._send_for_ever(), f"publisher {number}")
+            # They must live: whoever emits waits for them.
+            self._senders.keep(self._send_for_ever, f"publisher {number}")
         return self
 
     async def __aexit__(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 
@@ -57,6 +56,7 @@ class Watch:
         self._starts = dict(topics)
         self._known: set[str] = set()  # topics that were there once
         self._session = ""
+        self._last_id = ""  # of the last frame that was dealt with: the node goes on from there
         self._failures = 0
 
     @property
@@ -98,7 +98,7 @@ class Watch:
         starts = {topic: _Start(from_seq=seq or 0, tail=seq is None) for topic, seq in self._starts.items()}
         ask = _Ask(topics=starts, **msgspec.structs.asdict(self._options))
         session = await self._connection.ask("POST", "/v0/watch", _Session, ask)
-        self._session = session.wid
+        self._session, self._last_id = session.wid, ""
         self._starts = {topic: session.topics[topic].from_seq for topic in starts}
         self._known.update(starts)
 
@@ -110,9 +110,10 @@ class Watch:
         """One stream, to its end."""
         silence = 3 * max(self._options.heartbeat_ms, 1000) / 1000
         path = path_of("watch", self._session)
-        async with self._connection.stream(path, last_id=_write_id(self.cursors), silence=silence) as frames:
+        async with self._connection.stream(path, last_id=self._last_id, silence=silence) as frames:
             async for frame in frames:
                 sight = self._see(frame)
+                self._last_id = frame.id or self._last_id
                 if sight is not None:
                     yield sight
 
@@ -138,8 +139,3 @@ class Watch:
                 self._forget(deleted.topic)
                 return deleted
         return None
-
-
-def _write_id(cursors: Mapping[str, int]) -> str:
-    """The id of the last frame that was dealt with, made anew: the node goes back to there, if it is further on."""
-    return base64.urlsafe_b64encode(msgspec.json.encode(dict(sorted(cursors.items())))).rstrip(b"=").decode()

@@ -1,18 +1,31 @@
-"""Two nodes over one Postgres: one serves, and the other goes on for it when it ends, with nothing lost or doubled."""
+"""Two nodes over one Postgres: one serves, and the other takes over when it ends, with nothing lost or doubled."""
 
 from __future__ import annotations
 
+import http.client
 import json
 import random
+import signal
+import sys
+import threading
+import time
 from collections import Counter
+from contextlib import closing
 from copy import copy
 
 import pytest
+import sqlalchemy as sa
 
+from eventd.store.database import Database, fetch
 from tests.acceptance.test_kill import Emitter
+from tests.support.declared import group
 from tests.support.processes import Processes
 from tests.support.running import Refused, Running
+from tests.support.silent_proxy import silent_proxy
 from tests.support.waiting import wait_for
+
+IMPATIENT = (sys.executable, "-c", "from eventd.cli import daemon, standby; standby.SILENT_SECONDS = 4; daemon.main()")
+"""The daemon, but after 4 seconds instead of 15 it takes a node that does not check its claim for lost."""
 
 
 def standing_by(node: Running) -> None:
@@ -64,6 +77,147 @@ def test_the_other_takes_over_from_one_that_was_killed(pair: tuple[Running, Runn
     assert set(emitter.acknowledged) <= set(here)
     assert Counter(peer.ids(source="a")) == Counter(here) == Counter(set(here))
     processes.close()  # before the database they use goes
+
+
+class Watch(threading.Thread):
+    """Asks both nodes again and again whether they are ready, and counts how often both were at the same moment."""
+
+    def __init__(self, *nodes: Running) -> None:
+        super().__init__(name="watch of readiness")
+        self.both = 0
+        self._nodes = nodes
+        self._end = threading.Event()
+
+    def run(self) -> None:
+        one, other = self._nodes
+        while not self._end.is_set():
+            # Ready before and after the other one was: so it was in between.
+            if ready(one) and ready(other) and ready(one):
+                self.both += 1
+
+    def __enter__(self) -> Watch:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self.join(30)
+
+
+def ready(node: Running) -> bool:
+    """Whether it says so, within a moment."""
+    try:
+        return node.process.get("/readyz", seconds=0.5)[0] == 200
+    except (AssertionError, ValueError, OSError, http.client.HTTPException):
+        return False
+
+
+def in_transaction(url: str) -> bool:
+    """Whether a node's writer stands still inside a transaction."""
+    sql = (
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+        " AND starts_with(application_name, 'eventd-writer') AND state = 'idle in transaction'"
+        " AND state_change < clock_timestamp() - interval '50 milliseconds'"
+    )
+    with closing(Database(url)) as database:
+        return bool(database.read_now(fetch, sql)[0][0])
+
+
+def end_claim(url: str) -> None:
+    """End the session that holds the claim, as a cut on the way to it does."""
+    sql = (
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE locktype = 'advisory' AND granted"
+        " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    )
+    with closing(Database(url)) as database:
+        assert database.read_now(fetch, sql) == [(True,)]
+
+
+@pytest.mark.postgres
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("lost", ["frozen", "cut off"])
+def test_the_other_takes_over_from_one_that_is_lost_inside_a_transaction(
+    lost: str, processes: Processes, postgres_url: str
+) -> None:
+    with silent_proxy(int(sa.make_url(postgres_url).port or 0)) as proxy:
+        way = sa.make_url(postgres_url).set(port=proxy.port).render_as_string(hide_password=False)
+        active = Running(processes, "a", database_url=way, program=IMPATIENT, EVENTD_STANDBY="1")
+        active.process.wait_ready()
+        other = Running(processes, "b", database_url=postgres_url, ready=False, program=IMPATIENT, EVENTD_STANDBY="1")
+        standing_by(other)
+        active.apply(group("a", secret=active.secret))  # listens nowhere: on this machine, both would want the address
+        emitter = Emitter(copy(active), random.SystemRandom().randrange(1 << 32))
+        emitter.start()
+
+        def stop() -> bool:
+            """Lose it; True where that was inside a transaction, otherwise it runs again."""
+            so_far = len(emitter.acknowledged)
+            wait_for(lambda: len(emitter.acknowledged) > so_far, "events to come in")
+            active.process.send(signal.SIGSTOP) if lost == "frozen" else proxy.silent.set()
+            time.sleep(0.1)  # what is under way in the server gets to its end
+            if in_transaction(postgres_url):
+                return True
+            active.process.send(signal.SIGCONT) if lost == "frozen" else proxy.silent.clear()
+            return False
+
+        try:
+            wait_for(stop, "it to be lost inside a transaction", seconds=60)
+            with Watch(active, other) as watch:
+                other.process.wait_ready()
+                other.emit("of-b")
+                active.process.send(signal.SIGCONT) if lost == "frozen" else proxy.silent.clear()
+                assert active.process.wait_exit() == 1  # its service manager would start it again, to stand by
+        finally:
+            emitter.finish()
+        assert watch.both == 0
+        here = other.ids()
+        assert {*emitter.acknowledged, "of-b"} <= set(here)
+        assert len(here) == len(set(here))
+        assert f"process {other.process.pid} on " in active.process.log()
+        assert "ended the claim of a node that is frozen or cut off" in other.process.log()
+        processes.close()  # before the database they use goes
+
+
+@pytest.mark.postgres
+@pytest.mark.timeout(300)
+def test_workers_whose_parent_is_frozen_write_no_more(processes: Processes, postgres_url: str) -> None:
+    """They run and answer, but the claim was their parent's."""
+    settings = {"EVENTD_STANDBY": "1", "EVENTD_WORKERS": "2"}
+    active = Running(processes, "a", database_url=postgres_url, program=IMPATIENT, **settings)
+    active.process.wait_ready()
+    other = Running(processes, "b", database_url=postgres_url, ready=False, program=IMPATIENT, **settings)
+    standing_by(other)
+    active.apply(group("a", secret=active.secret))
+    active.emit("one")
+    with Watch(active, other) as watch:
+        active.process.send(signal.SIGSTOP)
+        other.process.wait_ready()
+        for _ in range(4):  # either of the workers may be asked, over a session that was ended or a new one
+            with pytest.raises(Refused, match="database_unavailable") as refused:
+                active.emit("two")
+        assert "this node does not hold its claim on the database" in str(refused.value)
+        assert not ready(active)
+        other.emit("three")
+        active.process.send(signal.SIGCONT)
+        assert active.process.wait_exit() == 1
+    assert watch.both == 0
+    assert other.ids() == ["one", "three"]
+    processes.close()  # before the database they use goes
+
+
+@pytest.mark.postgres
+@pytest.mark.timeout(300)
+def test_never_are_both_ready(pair: tuple[Running, Running], postgres_url: str) -> None:
+    active, other = pair
+    with Watch(active, other) as watch:
+        for _ in range(4):
+            end_claim(postgres_url)
+            other.process.wait_ready()
+            assert active.process.wait_exit() == 1
+            active.process.start()
+            standing_by(active)
+            active, other = other, active
+    assert watch.both == 0
 
 
 @pytest.mark.postgres

@@ -137,6 +137,16 @@ def test_a_process_that_hangs_is_told_and_started_again(processes: Processes) ->
     assert "a worker hangs: ending it" in node.process.log()
 
 
+def test_a_process_that_hangs_before_it_is_ready_is_started_again(processes: Processes) -> None:
+    node = Running(processes, "a", program=IMPATIENT, EVENTD_WORKERS=str(WORKERS))
+    before = wait_whole(node)
+    os.kill(before[1], signal.SIGKILL)
+    (begun,) = wait_for(lambda: set(workers(node)) - set(before), "it to be started again")
+    os.kill(begun, signal.SIGSTOP)
+    wait_for(lambda: not is_running(begun), "it to be ended", seconds=60)
+    assert begun not in wait_whole(node)
+
+
 def test_a_watch_goes_on_through_any_process(node: Running) -> None:
     node.request("POST", "/v0/topics/jobs", {"records": [{"data": {"n": 1}}]})
     session = node.request("POST", "/v0/watch", {"topics": {"jobs": {"from_seq": 0}}})
@@ -157,6 +167,18 @@ def test_killed_from_outside_it_leaves_no_process(node: Running) -> None:
     wait_for(lambda: not any(map(is_running, left)), "its processes to end with it")
     assert node.start()
     wait_whole(node)
+
+
+def test_killed_from_outside_it_can_start_again_at_once(processes: Processes) -> None:
+    """On the same addresses, which its processes still hold for a moment."""
+    node = Running(processes, "a", EVENTD_WORKERS=str(WORKERS), EVENTD_API_LISTEN=f"127.0.0.1:{free_port()}")
+    wait_whole(node)
+    node.join()
+    for _ in range(2):
+        node.kill9()
+        node.start()
+        wait_whole(node)
+    node.wait_listening()
 
 
 def test_a_stop_by_signal_drains_every_process(node: Running) -> None:

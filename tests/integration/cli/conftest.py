@@ -10,7 +10,6 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -74,7 +73,7 @@ class Control:
         """Run a command; `code` is what it should end with, None does not judge."""
         raw = stdin if isinstance(stdin, bytes) else stdin.encode()
         self._patch.setattr(sys, "argv", ["routerctl", *arguments])
-        self._patch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(raw)))
+        self._patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8"))
         self._capture.readouterr()
         with pytest.raises(SystemExit) as ended:
             main()

@@ -24,7 +24,7 @@ HOUR = 3600 * SECOND
     ("options", "code", "told"),
     [
         (["--every", "0"], 2, "--every must be at least 1s, and is 0"),
-        (["--every", "often"], 2, "--every: must be a duration such as 30s"),
+        (["--every", "often"], 2, "--every: 'often' is not a duration; write 30s"),
         (["--watermark", "-1h"], 2, "--watermark must be at least 0s"),
         (["--from", "yesterday"], 1, "from: 'yesterday' is no time"),
         (["--fail-on", "rain"], 1, "--fail-on rain is no condition"),

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import re
+import signal
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import typer.main
 
 from eventd.cli import control, daemon
+from eventd.cli.session import _run
 from tests.integration.cli.test_reference import commands
 
 PROGRAMS = {"routerctl": control.app, "routerd-eventd": daemon.app}
@@ -29,12 +34,12 @@ def test_no_option_shows_a_type_of_the_language(name: str) -> None:
         (
             "routerctl",
             ["fed", "event", "list", "--limit", "x"],
-            "invalid value for '--limit': must be a whole number (see routerctl fed event list --help)",
+            "invalid value for '--limit': must be a whole number, not 'x' (see routerctl fed event list --help)",
         ),
         (
             "routerctl",
             ["fed", "event", "list", "--limit", "-1"],
-            "invalid value for '--limit': must be at least 0 (see routerctl fed event list --help)",
+            "invalid value for '--limit': must be at least 0, not '-1' (see routerctl fed event list --help)",
         ),
         (
             "routerd-eventd",
@@ -73,3 +78,26 @@ def test_the_usage_of_a_command_names_its_arguments_as_they_are(
     assert "\nOptions:\n" in told
     assert "\nOutput:\n" in told
     assert not re.search(r" <(str|int|list)", told)
+
+
+@pytest.fixture
+def sigterm_ends() -> Iterator[None]:
+    """As in a process that a shell has started, however this one was started."""
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("sigterm_ends")
+async def test_a_signal_while_a_command_lets_go_of_its_node_ends_it_without_a_traceback() -> None:
+    class Closing:
+        async def close(self) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.get_running_loop().create_future()
+
+    async def nothing(session: object) -> None:
+        """Done at once."""
+
+    with pytest.raises(SystemExit) as ended:
+        await _run(nothing, Closing(), {})  # type: ignore[arg-type]
+    assert ended.value.code == 128 + signal.SIGTERM

@@ -87,11 +87,12 @@ def assert_whole(file: Path) -> None:
 
 
 def beside(file: Path) -> list[str]:
-    """What lies beside the file under a name made of its own, but for the lock."""
-    return sorted(p.name for p in file.parent.iterdir() if file.name in p.name and p.name not in (file.name, LOCK))
+    """What lies beside the file under a name made of its own, but for what stays beside a database."""
+    return sorted(p.name for p in file.parent.iterdir() if file.name in p.name and p.name not in (file.name, *STAYING))
 
 
 LOCK = "eventd.db.lock"
+STAYING = (LOCK, "eventd.db.head")
 
 
 class Node:

@@ -110,7 +110,7 @@ def test_one_group_can_be_chosen(edge: Control) -> None:
 
 
 def test_what_is_asked_wrongly_is_said(edge: Control) -> None:
-    assert edge("doctor", "nothing", code=1).err == "error: area must be federation, or blank for all\n"
+    assert edge("doctor", "nothing", code=1).err == "error: area must be federation, or blank for all, not 'nothing'\n"
     assert edge("doctor", "--watch", "--fix", code=2).err.startswith("error: --watch and --fix do not go together")
     assert edge("doctor", "federation", "more", code=2).out == ""
 

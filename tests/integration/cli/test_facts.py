@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -77,10 +78,11 @@ def test_an_id_that_is_there_already_is_noted_or_refused(edge: Control) -> None:
         ([], 2, "error: say what was observed with --type, or read events with --stdin"),
         (["--type", "t", "--payload", "novalue"], 2, "error: --payload 'novalue' is no KEY=VALUE"),
         (["--type", "t", "--payload", " =x"], 2, "error: --payload ' =x' is no KEY=VALUE"),
-        (["--type", "t", "--ttl", "5"], 1, "error: the event cannot be stored: ttl must be a duration such as 30s"),
+        (["--type", "t", "--ttl", "5"], 1, "error: the event cannot be stored: ttl '5' is not a duration; write 30s"),
         (["--type", "t", "--observed-at", "now"], 1, "error: the event cannot be stored: 'now' is not an RFC 3339"),
         (["--type", "t" * 600], 1, "error: the event cannot be stored: federation event type is longer than 512"),
-        (["--stdin", "--type", "t"], 2, "error: with --stdin the lines say everything"),
+        (["--stdin", "--id", "i"], 2, "error: --id is about one event: with --stdin each line has its own id"),
+        (["--stdin", "--ttl", "soon"], 1, "error: --ttl 'soon' is not a duration; write 30s, 5m or 168h"),
         (["extra"], 2, "error: got unexpected extra argument"),
     ],
 )
@@ -130,6 +132,20 @@ def test_a_group_that_is_not_there_is_said_once_and_not_of_every_line(edge: Cont
     assert told.err.count("\n") == 1
 
 
+def test_options_beside_the_standard_input_are_for_lines_that_lack_them(edge: Control) -> None:
+    given = lines_of({"id": "a"}, {"id": "b", "type": "own", "subject": "x", "sourceNode": "leaf", "ttl": "5m"})
+    options = ("--type", "t", "--subject", "s", "--source-node", "hub", "--ttl", "1h")
+    told = edge("fed", "event", "emit", "--stdin", *options, stdin=given)
+    assert told.lines == ["2 events taken: 2 new"]
+    listed = edge("fed", "event", "list", "-o", "json").json
+    found = {event["id"]: (event["type"], event["subject"], event["sourceNode"], lives_for(event)) for event in listed}
+    assert found == {"a": ("t", "s", "hub", timedelta(hours=1)), "b": ("own", "x", "leaf", timedelta(minutes=5))}
+
+
+def lives_for(event: dict[str, str]) -> timedelta:
+    return datetime.fromisoformat(event["expiresAt"]) - datetime.fromisoformat(event["observedAt"])
+
+
 def test_an_empty_input_is_nothing(edge: Control) -> None:
     assert edge("fed", "event", "emit", "--stdin").lines == ["0 events taken"]
 
@@ -144,7 +160,31 @@ def test_a_listing_of_one_node_can_be_emitted_on_another(edge: Control) -> None:
 def test_lists_have_limits_tokens_and_filters(edge: Control) -> None:
     given = lines_of(*({"type": "a" if n % 2 else "b", "id": f"e{n}", "subject": f"10.{n}"} for n in range(6)))
     edge("fed", "event", "emit", "--stdin", stdin=given)
-    first = edge("fed", "event", "list", "--limit", "2", "-o", "name")
+    newest = edge("fed", "event", "list", "--limit", "2", "-o", "name")
+    assert newest.lines == ["e4", "e5"], "an operator wants the newest; they stand in the order of the log"
+    token = re.search(r"^note: group edge has older ones: go on with --group edge --before (\S+) ", newest.err)
+    assert token is not None
+    before = edge("fed", "event", "list", "--limit", "3", "--before", token[1], "-o", "name")
+    assert before.lines == ["e1", "e2", "e3"]
+    token = re.search(r"--before (\S+) ", before.err)
+    assert token is not None
+    before = edge("fed", "event", "list", "--before", token[1], "-o", "name")
+    assert (before.lines, before.err) == (["e0"], "")
+    turned = edge("fed", "event", "list", "--limit", "2", "--newest", "-o", "name")
+    assert turned.lines == ["e5", "e4"]
+    token = re.search(r"--newest --before (\S+) ", turned.err)
+    assert token is not None
+    assert edge("fed", "event", "list", "--newest", "--before", token[1], "-o", "name").lines == [
+        "e3",
+        "e2",
+        "e1",
+        "e0",
+    ]
+    assert edge("fed", "event", "list", "--newest", "--after", token[1], "-o", "name").lines == ["e3", "e2", "e1", "e0"]
+    assert edge("fed", "event", "list", "--oldest", "--before", token[1], code=2).err.startswith(
+        "error: --before shows older ones, --after and --oldest newer ones: say one of them"
+    )
+    first = edge("fed", "event", "list", "--limit", "2", "--oldest", "-o", "name")
     assert first.lines == ["e0", "e1"]
     token = re.search(r"--after (\S+) ", first.err)
     assert token is not None
@@ -201,6 +241,25 @@ def test_deliveries_show_each_event_at_each_peer(edge: Control) -> None:
     )
     bad = edge("fed", "event", "deliveries", "--status", "lost", code=2)
     assert bad.err.startswith("error: invalid value for '--status': 'lost' is not one of 'delivered', 'pending'")
+
+
+def test_deliveries_are_those_of_the_newest_events(edge: Control) -> None:
+    cloudy = EDGE.split("---")[1]
+    edge("apply", "-f", edge.file(cloudy.replace("to-cloud", "to-moon").replace("cloud", "moon"), "moon.yaml"))
+    edge("fed", "event", "emit", "--stdin", stdin=lines_of(*({"type": "t", "id": f"e{n}"} for n in range(4))))
+    every = [f"e{n}/{peer}" for n in range(4) for peer in ("cloud", "moon")]
+    assert edge("fed", "event", "deliveries", "-o", "name").lines == every
+    newest = edge("fed", "event", "deliveries", "--limit", "4", "-o", "name")
+    assert newest.lines == every[4:]
+    token = re.search(r"--before (\S+) ", newest.err)
+    assert token is not None
+    assert edge("fed", "event", "deliveries", "--before", token[1], "-o", "name").lines == every[:4]
+    oldest = edge("fed", "event", "deliveries", "--limit", "4", "--oldest", "-o", "name")
+    assert oldest.lines == every[:4]
+    token = re.search(r"--after (\S+) ", oldest.err)
+    assert token is not None
+    assert edge("fed", "event", "deliveries", "--after", token[1], "-o", "name").lines == every[4:]
+    assert edge("fed", "event", "deliveries", "--limit", "0", "-o", "name").lines == every
 
 
 def test_the_states_of_the_command_are_those_of_the_books() -> None:

@@ -161,8 +161,14 @@ def test_gaps_are_what_senders_said_they_lost(edge: Control, routerctl_url: str)
     ]
     found = edge("federation", "gaps", "--from", "hub", "-o", "json").json
     assert [(gap["after"], gap["upto"], gap["epoch"]) for gap in found] == [(4, 9, "epoch1"), (12, 20, "epoch1")]
-    first, _, last = edge("fed", "gaps", "-o", "name").lines
-    page = edge("fed", "gaps", "--limit", "1", "-o", "json")
+    first, middle, last = edge("fed", "gaps", "-o", "name").lines
+    page = edge("fed", "gaps", "--limit", "1", "-o", "name")
+    assert page.lines == [last]
+    older = f"note: group edge has older ones: go on with --group edge --before {last} (--limit 0 shows all)\n"
+    assert page.err == older
+    assert edge("fed", "gaps", "--before", last, "-o", "name").lines == [first, middle]
+    page = edge("fed", "gaps", "--limit", "1", "--oldest", "-o", "name")
+    assert page.lines == [first]
     assert page.err == f"note: group edge has more: go on with --group edge --after {first} (--limit 0 shows all)\n"
     assert edge("fed", "gaps", "--from", "hub", "--after", first, "-o", "name").lines == [last]
     assert edge("fed", "gaps", "--group", "egde", code=3).err.startswith("error: there is no EventGroup egde")
@@ -175,8 +181,12 @@ def test_dead_letters_are_listed_retried_and_dropped(edge: Control, consumer: Co
     told = edge("federation", "dead-letters", "list", "--group", "edge")
     assert told.lines[0].split() == ["LETTER", "EVENT_ID", "PEER", "REASON", "DETAIL", "ATTEMPTS", "PARKED"]
     assert [line.split()[1:4] for line in told.lines[1:]] == [[f"e{n}", "cloud", "invalid"] for n in (1, 2, 3)]
-    first, second, _ = edge("fed", "dead-letters", "list", "-o", "name").lines
-    page = edge("fed", "dead-letters", "list", "--limit", "1", "-o", "json")
+    first, second, third = edge("fed", "dead-letters", "list", "-o", "name").lines
+    page = edge("fed", "dead-letters", "list", "--limit", "1", "-o", "name")
+    assert page.lines == [third]
+    assert "has older ones: go on with --group edge --before" in page.err
+    assert edge("fed", "dead-letters", "list", "--before", third, "-o", "name").lines == [first, second]
+    page = edge("fed", "dead-letters", "list", "--limit", "1", "--oldest", "-o", "json")
     assert page.err == f"note: group edge has more: go on with --group edge --after {first} (--limit 0 shows all)\n"
     assert len(edge("fed", "dead-letters", "list", "--after", first, "-o", "json").json) == 2
     assert edge("fed", "dead-letters", "retry", first).lines == ["sending 1 letter once more"]

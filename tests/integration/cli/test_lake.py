@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +23,7 @@ from eventd.log.cursors import LinkState, Postponement, postpone
 from eventd.store.database import Connection, Database
 from tests.integration.cli.conftest import Control
 from tests.support.lakes import EPOCH, ship, tell
+from tests.support.source import ROOT
 
 BEGUN = SystemClock().now() - 10 * DAY
 
@@ -95,9 +100,10 @@ def lake(tmp_path: Path) -> str:
 
 def test_a_lake_is_checked(control: Control, lake: str) -> None:
     found = control("lake", "check", "--lake", lake)
-    assert found.lines[0].split() == ["NODE", "BOOK", "SEGMENTS", "ARCHIVED", "ROWS", "BYTES", "FIRST_DAY", "LAST_DAY"]
+    headers = ["NODE", "BOOK", "SEGMENTS", "ARCHIVED", "ROWS", "BYTES", "FIRST_DAY", "LAST_DAY", "REPORTED"]
+    assert found.lines[0].split() == headers
     assert found.lines[1].split()[:5] == ["site-a", "events", "6", "0", "60"]
-    assert found.lines[1].split()[6:] == [day_of(BEGUN), day_of(BEGUN + DAY)]
+    assert found.lines[1].split()[6:] == [day_of(BEGUN), day_of(BEGUN + DAY), "2026-11-20T12:00:00Z"]
     assert control("lake", "check", "--lake", lake, "-o", "json").json["troubles"] == []
 
 
@@ -145,11 +151,72 @@ def test_days_are_compacted_by_hand(control: Control, lake: str) -> None:
     assert "no duration" in control("lake", "compact", "--lake", lake, "--after", "soon", code=2).err
 
 
-def test_old_days_are_removed_by_hand(control: Control, lake: str) -> None:
-    assert control("lake", "retain", "--lake", lake, "--keep", "36500d", "-o", "json").json == {
-        "compacted": 0,
-        "removed": 0,
+def test_old_days_expire_by_hand_and_are_there_for_another_day(
+    control: Control, lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retain = ("lake", "retain", "--lake", lake, "-o", "json", "--keep")
+    assert control(*retain, "36500d").json == {"expired": 0, "removed": 0}
+    for _ in range(2):
+        planned = control(*retain, "5d", "--dry-run").json
+        assert [(row["node"], row["expired"], row["removed"]) for row in planned] == [("site-a", 6, 0)]
+    assert control(*retain, "5d").json == {"expired": 6, "removed": 0}
+    assert control(*retain, "5d").json == {"expired": 0, "removed": 0}
+    assert control("lake", "check", "--lake", lake).lines[1].split()[2:5] == ["6", "0", "60"]
+    tomorrow = SystemClock().now() + DAY
+    monkeypatch.setattr("eventd.cli.lake._now", lambda: tomorrow)
+    planned = control(*retain, "6d", "--dry-run").json
+    assert [(row["expired"], row["removed"], row["lastDay"]) for row in planned] == [(0, 6, day_of(BEGUN + DAY))]
+    assert control(*retain, "6d").json == {"expired": 0, "removed": 6}
+    assert control("lake", "check", "--lake", lake, "-o", "json").json == {
+        "lake": survey(connect(lake)).head.id,
+        "books": [],
+        "troubles": [],
     }
-    assert control("lake", "retain", "--lake", lake, "--keep", "5d", "-o", "json").json["removed"] == 6
-    assert control("lake", "check", "--lake", lake, "-o", "json").json["books"] == []
-    assert control("lake", "check", "--lake", lake, "-o", "json").json["troubles"] == []
+
+
+def test_a_rehearsal_says_that_nothing_was_changed(control: Control, lake: str) -> None:
+    found = control("lake", "retain", "--lake", lake, "--keep", "5d", "--dry-run")
+    assert found.lines[0].split() == ["NODE", "BOOK", "EXPIRED", "REMOVED", "LAST_DAY"]
+    assert "nothing was changed" in found.err
+
+
+@pytest.mark.parametrize(
+    ("options", "answer", "code", "marked"),
+    [((), b"n\n", 1, 0), ((), b"\n", 1, 0), ((), b"y\n", 0, 30), (("--yes",), b"", 0, 30), (("--dry-run",), b"", 0, 0)],
+)
+def test_on_a_terminal_it_asks_first(
+    lake: str, tmp_path: Path, options: tuple[str, ...], answer: bytes, code: int, marked: int
+) -> None:
+    keyboard, terminal = os.openpty()
+    with contextlib.ExitStack() as stack:
+        stack.callback(os.close, keyboard)
+        stack.callback(os.close, terminal)
+        os.write(keyboard, answer)
+        keep = SystemClock().now() - BEGUN - DAY  # of the two days, the first
+        command = ["lake", "retain", "--lake", lake, "--keep", f"{keep // SECOND}s", *options]
+        done = subprocess.run(
+            [sys.executable, "-m", "eventd.cli.control", *command],
+            stdin=terminal,
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            timeout=60,
+        )
+    assert done.returncode == code, done.stderr
+    assert survey(connect(lake)).nodes[0].segments[Book.EVENTS].after == marked
+    asked = "site-a, events: mark 3 segments as expired, delete 0 segments\nContinue? [y/N]" in done.stderr
+    assert asked == (not options)
+    assert ("nothing was changed" in done.stderr) == (marked == 0)
+
+
+def test_a_node_that_is_out_of_service_is_closed(control: Control, lake: str) -> None:
+    tell(connect(lake), 60, began_at=BEGUN, as_of=BEGUN + 2 * DAY)
+    assert "no node site-b" in control("lake", "close", "--lake", lake, "--node", "site-b", code=3).err
+    found = control("lake", "close", "--lake", lake, "--node", "site-a")
+    assert found.lines[0].split() == ["NODE", "COMPLETE_UNTIL", "CLOSED_AT"]
+    (state,) = survey(connect(lake)).nodes
+    assert state.closed_at > BEGUN
+    tell(connect(lake), 60, began_at=BEGUN, as_of=SystemClock().now())
+    told = control("lake", "close", "--lake", lake, "--node", "site-a", code=1).err
+    assert "it is at work (stop the node first)" in told

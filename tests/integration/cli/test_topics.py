@@ -168,7 +168,7 @@ def test_describe_tells_all_of_it(routerctl: Control) -> None:
         (("put", "x", "--set", "capp_records=1"), 1, "error: a topic has no field 'capp_records' (did you mean"),
         (("put", "x", "--set", "cap_records=many"), 1, "error: the configuration cannot be used: Expected `int`, got"),
         (("put", "x", "--set", "cap_records=-1"), 1, "error: "),
-        (("put", "x", "--set", "ttl_ms=10 apples"), 1, "error: ttl_ms: '10 apples' must be a duration"),
+        (("put", "x", "--set", "ttl_ms=10 apples"), 1, "error: ttl_ms: '10 apples' is not a duration; write"),
         (("put", "x", "-f", "missing.yaml"), 1, "error: missing.yaml: No such file or directory"),
         (("write", "x", "{"), 1, "error: value 1 is not valid JSON"),
         (("write", "x", "hello"), 1, "error: value 1 is not valid JSON"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import signal
@@ -13,6 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from eventd.cli.local import LocalGateway
+from eventd.clock import SystemClock
+from eventd.settings import load
 from tests.support.processes import DAEMON, Processes
 from tests.support.waiting import wait_for
 
@@ -242,6 +246,16 @@ def test_a_new_epoch_is_told_with_the_old_one(daemon: Daemon) -> None:
     assert told == f"the log has the new epoch {after}, before it had {before}"
 
 
+def test_a_new_epoch_stays_the_one_that_was_told(processes: Processes, daemon: Daemon) -> None:
+    """What the node kept of the former epoch does not make it take the database for an older copy."""
+    processes.serve("node").terminate()
+    assert Path(f"{daemon.file}.head").exists()
+    told = daemon.run("migrate", "--new-epoch").stdout.splitlines()[-1]
+    processes.serve("node").terminate()
+    ((epoch,),) = _sql(daemon.file, "SELECT epoch FROM log_heads")
+    assert f"the log has the new epoch {epoch}," in told
+
+
 # --- check -------------------------------------------------------------------------------------------------------
 
 
@@ -337,3 +351,81 @@ def _sql(file: Path, statement: str) -> list[tuple[str, ...]]:
         return connection.execute(statement).fetchall()
     finally:
         connection.close()
+
+
+# --- doctor beside a node ------------------------------------------------------------------------------------------
+
+GROUP = """
+apiVersion: federation.routerd.net/v1alpha1
+kind: EventGroup
+metadata: {name: edge}
+spec: {nodeName: a, auth: {secretFile: %s}, listen: {address: 127.0.0.1, port: %d}}
+"""
+
+
+@pytest.mark.parametrize("keys", ["", "secret-key:read"])
+def test_doctor_fails_beside_a_node_that_is_not_ready(processes: Processes, daemon: Daemon, keys: str) -> None:
+    node = processes.serve("node", env={"EVENTD_API_KEYS": keys} if keys else {})
+    here = {"EVENTD_DATA_DIR": str(daemon.folder)}
+    secret = processes.directory / "secret"
+    secret.write_text("0123456789abcdef0123456789abcdef\n")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        declared = GROUP % (secret, port)
+        assert processes.control("apply", "-f", "-", stdin=declared, env=here).returncode == 0
+        wait_for(lambda: node.get("/readyz")[0] == 503, "the group to find its port taken")
+        told = processes.control("doctor", env=here)
+        assert told.returncode == 4, told
+        line = next(line for line in told.stdout.splitlines() if "node readiness" in line)
+        assert "the node is not ready" in line
+        assert (f"group edge: EventGroup 'edge': cannot listen on 127.0.0.1 port {port}" in line) == (not keys)
+        assert processes.control("doctor", "--group", "edge", env=here).returncode == 4
+        far = {"EVENTD_SERVER": node.url, "EVENTD_API_KEY": keys.partition(":")[0]}
+        told = processes.control("doctor", env=far)
+        assert (told.returncode, "cannot listen on" in told.stdout) == (4, True), told
+    wait_for(lambda: node.get("/readyz")[0] == 200, "the group to listen")
+    told = processes.control("doctor", env=here)
+    assert (told.returncode, "readiness" in told.stdout) == (0, False), told
+
+
+def test_doctor_says_where_a_node_does_not_answer(processes: Processes, daemon: Daemon) -> None:
+    node = processes.serve("node")
+    lock = daemon.folder / "eventd.db.lock"
+    pid, told = lock.read_text().splitlines()
+    assert (pid, told.split()[0]) == (str(node.pid), f"127.0.0.1:{node.port}")
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        port = nobody.getsockname()[1]
+    lock.write_text(f"{node.pid}\n127.0.0.1:{port} 0\n")
+    told = processes.control("doctor", env={"EVENTD_DATA_DIR": str(daemon.folder)})
+    assert told.returncode == 4, told
+    assert f"process {node.pid} serves this database and does not answer at http://127.0.0.1:{port}" in told.stdout
+    lock.write_text(f"{node.pid}\n")
+    told = processes.control("doctor", env={"EVENTD_DATA_DIR": str(daemon.folder)})
+    assert told.returncode == 0, told
+    assert "skip    node readiness" in told.stdout
+    assert "routerctl doctor --server URL" in told.stdout
+
+
+def test_a_command_beside_a_node_counts_waits_by_the_clock_of_the_node(processes: Processes) -> None:
+    """Otherwise a step of the wall clock since the node's start would move the windows of what the command stores."""
+    node = processes.serve("node")
+    folder = processes.directory / "node"
+
+    async def origin() -> int:
+        gateway = LocalGateway(load({"data_dir": str(folder)}, {}))
+        try:
+            await gateway.call("groups.status")
+            clock = gateway._clock
+            assert isinstance(clock, SystemClock)
+            return clock.origin
+        finally:
+            await gateway.close()
+
+    lock = folder / "eventd.db.lock"
+    told = int(lock.read_text().splitlines()[1].split()[1])
+    assert asyncio.run(origin()) == told
+    lock.write_text(lock.read_text().replace(str(told), str(told - 7)))
+    assert asyncio.run(origin()) == told - 7, "it is what the node tells"
+    lock.write_text(lock.read_text().replace(str(told - 7), "5"))
+    node.kill9()
+    assert asyncio.run(origin()) != 5, "what a killed node has left means nothing"

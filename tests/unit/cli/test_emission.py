@@ -5,13 +5,16 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import msgspec
 import pytest
 
 from eventd.api.codes import envelope, restore
 from eventd.api.emitted import BadEvents, EventsTooLarge, Problem
 from eventd.api.problems import encode
-from eventd.cli import emission
-from eventd.cli.emission import Emission, _lines
+from eventd.cli import emission, input_lines
+from eventd.cli.emission import Emission
+from eventd.cli.input_lines import InputLines
+from eventd.cli.output import ZERO_TIME
 from eventd.dynamic.guard import SelfCapture
 from eventd.errors import Conflict, EventdError, Full, Invalid, NotFound, Unavailable
 
@@ -121,8 +124,49 @@ async def test_only_so_many_bad_lines_are_named(capsys: pytest.CaptureFixture[st
     assert len(found.bad) == 150
 
 
-def test_blank_lines_count_and_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(emission, "LONGEST_LINE", 10)
+@pytest.mark.parametrize(
+    ("line", "filled"),
+    [
+        ({}, {"type": "t", "subject": "s", "sourceNode": "leaf", "ttl": "1h"}),
+        ({"type": "own", "subject": "", "ttl": None}, {"type": "own", "subject": "s", "ttl": "1h"}),
+        ({"ttl": "5m", "sourceNode": "x"}, {"ttl": "5m", "sourceNode": "x"}),
+        ({"expiresAt": "2030-01-01T00:00:00Z"}, {"expiresAt": "2030-01-01T00:00:00Z", "ttl": None}),
+        ({"expiresAt": ZERO_TIME}, {"expiresAt": ZERO_TIME, "ttl": "1h"}),
+    ],
+)
+async def test_options_fill_in_only_what_a_line_lacks(line: dict[str, Any], filled: dict[str, Any]) -> None:
+    node = Node()
+    defaults = {"type": "t", "subject": "s", "sourceNode": "leaf", "ttl": "1h"}
+    found = Emission(node, "g", defaults)  # type: ignore[arg-type]
+    await found.take(1, msgspec.json.encode({"id": "i", **line}))
+    await found.flush_all()
+    ((_, (event,)),) = node.requests
+    assert {name: event.get(name) for name in filled} == filled
+
+
+async def test_lines_are_read_as_they_arrive_with_their_numbers() -> None:
     given = b"one\n\n  \ntwo\n" + b"x" * 35 + b"\nthree"
-    assert list(_lines(io.BytesIO(given))) == [(1, b"one\n"), (4, b"two\n"), (5, b"x" * 11), (6, b"three")]
-    assert [number for number, _ in _lines(io.BytesIO(b"x" * 35))] == [1]
+    lines = InputLines(io.BytesIO(given), longest=10)
+    found = [*(await lines.read() or ()), *(await lines.read() or ())]
+    assert found == [(1, b"one"), (4, b"two"), (5, b"x" * 35), (6, b"three")]
+    assert await lines.read() is None
+
+
+async def test_of_a_line_that_is_too_long_no_more_is_held_than_shows_that_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(input_lines, "AT_ONCE", 4)
+    lines = InputLines(io.BytesIO(b"x" * 35 + b"\nshort\n"), longest=10)
+    found = []
+    while (some := await lines.read()) is not None:
+        found += some
+    assert found == [(1, b"x" * 11), (2, b"short")]
+
+
+async def test_input_that_is_stopped_in_a_line_leaves_that_line_out() -> None:
+    lines = InputLines(io.BytesIO(b"one\ntw"), longest=10)
+    assert await lines.read() == [(1, b"one")]
+    assert lines.unfinished
+    lines.stop()
+    assert await lines.read() is None
+    assert (lines.finished, lines.unfinished) == (1, True)

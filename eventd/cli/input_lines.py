@@ -1,0 +1,94 @@
+"""Lines of the standard input as they arrive: a command acts on each without waiting for the input to end."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import sys
+from typing import IO, NamedTuple
+
+AT_ONCE = 1 << 18
+"""Bytes of one read."""
+
+
+class Line(NamedTuple):
+    """A line without its end, numbered from 1; of one that is too long, a beginning that is longer than allowed."""
+
+    number: int
+    text: bytes
+
+    @property
+    def place(self) -> str:
+        """Where it is, for messages."""
+        return f"line {self.number} of the standard input"
+
+
+class InputLines:
+    """The lines of a stream that are not blank. Holds one unfinished line of at most `longest` bytes, never more."""
+
+    def __init__(self, stream: IO[bytes] | None = None, *, longest: int) -> None:
+        self.finished = 0
+        """Lines that were read to their end, blank ones included."""
+        self._stream = sys.stdin.buffer if stream is None else stream
+        self._longest = longest
+        self._rest = bytearray()
+        self._can_wait = True
+        self._ended = False
+        self._stopped = False
+        self._ready: asyncio.Future[None] | None = None
+
+    async def read(self, within: float | None = None) -> list[Line] | None:
+        """The lines that have arrived by now; none after `within` seconds without input; None once there are no more.
+
+        A file is read without waiting. The last line needs no newline, unless `stop` ends the input.
+        """
+        if self._ended or not await self._wait(within):
+            return None if self._ended or self._stopped else []
+        chunk = os.read(self._stream.fileno(), AT_ONCE) if self._can_wait else self._stream.read(AT_ONCE)
+        if chunk:
+            return self._split(chunk)
+        self._ended = True
+        return self._split(b"\n") if self._rest else None
+
+    def stop(self) -> None:
+        """End the input here: whoever waits in `read` gets None."""
+        self._stopped = True
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_result(None)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the input was stopped in the middle of a line."""
+        return bool(self._rest) and not self._ended
+
+    def _split(self, chunk: bytes) -> list[Line]:
+        first, *others = chunk.split(b"\n")
+        self._rest += first[: self._longest + 1 - len(self._rest)]
+        if not others:
+            return []
+        texts = [bytes(self._rest), *others[:-1]]
+        self._rest = bytearray(others[-1])
+        before, self.finished = self.finished, self.finished + len(texts)
+        return [Line(number, text) for number, text in enumerate(texts, before + 1) if text.strip()]
+
+    async def _wait(self, within: float | None) -> bool:
+        """Whether there is something to read, or the end, before `within` seconds have passed or `stop` is called."""
+        if not self._can_wait or self._stopped:
+            return not self._stopped
+        loop = asyncio.get_running_loop()
+        self._ready = ready = loop.create_future()
+        try:
+            number = self._stream.fileno()
+            loop.add_reader(number, lambda: None if ready.done() else ready.set_result(None))
+        except (io.UnsupportedOperation, OSError):  # a file is always ready, and no loop waits for it
+            self._can_wait = False
+            return True
+        try:
+            async with asyncio.timeout(within):
+                await ready
+        except TimeoutError:
+            return False
+        finally:
+            loop.remove_reader(number)
+        return not self._stopped
