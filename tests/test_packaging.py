@@ -18,7 +18,6 @@ from packaging.utils import canonicalize_name
 
 import eventd
 from tests.support.source import ROOT, tracked_files
-from tests.support.waiting import wait_for
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LOCKS = {"requirements.lock": ("postgres", "dev"), "requirements-audit.lock": ("postgres", "lake", "audit")}
@@ -178,12 +177,25 @@ def test_ci_runs_the_tests_as_ci_and_keeps_their_status(tmp_path: Path) -> None:
     assert run_ci(tmp_path, "exit 7").returncode == 7
 
 
-def test_ci_fails_for_a_process_left_behind_and_ends_it(tmp_path: Path) -> None:
-    done = run_ci(tmp_path, "setsid sleep 600 >/dev/null 2>&1 &")
+@pytest.mark.parametrize(
+    "left",
+    [
+        "setsid sleep 600 >/dev/null 2>&1 &",
+        "setsid env -i sleep 600 >/dev/null 2>&1 &",  # it has nothing of the environment of the run
+        "setsid env -i sh -c 'sleep 600 & exit' >/dev/null 2>&1 &",  # nor a parent
+    ],
+)
+def test_ci_fails_for_a_process_left_behind_and_ends_it(tmp_path: Path, left: str) -> None:
+    done = run_ci(tmp_path, left)
     assert done.returncode == 1
     told = re.fullmatch(r"left behind: pid (\d+): sleep 600 \n", done.stderr)
     assert told, done.stderr
-    wait_for(lambda: not Path(f"/proc/{told[1]}").exists(), "the process to be gone")
+    assert not Path(f"/proc/{told[1]}").exists()
+
+
+def test_ci_passes_for_a_process_that_ends_by_itself(tmp_path: Path) -> None:
+    done = run_ci(tmp_path, "setsid sleep 0.5 >/dev/null 2>&1 &")
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def requirements(*groups: str) -> Iterator[Requirement]:

@@ -273,6 +273,12 @@ def _check_full(node: Running, taken: list[str], refused: Refused, words: str) -
     assert node.process.running
 
 
+def _check_readiness(node: Running, status: int) -> None:
+    """Nobody writes meanwhile: those who ask for readiness first would not."""
+    for path in ("/readyz", "/v0/ready"):
+        wait_for(lambda path=path: node.process.get(path)[0] == status, f"{path} to be answered with {status}")  # type: ignore[misc]
+
+
 def _check_resumed(node: Running, taken: list[str]) -> None:
     def takes() -> bool:
         with contextlib.suppress(Refused):
@@ -300,7 +306,9 @@ def test_a_full_disk_refuses_and_loses_nothing_and_space_that_returns_is_used(pr
             taken, refused = _fill(node)
             assert len(taken) > 20
             _check_full(node, taken, refused, "disk is full")
+            _check_readiness(node, 503)
             ballast.unlink()
+            _check_readiness(node, 200)
             _check_resumed(node, taken)
         finally:
             processes.close()
@@ -314,7 +322,9 @@ def test_a_file_that_may_not_grow_refuses_and_loses_nothing(processes: Processes
     resource.prlimit(node.process.pid, resource.RLIMIT_FSIZE, (3 << 20, resource.RLIM_INFINITY))
     taken, refused = _fill(node)
     _check_full(node, ["first", *taken], refused, "disk I/O error")
+    _check_readiness(node, 503)
     resource.prlimit(node.process.pid, resource.RLIMIT_FSIZE, unlimited)
+    _check_readiness(node, 200)
     _check_resumed(node, ["first", *taken])
 
 

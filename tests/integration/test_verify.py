@@ -70,6 +70,19 @@ async def _forget(b: Site, *ids: str) -> None:
     await b.running.log.database.write(remove)
 
 
+async def _damage(node: Site, *ids: str) -> None:
+    """Take records out of the database behind the node's back and leave their ids, as a hand in the tables would."""
+
+    def remove(conn: Any) -> None:
+        from eventd.store.database import execute
+
+        for each in ids:
+            where = "position = (SELECT position FROM event_ids WHERE event_id = ?)"
+            assert execute(conn, f"DELETE FROM blocks WHERE records = 1 AND {where}", (each,)) == 1
+
+    await node.running.log.database.write(remove)
+
+
 async def test_two_nodes_that_hold_the_same_are_clean(sites: MakeSites) -> None:
     a, b = await _one_way(sites)
     ids = [f"e{number:04}" for number in range(2 * SLICE)]
@@ -335,3 +348,39 @@ async def test_what_goes_on_meanwhile_is_no_difference(sites: MakeSites) -> None
         number += 1
         told = await a.ask("links.verify", group="edge", peer="b", run=told["run"], seconds=0)
     assert told["report"]["clean"], told
+
+
+async def _send_one_by_one(a: Site, *ids: str) -> None:
+    for each in ids:
+        await a.emit(each)  # a block of its own: so single records can be taken out
+        await a.caught_up("b")
+
+
+async def test_records_that_are_gone_at_the_peer_are_missing_though_it_remembers_their_ids(sites: MakeSites) -> None:
+    a, b = await _one_way(sites)
+    await _send_one_by_one(a, *[f"e{number}" for number in range(8)])
+    await _damage(b, "e2", "e3", "e7")
+    events = await _events(a)
+    assert _missing(events) == ["e2", "e3", "e7"]
+    assert (events["missing"], events["other"], events["unresolved"]) == (3, 0, 0)
+
+
+async def test_a_repair_brings_back_records_whose_ids_the_peer_remembers_once_each(sites: MakeSites) -> None:
+    a, b = await _one_way(sites)
+    await _send_one_by_one(a, "e1", "e2", "e3")
+    await _damage(b, "e2")
+    await a.ask("deliveries.redeliver", group="edge", peer="b", ids=["e2"])
+    await b.holds("e2")
+    await a.caught_up("b")
+    assert (await _report(a))["clean"]
+    await a.ask("deliveries.redeliver", group="edge", peer="b", ids=["e1", "e2", "e3"])
+    await a.caught_up("b")
+    assert (await _report(a))["clean"]
+
+
+async def test_what_is_gone_from_our_own_log_is_what_the_peer_holds_beyond_it(sites: MakeSites) -> None:
+    a, _ = await _one_way(sites)
+    await _send_one_by_one(a, "e1", "e2", "e3")
+    await _damage(a, "e2")
+    events = await _events(a)
+    assert (events["extra"], events["extraIds"], events["missing"]) == (1, ["e2"], 0)

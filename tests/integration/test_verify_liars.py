@@ -112,8 +112,15 @@ async def test_answers_that_contradict_each_other_come_to_an_end(sites: MakeSite
     known = {"unknown": [7, 8], "gone": [9], "other": [5]}
     report = await _verify(sites, _says(_answers(sums=sums, known=known)))
     assert not report["clean"]
-    assert report["events"]["unresolved"] == 2
+    assert report["events"]["unresolved"] == 3  # both buckets, and the event that it knows and does not list
     assert (report["events"]["missing"], report["events"]["extra"]) == (0, 0)
+
+
+async def test_a_peer_that_knows_an_id_and_does_not_list_its_record_is_not_clean(sites: MakeSites) -> None:
+    """An older program answers from its ids alone: what it does not list is neither proven missing nor proven held."""
+    report = await _verify(sites, _says(_answers(known={"unknown": [], "gone": [], "other": []})))
+    assert not report["clean"]
+    assert (report["events"]["unresolved"], report["events"]["missing"]) == (1, 0)
 
 
 async def test_a_history_that_ends_again_and_again_ends_the_comparison(sites: MakeSites) -> None:

@@ -55,10 +55,15 @@ class Site:
             source.backup(target)
         return copy
 
-    def restore(self, copy: Path) -> None:
-        """Put a copy in the place of the database. The node must be down."""
+    def restore(self, copy: Path, *, with_head: bool = False) -> None:
+        """Put a copy in the place of the database by hand. The node must be down.
+
+        With its `head` file, as a copy of the whole folder: then nothing shows that the database is an older one.
+        """
         self._remove_database()
         shutil.copy(copy, self.file)
+        if with_head:
+            Path(f"{self.file}.head").unlink()
 
     def lose_database(self) -> None:
         """Begin with an empty database. The node must be down."""
