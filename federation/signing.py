@@ -131,6 +131,7 @@ class VerifiedRequest:
     """A request that is proven to come from `header.from_node`, as soon as its body has the `digest`.
 
     `nonce` must be kept, per key id, until `nonce_until` (microseconds), in the transaction that stores the effect.
+    `created` is when it was signed by its sender's clock (seconds since 1970).
     """
 
     header: LinkQuery
@@ -139,6 +140,7 @@ class VerifiedRequest:
     signature: str
     nonce: str
     nonce_until: int
+    created: int
 
 
 def content_digest_header(body: bytes) -> str:
@@ -213,7 +215,8 @@ def verify_head(head: Head, receiver: Receiver, *, now: int) -> VerifiedRequest:
     _check_audience(values, receiver, key)
     until = _check_time(signed.params, receiver.window, now)
     header = read_header(head.path, values)
-    return VerifiedRequest(header, key, _digest_text(digest), write_value(signed.signature), nonce, until)
+    created = int(signed.params["created"])
+    return VerifiedRequest(header, key, _digest_text(digest), write_value(signed.signature), nonce, until, created)
 
 
 def check_body(request: VerifiedRequest, body: bytes) -> None:

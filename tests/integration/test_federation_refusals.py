@@ -164,6 +164,27 @@ async def test_a_captured_query_does_not_let_a_range_begin_in_the_middle(sites: 
     assert await b.ids() == []
 
 
+async def test_a_captured_query_opens_no_gap_in_a_database_that_was_put_back(sites: MakeSites) -> None:
+    """The older copy has forgotten the nonces, and the mark: both captured requests count as new."""
+    b, sender = await _one(sites)
+    await b.stop()
+    copy = b.back_up()
+    await b.start()
+    query, early, late = sender.query(), sender.batch(line("early")), sender.batch(line("late"))
+    for request in (query, early, late):
+        assert (await _send(sender, request)).status == 200
+    await b.stop()
+    b.restore(copy)
+    await asyncio.sleep(1.0 - time.time() % 1.0)  # requests tell when they were signed in whole seconds
+    await b.start()
+    await _send(sender, query)
+    assert _code(await _send(sender, late)) == (409, "range_ahead")
+    assert await b.ids() == []
+    assert (await _send(sender, sender.query())).status == 200  # one that was signed since the start counts
+    sender.position = 1
+    assert (await _send(sender, sender.batch(line("late")))).status == 200
+
+
 async def test_a_query_that_is_said_to_be_a_repetition_is_asked_anew(sites: MakeSites) -> None:
     """Something in between may have sent it twice: that is no trouble of the link that somebody has to mend."""
     a, b = sites("a", "b")
