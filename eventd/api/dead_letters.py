@@ -27,7 +27,7 @@ class ListLetters(Params):
     group: str
     peer: str = Field(default="", description="Only this peer's, by its node name.")
     event_id: str = Field(default="", description="Only of this event.")
-    newest: bool = Field(default=False, description="The newest first; then `after` goes on with older ones.")
+    newest: bool = Field(default=False, description="Newest first; `after` then continues with older ones.")
     after: int = Field(default=0, ge=0, description="Go on after the letter with this id.")
     limit: int = Field(default=100, ge=1, le=1000, description="At most so many.")
 

@@ -40,7 +40,7 @@ class ListDeliveries(Params):
     type: list[str] = Field(default=[], description="Only events of this type; repeat it for several.")
     since: str = Field(default="", description="Observed then or later.")
     until: str = Field(default="", description="Observed then or earlier.")
-    newest: bool = Field(default=False, description="The newest events first; then `after` goes on with older ones.")
+    newest: bool = Field(default=False, description="Newest events first; `after` then continues with older ones.")
     after: str = Field(default="", description="Go on after this token.")
     limit: int = Field(default=100, ge=1, le=1000, description="At most so many, but never a part of an event's.")
 

@@ -191,7 +191,7 @@ class ListEvents(Params):
     since: str = Field(default="", description="Observed then or later.")
     until: str = Field(default="", description="Observed then or earlier.")
     include_expired: bool = Field(default=False, description="Show also what has expired.")
-    newest: bool = Field(default=False, description="The newest first; then `after` goes on with older ones.")
+    newest: bool = Field(default=False, description="Newest first; `after` then continues with older ones.")
     after: str = Field(default="", description="Go on after this token.")
     limit: int = Field(default=100, ge=1, le=1000, description="At most so many.")
 

@@ -152,7 +152,7 @@ class ListGaps(Params):
 
     group: str
     node: str = Field(default="", description="Only of this sender.")
-    newest: bool = Field(default=False, description="The newest first; then `after` goes on with older ones.")
+    newest: bool = Field(default=False, description="Newest first; `after` then continues with older ones.")
     after: int = Field(default=0, ge=0, description="Go on after the gap with this id.")
     limit: int = Field(default=100, ge=1, le=1000, description="At most so many.")
 
