@@ -22,7 +22,7 @@ def read_cursor_of(conn: Connection, peer: PeerConfig) -> Cursor | None:
 
 def read_repairs_of(conn: Connection, peer: PeerConfig) -> list[Cursor]:
     """The cursors of the repairs that are under way for the peer."""
-    return repairs_of(read_cursors(conn, kind="repair"), peer)
+    return repairs_of(read_cursors(conn, "repair"), peer)
 
 
 def repairs_of(repairs: Sequence[Cursor], peer: PeerConfig) -> list[Cursor]:

@@ -153,7 +153,7 @@ def _read_status(conn: Connection, known: Declared) -> tuple[dict[str, Any], Dec
     """What is told, and what is declared: read again only when its version has moved, for this is asked often."""
     head = read_head(conn)
     topics = {topic.name: topic for topic in read_topics(conn)}
-    links = {cursor.name: cursor for cursor in read_cursors(conn, kind="peer")}
+    links = {cursor.name: cursor for cursor in read_cursors(conn, "peer")}
     known = known if known.version == head.registry_version else _read_declared(conn)
     groups = known.groups
     told = {

@@ -23,7 +23,7 @@ async def _status(services: Services, _params: ShowLake) -> dict[str, Any]:
 
 def read_shipping(conn: Connection) -> dict[str, Any]:
     """Every book that is shipped, as it is shown; none where the node has never had a lake."""
-    cursors = read_cursors(conn, kind=SEGMENTS)
+    cursors = read_cursors(conn, SEGMENTS)
     if not cursors:
         return {"lake": "", "books": []}
     state = read_state(conn)

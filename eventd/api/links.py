@@ -48,7 +48,7 @@ def read_outbound(conn: Connection, group: str, node: str, now: int) -> list[dic
     letters = count_letters(conn, topic.id)
     peers = peers_of(config, node)
     cursors = [read_cursor_of(conn, peers[0])] if len(peers) == 1 else _cursors_of(conn, peers)
-    repairs = read_cursors(conn, kind="repair")
+    repairs = read_cursors(conn, "repair")
     places = [cursor.position if cursor else topic.evicted_position for cursor in cursors]
     asked = [(wanted_by(peer), after) for peer, after in zip(peers, places, strict=True)]
     lags = read_lags(conn, topic.id, asked, now=now)
@@ -60,7 +60,7 @@ def read_outbound(conn: Connection, group: str, node: str, now: int) -> list[dic
 
 def _cursors_of(conn: Connection, peers: Sequence[PeerConfig]) -> list[Cursor | None]:
     """The cursors of many peers, read together."""
-    known = {cursor.name: cursor for cursor in read_cursors(conn, kind="peer")}
+    known = {cursor.name: cursor for cursor in read_cursors(conn, "peer")}
     return [known.get(link_name(peer.group, peer.node_name)) for peer in peers]
 
 

@@ -40,7 +40,7 @@ async def _list(services: Services, params: ListSubscriptions) -> dict[str, Any]
 
 def _backfills(conn: Connection, one: SubscriptionConfig) -> list[Cursor]:
     prefix = f"{BACKFILL}:{one.group}/{one.name}/"
-    return [cursor for cursor in read_cursors(conn, kind=BACKFILL) if cursor.name.startswith(prefix)]
+    return [cursor for cursor in read_cursors(conn, BACKFILL) if cursor.name.startswith(prefix)]
 
 
 # --- what an operator may do ----------------------------------------------------------------------------------------

@@ -126,11 +126,9 @@ class Step:
     selector_version: int | None = None
 
 
-def read_cursors(conn: sa.Connection, *kinds: str, kind: str | None = None, name: str | None = None) -> list[Cursor]:
-    """Cursors by name: those of any of the `kinds`, or of one. Of routers there may be very many."""
+def read_cursors(conn: sa.Connection, *kinds: str, name: str | None = None) -> list[Cursor]:
+    """Cursors in the order of their names: of any of the `kinds`, or of all. There may be very many routers."""
     query = sa.select(cursors).order_by(cursors.c.name)
-    if kind is not None:
-        query = query.where(cursors.c.kind == kind)
     if kinds:
         query = query.where(cursors.c.kind.in_(kinds))
     if name is not None:
@@ -245,7 +243,7 @@ def read_selections(conn: sa.Connection, *kinds: str) -> dict[str, tuple[int, di
 def next_repair_name(conn: sa.Connection, group: str, node: str, *, kind: str = "repair") -> str:
     """A name for one more repair of a cursor, not used before while any of its repairs is under way."""
     prefix = f"{kind}:{group}/{node}/"
-    taken = [c.name for c in read_cursors(conn, kind=kind) if c.name.startswith(prefix)]
+    taken = [c.name for c in read_cursors(conn, kind) if c.name.startswith(prefix)]
     return f"{prefix}{max([int(name.rpartition('/')[2]) for name in taken], default=0) + 1}"
 
 

@@ -114,7 +114,7 @@ async def test_making_a_cursor_twice_leaves_the_first(log: EventLog, topic: int)
         create_cursor, "repair:g/b/1", kind="repair", topic_id=topic, position=2, until=5, selection={"a": [1]}, now=NOW
     )
     assert other
-    assert [(c.name, c.until, c.selection) for c in await log.database.read(read_cursors, kind="repair")] == [
+    assert [(c.name, c.until, c.selection) for c in await log.database.read(read_cursors, "repair")] == [
         ("repair:g/b/1", 5, {"a": [1]})
     ]
 

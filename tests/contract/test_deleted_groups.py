@@ -35,7 +35,7 @@ def books(log: EventLog, clock: ManualClock) -> Books:
 
 
 async def delete(books: Books, group: str = "g", **params: Any) -> Any:
-    for row in await books.log.database.read(read_cursors, kind="peer"):
+    for row in await books.log.database.read(read_cursors, "peer"):
         if not params.get("dry_run"):
             peer = row.name.rpartition("/")[2]
             await books.call("resources.delete", kind="EventPeer", name=peer)

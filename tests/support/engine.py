@@ -243,7 +243,7 @@ class Engine:
         return found
 
     async def backfills(self) -> list[Cursor]:
-        return await self.log.database.read(read_cursors, kind=BACKFILL)
+        return await self.log.database.read(read_cursors, BACKFILL)
 
     async def state(self, name: str = "claims") -> dict[str, Any]:
         shown: dict[str, Any] = (await self.ask("subscriptions.list", subscription=name))["subscriptions"][0]

@@ -141,7 +141,7 @@ class Segments:
     async def _rest(self, rest: Rest) -> None:
         self._watcher.rested(rest.complete_until)
         if self._failures or self._trouble.kind:
-            cursors = await self._log.database.read(read_cursors, kind=SEGMENTS)
+            cursors = await self._log.database.read(read_cursors, SEGMENTS)
             await self._log.database.write(clear_failures, [c.name for c in cursors], self._log.clock.now())
             self._failures = 0
             self._trouble.note("")
@@ -181,7 +181,7 @@ class Segments:
         delay = self._backoff.delay(attempts, self._chance())
         self._trouble.note(f"{state} {failed.reason}", failed.message)
         now = self._log.clock.now()
-        for cursor in await self._log.database.read(read_cursors, kind=SEGMENTS):
+        for cursor in await self._log.database.read(read_cursors, SEGMENTS):
             await self._log.postpone(_postponement(cursor, state, failed, now, now + int(delay * SECOND)))
         await self._log.clock.sleep(delay)
 
@@ -198,7 +198,7 @@ def enrol(conn: Connection, nodes: Sequence[str], lake: str, now: int) -> None:
     One of another lake begins anew: a lake holds all that its nodes still know when it is begun.
     """
     lock_head(conn)
-    known = {cursor.name: cursor.selection.get("lake") for cursor in read_cursors(conn, kind=SEGMENTS)}
+    known = {cursor.name: cursor.selection.get("lake") for cursor in read_cursors(conn, SEGMENTS)}
     for name in (cursor_name(node, book) for node in nodes for book in Book):
         if lake and known.get(name) != lake:
             delete_cursors(conn, [name])

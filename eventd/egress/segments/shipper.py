@@ -333,7 +333,7 @@ def _positions(look: _Look, node: str) -> dict[Book, int]:
 
 
 def _look(conn: Connection) -> _Look:
-    cursors = {cursor.name: cursor for cursor in read_cursors(conn, kind=SEGMENTS)}
+    cursors = {cursor.name: cursor for cursor in read_cursors(conn, SEGMENTS)}
     return _Look(read_head(conn).epoch, cursors)
 
 

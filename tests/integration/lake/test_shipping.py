@@ -54,7 +54,7 @@ async def shipped(lake: Path, book: Book, count: int, node: str = "") -> list[di
 
 
 async def cursors(site: Site) -> list[Cursor]:
-    return await site.running.log.database.read(read_cursors, kind="segments")
+    return await site.running.log.database.read(read_cursors, "segments")
 
 
 async def settled(site: Site, number: int) -> None:
