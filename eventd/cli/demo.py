@@ -11,7 +11,6 @@ import io
 import json
 import shlex
 import shutil
-import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -31,6 +30,7 @@ from eventd.cli.demo_picture import (
     process_table,
     proof_table,
 )
+from eventd.cli.stopping import CancelOnSignal
 from eventd.clock import SystemClock
 
 MANY = 300
@@ -65,15 +65,12 @@ def run(*, keep: bool = False) -> None:
 
 
 async def _play(console: Console, *, keep: bool) -> None:
-    task = asyncio.current_task()
-    assert task is not None
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     demo = Demo(Teller(console))
-    async with demo.stage:
-        await demo.play()
-        if keep:
-            await demo.stay()
+    with CancelOnSignal():
+        async with demo.stage:
+            await demo.play()
+            if keep:
+                await demo.stay()
     if not keep:
         demo.say_goodbye()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ import typer
 from eventd.cli.bar import Bar
 from eventd.cli.output import Column, count, note
 from eventd.cli.session import Session, offline
+from eventd.cli.stopping import CancelOnSignal
 from eventd.errors import CheckFailed, Invalid
 
 if TYPE_CHECKING:
@@ -156,32 +156,26 @@ def _measure(job: Job) -> Result:
 
     from eventd.bench.running import run_bench
 
-    bar, left, told = Bar(), list[str](), list[int]()
+    bar, left = Bar(), list[str]()
 
     async def main() -> Result:
-        task = asyncio.current_task()
-        assert task is not None
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is signal.SIG_DFL:  # `nohup` has it ignored
-                asyncio.get_running_loop().add_signal_handler(number, _end, task, number, told)
-        return await run_bench(job.bench, job.wanted, bar.show, left)
+        with CancelOnSignal() as signals:
+            try:
+                return await run_bench(job.bench, job.wanted, bar.show, left)
+            except asyncio.CancelledError:
+                if not signals.number:
+                    raise
+                raise SystemExit(128 + signals.number) from None
 
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(main())
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):
         raise SystemExit(INTERRUPTED) from None
-    except asyncio.CancelledError:
-        raise SystemExit(128 + told[0] if told else INTERRUPTED) from None
     finally:
         bar.clear()
         for words in left:
             note(f"note: could not be removed: {words}")
-
-
-def _end(task: asyncio.Task[Any], number: int, told: list[int]) -> None:
-    told.append(number)
-    task.cancel()
 
 
 ROWS = (Column("WHAT", lambda row: row["what"]), Column("VALUE", lambda row: row["value"]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import signal
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from eventd.cli.output import Format, Output
+from eventd.cli.stopping import CancelOnSignal
 from eventd.errors import Invalid
 
 if TYPE_CHECKING:
@@ -267,28 +267,17 @@ def _named(context: typer.Context) -> list[str]:
 
 
 async def _run(command: Callable[..., Awaitable[None]], session: Session, given: dict[str, Any]) -> None:
-    """Run it to its end. One that is told to stop ends what it has started first, as with Ctrl-C."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    told: list[int] = []
-
-    def stop(number: int) -> None:
-        loop.remove_signal_handler(number)  # whoever says it twice means now
-        told.append(number)
-        if task is not None:
-            task.cancel()
-
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:  # `nohup` has it ignored
-            loop.add_signal_handler(number, stop, number)
-    try:
+    """Run it to its end. A signal cancels it, and the node is closed all the same."""
+    with CancelOnSignal() as signals:
         try:
-            await command(session, **given)
-        finally:
-            await session.close()
-    except asyncio.CancelledError:  # also where a command was done, and only letting go of the node
-        if not told:
-            raise
-        raise SystemExit(128 + told[0]) from None
+            try:
+                await command(session, **given)
+            finally:
+                await session.close()
+        except asyncio.CancelledError:  # also where a command was done, and only letting go of the node
+            if not signals.number:
+                raise
+            raise SystemExit(128 + signals.number) from None
 
 
 def _may_colour() -> bool:

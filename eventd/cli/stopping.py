@@ -40,6 +40,35 @@ class Stopping:
         self.asked = True
 
 
+class CancelOnSignal:
+    """Within its block the first SIGTERM or SIGHUP cancels the current task, as Ctrl-C does, and a second one of the
+    same kind ends the command at once. `number` is the signal that came, 0 before.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._task = asyncio.current_task()
+        self._loop = asyncio.get_running_loop()
+        self._taken: list[signal.Signals] = []
+
+    def __enter__(self) -> CancelOnSignal:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is signal.SIG_DFL:  # `nohup` sets it to be ignored
+                self._loop.add_signal_handler(number, self._first, number)
+                self._taken.append(number)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number in self._taken:  # uvloop does not do it when the loop is closed
+            self._loop.remove_signal_handler(number)
+
+    def _first(self, number: signal.Signals) -> None:
+        self._loop.remove_signal_handler(number)
+        self.number = number
+        if self._task is not None:
+            self._task.cancel()
+
+
 class EndOnSignal:
     """Within its block the first SIGINT, SIGTERM or SIGHUP calls `end` on the running loop, and a second one of the
     same kind ends the command at once. `number` is the signal that came, 0 before.
