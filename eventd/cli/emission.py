@@ -23,6 +23,8 @@ LINGER = 0.2
 LONGEST_LINE = 16 << 20
 SHOWN = 100
 """Bad lines that are named one by one; all are counted."""
+MOST_BAD = 10_000
+"""Bad lines that are kept for the JSON output: an input that never ends must not fill the memory."""
 
 Line = tuple[int, dict[str, Any]]
 
@@ -36,6 +38,8 @@ class Emission:
         self._defaults = dict(defaults or {})
         self.counts: Counter[str] = Counter()
         self.bad: list[dict[str, Any]] = []
+        """The first `MOST_BAD` of the refused lines."""
+        self.refused = 0
         self._session = session
         self._waiting: dict[str, list[Line]] = {}
         self._sizes: Counter[str] = Counter()
@@ -106,8 +110,10 @@ class Emission:
 
     def refuse(self, number: int, message: str) -> None:
         """A line that is not stored, and why."""
-        self.bad.append({"line": number, "message": message})
-        if len(self.bad) <= SHOWN:
+        self.refused += 1
+        if self.refused <= MOST_BAD:
+            self.bad.append({"line": number, "message": message})
+        if self.refused <= SHOWN:
             note(f"line {number}: {message}")
 
     def _leave_out(self, lines: Sequence[Line], wrong: Mapping[int, str]) -> list[Line]:
@@ -165,7 +171,7 @@ async def emit_lines(session: Session, group: str, defaults: Mapping[str, str]) 
         note(f"interrupted: {emission.progress(lines.finished + 1)}")
         raise
     _report(session, emission)
-    refused = f"not stored: {count(len(emission.bad), 'line')}" if emission.bad else ""
+    refused = f"not stored: {count(emission.refused, 'line')}" if emission.refused else ""
     if signals.number:
         unfinished = f"; line {lines.finished + 1} is unfinished and was not stored" if lines.unfinished else ""
         note(f"interrupted: {emission.progress(lines.finished + 1)}{unfinished}")
@@ -198,4 +204,4 @@ def _report(session: Session, emission: Emission) -> None:
         words = f": {', '.join(f'{number} {word}' for word, number in taken.items())}" if taken else ""
         session.out.line(f"{count(sum(taken.values()), 'event')} taken{words}")
     elif session.out.format != "name":
-        session.out.value({**counts, "bad": emission.bad})
+        session.out.value({**counts, "bad": emission.bad, "badLines": emission.refused})

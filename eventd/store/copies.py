@@ -49,12 +49,13 @@ class Copy:
 def back_up(database: Database, target: Path, *, force: bool = False) -> Copy:
     """Copy a SQLite database as it is at one moment, whoever writes to it; the copy is checked and durable.
 
-    Raises `Conflict` when the target is there already (unless `force`) or belongs to a database in use, `NotFound` when
-    its folder is missing, `DatabaseUnusable` when the database, and so the copy, is damaged or not ours.
+    Raises `Conflict` when the target is there already (unless `force`) or belongs to a database in use, `Invalid` when
+    it is no file, `NotFound` when its folder is missing, `DatabaseUnusable` when the database, and so the copy, is
+    damaged or not ours.
     """
     source = database.path
     assert source is not None, "only a SQLite database is a file"
-    target = target.resolve()
+    target = target.parent.resolve() / target.name
     _require_free(target, source.resolve(), force=force)
     with part_of(target) as part:
         database.read_now(copy_pages, part)
@@ -69,6 +70,8 @@ def back_up(database: Database, target: Path, *, force: bool = False) -> Copy:
 def _require_free(target: Path, source: Path, *, force: bool) -> None:
     if not target.parent.is_dir():
         raise NotFound(f"there is no folder {target.parent}", hint="make it first")
+    if target.is_symlink():  # another user of the folder may have made it, and root's copy replace any file by it
+        raise Invalid(f"{target} is a symbolic link", hint="name the file itself")
     if target.exists() and not target.is_file():
         raise Invalid(f"{target} is not a file", hint="name the file to make")
     own = [Path(f"{source}{suffix}") for suffix in ("", ".lock", HEAD_SUFFIX, *SIDECARS)]

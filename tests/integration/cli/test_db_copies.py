@@ -166,9 +166,22 @@ def test_force_does_not_reach_the_database_itself(node: Node, suffix: str) -> No
     node.copy = Path(f"{node.file}{suffix}")
     assert "belongs to the database itself" in node.backup("--force", code=1)
     node.copy = node.run.folder / "link"
-    node.copy.symlink_to(f"{node.file}{suffix}")
+    node.copy.hardlink_to(node.file)
     assert "belongs to the database itself" in node.backup("--force", code=1)
     assert_whole(node.file)
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["to a file", "to nothing"])
+def test_a_link_is_not_followed(node: Node, there: bool) -> None:
+    """Another user of the folder may have made it."""
+    other = node.run.folder / "other"
+    if there:
+        other.write_text("precious")
+    node.copy.symlink_to(other)
+    told = node.backup("--force", code=1)
+    assert told == f"error: {node.copy} is a symbolic link (name the file itself)\n"
+    assert node.copy.is_symlink()
+    assert (other.read_text() if other.exists() else "") == ("precious" if there else "")
 
 
 def test_force_does_not_reach_another_database_in_use(node: Node) -> None:

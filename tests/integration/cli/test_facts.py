@@ -124,6 +124,7 @@ def test_every_bad_line_is_named_and_the_good_ones_are_stored(edge: Control) -> 
     assert edge("fed", "event", "list", "-o", "name").lines == ["e1", "e2", "e3"]
     counts = edge("fed", "event", "emit", "--stdin", "-o", "json", stdin=b'{"type":"\xff"}\n', code=1).json
     assert counts["bad"][0]["line"] == 1
+    assert counts["badLines"] == 1
 
 
 def test_a_group_that_is_not_there_is_said_once_and_not_of_every_line(edge: Control) -> None:

@@ -12,7 +12,7 @@ from eventd.api.codes import envelope, restore
 from eventd.api.emitted import BadEvents, EventsTooLarge, Problem
 from eventd.api.problems import encode
 from eventd.cli import emission, input_lines
-from eventd.cli.emission import Emission
+from eventd.cli.emission import MOST_BAD, Emission
 from eventd.cli.input_lines import InputLines
 from eventd.cli.output import ZERO_TIME
 from eventd.dynamic.guard import SelfCapture
@@ -118,10 +118,11 @@ async def test_an_invalid_request_that_names_no_event_is_not_swallowed() -> None
 
 async def test_only_so_many_bad_lines_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     found = Emission(Node())  # type: ignore[arg-type]
-    for number in range(1, 151):
+    for number in range(1, MOST_BAD + 51):
         found.refuse(number, "no")
     assert len(capsys.readouterr().err.splitlines()) == 100
-    assert len(found.bad) == 150
+    assert found.bad[-1] == {"line": MOST_BAD, "message": "no"}  # what is kept has a bound, as the input has none
+    assert found.refused == MOST_BAD + 50
 
 
 @pytest.mark.parametrize(
