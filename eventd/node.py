@@ -47,6 +47,7 @@ from eventd.store.migrations import require_current
 from eventd.store.space import shortage
 from eventd.subscribers import Subscribers
 from eventd.supervisor import Chore, Supervisor
+from eventd.topic_changes import TopicChanges
 
 logger = logging.getLogger("eventd.node")
 
@@ -95,7 +96,6 @@ class Node:
         self._share = share
         self._sockets = sockets
         self._siblings = Siblings(share, self.readiness, self.metrics)
-        self._topics_version = 0
         self._stopped = asyncio.Event()
         self._database_trouble = ""
         self._started: list[Callable[[], Coroutine[Any, Any, None]]] = []
@@ -156,6 +156,7 @@ class Node:
             self.settings.max_total_bytes,
             lazy=not self._share.is_first,
         )
+        self.topics = TopicChanges(self.log, self.keys, self.routing)
         self._started.append(self.routing.stop)
         await self.reconciler.apply(strict=True)
         await self.routing.load()
@@ -187,6 +188,7 @@ class Node:
             chores = shipping.chores(self.log, self.settings, self.metrics.lake, self._around.jitter.random)
         chores |= {
             "changes": self._follow_changes,
+            "topics": self.topics.run_for_ever,
             "writing": self._follow_writing,
             **self._books.chores(lambda: self.reconciler.configs.values()),
             "mend": self.reconciler.mend_for_ever,
@@ -255,12 +257,8 @@ class Node:
                     await source.wait()
                 try:
                     head = await self.log.look_around()
-                    self.following.changed()
-                    if head.topics_version != self._topics_version:
-                        await self._read_keys()
-                        self.routing.changed()
-                        self.log.wakeups.touch_all()
-                        self._topics_version = head.topics_version
+                    self.following.look(head)
+                    self.topics.look(head)
                     if head.registry_version != self.reconciler.version:
                         await self.reconciler.apply()
                     self._database_trouble = ""
@@ -310,7 +308,8 @@ class Node:
     def readiness(self) -> dict[str, str]:
         """Name of each check → "ok", or what is wrong."""
         groups = {GROUP + name: "; ".join(group.trouble.values()) or "ok" for name, group in self.groups.items()}
-        trouble = self._database_trouble or self.log.work.trouble or shortage(self.log.database.path)
+        trouble = self._database_trouble or self.topics.trouble or self.log.work.trouble
+        trouble = trouble or shortage(self.log.database.path)
         return {"database": trouble or "ok", **groups}
 
     # --- stopping ---------------------------------------------------------------------------------------------

@@ -86,7 +86,7 @@ async def topics_of(services: Services, callers: Callers, metrics: Metrics, sett
 
 async def _follow_changes(services: Services, routing: Routing) -> None:
     """Notice what the node and other commands write, so that whoever waits for it here gets it at once."""
-    source, seen = services.database.change_source(services.clock.sleep), 0
+    source, versions = services.database.change_source(services.clock.sleep), services.log.topic_versions
     try:
         while True:
             await source.wait()
@@ -95,9 +95,9 @@ async def _follow_changes(services: Services, routing: Routing) -> None:
             except EventdError:  # whoever asks for something is told
                 await services.clock.sleep(BROKEN_SECONDS)
                 continue
-            if head.topics_version != seen:
+            if not versions.knows(head.topics_version):
                 routing.changed()
                 services.log.wakeups.touch_all()
-            seen = head.topics_version
+                versions.read(head.topics_version)
     finally:
         await source.close()

@@ -181,6 +181,11 @@ class Following:
         if self._sign is not None and not self._sign.done():
             self._sign.set_result(None)
 
+    def look(self, head: Head) -> None:
+        """`changed`, unless the last merge was made of the versions in this head."""
+        if self._snapshot is None or self._snapshot.made_of != Versions.of(head):
+            self.changed()
+
     async def current(self) -> Snapshot:
         """What is in force now, whatever was noticed of it before. Raises `EventdError` when it cannot be read.
 

@@ -129,17 +129,20 @@ class Routing:
                 return
         self._release([router for router in self._roster.routers.values() if router.held == NO_GROUP])
 
-    def put(self, line: RouterLine, version: int) -> None:
-        """A router was declared through this process, by which the version of topics became this."""
+    def put(self, line: RouterLine, version: int | None) -> None:
+        """A router was declared through this process, which made this version of topics; None if it was as before."""
         self._queue(self._roster.adopt(Declared.of(line), tip=self._log.wakeups.head))
-        self._follow(version)
+        if version is not None:
+            self._follow(version)
 
-    def removed(self, name: str, version: int) -> None:
-        """A router was removed through this process, by which the version of topics became this."""
-        self._roster.drop(name)
+    def removed(self, names: Iterable[str], version: int) -> None:
+        """Through this process, routers were removed, or a topic with all of its own: that made this version."""
+        for name in names:
+            self._roster.drop(name)
         self._follow(version)
 
     def _follow(self, version: int) -> None:
+        self._log.topic_versions.made(version)
         if version == self._version + 1:  # nothing else has happened since the last look
             self._version = version
         elif version != self._version:
@@ -303,9 +306,7 @@ class Routing:
         batch, holes = Batch(routers, batch.until), source.holes
         ask = source.ask(batch, groups, now=self._log.clock.now(), records=PAGE_RECORDS, size=PAGE_BYTES)
         here = (ask.position, ask.seq)
-        ready = await self._log.database.read_for_delivery(
-            prepare, ask
-        )  # meanwhile some may be removed, or get other options
+        ready = await self._log.database.read_for_delivery(prepare, ask)  # meanwhile routers may change, or be removed
         if ready is None:
             for router in routers:
                 self._roster.drop(router.line.name)
@@ -355,8 +356,7 @@ class Routing:
         if moved.held:
             self._wait(router.source)
         if moved.refused:
-            about = {"cursor": move.cursor}
-            logger.warning("%d set aside as dead letters", moved.refused, extra=about)
+            logger.warning("%d set aside as dead letters", moved.refused, extra={"cursor": move.cursor})
 
     def _tell_of_hole(self, topic_id: int) -> None:
         """A topic got a hole, by which no head moves: tell those who follow it."""

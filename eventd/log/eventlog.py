@@ -19,6 +19,7 @@ from eventd.log.lines import Lines, Wanted, fill_lines, read_lines
 from eventd.log.matching import Concern, Found, find_in, read_matching
 from eventd.log.reading import Stretch, read_page
 from eventd.log.tail import Recent, Tail
+from eventd.log.topic_versions import TopicVersions
 from eventd.log.units import Effect, Postpone, Publish, Settle
 from eventd.log.values import Appended, Draft, Head, Page
 from eventd.log.wakeups import Wakeups, Watch
@@ -58,6 +59,7 @@ class EventLog:
         self._acknowledge(found.head.last)
         self.wakeups = Wakeups()
         self.wakeups.head = found.head.last
+        self.topic_versions = TopicVersions()
         self.tail = Tail()
         self.flushes = Flushes()
         self._appender = Appender(database, clock, self._committed, timed, lambda: self.wakeups.head)
@@ -89,6 +91,7 @@ class EventLog:
             logger.warning("the log has begun a new epoch", extra={"epoch": epoch})
             self.epoch = epoch
             self.tail.clear()
+            self.topic_versions.forget()
             self.wakeups.touch_all()
 
     def _acknowledge(self, last: int) -> None:

@@ -124,10 +124,12 @@ def require_whole(conn: sa.Connection, head: Head, seen: int) -> Head:
     return read_head(conn)
 
 
-def announce_topics(conn: sa.Connection) -> None:
-    """Say, at commit, that topics, routers or keys have changed. The head must be locked."""
-    execute(conn, "UPDATE log_heads SET topics_version = topics_version + 1 WHERE id = 1")
+def announce_topics(conn: sa.Connection) -> int:
+    """Say, at commit, that topics, routers or keys have changed; the version this makes. The head must be locked."""
+    sql = "UPDATE log_heads SET topics_version = topics_version + 1 WHERE id = 1 RETURNING topics_version"
+    ((version,),) = fetch(conn, sql)
     notify_head(conn)
+    return int(version)
 
 
 def renew_epoch(conn: sa.Connection) -> str:

@@ -55,18 +55,25 @@ _BOOKS = {
 _NOTHING_KEPT = Limits(max_records=0, keep_undelivered=False)
 
 
-def retire_topic(conn: sa.Connection, name: str) -> list[str]:
-    """Take a topic out of use in the open transaction, which must hold the head; nothing happens if there is none.
+class Retired(NamedTuple):
+    """The routers that a retired topic took with it, sorted by bytes, and the version of topics that this made."""
 
-    Its routers go with it: one that leads from nowhere or to nowhere cannot be. Their names, sorted by bytes.
+    routers: list[str]
+    version: int
+
+
+def retire_topic(conn: sa.Connection, name: str) -> Retired | None:
+    """Take a topic out of use in the open transaction, which must hold the head; None if there is no such topic.
+
+    Its routers go with it: one that leads from nowhere or to nowhere cannot be.
     """
     found = fetch(conn, "SELECT id FROM topics WHERE name = ?", (name,))
     if not found:
-        return []
+        return None
     removed = remove_routers_of(conn, found[0][0])
-    announce_topics(conn)
+    version = announce_topics(conn)
     execute(conn, "UPDATE topics SET name = ? || CAST(id AS TEXT), due_at = NULL WHERE name = ?", (RETIRED, name))
-    return removed
+    return Retired(removed, version)
 
 
 def require_in_use(conn: sa.Connection, head: Head, topic_id: int) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from eventd.log.commit import Change, Transaction
 from eventd.log.cursors import create_cursor
-from eventd.log.head import announce_topics, read_head
+from eventd.log.head import announce_topics
 from eventd.log.refusals import Incompatible, Throttled, TopicNotFound
 from eventd.log.routing import (
     CURSOR_KIND,
@@ -54,11 +54,11 @@ class Most(NamedTuple):
 
 
 class RouterPut(NamedTuple):
-    """What became of a router that was to be made or set, and the version of all topics by then."""
+    """A router that was made or configured, and the version of topics that this made; None where nothing changed."""
 
     line: RouterLine
     created: bool
-    version: int
+    version: int | None
 
 
 class PutRouter(Change[RouterPut]):
@@ -94,24 +94,21 @@ class PutRouter(Change[RouterPut]):
         if dest is not None:
             beyond = read_routers_beyond(conn, dest.id)
             self._rules.require_no_cycle([line for line in beyond if line.name != wanted.name])
-        if before is not None:
-            self._set(tx, before)
-        else:
-            self._make(tx, source, dest)
+        version = self._make(tx, source, dest) if before is None else self._set(tx, before)
         line = read_router(conn, wanted.name)
         assert line is not None
-        return RouterPut(line, before is None, read_head(conn).topics_version)
+        return RouterPut(line, before is None, version)
 
-    def _set(self, tx: Transaction, before: RouterLine) -> None:
+    def _set(self, tx: Transaction, before: RouterLine) -> int | None:
         """Give a router other options: from its present position on, under another version."""
         if before.options == self._wanted.options:
-            return
+            return None
         sql = "UPDATE routers SET options = ?, updated_at = ? WHERE id = ?"
         execute(tx.conn, sql, (self._wanted.options, tx.now, before.id))
         execute(tx.conn, "UPDATE cursors SET selector_version = selector_version + 1 WHERE name = ?", (before.cursor,))
-        announce_topics(tx.conn)
+        return announce_topics(tx.conn)
 
-    def _make(self, tx: Transaction, source: TopicLine | None, dest: TopicLine | None) -> None:
+    def _make(self, tx: Transaction, source: TopicLine | None, dest: TopicLine | None) -> int:
         conn, wanted, now = tx.conn, self._wanted, tx.now
         missing = [name for name, line in ((wanted.source, source), (wanted.dest, dest)) if line is None]
         if 0 < self._most.topics < count_topics(conn) + len(missing):
@@ -135,7 +132,7 @@ class PutRouter(Change[RouterPut]):
         bulk_insert(conn, routers, list(values), [list(values.values())])
         at = tx.head.last  # what comes into the source by this very transaction lies beyond
         create_cursor(conn, cursor_of(wanted.name), kind=CURSOR_KIND, topic_id=source.id, position=at, now=now)
-        announce_topics(conn)
+        return announce_topics(conn)
 
 
 def _require_same_ends(before: RouterLine, wanted: Wanted) -> None:
@@ -153,7 +150,7 @@ def _require_same_ends(before: RouterLine, wanted: Wanted) -> None:
 
 
 class DeleteRouter(Change["int | None"]):
-    """Remove a router; what it has copied stays. Result: the version of all topics by then; None: there was none."""
+    """Remove a router; what it has copied stays. Result: the version of topics that this made; None: there was none."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -161,5 +158,4 @@ class DeleteRouter(Change["int | None"]):
     def make(self, tx: Transaction) -> int | None:
         if not remove_routers(tx.conn, [self._name]):
             return None
-        announce_topics(tx.conn)
-        return read_head(tx.conn).topics_version
+        return announce_topics(tx.conn)

@@ -267,14 +267,15 @@ class PatchTopic(Change[TopicPut]):
 
 
 class TopicDeleted(NamedTuple):
-    """What a deletion did: the topic's id, None where there was none, and the routers that went with it."""
+    """A topic that was deleted, the routers that went with it, and the version of topics that this made."""
 
-    topic_id: int | None
+    topic_id: int
     routers_removed: list[str]
+    version: int
 
 
-class DeleteTopic(Change[TopicDeleted]):
-    """Delete a topic with its routers. Result: `TopicDeleted`.
+class DeleteTopic(Change[TopicDeleted | None]):
+    """Delete a topic with its routers. Result: `TopicDeleted`; None where there was no such topic.
 
     Raises `TopicNotEmpty` where only an empty one was to go.
     """
@@ -283,13 +284,14 @@ class DeleteTopic(Change[TopicDeleted]):
         self._name = name
         self._if_empty = if_empty
 
-    def make(self, tx: Transaction) -> TopicDeleted:
+    def make(self, tx: Transaction) -> TopicDeleted | None:
         line = read_line(tx.conn, self._name)
         if line is None:
-            return TopicDeleted(None, [])
+            return None
         count = read_standing(tx.conn, line, tx.now).count + tx.coming[line.id]
         if self._if_empty and count:
             raise TopicNotEmpty(self._name, count)
-        removed = retire_topic(tx.conn, self._name)
+        retired = retire_topic(tx.conn, self._name)
+        assert retired is not None
         execute(tx.conn, "UPDATE log_heads SET topics = topics - 1 WHERE id = 1")
-        return TopicDeleted(line.id, removed)
+        return TopicDeleted(line.id, *retired)

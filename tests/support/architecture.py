@@ -34,7 +34,8 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("ingress", "egress"),
     ("api",),
     ("consumers",),  # those that are at work
-    ("membership", "subscribers", "schedules", "shipping", "housekeeping", "garbage"),  # what the node is composed of
+    # what the node is composed of
+    ("membership", "subscribers", "schedules", "shipping", "housekeeping", "garbage", "topic_changes"),
     ("reconciler",),
     ("node",),
     ("bench",),

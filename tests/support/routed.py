@@ -82,7 +82,7 @@ class Routed(Topics):
         """Remove a router."""
         version = await self.log.submit(DeleteRouter(name))
         if self.routing is not None and version is not None:
-            self.routing.removed(name, version)
+            self.routing.removed([name], version)
         return version is not None
 
     async def start(self, *, steps: int | None = None, heard: bool = True) -> Routing:

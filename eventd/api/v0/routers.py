@@ -276,7 +276,7 @@ async def delete(call: Call[NoQuery, None]) -> web.Response:
         version = await call.v0.log.submit(DeleteRouter(call.name))
         deleted = version is not None
         if version is not None:
-            call.v0.routing.removed(call.name, version)
+            call.v0.routing.removed([call.name], version)
     return call.answer(RouterDeleted(router=call.name, deleted=deleted, performance=call.performance()))
 
 

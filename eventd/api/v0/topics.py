@@ -279,13 +279,15 @@ def read_cursor(cursor: str) -> str:
 async def delete(call: Call[IfEmpty, None]) -> web.Response:
     """Delete a topic with its records and its routers."""
     refuse_group(call.name, "deleted")
-    topic_id, routers = None, list[str]()
+    done = None
     if NAME.fullmatch(call.name):
-        topic_id, routers = await call.v0.log.submit(DeleteTopic(call.name, if_empty=call.query.if_empty))
-    if topic_id is not None:
-        call.v0.moved(topic_id)
-    deleted, performance = topic_id is not None, call.performance()
-    return call.answer(TopicDeleted(topic=call.name, deleted=deleted, routers_removed=routers, performance=performance))
+        done = await call.v0.log.submit(DeleteTopic(call.name, if_empty=call.query.if_empty))
+    if done is not None:
+        call.v0.log.wakeups.touch(done.topic_id)
+        call.v0.routing.removed(done.routers_removed, done.version)
+    routers, performance = done.routers_removed if done else [], call.performance()
+    answer = TopicDeleted(topic=call.name, deleted=done is not None, routers_removed=routers, performance=performance)
+    return call.answer(answer)
 
 
 ROUTES: tuple[Route, ...] = (

@@ -1,0 +1,41 @@
+"""Which changes of topics, routers and keys this process knows, by the version of topics that each of them made."""
+
+from __future__ import annotations
+
+
+class TopicVersions:
+    """The versions up to which this process knows every change.
+
+    A change that was made through this process is known where it is made. Changes by other processes have to be read.
+    """
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Know nothing: the log has begun a new epoch, and what was known may not be in the database any more."""
+        self._read = self._known = 0
+        self._made: set[int] = set()  # beyond a change by another process, which has yet to be read
+
+    def knows(self, version: int) -> bool:
+        """Whether every change up to this version is known. A version below the last one that was read is not."""
+        return self._read <= version <= self._known
+
+    def made(self, version: int) -> None:
+        """A change through this process, which has taken effect in it, made this version."""
+        if version > self._known:
+            self._made.add(version)
+            self._advance()
+
+    def read(self, version: int) -> None:
+        """Every change up to this version has been read."""
+        if not self.knows(version):
+            self._known = version
+            self._made = {made for made in self._made if made > version}
+            self._advance()
+        self._read = version
+
+    def _advance(self) -> None:
+        while self._known + 1 in self._made:
+            self._known += 1
+            self._made.remove(self._known)
