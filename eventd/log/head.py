@@ -124,10 +124,14 @@ def require_whole(conn: sa.Connection, head: Head, seen: int) -> Head:
     return read_head(conn)
 
 
-def announce_topics(conn: sa.Connection) -> int:
-    """Say, at commit, that topics, routers or keys have changed; the version this makes. The head must be locked."""
-    sql = "UPDATE log_heads SET topics_version = topics_version + 1 WHERE id = 1 RETURNING topics_version"
-    ((version,),) = fetch(conn, sql)
+def announce_topics(conn: sa.Connection, *, deleted: int = 0) -> int:
+    """Say, at commit, that topics, routers or keys have changed; the version this makes. The head must be locked.
+
+    `deleted`: so many topics of records are no more.
+    """
+    changed = "topics_version = topics_version + 1, topics = topics - ?"
+    sql = f"UPDATE log_heads SET {changed} WHERE id = 1 RETURNING topics_version"
+    ((version,),) = fetch(conn, sql, (deleted,))
     notify_head(conn)
     return int(version)
 

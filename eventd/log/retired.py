@@ -62,18 +62,16 @@ class Retired(NamedTuple):
     version: int
 
 
-def retire_topic(conn: sa.Connection, name: str) -> Retired | None:
+def retire_topic(conn: sa.Connection, name: str, *, of_records: bool = False) -> Retired | None:
     """Take a topic out of use in the open transaction, which must hold the head; None if there is no such topic.
 
     Its routers go with it: one that leads from nowhere or to nowhere cannot be.
     """
-    found = fetch(conn, "SELECT id FROM topics WHERE name = ?", (name,))
+    sql = "UPDATE topics SET name = ? || CAST(id AS TEXT), due_at = NULL WHERE name = ? RETURNING id"
+    found = fetch(conn, sql, (RETIRED, name))
     if not found:
         return None
-    removed = remove_routers_of(conn, found[0][0])
-    version = announce_topics(conn)
-    execute(conn, "UPDATE topics SET name = ? || CAST(id AS TEXT), due_at = NULL WHERE name = ?", (RETIRED, name))
-    return Retired(removed, version)
+    return Retired(remove_routers_of(conn, found[0][0]), announce_topics(conn, deleted=int(of_records)))
 
 
 def require_in_use(conn: sa.Connection, head: Head, topic_id: int) -> None:

@@ -291,7 +291,6 @@ class DeleteTopic(Change[TopicDeleted | None]):
         count = read_standing(tx.conn, line, tx.now).count + tx.coming[line.id]
         if self._if_empty and count:
             raise TopicNotEmpty(self._name, count)
-        retired = retire_topic(tx.conn, self._name)
+        retired = retire_topic(tx.conn, self._name, of_records=True)
         assert retired is not None
-        execute(tx.conn, "UPDATE log_heads SET topics = topics - 1 WHERE id = 1")
         return TopicDeleted(line.id, *retired)
