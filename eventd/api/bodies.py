@@ -22,6 +22,9 @@ SMALL_BYTES = 1 << 20
 LIGHT_BYTES = 64 << 10
 """Bodies up to this size do not count towards what all of them may hold together, and are never made anything of
 beside the loop."""
+HUGE_BYTES = 16 << 20
+"""A body over this size is checked part by part before any of it is kept in another form: a refused body is not in
+memory twice."""
 BODIES_BYTES = 256 << 20
 """Bytes of bodies over `LIGHT_BYTES` that are taken at once, or two of the largest, if that is more: each of them takes
 up several times its size until it is stored.

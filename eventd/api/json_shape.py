@@ -13,9 +13,9 @@ from eventd.errors import Invalid, TooLarge
 
 MOST_LEVELS: Final = 64
 
-_STRUCTURE = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{},]', re.DOTALL)
-"""A text, which is passed over, or a character of the structure. A text that does not end reaches to the end, so that
-each byte is looked at once."""
+_STRUCTURE = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|([\[\]{},])', re.DOTALL)
+"""A text, which is passed over without a copy of it, or a character of the structure. A text that does not end reaches
+to the end, so that each byte is looked at once."""
 
 
 def require_modest(text: bytes | bytearray, values: int) -> None:
@@ -33,7 +33,7 @@ def require_modest(text: bytes | bytearray, values: int) -> None:
             raise TooLarge(f"the body holds more than {values} values", hint="send less at once")
 
 
-def count_elements(text: bytes, most: int) -> int:
+def count_elements(text: bytes | bytearray, most: int) -> int:
     """How many elements the lists that are members of a JSON object have together, counted to `most` and one."""
     elements = 1
     for _, level, character in _walk(text):
@@ -47,7 +47,7 @@ def _walk(text: bytes | bytearray) -> Iterator[tuple[int, int, bytes]]:
     """Each character of the structure, with how many values there are and how deep it is by then."""
     count, level = 1, 0
     for found in _STRUCTURE.finditer(text):
-        character = found[0]
+        character = found[1]
         match character:
             case b",":
                 count += 1

@@ -13,7 +13,7 @@ from eventd.api.faults import Handler, answering
 from eventd.api.problems import FrameworkRefusal
 from eventd.api.v0 import problems
 from eventd.api.v0.access import NAMED, admit, identify, in_force, place_of
-from eventd.api.v0.reading import decode, read_query, read_text
+from eventd.api.v0.reading import decode, read_json, read_query
 from eventd.api.v0.routes import V0, Call, Route
 from eventd.api.v0.surfaces import ROUTES
 from eventd.errors import EventdError
@@ -72,14 +72,16 @@ def _mount(v0: V0, route: Route) -> Handler:
             body = None
             if route.body is not None:
                 most = min(v0.limits.max_body_bytes, route.most_bytes)
-                text = await read_text(request, most, held, may_be_empty=route.may_be_empty)
+                text = await read_json(request, most, held, may_be_empty=route.may_be_empty)
                 body = await aside(len(text), _decode, text, route.body, route.require_bounded)
             return await route.run(Call(v0, request, key, name, query, body, begun))
 
     return serve
 
 
-def _decode(text: str, model: type[Any], require_bounded: Callable[[str], None] | None) -> Any:
+def _decode(
+    text: bytes | bytearray, model: type[Any], require_bounded: Callable[[bytes | bytearray], None] | None
+) -> Any:
     if require_bounded is not None and len(text) > SMALL_BYTES:
         require_bounded(text)
     return decode(text, model)

@@ -14,12 +14,12 @@ from msgspec import inspect
 from eventd.errors import Invalid
 
 
-def require_once(text: str, value: Any) -> None:
+def require_once(text: bytes | bytearray, value: Any) -> None:
     """Raises `Invalid` where a member of a model occurs twice in the text that was decoded as `value`."""
     model: Any = type(value)
     shape = _shape(model)
     if not _is_plainly_once(text, value, shape):
-        _look(text, shape, "")
+        _look(memoryview(text), shape, "")
 
 
 class _Name:
@@ -62,18 +62,18 @@ def _member(field: inspect.Field) -> _Member:
     return _Member(field.encode_name, attrgetter(field.name), default, field.type if _has_members(field.type) else None)
 
 
-def _is_plainly_once(text: str, value: object, shape: inspect.Type) -> bool:
+def _is_plainly_once(text: bytes | bytearray, value: object, shape: inspect.Type) -> bool:
     """Whether it takes no look at the structure to see that no member of a model was given twice.
 
     A member that is not at its default was given: where its name stands in the text no more often than that, in
     members or anywhere else, or once at all, none of them was given again. A name may be written with escapes of its
     letters.
     """
-    if "\\u00" in text and any(escape in text for escape in ("\\u005", "\\u006", "\\u007")):
+    if b"\\u00" in text and any(escape in text for escape in (b"\\u005", b"\\u006", b"\\u007")):
         return False
     given: Counter[str] = Counter()
     _count_given([value], shape, given)
-    return all(text.count(f'"{name}"') <= max(count, 1) for name, count in given.items())
+    return all(text.count(f'"{name}"'.encode()) <= max(count, 1) for name, count in given.items())
 
 
 def _count_given(values: list[Any], kind: inspect.Type, given: Counter[str]) -> None:
@@ -110,7 +110,7 @@ def _has_members(kind: inspect.Type) -> bool:
             return False
 
 
-def _look(text: str | bytes, kind: inspect.Type, place: str) -> None:
+def _look(text: memoryview, kind: inspect.Type, place: str) -> None:
     """Raises `Invalid` where a member of a model occurs twice in what has been decoded as that model."""
     match kind:
         case inspect.StructType(fields=fields):
@@ -120,14 +120,14 @@ def _look(text: str | bytes, kind: inspect.Type, place: str) -> None:
                 if len(values) > 1:
                     raise Invalid(f"the body does not fit: `{place}{field.encode_name}` is given twice")
                 if values:
-                    _look(bytes(values[0]), field.type, f"{place}{field.encode_name}.")
+                    _look(memoryview(values[0]), field.type, f"{place}{field.encode_name}.")
         case inspect.ListType(item_type=inner) if _has_members(inner):
             for index, element in enumerate(_ELEMENTS.decode(text)):
-                _look(bytes(element), inner, f"{place}{index}.")
+                _look(memoryview(element), inner, f"{place}{index}.")
         case inspect.DictType(value_type=inner) if _has_members(inner):
             for name, value in _MEMBERS.decode(text).items():
-                _look(bytes(value), inner, f"{place}{name.text}.")
-        case inspect.UnionType(types=types) if text[:1] == b"{":
+                _look(memoryview(value), inner, f"{place}{name.text}.")
+        case inspect.UnionType(types=types) if bytes(text[:1]) == b"{":
             for each in types:
                 if isinstance(each, inspect.StructType):
                     _look(text, each, place)

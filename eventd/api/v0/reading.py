@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import getincrementaldecoder
 from functools import cache
 from typing import Any, TypeVar
 
@@ -16,33 +17,34 @@ from eventd.api.v0.wording import reworded
 from eventd.errors import Invalid
 from federation.event import is_plain
 
+_AT_ONCE = 256 << 10
+"""Bytes whose encoding is checked at once, each time with a copy of them."""
 _TRUTHS = {"true": True, "1": True, "false": False, "0": False}
 
 T = TypeVar("T")
 Q = TypeVar("Q", bound=Query)
 
 
-async def read_text(request: web.Request, most: int, held: Held, *, may_be_empty: bool) -> str:
+async def read_json(request: web.Request, most: int, held: Held, *, may_be_empty: bool) -> bytes | bytearray:
     """The body, which has to be declared as JSON; `{}` for none at all where it `may_be_empty`.
 
-    Raises `WrongMediaType`, `TooLarge` beyond `most` bytes, `Throttled`, `SlowBody`, `Invalid` for what is no UTF-8.
+    Raises `WrongMediaType`, `TooLarge` beyond `most` bytes, `Throttled`, `SlowBody` and `Invalid`.
     """
     if not request.headers.get("Content-Type", "").lstrip().startswith("application/json"):
         if may_be_empty and not await read_body(request, most, held):  # some clients declare a type also of nothing
-            return "{}"
+            return b"{}"
         raise WrongMediaType("the body must be JSON", hint="send it with Content-Type: application/json")
     body = await read_body(request, most, held)
-    if not body and may_be_empty:
-        return "{}"
-    try:
-        return body.decode()
-    except UnicodeDecodeError as error:
-        raise Invalid(f"the body is not valid JSON: byte {error.start} is no UTF-8") from None
+    return b"{}" if not body and may_be_empty else body
 
 
-def decode(text: str, model: type[T]) -> T:
-    """The body as its model says. Raises `Invalid`, also for a member of the model that occurs twice."""
+def decode(text: bytes | bytearray, model: type[T]) -> T:
+    """The body as its model says. Raises `Invalid`, also for a member of the model that occurs twice.
+
+    Members that are `Raw` refer to the text: as long as they live, it does.
+    """
     known: Any = model
+    _require_utf8(text)
     try:
         value: T = _decoder(known).decode(text)
     except msgspec.ValidationError as error:
@@ -53,6 +55,20 @@ def decode(text: str, model: type[T]) -> T:
         raise Invalid("the body is not valid JSON: it is nested too deep") from None
     require_once(text, value)
     return value
+
+
+def _require_utf8(text: bytes | bytearray) -> None:
+    """Raises `Invalid` with the place of the first byte that is not UTF-8. The decoder does not look into `Raw`."""
+    if text.isascii():
+        return
+    decoder, whole = getincrementaldecoder("utf-8")(), memoryview(text)
+    for start in range(0, len(text), _AT_ONCE):
+        begun = len(decoder.getstate()[0])  # bytes of a character that the last part has not ended
+        try:
+            decoder.decode(whole[start : start + _AT_ONCE], final=start + _AT_ONCE >= len(text))
+        except UnicodeDecodeError as error:
+            at = start - begun + error.start
+            raise Invalid(f"the body is not valid JSON: byte {at} is not UTF-8") from None
 
 
 @cache

@@ -161,7 +161,7 @@ class Route:
     body: type[Any] | None = None
     may_be_empty: bool = False
     most_bytes: int = 256 << 10
-    require_bounded: Callable[[str], None] | None = None
+    require_bounded: Callable[[bytes | bytearray], None] | None = None
     answer: type[Any] | None = None
     creates: bool = False
     media: str = "application/json"

@@ -279,7 +279,7 @@ class Conversation:
 
     async def _subscribe(self, text: str, request_id: Raw) -> None:
         self._key.require_scope("read")
-        asked = decode(text, Subscribe)
+        asked = decode(text.encode(), Subscribe)
         beginnings = asked.beginnings()
         require_some(beginnings)
         require_names(self._key, tuple(beginnings))
@@ -293,7 +293,7 @@ class Conversation:
             self._follower.follow(Want(topic.topic_id, name, pages), WatchCursor(begun[name].from_seq, topic.epoch))
 
     async def _unsubscribe(self, text: str, request_id: Raw) -> None:
-        names = decode(text, Unsubscribe).names()
+        names = decode(text.encode(), Unsubscribe).names()
         require_some(names)
         for name in names:
             self._follower.leave(name)
@@ -304,7 +304,7 @@ class Conversation:
 
     async def _publish(self, text: str, request_id: Raw) -> None:
         self._key.require_scope("write")
-        asked = decode(text, Publish)
+        asked = decode(text.encode(), Publish)
         require_names(self._key, (asked.topic,))
         if asked.config is not None:
             self._key.require_scope("admin")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from eventd.api.auth import ApiKey
-from eventd.api.bodies import aside
+from eventd.api.bodies import HUGE_BYTES, aside
 from eventd.api.json_shape import count_elements
 from eventd.api.v0.models import Answer, Body, Performance
 from eventd.api.v0.routes import V0
@@ -61,9 +61,9 @@ class WriteBody(Body):
     disable_backpressure: bool = False
 
 
-def require_bounded(text: str) -> None:
+def require_bounded(text: bytes | bytearray) -> None:
     """Raises `BatchTooLarge` for very many more records than a batch has, before each of them becomes an object."""
-    if text.count("{") > _MANY and (records := count_elements(text.encode(), _MANY)) > _MANY:
+    if text.count(b"{") > _MANY and (records := count_elements(text, _MANY)) > _MANY:
         raise _too_many(records)
 
 
@@ -139,14 +139,22 @@ def _bulk(records: Sequence[RecordIn]) -> int:
 def read_batch(body: WriteBody) -> Drafts:
     """The records in their stored form. Raises `Invalid`, `BatchTooLarge` and `RecordTooLarge`."""
     _require_count(body.records)
+    if len(body.records) > 1 and _bulk(body.records) > HUGE_BYTES:
+        for _ in _read_each(body, _BatchReader(body.node)):  # a refused batch must not be there twice
+            pass
     reader = _BatchReader(body.node)
+    for stored in _read_each(body, reader):
+        reader.take(stored)
+    return reader.drafts()
+
+
+def _read_each(body: WriteBody, reader: _BatchReader) -> Iterator[tuple[str, int]]:
     for index, record in enumerate(body.records):
         try:
-            reader.take(record)
+            yield reader.read(record)
         except Invalid as error:
             error.message = f"record {index}: {error.message}"
             raise
-    return reader.drafts()
 
 
 def _require_count(records: list[RecordIn]) -> None:
@@ -172,8 +180,8 @@ class _BatchReader:
         self._bodies: list[str] = []
         self._sizes: list[int] = []
 
-    def take(self, record: RecordIn) -> None:
-        """Raises `Invalid` and `RecordTooLarge`."""
+    def read(self, record: RecordIn) -> tuple[str, int]:
+        """The stored form of a record, and the bytes of its data and meta. Raises `Invalid` and `RecordTooLarge`."""
         node, tag, meta = self._default if record.node is None else record.node, record.tag, bytes(record.meta)
         node_text = "" if node is None else self._nodes.get(node) or _read(self._nodes, node, "node", MAX_NODE_BYTES)
         tag_text = "" if tag is None else self._tags.get(tag) or _read(self._tags, tag, "tag", MAX_TAG_BYTES)
@@ -184,8 +192,12 @@ class _BatchReader:
         if size > MAX_RECORD_BYTES:
             raise RecordTooLarge(f"its data and meta have {size} bytes, more than {MAX_RECORD_BYTES}")
         self._sources.add(node or "")
-        self._bodies.append(join_body(node_text, tag_text, data, meta_text))
-        self._sizes.append(size)
+        return join_body(node_text, tag_text, data, meta_text), size
+
+    def take(self, stored: tuple[str, int]) -> None:
+        """Make what was read a part of the batch."""
+        self._bodies.append(stored[0])
+        self._sizes.append(stored[1])
 
     def drafts(self) -> Drafts:
         """What was taken."""

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import AsyncIterator, Iterator
+import tracemalloc
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
 
 from eventd.api import bodies
+from eventd.api.v0 import reading
+from eventd.api.v0.models import Query
+from eventd.errors import Invalid
 from eventd.testing import until
 from tests.integration.v0.conftest import StartServer
 from tests.support.v0 import JSON, Server
@@ -119,3 +123,67 @@ async def test_a_large_body_is_read_beside_the_loop(server: Server, monkeypatch:
     assert len(aside) == 2
     await server.ask("POST", "/topics/t", {"records": [{"data": 1}] * 10_000})
     assert len(aside) == 3, "very many small records take as long as few large ones"
+
+
+def records(last: bytes, size: int = 40 * MIB) -> bytes:
+    """A batch of records of 6 kB each, about so many bytes in all, and one more."""
+    one = b'{"data":"' + b"x" * 6000 + b'"}'
+    return b'{"records":[' + b",".join([one] * (size // len(one)) + [last]) + b"]}"
+
+
+@pytest.mark.parametrize(
+    ("topic", "body", "status", "words"),
+    [
+        (
+            "t",
+            lambda: b'{"records":[{"data":"' + b"x" * 40 * MIB + b'"}]}',
+            400,
+            "its data and meta have 41943042 bytes",
+        ),
+        ("t", lambda: records(b'{"data":1,"node":"' + b"x" * 300 + b'"}'), 400, "record 6977: its node has more than"),
+        ("t", lambda: records(b'{"data":1,"data":2}'), 400, "`records.6977.data` is given twice"),
+        ("t", lambda: records(b'{"data":1,"tag":7}'), 400, "`records[6977].tag` must be text or null, not a whole"),
+        ("t", lambda: records(b'{"data":"\xff"}'), 400, "byte 41945745 is not UTF-8"),
+        ("t", lambda: records(b'{"data":"\xc3\xa9","node":7}'), 400, "`records[6977].node` must be text or null"),
+        ("t", lambda: records(b'{"data":1}')[:-1], 400, "the body is not valid JSON: Input data was truncated"),
+        ("t", lambda: b'{"records":[' + b'{"data":1},' * 4 * MIB + b'{"data":1}]}', 400, "at most 10000 records"),
+        ("group:g", lambda: records(b'{"data":1}'), 409, "is the topic of an event group"),
+    ],
+)
+async def test_a_refused_body_is_not_in_memory_twice(
+    server: Server, topic: str, body: Callable[[], bytes], status: int, words: str
+) -> None:
+    sent = body()
+
+    async def parts() -> AsyncIterator[bytes]:  # the client, too, must not hold it again
+        for start in range(0, len(sent), MIB):
+            yield sent[start : start + MIB]
+
+    tracemalloc.start()
+    try:
+        headers = {"Content-Type": "application/json", "Content-Length": str(len(sent))}
+        async with server.session.post(f"{server.url}/v0/topics/{topic}", data=parts(), headers=headers) as answer:
+            found, told = answer.status, await answer.json()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (found, words in told["error"]["message"]) == (status, True), told
+    assert peak < 1.5 * len(sent)
+
+
+@pytest.mark.parametrize("broken", [b"\xc3", b"\xe2\x82", b"\xff", b"\xc3("])
+@pytest.mark.parametrize("at", [0, 1, 2, 3])
+def test_the_first_byte_that_is_not_utf8_is_named_wherever_it_stands(
+    broken: bytes, at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "_AT_ONCE", 4)
+    text = b'{"\xe2\x82\xac":"' + b"x" * at + broken + b'"}'
+    with pytest.raises(UnicodeDecodeError) as wrong:
+        text.decode()
+    with pytest.raises(Invalid, match=f"byte {wrong.value.start} is not UTF-8"):
+        reading.decode(bytearray(text), Query)
+
+
+def test_any_text_in_utf8_is_read_in_parts_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "_AT_ONCE", 1)
+    assert reading.decode('{"\u20ac\U0001f600":"\u00e9"}'.encode(), Query) == Query()

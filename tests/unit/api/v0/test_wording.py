@@ -35,5 +35,5 @@ from eventd.log.topic_config import TopicConfig
 )
 def test_it_is_said_in_words_of_the_one_who_wrote_it(model: type[Any], text: str, told: str) -> None:
     with pytest.raises(Invalid) as refused:
-        decode(text, model)
+        decode(text.encode(), model)
     assert refused.value.message == told
