@@ -102,23 +102,23 @@ class Bodies:
         (key, most), *_ = by_key.most_common(1) or [(asking.key, 0)]
         if key == asking.key or most <= by_key[asking.key] + more:
             return None
-        return next((body for body in self._large if body.key == key and body.deadline is not None), None)
+        return next((body for body in self._large if body.key == key and body.stop is not None), None)
 
 
 class Held:
-    """What one body takes of the memory for all. `deadline` is set while it is arriving."""
+    """What one body takes of the memory for all. `stop` is set while it is arriving, and ends that."""
 
     def __init__(self, bodies: Bodies, key: bytes) -> None:
         self.key = key
         self.bytes = 0
-        self.deadline: asyncio.Timeout | None = None
+        self.stop: Callable[[], None] | None = None
         self.gave_way = False
         self._bodies = bodies
 
     def grow_to(self, size: int) -> None:
         """The body has, or will have, so many bytes; small ones count nothing. Raises `Throttled`."""
         if self.gave_way:
-            raise _gave_way()
+            raise room_is_needed()
         more = size - self.bytes
         if size <= LIGHT_BYTES or more <= 0:
             return
@@ -130,19 +130,19 @@ class Held:
     async def arriving(self) -> AsyncIterator[None]:
         """While the body arrives. Raises `Throttled` when it has to give way, `SlowBody` when it takes too long."""
         try:
-            async with asyncio.timeout(BODY_SECONDS) as self.deadline:
+            async with asyncio.timeout(BODY_SECONDS) as deadline:
+                self.stop = lambda: deadline.reschedule(asyncio.get_running_loop().time())
                 yield
         except TimeoutError:
-            raise _gave_way() if self.gave_way else _slow() from None
+            raise room_is_needed() if self.gave_way else _slow() from None
         finally:
-            self.deadline = None
+            self.stop = None
 
     def give_way(self) -> None:
         """Another key's body needs the room: this one is not read on."""
-        assert self.deadline is not None
-        self.gave_way = True
-        self.deadline.reschedule(asyncio.get_running_loop().time())
-        self.deadline = None
+        assert self.stop is not None
+        stop, self.stop, self.gave_way = self.stop, None, True
+        stop()
 
 
 async def read_body(request: web.Request, most: int, held: Held, *, setting: bool = True) -> bytes | bytearray:
@@ -181,7 +181,8 @@ async def _gather(content: Any, most: int, held: Held, setting: bool) -> bytearr
     return body
 
 
-def _gave_way() -> Throttled:
+def room_is_needed() -> Throttled:
+    """Why a body is refused that has given way."""
     return Throttled("the room for this body is needed by another key: send it later")
 
 

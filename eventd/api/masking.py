@@ -1,12 +1,20 @@
-"""Frames that a WebSocket client does not mask: the protocol forbids them, and the HTTP library reads them."""
+"""Frames of a WebSocket client, as the HTTP library should see them.
+
+Frames that are not masked are refused: the protocol forbids them, and the library reads them. The room and the time
+that messages take are accounted for: the library bounds the size of one message only.
+"""
 
 from __future__ import annotations
 
 from typing import Any, Protocol
 
+from eventd.api.messages import IncomingMessages
+
 _BROKEN = b"\xf0\x00"
 """A frame with reserved bits: the library closes the connection for it with 1002, a protocol error."""
 _MASKED, _SIZE = 0x80, 0x7F
+_LAST, _CONTROL = 0x80, 0x08
+"""Of the first byte: the frame is the last one of its message; it is no part of a message."""
 _MASK_BYTES = 4
 _WIDE = {126: 2, 127: 8}
 """Bytes of the size, where it does not fit into the second byte of a frame."""
@@ -24,10 +32,12 @@ class MaskedFrames:
     """Hands the bytes of a client on to the reader while every frame is masked.
 
     The head of a frame is kept back until it is whole: behind a part of one, `_BROKEN` would be read as the rest of it.
+    `messages`: takes note of frames with data; once it refuses the client, nothing more is handed on.
     """
 
-    def __init__(self, reader: FrameReader) -> None:
+    def __init__(self, reader: FrameReader, messages: IncomingMessages | None = None) -> None:
         self._reader = reader
+        self._messages = messages
         self._head = b""  # of a frame, as far as it has arrived
         self._rest = 0  # bytes of the frame before that have not
         self._is_broken = False
@@ -38,6 +48,11 @@ class MaskedFrames:
         data = self._head + data
         end = self._end_of_masked(data)
         self._head, self._rest = data[end:], max(0, end - len(data))
+        if self._messages is not None:
+            self._messages.pause(is_whole=not self._rest)
+            if self._messages.refusal is not None:
+                self._is_broken = True
+                return False, b""
         good = data[:end] + (_BROKEN if self._is_broken else b"")
         return self._reader.feed_data(good) if good else (False, b"")
 
@@ -57,5 +72,7 @@ class MaskedFrames:
                 break
             if wide:
                 size = int.from_bytes(data[at + 2 : at + 2 + wide], "big")
+            if self._messages is not None and not data[at] & _CONTROL:
+                self._messages.begin_frame(size, last=bool(data[at] & _LAST))
             at += 2 + wide + _MASK_BYTES + size
         return at

@@ -15,11 +15,14 @@ from aiohttp.web_protocol import _ErrInfo
 from eventd.api import problems
 from eventd.api.codes import Internal
 from eventd.api.masking import MaskedFrames
+from eventd.api.messages import IncomingMessages
 from eventd.api.untaken import Untaken
 from eventd.errors import EventdError, Invalid
 
 Answer = Callable[[EventdError], web.Response]
 """Turns an error into the response of a surface."""
+MESSAGES = web.RequestKey("messages", IncomingMessages)
+"""To be set on a request before its connection becomes a WebSocket."""
 logger = logging.getLogger("eventd.api")
 
 
@@ -85,7 +88,8 @@ class _Protocol(web.RequestHandler):
 
     def set_parser(self, parser: Any, data_received_cb: Callable[[], None] | None = None) -> None:
         """The connection is a WebSocket from now on."""
-        super().set_parser(cast(Any, MaskedFrames(parser)), data_received_cb)
+        messages = self._current_request.get(MESSAGES) if self._current_request is not None else None
+        super().set_parser(cast(Any, MaskedFrames(parser, messages)), data_received_cb)
 
     def data_received(self, data: bytes) -> None:
         """Bytes of the client. After some that cannot be read nothing is: there will be a refusal, and then the end.

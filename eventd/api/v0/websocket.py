@@ -10,6 +10,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from typing import Any
 
 import msgspec
@@ -17,6 +18,9 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from eventd.api.auth import ApiKey
+from eventd.api.bodies import Held
+from eventd.api.messages import IncomingMessages
+from eventd.api.runner import MESSAGES
 from eventd.api.v0 import problems
 from eventd.api.v0.beginnings import From, Viewing, find_topics, require_some
 from eventd.api.v0.following import Follower, Following, Outlet, WatchCursor, Watching
@@ -151,12 +155,14 @@ async def serve(call: Call[NoQuery, None]) -> web.StreamResponse:
     await watching.forget_gone()
     most = min(v0.limits.max_body_bytes, MAX_MESSAGE_BYTES)
     socket = web.WebSocketResponse(compress=False, timeout=CLOSE_SECONDS, max_msg_size=most)
-    with v0.occupancy.streams.take(key), v0.callers.using(request, key):
+    messages = IncomingMessages(v0.occupancy.bodies, key.digest, most)
+    request[MESSAGES] = messages
+    with v0.occupancy.streams.take(key), v0.callers.using(request, key), closing(messages):
         writer = await socket.prepare(request)
         if (transport := request.transport) is None:
             return socket  # the client has gone
         follower = WsFollower(watching, Outlet(transport, writer), SILENT_SECONDS)
-        await Conversation(v0, key, socket, follower).run()
+        await Conversation(v0, key, socket, messages, follower).run()
     return socket
 
 
@@ -199,13 +205,23 @@ def _frames(following: Following, portion: Portion) -> list[bytes]:
 class Conversation:
     """One connection: what the client says is done in order, while it is told of what it follows."""
 
-    def __init__(self, v0: V0, key: ApiKey, socket: web.WebSocketResponse, follower: WsFollower) -> None:
+    def __init__(
+        self,
+        v0: V0,
+        key: ApiKey,
+        socket: web.WebSocketResponse,
+        messages: IncomingMessages,
+        follower: WsFollower,
+    ) -> None:
         self._v0 = v0
         self._key = key
         self._socket = socket
+        self._messages = messages
         self._follower = follower
         self._heard = 0
         self._publishing: set[asyncio.Task[None]] = set()
+        self._ending: set[asyncio.Task[bool]] = set()
+        self._held: Held | None = None  # by the message that is handled
         self._commands: dict[str, Callable[[str, Raw], Awaitable[None]]] = {
             "subscribe": self._subscribe,
             "unsubscribe": self._unsubscribe,
@@ -216,14 +232,28 @@ class Conversation:
     async def run(self) -> None:
         """Until the client goes, or the node stops."""
         telling = self._v0.supervisor.spawn(self._tell(), "telling a client of a WebSocket")
+        self._messages.attend(self._turn_away)
         try:
             async for message in self._socket:
-                await self._hear(message)
+                self._held = self._messages.take()
+                try:
+                    await self._hear(message)
+                finally:
+                    self._messages.handled()
+                    self._messages.release(self._held)
         except ConnectionError:
             pass  # the client has gone
         finally:
             self._follower.end()
-            await asyncio.wait({telling, *self._publishing})
+            await asyncio.wait({telling, *self._publishing, *self._ending})
+
+    def _turn_away(self, error: EventdError) -> None:
+        """A message is refused while it arrives, so nothing that follows can be read."""
+        self._refuse(_NO_ID, error)
+        self._follower.outlet.part(b"")  # a client that does not read ends as well
+        # Runs once: whatever goes wrong, the connection ends.
+        ending = self._socket.close(code=WSCloseCode.TRY_AGAIN_LATER, drain=False)
+        self._ending.add(self._v0.supervisor.spawn(ending, "end of a WebSocket whose message is refused"))
 
     async def _tell(self) -> None:
         """What the client follows. It runs once: when it fails, so does the connection, and the client comes back."""
@@ -312,9 +342,11 @@ class Conversation:
         elif len(self._publishing) >= UNDER_WAY:
             await asyncio.wait(self._publishing, return_when=asyncio.FIRST_COMPLETED)
         # Runs once: whatever goes wrong is answered.
+        held, self._held = self._held, None
         publishing = self._v0.supervisor.spawn(self._write(asked, request_id), "publish of a client of a WebSocket")
         self._publishing.add(publishing)
         publishing.add_done_callback(self._publishing.discard)
+        publishing.add_done_callback(lambda _: self._messages.release(held))
 
     async def _write(self, asked: Publish, request_id: Raw) -> None:
         begun = self._v0.clock.monotonic()
