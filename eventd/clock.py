@@ -38,6 +38,11 @@ class Clock(Protocol):
         ...
 
 
+def cpu_seconds() -> float:
+    """Processor time that the calling thread has used."""
+    return time.thread_time()
+
+
 class SystemClock:
     """The machine's clock. Processes of one node share the `origin` of its first: then their steady times agree.
 

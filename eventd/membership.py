@@ -16,6 +16,7 @@ from typing import Protocol
 from eventd.api.doors import Door, cannot_listen, patiently
 from eventd.api.doors import Watcher as DoorWatcher
 from eventd.api.federation import KEEPALIVE_SECONDS, build_listener, refused_by_library
+from eventd.api.parsing import ParsingTime
 from eventd.api.runner import Runner
 from eventd.consumers import Consumers
 from eventd.egress.budget import Budget
@@ -63,6 +64,7 @@ class Surroundings:
     max_connections: int
     tally: Tally
     budget: Budget
+    parsing: ParsingTime
 
 
 class Membership:
@@ -142,7 +144,7 @@ class Membership:
         where = self.config.listen
         if where is None:
             return
-        door = Door(self.config.name, self._around.max_connections, self._around.watcher)
+        door = Door(self.config.name, self._around.max_connections, self._around.watcher, self._around.parsing)
         runner = Runner(
             build_listener(lambda: self.ingress, door),
             refused_by_library,

@@ -18,6 +18,7 @@ from eventd.api.auth import Keys
 from eventd.api.callers import Callers
 from eventd.api.doors import Door, listen
 from eventd.api.operations import GROUP, Services
+from eventd.api.parsing import ParsingTime
 from eventd.api.runner import Runner
 from eventd.api.siblings import Siblings
 from eventd.api.v0.limits import Limits, Occupancy
@@ -144,6 +145,7 @@ class Node:
             self.settings.max_connections,
             self._books.tally,
             self.outbox,
+            ParsingTime(),
         )
         self._started.append(self._stop_groups)
         self.reconciler = Reconciler(self.settings, self._share, self.log, self.groups, self._declared_anew)
@@ -204,7 +206,7 @@ class Node:
 
     async def _serve_api(self) -> None:
         settings = self.settings
-        door = Door("", settings.max_connections + settings.max_sse_connections, self.metrics)
+        door = Door("", settings.max_connections + settings.max_sse_connections, self.metrics, self._around.parsing)
         app = build_app(
             Services(
                 self.log,

@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar, cast
 from aiohttp import web
 
 from eventd.api import vanishing
+from eventd.api.parsing import READ_BYTES, ParsingTime
 from eventd.api.vanishing import Acknowledgements
 from eventd.clock import Clock
 from eventd.errors import Unavailable
@@ -37,6 +38,8 @@ TAKEN_SECONDS = 3.0
 _TAKEN_AGAIN_SECONDS = 0.05
 _TURNS_TO_ENTER = 3
 """Turns of the loop from the moment a connection is accepted until it is at the door."""
+_READ_BYTES = 256 << 10
+"""Read at once from a connection that is trusted."""
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
@@ -110,13 +113,37 @@ def address_of(transport: asyncio.BaseTransport | None) -> str:
     return str(mapped or network)
 
 
-class Door:
-    """Lets at most `most` connections in to one listener."""
+class Served(Protocol):
+    """The server's own protocol for one connection."""
 
-    def __init__(self, group: str, most: int, watcher: Watcher) -> None:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None: ...
+
+    def data_received(self, data: bytes) -> None: ...
+
+    def eof_received(self) -> bool | None: ...
+
+    def pause_writing(self) -> None: ...
+
+    def resume_writing(self) -> None: ...
+
+    def connection_lost(self, exc: Exception | None) -> None: ...
+
+    def hold_reading(self) -> None:
+        """Read nothing from the connection, whatever flow control says."""
+
+    def release_reading(self) -> None: ...
+
+
+class Door:
+    """Lets at most `most` connections in to one listener. `parsing` is that of its process."""
+
+    def __init__(self, group: str, most: int, watcher: Watcher, parsing: ParsingTime | None = None) -> None:
         self._group = group
         self._most = most
         self._watcher = watcher
+        self.parsing = parsing or ParsingTime()
+        self.buffer = memoryview(bytearray(_READ_BYTES))
+        """What is read from any connection: it is copied before the loop does anything else."""
         self._guests: dict[asyncio.Transport, _Guest] = {}
         self._strangers: _Holders = defaultdict(dict)  # by address, in the order in which they came
         self._trusted: _Holders = defaultdict(dict)  # by key, and by address, in the order in which they were trusted
@@ -223,18 +250,18 @@ def _remove(holders: _Holders, holder: str, transport: asyncio.Transport) -> Non
             del holders[holder]
 
 
-class _Guest(asyncio.Protocol):
+class _Guest(asyncio.BufferedProtocol):
     """One connection: what comes over it goes to the server's own protocol, made once it was let in.
 
     `trusted` names whose share the connection counts towards; empty while it has proven nothing.
     """
 
-    def __init__(self, door: Door, serve: Callable[[], asyncio.Protocol]) -> None:
+    def __init__(self, door: Door, serve: Callable[[], Served]) -> None:
         self.trusted: tuple[str, ...] = ()
         self.address = ""
         self._door = door
         self._serve = serve
-        self._served: asyncio.Protocol | None = None
+        self._served: Served | None = None
         self._transport: asyncio.Transport | None = None
         self._clock: asyncio.TimerHandle | None = None
         self._next_look: asyncio.TimerHandle | None = None
@@ -265,9 +292,27 @@ class _Guest(asyncio.Protocol):
             self._clock.cancel()
             self._clock = None
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._door.buffer if self.trusted else self._door.buffer[:READ_BYTES]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        data = bytes(self._door.buffer[:nbytes])
+        if self.trusted:
+            self.parse(data)
+        else:
+            self._door.parsing.parse(self, data)
+
+    def parse(self, data: bytes) -> None:
         if self._served is not None:
             self._served.data_received(data)
+
+    def hold_reading(self) -> None:
+        if self._served is not None:
+            self._served.hold_reading()
+
+    def release_reading(self) -> None:
+        if self._served is not None:
+            self._served.release_reading()
 
     def eof_received(self) -> bool | None:
         return self._served.eof_received() if self._served is not None else None
@@ -282,6 +327,7 @@ class _Guest(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.clock_off()
+        self._door.parsing.leave(self)
         if self._next_look is not None:
             self._next_look.cancel()
         if self._served is not None and self._transport is not None:
@@ -307,7 +353,7 @@ class _Site(web.BaseSite):
         assert server is not None
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
-            lambda: _Guest(self._door, server), backlog=self._backlog, **self._where
+            lambda: _Guest(self._door, cast(Callable[[], Served], server)), backlog=self._backlog, **self._where
         )
 
     async def stop(self) -> None:

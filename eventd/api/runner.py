@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError, InvalidURLError, LineTooLong
+from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from aiohttp.web_protocol import _ErrInfo
 
 from eventd.api import problems
@@ -23,6 +24,8 @@ Answer = Callable[[EventdError], web.Response]
 """Turns an error into the response of a surface."""
 MESSAGES = web.RequestKey("messages", IncomingMessages)
 """To be set on a request before its connection becomes a WebSocket."""
+FEW_CHUNKS = 16
+"""So many pieces of a body may wait to be read one by one."""
 logger = logging.getLogger("eventd.api")
 
 
@@ -62,13 +65,15 @@ class _Server(web.Server):
 class _Protocol(web.RequestHandler):
     """One connection."""
 
-    __slots__ = ("_answer", "_unreadable", "_untaken")
+    __slots__ = ("_answer", "_body", "_is_held", "_unreadable", "_untaken")
 
     def __init__(self, answer: Answer, untaken: Untaken, server: web.Server, **options: Any) -> None:
         super().__init__(server, **options)
         self._answer = answer
         self._untaken = untaken
         self._unreadable = False
+        self._is_held = False
+        self._body: StreamReader = EMPTY_PAYLOAD  # of the newest request
 
     def handle_error(
         self,
@@ -99,10 +104,27 @@ class _Protocol(web.RequestHandler):
         if self._unreadable:
             return
         super().data_received(data)
-        newest = self._messages[-1][0] if self._messages else None
-        if isinstance(newest, _ErrInfo):
-            self._unreadable = True
-            newest.exc.__traceback__ = None  # it refers to a frame with the bytes, which refers to it
+        if self._messages:
+            newest, self._body = self._messages[-1]
+            if isinstance(newest, _ErrInfo):
+                self._unreadable = True
+                newest.exc.__traceback__ = None  # it refers to a frame with the bytes, which refers to it
+        _join_chunks(self._body)
+
+    def hold_reading(self) -> None:
+        """Read nothing from the connection until `release_reading`, also where the library wants to go on."""
+        self._is_held = True
+        self._pause_transport_reading()
+
+    def release_reading(self) -> None:
+        """Read again, unless the library has paused the connection itself."""
+        self._is_held = False
+        if not (self._reading_paused or self._buffer_paused):
+            self._resume_transport_reading()
+
+    def _resume_transport_reading(self) -> None:
+        if not self._is_held:
+            super()._resume_transport_reading()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         between_requests = self._task_handler if self._current_request is None else None
@@ -125,6 +147,16 @@ class _Protocol(web.RequestHandler):
         if isinstance(resp, web.Response) and (request.transport is None or request.transport.is_closing()):
             resp.body = None  # it was not taken, and the connection refers to it until garbage is collected
         return finished
+
+
+def _join_chunks(body: StreamReader) -> None:
+    """Make one piece of the chunks that have arrived: the library parses anew for each piece that is read."""
+    if type(body) is StreamReader and len(body._buffer) > FEW_CHUNKS and not body._buffer_offset:
+        joined = b"".join(body._buffer)
+        body._buffer.clear()
+        body._buffer.append(joined)
+        if body._http_chunk_splits is not None:
+            body._http_chunk_splits.clear()
 
 
 def _error_of(problem: BaseException | None) -> EventdError:

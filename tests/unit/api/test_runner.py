@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any, cast
 
+import pytest
 from aiohttp import web
 
 from eventd.api.runner import Runner
@@ -20,6 +22,7 @@ class Link(asyncio.Transport):
         super().__init__({"peername": (host, 4711)})
         self.left = left
         self.ended = False
+        self.reading = True
 
     def get_write_buffer_size(self) -> int:
         return self.left
@@ -35,9 +38,11 @@ class Link(asyncio.Transport):
 
     def write(self, data: Any) -> None: ...
 
-    def pause_reading(self) -> None: ...
+    def pause_reading(self) -> None:
+        self.reading = False
 
-    def resume_reading(self) -> None: ...
+    def resume_reading(self) -> None:
+        self.reading = True
 
 
 async def test_what_comes_after_bytes_that_cannot_be_read_is_not_kept() -> None:
@@ -54,6 +59,51 @@ async def test_what_comes_after_bytes_that_cannot_be_read_is_not_kept() -> None:
     assert connection._messages[0][0].exc.__traceback__ is None, "its frames hold the bytes"
     connection.connection_lost(None)
     await runner.cleanup()
+
+
+@pytest.fixture
+async def connection() -> AsyncIterator[Any]:
+    runner = Runner(web.Application())
+    await runner.setup()
+    assert runner.server is not None
+    connection = cast(Any, runner.server())
+    connection.connection_made(Link())
+    yield connection
+    connection.connection_lost(None)
+    await runner.cleanup()
+
+
+async def test_reading_goes_on_when_neither_the_listener_nor_the_library_holds_it(connection: Any) -> None:
+    link = connection.transport
+    connection.data_received(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n")
+    connection.hold_reading()
+    connection.pause_reading()
+    connection.resume_reading()
+    assert not link.reading, "the listener holds it"
+    connection.release_reading()
+    assert link.reading
+    connection.pause_reading()
+    connection.hold_reading()
+    connection.release_reading()
+    assert not link.reading, "the library holds it"
+    connection.resume_reading()
+    assert link.reading
+
+
+async def test_chunks_of_a_body_are_read_as_one_piece(connection: Any) -> None:
+    """Each piece that is read costs the library several times what its parser does for a chunk."""
+    connection.data_received(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+    body = connection._messages[-1][1]
+    for number in range(3):
+        connection.data_received(b"1\r\n%d\r\n" % number * 1000)
+    assert len(body._buffer) == 1
+    assert await body.readany() == b"0" * 1000 + b"1" * 1000 + b"2" * 1000
+    connection.data_received(b"1\r\nx\r\n" * 20_000)
+    found = b""
+    while len(found) < 20_000:
+        found += await body.readany()
+    connection.data_received(b"2\r\nyz\r\n0\r\n\r\n")
+    assert (found, await body.readany(), body.is_eof()) == (b"x" * 20_000, b"yz", True)
 
 
 async def test_an_answer_that_is_not_taken_makes_room_for_others() -> None:

@@ -1,0 +1,158 @@
+"""Strangers' bytes are parsed in a share of the time, and where that is short, one address after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+
+from eventd.api.doors import Door
+from eventd.api.parsing import BURST_SECONDS, READ_BYTES, SHARE, ParsingTime
+from eventd.api.runner import Runner
+from eventd.testing import until
+
+COST = 0.01
+"""Seconds of the processor for each piece that is parsed."""
+
+
+class Processor:
+    """Its time, as far as parsing takes it: `ParsingTime` asks before and after."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.cost = COST
+
+    def __call__(self) -> float:
+        self.asked += 1
+        return self.asked // 2 * self.cost
+
+
+class Connection:
+    """One that has proven nothing. `parsed` is shared by all of a test."""
+
+    def __init__(self, address: str, parsed: list[tuple[str, bytes]]) -> None:
+        self.address = address
+        self.parsed = parsed
+        self.held = False
+
+    def parse(self, data: bytes) -> None:
+        self.parsed.append((self.address, data))
+
+    def hold_reading(self) -> None:
+        self.held = True
+
+    def release_reading(self) -> None:
+        self.held = False
+
+
+def crowd(parsing: ParsingTime, address: str, count: int, parsed: list[tuple[str, bytes]]) -> list[Connection]:
+    """Connections of one address, each of which has sent something."""
+    connections = [Connection(address, parsed) for _ in range(count)]
+    for number, each in enumerate(connections):
+        parsing.parse(each, b"%d" % number)
+    return connections
+
+
+async def test_beyond_their_share_strangers_wait() -> None:
+    loop, parsed = asyncio.get_running_loop(), list[tuple[str, bytes]]()
+    parsing = ParsingTime(Processor())
+    begun = loop.time()
+    connections = crowd(parsing, "10.0.0.1", 20, parsed)
+    assert 0 < sum(each.held for each in connections) < 20, "the share of a moment is there at once"
+    await until(lambda: len(parsed) == 20, "all to have been parsed")
+    used = 19 * COST  # the last one may begin when the others are paid for
+    assert used <= SHARE * (loop.time() - begun + BURST_SECONDS) + COST
+    assert not any(each.held for each in connections)
+    assert parsed == [("10.0.0.1", b"%d" % number) for number in range(20)], "first come, first served"
+
+
+async def test_addresses_take_turns() -> None:
+    parsed: list[tuple[str, bytes]] = []
+    parsing = ParsingTime(Processor())
+    crowd(parsing, "10.0.0.1", 20, parsed)
+    crowd(parsing, "10.0.0.2", 1, parsed)
+    before = len(parsed)
+    await until(lambda: ("10.0.0.2", b"0") in parsed, "the other address to have a turn")
+    assert parsed.index(("10.0.0.2", b"0")) <= before + 1
+    await until(lambda: len(parsed) == 21, "all to have been parsed")
+
+
+async def test_a_connection_that_ends_leaves_the_queue() -> None:
+    parsed: list[tuple[str, bytes]] = []
+    parsing = ParsingTime(Processor())
+    waiting = [each for each in crowd(parsing, "10.0.0.1", 20, parsed) if each.held]
+    before = len(parsed)
+    for each in waiting[:-1]:
+        parsing.leave(each)
+    await until(lambda: not waiting[-1].held, "the last one to have a turn")
+    assert len(parsed) == before + 1
+    parsing.leave(waiting[0])
+
+
+class Figures:
+    def connections(self, group: str, count: int | None) -> None: ...
+
+    def turned_away(self, group: str, reason: str) -> None: ...
+
+
+@asynccontextmanager
+async def listening(parsing: ParsingTime, trusted: list[str]) -> AsyncIterator[int]:
+    """A port that answers with the size of a body, and trusts those who come for a `trusted` path."""
+    door = Door("", 64, Figures(), parsing)
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.path in trusted:
+            door.trust(request.transport, "key")
+        return web.Response(text=str(len(await request.read())))
+
+    app = web.Application(client_max_size=1 << 30)
+    app.router.add_route("*", "/{path:.*}", answer)
+    runner = Runner(app)
+    await runner.setup()
+    listener = socket.create_server(("127.0.0.1", 0))
+    await door.open_at(runner, [listener])
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        await runner.cleanup()
+
+
+async def ask(port: int, path: str, body: bytes, *, chunked: int = 0, host: str = "127.0.0.1") -> str:
+    """What comes back on a connection of its own, for a body in one piece or in chunks of so many bytes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(host, 0))
+    how = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: %d" % len(body)
+    writer.write(b"POST %b HTTP/1.1\r\nHost: x\r\nConnection: close\r\n%b\r\n\r\n" % (path.encode(), how))
+    if chunked:
+        parts = [body[at : at + chunked] for at in range(0, len(body), chunked)]
+        body = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in [*parts, b""])
+    writer.write(body)
+    answer = (await reader.read()).rpartition(b"\r\n")[2].decode()
+    writer.close()
+    return answer
+
+
+async def test_bodies_are_complete_however_slowly_they_are_parsed() -> None:
+    processor = Processor()
+    async with listening(ParsingTime(processor), []) as port:
+        flood = [asyncio.create_task(ask(port, "/", bytes(5_000), chunked=1)) for _ in range(8)]
+        assert await ask(port, "/", bytes(30_000), chunked=1000, host="127.0.0.2") == "30000"
+        assert await asyncio.gather(*flood) == ["5000"] * 8
+    assert processor.asked >= 2 * 8 * (30_000 // READ_BYTES), "they were charged for each piece"
+
+
+async def test_who_is_trusted_is_not_charged() -> None:
+    processor = Processor()
+    async with listening(ParsingTime(processor), ["/known"]) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        head = b"POST /known HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+        writer.write(head % 0)
+        await reader.readuntil(b"\r\n\r\n0")
+        charged = processor.asked
+        processor.cost = 3600.0
+        writer.write(head % (4 << 20) + bytes(4 << 20))
+        await reader.readuntil(b"\r\n\r\n4194304")
+        assert processor.asked == charged
+        writer.close()
