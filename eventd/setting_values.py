@@ -16,6 +16,8 @@ from eventd.lake.address import shown
 
 SECOND = 1_000_000
 UNITS = {"d": 86400 * SECOND, "h": 3600 * SECOND, "m": 60 * SECOND, "s": SECOND, "ms": SECOND // 1000}
+MAX_BYTES = 1 << 20
+"""Of a file with settings or a secret."""
 SIZES = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10, "B": 1, "": 1}
 _DATABASES = ("sqlite:///", "postgresql+psycopg://", "postgresql://", "postgres://")
 
@@ -33,6 +35,18 @@ class Endpoint(NamedTuple):
     def is_loopback(self) -> bool:
         """Whether only this machine can reach it."""
         return self.host in ("localhost", "::1") or re.fullmatch(r"127(\.\d{1,3}){3}", self.host) is not None
+
+
+def read_bounded(path: Path) -> str:
+    """The text of a file with settings or a secret.
+
+    Raises OSError, and ValueError for one that is no UTF-8 or too large: not every file has an end.
+    """
+    with path.open("rb") as file:
+        content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise ValueError(f"{path} is larger than {MAX_BYTES >> 20} MiB, the most that is read")
+    return content.decode()
 
 
 def read_text(value: Any) -> str:

@@ -33,6 +33,7 @@ from eventd.setting_values import (
     Seconds,
     Text,
     Truth,
+    read_bounded,
     read_ceiling,
     read_database,
     read_endpoint,
@@ -206,7 +207,7 @@ class Settings(BaseModel):
         """The text of a file given by path or as `credential:NAME`. Raises ValueError, which names the file."""
         path = self.place_of_secret(name)
         try:
-            return path.read_text(encoding="utf-8").strip()
+            return read_bounded(path).strip()
         except UnicodeDecodeError:
             raise ValueError(f"{path} is no text") from None
         except OSError as error:
@@ -356,7 +357,7 @@ def _database_url(settings: Settings, origins: dict[str, str], problems: list[Pr
 
 def _from_file(path: Path, problems: list[Problem]) -> Iterator[tuple[str, tuple[Any, str]]]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_bounded(path)
         content = tomllib.loads(text) if path.suffix == ".toml" else _yaml(path, text)
     except OSError as error:
         problems.append(Problem(str(path), f"cannot be read: {error.strerror}"))

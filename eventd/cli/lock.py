@@ -32,7 +32,8 @@ def serving(database: Database) -> Iterator[None]:
         return
     if not path.parent.is_dir():
         raise DatabaseUnavailable(f"there is no folder {path.parent} for the database", hint="make it, or set data_dir")
-    with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+") as file:
+    # Danger: what lies behind a link would be emptied.
+    with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600), "r+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -59,9 +59,16 @@ def _read(group: str, name: str, credentials: Path | None) -> bytes:
     else:
         path = Path(name)
     try:
-        with path.open("rb") as file:
-            _warn_if_open(group, path, os.fstat(file.fileno()).st_mode)
-            content = file.read(MAX_BYTES + 1)
+        # Danger: opening a named pipe waits for a writer, and with it everything that this node has to take over.
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            mode = os.fstat(file).st_mode
+            if not stat.S_ISREG(mode):
+                raise SecretUnreadable(f"EventGroup {group!r}: {path} is not a file", hint="name the file of the key")
+            _warn_if_open(group, path, mode)
+            content = os.read(file, MAX_BYTES + 1)
+        finally:
+            os.close(file)
     except OSError as error:
         raise SecretUnreadable(
             f"EventGroup {group!r}: cannot read {path}: {error.strerror}",

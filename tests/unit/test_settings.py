@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from eventd.setting_values import MAX_BYTES
 from eventd.settings import (
     BadSettings,
     Endpoint,
@@ -204,6 +205,16 @@ def test_nothing_secret_is_shown() -> None:
     shown = {row.name: row.value for row in settings.describe()}
     assert shown["database_url"] == "postgresql://me:***@h/db"
     assert shown["api_keys"] == "(set, not shown)"
+
+
+@pytest.mark.parametrize("variable", ["EVENTD_DATABASE_URL_FILE", ""], ids=["secret", "settings"])
+def test_of_a_file_without_an_end_no_more_is_read_than_shows_it(tmp_path: Path, variable: str) -> None:
+    file = tmp_path / "large.toml"
+    with file.open("wb") as made:
+        made.truncate(MAX_BYTES + 1)
+    found = problems_of({}, {variable: str(file)}) if variable else problems_of({}, {}, file)
+    assert len(found) == 1
+    assert found[0].endswith(f"{file} is larger than 1 MiB, the most that is read")
 
 
 def test_values_are_shown_as_they_are_written() -> None:

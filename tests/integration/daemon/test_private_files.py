@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from eventd.cli.lock import serving
 from eventd.cli.serving import write_port_file
 from eventd.resources import keyring
 from eventd.settings import Settings, load
@@ -47,6 +48,19 @@ def test_a_new_database_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
 def test_a_database_is_not_made_by_looking_at_where_it_would_be(tmp_path: Path) -> None:
     Database(f"sqlite:///{tmp_path / 'eventd.db'}").close()
     assert not list(tmp_path.iterdir())
+
+
+def test_the_lock_does_not_empty_what_a_link_under_its_name_leads_to(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("precious")
+    (tmp_path / "eventd.db.lock").symlink_to(precious)
+    database = Database(f"sqlite:///{tmp_path / 'eventd.db'}")
+    try:
+        with pytest.raises(OSError, match=r"eventd\.db\.lock"), serving(database):
+            pass
+    finally:
+        database.close()
+    assert precious.read_text() == "precious"
 
 
 def test_files_that_others_may_read_are_closed_to_them_and_to_nobody_else(tmp_path: Path) -> None:
