@@ -12,11 +12,9 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
+from eventd.api.bodies import BODY_SECONDS
 from eventd.api.doors import address_of
 from federation.errors import TooLarge, V1Refused
-
-BODY_SECONDS = 30.0
-"""A body has to arrive within this time, so that slow senders cannot pile up."""
 
 
 class NoRoom(Exception):

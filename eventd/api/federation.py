@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from eventd.api.arriving import BODY_SECONDS, Arriving, NoRoom
+from eventd.api.arriving import Arriving, NoRoom
+from eventd.api.bodies import BODY_SECONDS
 from eventd.api.codes import status_of
 from eventd.api.doors import Door
 from eventd.errors import EventdError
