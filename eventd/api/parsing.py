@@ -1,4 +1,4 @@
-"""What strangers can make a process compute: parsing their bytes has a share of its time, which they take in turn.
+"""What strangers can make a process compute: parsing their bytes has a share of its time, which addresses divide.
 
 A parser does far more for some bytes than for others: a body in chunks of one byte costs it a hundred times as much as
 one in a single piece. So the time that parsing takes is bounded, instead of each way to make it long.
@@ -7,8 +7,10 @@ one in a single piece. So the time that parsing takes is bounded, instead of eac
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import OrderedDict
 from collections.abc import Callable
+from heapq import heappop, heappush
 from typing import Protocol
 
 from eventd.clock import cpu_seconds
@@ -35,13 +37,21 @@ class Stranger(Protocol):
 
 
 class ParsingTime:
-    """Has strangers' bytes parsed while their share lasts. Otherwise connections wait, and addresses take turns."""
+    """Has strangers' bytes parsed while their share lasts. Otherwise connections wait.
+
+    The next turn is of the address that has used least time since connections began to wait, so that one whose bytes
+    cost little, such as a peer that is not known yet, does not wait for each of those whose bytes cost much.
+    """
 
     def __init__(self, cpu: Callable[[], float] = cpu_seconds) -> None:
         """`cpu`: seconds of processor time that the thread has used."""
         self._cpu = cpu
         self._used_until = 0.0  # by the loop's clock: when the share has made up for what was used
-        self._waiting: OrderedDict[str, OrderedDict[Stranger, bytes]] = OrderedDict()  # the next address first
+        self._waiting: dict[str, OrderedDict[Stranger, bytes]] = {}  # by address, the next connection first
+        self._used: dict[str, float] = {}  # seconds, by address, while any waits
+        self._order: list[tuple[float, int, str]] = []  # a heap of waiting addresses, with what they have used
+        self._ranked: set[str] = set()  # the addresses in it
+        self._count = itertools.count()  # among equals, first come, first served
         self._next_turn: asyncio.TimerHandle | None = None
 
     def parse(self, stranger: Stranger, data: bytes) -> None:
@@ -49,7 +59,9 @@ class ParsingTime:
         if not self._waiting and not self._seconds_to_wait():
             self._parse(stranger, data)
             return
-        held = self._waiting.setdefault(stranger.address, OrderedDict())
+        if stranger.address not in self._waiting:
+            self._enqueue(stranger.address, OrderedDict())
+        held = self._waiting[stranger.address]
         held[stranger] = held.get(stranger, b"") + data
         stranger.hold_reading()
         self._await_turn()
@@ -61,13 +73,19 @@ class ParsingTime:
             if not held:
                 del self._waiting[stranger.address]
 
-    def _parse(self, stranger: Stranger, data: bytes) -> None:
+    def _enqueue(self, address: str, held: OrderedDict[Stranger, bytes]) -> None:
+        self._waiting[address] = held
+        if address not in self._ranked:  # as it is when all its connections ended, and others came
+            self._ranked.add(address)
+            heappush(self._order, (self._used.get(address, 0.0), next(self._count), address))
+
+    def _parse(self, stranger: Stranger, data: bytes) -> float:
+        """Seconds that it took."""
         begun = self._cpu()
-        try:
-            stranger.parse(data)
-        finally:
-            now = asyncio.get_running_loop().time()
-            self._used_until = max(self._used_until, now) + (self._cpu() - begun) / SHARE
+        stranger.parse(data)
+        seconds = self._cpu() - begun
+        self._used_until = max(self._used_until, asyncio.get_running_loop().time()) + seconds / SHARE
+        return seconds
 
     def _seconds_to_wait(self) -> float:
         return max(0.0, self._used_until - asyncio.get_running_loop().time() - BURST_SECONDS)
@@ -81,12 +99,24 @@ class ParsingTime:
         self._next_turn = None
         try:
             while self._waiting and not self._seconds_to_wait():
-                address, held = self._waiting.popitem(last=False)
-                stranger, data = held.popitem(last=False)
-                if held:
-                    self._waiting[address] = held
-                self._parse(stranger, data)
-                stranger.release_reading()
+                self._take_turn()
         finally:
             if self._waiting:
                 self._await_turn()
+            else:
+                self._used.clear()
+                self._order.clear()
+                self._ranked.clear()
+
+    def _take_turn(self) -> None:
+        *_, address = heappop(self._order)
+        self._ranked.discard(address)
+        if (held := self._waiting.pop(address, None)) is None:
+            return  # its connections have ended
+        stranger, data = held.popitem(last=False)
+        try:
+            self._used[address] = self._used.get(address, 0.0) + self._parse(stranger, data)
+            stranger.release_reading()
+        finally:
+            if held:
+                self._enqueue(address, held)

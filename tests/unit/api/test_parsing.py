@@ -1,4 +1,4 @@
-"""Strangers' bytes are parsed in a share of the time, and where that is short, one address after the other."""
+"""Strangers' bytes are parsed in a share of the time, which addresses divide where it is short."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def test_beyond_their_share_strangers_wait() -> None:
     assert parsed == [("10.0.0.1", b"%d" % number) for number in range(20)], "first come, first served"
 
 
-async def test_addresses_take_turns() -> None:
+async def test_an_address_does_not_wait_for_all_connections_of_another() -> None:
     parsed: list[tuple[str, bytes]] = []
     parsing = ParsingTime(Processor())
     crowd(parsing, "10.0.0.1", 20, parsed)
@@ -78,6 +78,34 @@ async def test_addresses_take_turns() -> None:
     await until(lambda: ("10.0.0.2", b"0") in parsed, "the other address to have a turn")
     assert parsed.index(("10.0.0.2", b"0")) <= before + 1
     await until(lambda: len(parsed) == 21, "all to have been parsed")
+
+
+async def test_an_address_whose_bytes_cost_little_does_not_wait_for_all_others() -> None:
+    """Such as a peer that is not known yet, and begins with a large batch."""
+    parsed: list[tuple[str, bytes]] = []
+    costs = {"10.0.0.9": COST / 100}
+    parsing = ParsingTime(lambda: sum(costs.get(address, COST) for address, _ in parsed))
+    for number in range(4):
+        crowd(parsing, f"10.0.0.{number}", 10, parsed)
+    loop = asyncio.get_running_loop()
+
+    class Peer(Connection):
+        left = 8
+
+        def send(self) -> None:
+            self.left -= 1
+            parsing.parse(self, b"")
+
+        def release_reading(self) -> None:
+            if self.left:
+                loop.call_soon(self.send)
+
+    peer = Peer("10.0.0.9", parsed)
+    peer.send()
+    await until(lambda: len(parsed) == 48, "all to have been parsed")
+    order = [address for address, _ in parsed]
+    last = max(at for at, address in enumerate(order) if address == "10.0.0.9")
+    assert last - 7 < 24, "the others do not have as many turns as the peer"
 
 
 async def test_a_connection_that_ends_leaves_the_queue() -> None:
@@ -90,6 +118,19 @@ async def test_a_connection_that_ends_leaves_the_queue() -> None:
     await until(lambda: not waiting[-1].held, "the last one to have a turn")
     assert len(parsed) == before + 1
     parsing.leave(waiting[0])
+
+
+async def test_connections_that_come_and_go_leave_nothing_behind() -> None:
+    parsed: list[tuple[str, bytes]] = []
+    parsing = ParsingTime(Processor())
+    crowd(parsing, "10.0.0.1", 20, parsed)
+    for _ in range(100):
+        connection = Connection("10.0.0.2", parsed)
+        parsing.parse(connection, b"")
+        parsing.leave(connection)
+    assert len(parsing._order) == 2, "one place for each address"
+    await until(lambda: parsing._next_turn is None, "all to have been parsed")
+    assert not any((parsing._order, parsing._ranked, parsing._used, parsing._waiting))
 
 
 class Figures:
