@@ -14,6 +14,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 
 from eventd.errors import EventdError
 from eventd.lake.figures import LakeFigures
+from eventd.unseen import spelled_out
 
 METRICS_CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 LINK_STATES = ("running", "backing-off", "blocked", "paused", "failed")
@@ -132,7 +133,7 @@ class JsonLines(logging.Formatter):
             "msg": record.getMessage(),
         }
         extra = {(f"{name}_" if name in line else name): value for name, value in fields_of(record).items()}
-        return json.dumps(line | extra, ensure_ascii=False, separators=(",", ":"))
+        return spelled_out(json.dumps(line | extra, ensure_ascii=False, separators=(",", ":")))
 
 
 class TextLines(logging.Formatter):
@@ -163,7 +164,7 @@ def _bare(value: Any) -> str:
     """A value as it is where it cannot be mistaken, otherwise as JSON."""
     if isinstance(value, str) and value.isprintable() and not set(value) & set(' "=') and value:
         return value
-    return json.dumps(value, ensure_ascii=False)
+    return spelled_out(json.dumps(value, ensure_ascii=False))
 
 
 def _one_line(text: str) -> str:

@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from eventd.audit.findings import Finding
+from eventd.unseen import spelled_out
 
 SCHEMA = 1
 MOST_HOURS = 20_000
@@ -324,7 +325,8 @@ class Report(msgspec.Struct, kw_only=True):
 
 def to_json(report: Report) -> bytes:
     """The text of report.json, indented by two."""
-    return msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
+    text = msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
+    return spelled_out(text.decode()).encode()
 
 
 def from_json(text: bytes) -> Report:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TextIO
 
-from eventd.resources.unseen import UNSEEN
+from eventd.unseen import spelled_out
 
 Format = Literal["table", "wide", "json", "yaml", "name"]
 
@@ -90,8 +90,7 @@ def printable_lines(words: str) -> str:
 
 def write_json(value: Any, *, indent: int | None = None) -> str:
     """JSON that means the same to every reader and shows a person all that it holds."""
-    text = json.dumps(value, indent=indent, ensure_ascii=False, default=str)
-    return UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    return spelled_out(json.dumps(value, indent=indent, ensure_ascii=False, default=str))
 
 
 class Output:

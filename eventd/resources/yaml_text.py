@@ -29,7 +29,7 @@ from eventd.resources.nodes import (
     too_deep,
 )
 from eventd.resources.problems import shorten
-from eventd.resources.unseen import UNSEEN
+from eventd.unseen import UNSEEN
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 

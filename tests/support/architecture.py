@@ -20,7 +20,7 @@ Found = Iterator[tuple[int, str]]
 # Imports point to the left only. Names in one group are neighbours: none of them imports another.
 ORDER: tuple[tuple[str, ...], ...] = (
     ("federation",),
-    ("errors", "quoting"),
+    ("errors", "quoting", "unseen"),
     ("backoff", "clock"),
     ("lake",),
     ("address", "exchange", "supervisor"),
@@ -63,12 +63,13 @@ def _allowed_imports() -> dict[str, frozenset[str]]:
             allowed[name] = frozenset(left | ({"observe", "client"} if name in _FROM_LOG_UP else set()))
         left |= set(group)
     beside = {
-        "observe": frozenset({"federation", "errors", "clock", "lake", _ROOT}),
+        "observe": frozenset({"federation", "errors", "clock", "lake", "unseen", _ROOT}),
         "client": frozenset({"federation", "errors", "clock", "address", "exchange", "supervisor", _ROOT}),
         "audit": frozenset(
             {
                 "federation",
                 "errors",
+                "unseen",
                 "clock",
                 "address",
                 "backoff",

@@ -126,9 +126,10 @@ def test_a_line_of_text_is_aligned_and_readable() -> None:
 
 
 def test_text_from_outside_cannot_start_a_line_or_steer_the_terminal() -> None:
-    text = TextLines(colour=False).format(record("a\n12:00:00 INFO fake \x1b[2J", peer="x\ny\x1b"))
-    assert "\n" not in text
-    assert "\x1b" not in text
+    evil = "\x1b[2J\x9b31m\u202e\u2066\u200b\x7f"
+    for lines in (TextLines(colour=False), JsonLines()):
+        text = lines.format(record(f"a\n12:00:00 INFO fake {evil}", peer=f"x\ny{evil}", peers=(evil,)))
+        assert text.isprintable(), ascii(text)
 
 
 def test_colour_goes_by_level() -> None:

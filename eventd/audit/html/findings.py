@@ -15,6 +15,7 @@ from eventd.audit.html.markup import Child, Markup, element, join
 from eventd.audit.html.standing import MEANINGS, VERDICTS, noun
 from eventd.audit.html.tables import Column, identifiers, number, paragraph, section, sign, table, way, wide
 from eventd.audit.report import Report
+from eventd.unseen import spelled_out
 
 MOST_FINDINGS = 100
 """Rows a kind's table has."""
@@ -110,7 +111,7 @@ def _range(one: Finding) -> str:
 def _files(found: Sequence[Finding]) -> Markup:
     """Links that save what is inside the page. A file that would be too long is cut, and says so."""
     text, left_out = _as_csv(found)
-    whole = msgspec.json.format(msgspec.json.encode(found), indent=1)
+    whole = spelled_out(msgspec.json.format(msgspec.json.encode(found), indent=1).decode()).encode()
     links = [_link("findings.csv", "text/csv", text.encode("utf-8", "backslashreplace"))]
     if len(whole) <= MOST_OCTETS:
         links.append(_link("findings.json", "application/json", whole))

@@ -21,7 +21,8 @@ from eventd.audit.findings import Finding, Kind
 from eventd.audit.html import render
 from eventd.audit.html.page import POLICY
 from eventd.audit.report import to_json
-from tests.support.audit_cases import HOSTILE, MADE, event_id
+from eventd.unseen import UNSEEN
+from tests.support.audit_cases import HOSTILE, MADE, event_id, hostile
 
 
 @cache
@@ -136,6 +137,13 @@ def test_the_same_report_is_the_same_page_and_names_the_report_it_shows() -> Non
     report = MADE["three missing"]()
     assert render(report) == render(report)
     assert hashlib.sha256(to_json(report)).hexdigest() in render(report)
+
+
+def test_the_json_of_a_report_steers_no_terminal_and_means_the_same() -> None:
+    text = to_json(hostile()).decode()
+    assert not UNSEEN.search(text)
+    assert json.loads(text)["made_at"] == HOSTILE
+    assert not UNSEEN.search(dict(files("hostile names"))["findings.json"].decode())
 
 
 @pytest.mark.parametrize("name", MADE)

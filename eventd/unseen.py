@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Final
 
@@ -9,3 +10,8 @@ UNSEEN: Final = re.compile(
     "[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]"
 )
 """Beside the control characters of ASCII, which JSON and YAML never hold as they are."""
+
+
+def spelled_out(text: str) -> str:
+    """A JSON text that means the same, with such characters as escapes: they stand in its strings alone."""
+    return UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
