@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from eventd.api import problems
 from eventd.api.auth import ApiKey, Keys
-from eventd.api.bodies import LIGHT_BYTES, Bodies, Held, aside, read_body
+from eventd.api.bodies import HUGE_BYTES, LIGHT_BYTES, Bodies, Held, aside, read_body
 from eventd.api.callers import Callers
 from eventd.api.codes import WrongMediaType
 from eventd.api.doors import Door
@@ -20,6 +20,7 @@ from eventd.api.faults import Handler, answering
 from eventd.api.health import OPEN_PATHS, Probing, add_health
 from eventd.api.json_shape import require_modest
 from eventd.api.operations import Operation, Services
+from eventd.api.outlines import read_outline
 from eventd.api.params import from_query, merge, read_params
 from eventd.api.siblings import Siblings
 from eventd.api.surfaces import all_operations
@@ -120,7 +121,9 @@ class _Reader:
 
     async def read(self, request: web.Request, held: Held) -> BaseModel:
         raw: bytes | bytearray = b"" if self._operation.route.method == "GET" else await self._read_body(request, held)
-        params = None if request.query_string else await aside(len(raw), self._read_quickly, request.match_info, raw)
+        params = None
+        if not request.query_string and len(raw) <= HUGE_BYTES:
+            params = await aside(len(raw), self._read_quickly, request.match_info, raw)
         if params is None:
             query = list(request.query.items())
             params = await aside(len(raw), self._read_closely, request.match_info, query, raw, light=LIGHT_BYTES)
@@ -155,7 +158,7 @@ class _Reader:
 def _decode(body: bytes | bytearray, values: int) -> dict[str, Any]:
     require_modest(body, values)
     try:
-        value = msgspec.json.decode(body)
+        value = read_outline(body) if len(body) > HUGE_BYTES else msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         why = str(error).removeprefix("JSON is malformed: ")
         raise Invalid(f"the body is not valid JSON: {why}") from None

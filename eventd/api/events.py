@@ -14,6 +14,7 @@ from pydantic import Field
 
 from eventd.api.bodies import SMALL_BYTES
 from eventd.api.emitted import drafts_from
+from eventd.api.event_texts import are_texts, decode_texts
 from eventd.api.facts import MOST, read_facts, unsign
 from eventd.api.groups import Place, evict_some, find_group, find_place, find_topic, recall_place
 from eventd.api.moments import Place as Token
@@ -27,6 +28,7 @@ from eventd.log.reading import Question, list_latest
 from eventd.log.scan import read_at
 from eventd.log.units import Check, Publish
 from eventd.log.values import Appended, Drafts, Head, IdOwner, Outcome, Record
+from eventd.resources.effective import GroupConfig
 from eventd.store.database import Connection
 from federation.event import DECODER, is_plain
 from federation.loops import decode_path
@@ -86,6 +88,7 @@ def _is_heavy(params: Emit) -> bool:
     payloads = (event.get("payload") for event in odd)
     return (
         isinstance(params, _LargeEmit)
+        or are_texts(params.events)
         or len(params.events) > MANY
         or sum(len(payload) for payload in payloads if isinstance(payload, dict)) > MANY
     )
@@ -150,12 +153,18 @@ async def _append(services: Services, params: Emit) -> tuple[Drafts, Appended]:
 
 async def _append_at(services: Services, params: Emit, place: Place, now: int) -> tuple[Drafts, Appended]:
     heavy = _is_heavy(params)
-    judge = partial(drafts_from, params.events, place.group, now=now, random=secrets.token_bytes, heavy=heavy)
+    judge = partial(_judge, params.events, place.group, now=now, heavy=heavy)
     drafts = await asyncio.to_thread(judge) if heavy else judge()
     check = _refusal_of(drafts) if OBSERVED in drafts.types else None
     ceiling = place.group.retention.max_bytes
     unit = Publish(place.topic, drafts, ceiling=ceiling, check=check, declared=place.version)
     return drafts, await services.log.submit(unit)
+
+
+def _judge(events: list[Any], group: GroupConfig, *, now: int, heavy: bool) -> Drafts:
+    if are_texts(events):
+        decode_texts(events, group, now=now, random=secrets.token_bytes)
+    return drafts_from(events, group, now=now, random=secrets.token_bytes, heavy=heavy)
 
 
 def _refusal_of(drafts: Drafts) -> Check:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -59,6 +59,70 @@ async def test_a_refused_body_takes_little_memory_beside_itself(
         tracemalloc.stop()
     assert (found, words in told["error"]["message"]) == (status, True), told
     assert peak < len(sent) + 64 * MIB
+
+
+def events(last: bytes, size: int = 40 * MIB) -> bytes:
+    """Events of 6 kB each, about so many bytes in all, and one more."""
+    one = b'{"type":"t","payload":{"a":"' + b"x" * 6000 + b'"}}'
+    return b'{"events":[' + b",".join([one] * (size // len(one)) + [last]) + b"]}"
+
+
+GOOD = b'{"type":"t"}'
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "words"),
+    [
+        (EMIT, lambda: events(b'{"tipe":"t"}'), 400, "event 6954: unknown member tipe (did you mean type?)"),
+        (EMIT, lambda: events(b'{"type":""}'), 400, "event 6954: federation event type is"),
+        (EMIT, lambda: events(b'{"type":"t","payload":{"a":"\\u0000"}}'), 400, "event 6954: federation event payload"),
+        (
+            EMIT,
+            lambda: events(b'{"type":"t","payload":{"a":"\xff"}}'),
+            400,
+            "event 6954 holds bytes that are not UTF-8",
+        ),
+        (EMIT, lambda: events(b'{"type":"t","payload":{"a":"' + b"x" * MIB + b'"}}'), 413, "event 6954: 10"),
+        (EMIT, lambda: b'{"events":[{"payload":{"a":"' + b"x" * 40 * MIB + b'"}}]}', 413, "41943060 bytes or more are"),
+        (EMIT, lambda: events(b'{"type":"\xff","payload":3}'), 400, "event 6954 holds bytes that are not UTF-8"),
+        (EMIT, lambda: events(GOOD)[:-1], 400, "the body is not valid JSON: Input data was truncated"),
+        (EMIT, lambda: events(GOOD)[:-1] + b',"brief":7}', 400, "brief must be true or false"),
+        (EMIT + "?brief=perhaps", lambda: events(GOOD), 400, "brief must be true or false, not 'perhaps'"),
+        (EMIT, lambda: b'{"evnts":"' + b"x" * 40 * MIB + b'"}', 400, "evnts is no field of this request, did you mean"),
+        (EMIT, lambda: b'["' + b"x" * 40 * MIB + b'"]', 400, "the body must be a JSON object"),
+        ("/api/v1/groups/none/events", lambda: events(GOOD), 404, "there is no EventGroup none"),
+    ],
+)
+async def test_a_refused_body_of_events_is_not_in_memory_twice(
+    whole: Api, path: str, body: Callable[[], bytes], status: int, words: str
+) -> None:
+    await whole.ask("POST", "/api/v1/resources/apply", data=source(_GROUP), headers=JSON)
+    sent = body()
+
+    async def parts() -> AsyncIterator[bytes]:  # the client, too, must not hold it again
+        for start in range(0, len(sent), MIB):
+            yield sent[start : start + MIB]
+
+    tracemalloc.start()
+    try:
+        headers = JSON | {"Content-Length": str(len(sent))}
+        found, told, _ = await whole.ask("POST", path, data=parts(), headers=headers)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (found, words in told["error"]["message"]) == (status, True), told
+    assert peak < 1.5 * len(sent)
+
+
+async def test_a_large_body_of_events_is_stored_as_a_small_one_is(whole: Api) -> None:
+    await whole.ask("POST", "/api/v1/resources/apply", data=source(_GROUP), headers=JSON)
+    body = events(b'{"type":"last","subject":"s"}', 17 * MIB)
+    status, told, _ = await whole.ask("POST", f"{EMIT}?brief=true", data=io.BytesIO(body), headers=JSON)
+    assert (status, told["counts"]["new"]) == (200, body.count(b'{"type"'))
+    ids = [result["id"] for result in told["results"]]
+    assert ids == sorted(ids)
+    status, told, _ = await whole.ask("GET", f"{EMIT}?newest=true&limit=1")
+    assert (status, told["events"][0]["type"], told["events"][0]["id"]) == (200, "last", ids[-1])
 
 
 async def test_twenty_wrong_fields_are_named_and_the_others_counted(
