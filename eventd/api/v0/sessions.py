@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -25,6 +25,8 @@ from eventd.log.refusals import Throttled
 
 SESSION_SECONDS = 300.0
 """How long a session is kept without a stream."""
+SESSIONS_BYTES = 256 << 20
+"""What all sessions may take of memory, by estimate: one that follows 256 topics takes a hundred times what most do."""
 ENDED_STREAMS = 4
 """Streams of a session whose checkpoints are kept after they have ended, beside those that are open."""
 _ID_BYTES = 16
@@ -64,6 +66,7 @@ class Session:
     idle_since: float = 0.0
     streams: dict[int, Stream] = field(default_factory=dict)
     told: dict[str, WatchCursor] = field(init=False)
+    size: int = field(init=False)
     _first: dict[str, int] = field(init=False)
     _streams_begun: int = 0
     _checkpoints: dict[int, Checkpoints] = field(default_factory=dict)
@@ -71,6 +74,7 @@ class Session:
     def __post_init__(self) -> None:
         self.told = dict(self.begun)
         self._first = {name: cursor.seq for name, cursor in self.begun.items()}
+        self.size = 1000 + sum(400 + len(name) for name in self.topics) + sum(100 + len(n) for n in self.pages.nodes)
 
     def begin_stream(self, present: Mapping[str, Found], last_event_id: str) -> StreamStart:
         """Where a new stream begins, when these topics are `present`.
@@ -141,11 +145,11 @@ class Sessions:
     def begin(self, session: Session) -> Session:
         """Keep a session under an id that nobody can guess. Raises `Throttled`.
 
-        Where there is no place left, a key that has more sessions than this one loses the one that was idle longest.
+        Where there is no place left, a key that has more than this one loses sessions that are idle, the oldest first.
         """
         self._forget_idle()
-        if 0 < self._most <= len(self._sessions):
-            self._make_place(session.key)
+        self._make_place("max_watch_sessions", self._most, session, lambda _: 1)
+        self._make_place("watch_sessions_bytes", SESSIONS_BYTES, session, lambda kept: kept.size)
         session.wid = self._prefix + urlsafe_b64encode(self._random(_ID_BYTES)).rstrip(b"=").decode()
         session.idle_since = self._clock.monotonic()
         self._sessions[session.wid] = session
@@ -171,13 +175,24 @@ class Sessions:
             session.end_stream(number)
             session.idle_since = self._clock.monotonic()
 
-    def _make_place(self, asking: ApiKey) -> None:
-        by_key = Counter(session.key.digest for session in self._sessions.values())
-        (key, most), *_ = by_key.most_common(1)
-        idle = [session for session in self._sessions.values() if session.key.digest == key and not session.streams]
-        if most <= by_key[asking.digest] + 1 or not idle:
-            raise Throttled.by("max_watch_sessions", self._most)
-        del self._sessions[min(idle, key=lambda session: session.idle_since).wid]
+    def _make_place(self, limit: str, most: int, coming: Session, cost: Callable[[Session], int]) -> None:
+        """Have the session fit below a limit; 0 is none."""
+        by_key: Counter[bytes] = Counter()
+        for session in self._sessions.values():
+            by_key[session.key.digest] += cost(session)
+        over = by_key.total() + cost(coming) - most if most else 0
+        if over <= 0:
+            return
+        (key, held), *_ = by_key.most_common(1)
+        fair = by_key[coming.key.digest] + cost(coming)
+        idle = (kept for kept in self._sessions.values() if kept.key.digest == key and not kept.streams)
+        for session in sorted(idle, key=lambda kept: kept.idle_since):
+            if over <= 0 or held <= fair:
+                break
+            del self._sessions[session.wid]
+            over, held = over - cost(session), held - cost(session)
+        if over > 0:
+            raise Throttled.by(limit, most)
 
     def _forget_idle(self) -> None:
         old = self._clock.monotonic() - SESSION_SECONDS

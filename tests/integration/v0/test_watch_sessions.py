@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from eventd.api.v0 import sessions
 from eventd.api.v0.sessions import ENDED_STREAMS, Sessions
 from eventd.log.head import renew_epoch
 from eventd.testing import ManualClock, until
@@ -207,6 +208,26 @@ async def test_a_key_with_many_sessions_makes_place_for_another(start_server: St
         await stream.take("caught-up")
     assert (await one.ask("GET", f"/watch/{wids[0]}")).status == 404, "the ones that were idle longest"
     assert (await one.ask("GET", f"/watch/{wids[1]}")).status == 404
+
+
+async def test_what_sessions_follow_has_a_limit_too(start_server: StartServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of 256 topics and 1000 nodes, ten thousand sessions of one key that may only read took 1.8 GB."""
+    clock = ManualClock()
+    server = await start_server(clock=clock, keys="one:r,other:r,all")
+    await server.with_key("all").put("jobs")
+    one, other = server.with_key("one"), server.with_key("other")
+    large = {"topics": {"jobs": {}}, "node": [f"n{number:03}" for number in range(1000)]}
+    monkeypatch.setattr(sessions, "SESSIONS_BYTES", 250_000)
+    wids = []
+    for _ in range(2):
+        wids.append((await one.ask("POST", "/watch", large)).body["wid"])
+        clock.advance(1)
+    told = await one.ask("POST", "/watch", large)
+    assert (told.status, told.detail) == (429, {"limit": "watch_sessions_bytes", "max": 250_000})
+    assert (await begin(one, "jobs")).status == 200, "a small one fits"
+    assert (await other.ask("POST", "/watch", large)).status == 200, "a key that has less gets its place"
+    assert (await one.ask("GET", f"/watch/{wids[0]}")).status == 404, "the one that was idle longest"
+    assert (await other.ask("POST", "/watch", large)).status == 429, "both have half"
 
 
 @pytest.mark.parametrize("node", [[f"n{number}" for number in range(1001)], ["n" * 16_384, "m"]])
