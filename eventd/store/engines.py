@@ -65,7 +65,7 @@ def open_engine(url: sa.URL, kind: Kind, *, readers: int, patience: float, claim
         )
     except ModuleNotFoundError:
         raise MissingExtra(
-            "the Postgres driver is not installed", hint="install the extra: pip install 'routerd-eventd[postgres]'"
+            "the Postgres driver is not installed", hint="install the extra, in a clone: pip install '.[postgres]'"
         ) from None
     if claim:
         event.listen(engine, "do_connect", partial(_connect_under, claim))

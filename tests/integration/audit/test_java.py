@@ -65,7 +65,7 @@ def test_without_any_it_is_said_where_one_was_looked_for(tmp_path: Path) -> None
     told = str(refused.value)
     assert f"JAVA_HOME: there is no Java at {tmp_path / 'nothing'}" in told
     assert f"PATH: {old} is Java 8" in told
-    assert "routerd-eventd[audit]" in told
+    assert "pip install '.[audit]'" in told
 
 
 def test_only_the_modules_that_are_not_there_are_left_out(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(extra, "import_module", missing)
     with pytest.raises(MissingExtra, match="numpy") as refused, open_session(app="test"):
         pass
-    assert refused.value.hint == "pip install 'routerd-eventd[audit]'"
+    assert refused.value.hint == "in a clone: pip install '.[audit]'"
 
 
 def test_what_spark_is_to_log_by_is_shipped() -> None:

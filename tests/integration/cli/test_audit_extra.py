@@ -39,6 +39,6 @@ def test_it_ends_in_one_line(tmp_path: Path, package: str, command: tuple[str, .
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
         timeout=60,
     )
-    told = f"the audit needs the package {package}, which is not installed (pip install 'routerd-eventd[audit]')"
+    told = f"the audit needs the package {package}, which is not installed (in a clone: pip install '.[audit]')"
     assert (done.returncode, done.stdout, done.stderr) == (1, "", f"error: {told}\n")
     assert list(tmp_path.iterdir()) == []
