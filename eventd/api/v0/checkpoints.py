@@ -19,6 +19,8 @@ from eventd.api.v0.beginnings import MOST_SEQ
 
 ID_BYTES = 4096
 """Bytes of the longest id that holds the places themselves."""
+TOPIC_BYTES = 300
+"""Memory of the checkpoints of one stream for each topic, by estimate, beside the events."""
 MOVES = 8192
 """Events of one stream whose checkpoints are kept: more than the buffers between node and client hold of small ones."""
 _CHECKPOINT = re.compile(r"([0-9a-f]{12})\.(\d{1,9})\.(\d{1,15})")
@@ -66,6 +68,11 @@ class Checkpoints:
         self._topics = array("H")
         self._seqs = array("q")
         self._count = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory, by estimate."""
+        return TOPIC_BYTES * len(self._names) + 10 * len(self._seqs)
 
     def add(self, name: str, seq: int) -> bytes:
         """The client is sent an event that takes it to a seq of one topic; the id of its checkpoint."""

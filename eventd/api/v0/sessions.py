@@ -16,7 +16,14 @@ from typing import NamedTuple, Protocol
 
 from eventd.api.auth import ApiKey
 from eventd.api.v0.beginnings import Found
-from eventd.api.v0.checkpoints import Checkpoints, may_need_checkpoints, read_checkpoint, read_places
+from eventd.api.v0.checkpoints import (
+    MOVES,
+    TOPIC_BYTES,
+    Checkpoints,
+    may_need_checkpoints,
+    read_checkpoint,
+    read_places,
+)
 from eventd.api.v0.following import WatchCursor
 from eventd.api.v0.routes import V0
 from eventd.api.v0.shared import Pages, Want
@@ -66,7 +73,7 @@ class Session:
     idle_since: float = 0.0
     streams: dict[int, Stream] = field(default_factory=dict)
     told: dict[str, WatchCursor] = field(init=False)
-    size: int = field(init=False)
+    _own_size: int = field(init=False)
     _first: dict[str, int] = field(init=False)
     _streams_begun: int = 0
     _checkpoints: dict[int, Checkpoints] = field(default_factory=dict)
@@ -74,7 +81,19 @@ class Session:
     def __post_init__(self) -> None:
         self.told = dict(self.begun)
         self._first = {name: cursor.seq for name, cursor in self.begun.items()}
-        self.size = 1000 + sum(400 + len(name) for name in self.topics) + sum(100 + len(n) for n in self.pages.nodes)
+        self._own_size = (
+            1000 + sum(400 + len(name) for name in self.topics) + sum(100 + len(n) for n in self.pages.nodes)
+        )
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory, by estimate."""
+        return self._own_size + sum(kept.size for kept in self._checkpoints.values())
+
+    @property
+    def stream_size(self) -> int:
+        """Bytes of memory that one more stream may come to need in the session, by estimate."""
+        return TOPIC_BYTES * len(self.topics) + 10 * MOVES if may_need_checkpoints(self.topics) else 0
 
     def begin_stream(self, present: Mapping[str, Found], last_event_id: str) -> StreamStart:
         """Where a new stream begins, when these topics are `present`.
@@ -148,8 +167,8 @@ class Sessions:
         Where there is no place left, a key that has more than this one loses sessions that are idle, the oldest first.
         """
         self._forget_idle()
-        self._make_place("max_watch_sessions", self._most, session, lambda _: 1)
-        self._make_place("watch_sessions_bytes", SESSIONS_BYTES, session, lambda kept: kept.size)
+        self._make_place("max_watch_sessions", self._most, session.key, 1, lambda _: 1)
+        self._make_room(session.key, session.size)
         session.wid = self._prefix + urlsafe_b64encode(self._random(_ID_BYTES)).rstrip(b"=").decode()
         session.idle_since = self._clock.monotonic()
         self._sessions[session.wid] = session
@@ -175,16 +194,24 @@ class Sessions:
             session.end_stream(number)
             session.idle_since = self._clock.monotonic()
 
-    def _make_place(self, limit: str, most: int, coming: Session, cost: Callable[[Session], int]) -> None:
-        """Have the session fit below a limit; 0 is none."""
+    def require_room(self, session: Session) -> None:
+        """Have one more stream of the session fit into memory. Raises `Throttled`."""
+        if coming := session.stream_size:
+            self._make_room(session.key, coming)
+
+    def _make_room(self, key: ApiKey, size: int) -> None:
+        self._make_place("watch_sessions_bytes", SESSIONS_BYTES, key, size, lambda kept: kept.size)
+
+    def _make_place(self, limit: str, most: int, asking: ApiKey, coming: int, cost: Callable[[Session], int]) -> None:
+        """Have what comes of a key fit below a limit; 0 is none."""
         by_key: Counter[bytes] = Counter()
         for session in self._sessions.values():
             by_key[session.key.digest] += cost(session)
-        over = by_key.total() + cost(coming) - most if most else 0
+        over = by_key.total() + coming - most if most else 0
         if over <= 0:
             return
         (key, held), *_ = by_key.most_common(1)
-        fair = by_key[coming.key.digest] + cost(coming)
+        fair = by_key[asking.digest] + coming
         idle = (kept for kept in self._sessions.values() if kept.key.digest == key and not kept.streams)
         for session in sorted(idle, key=lambda kept: kept.idle_since):
             if over <= 0 or held <= fair:

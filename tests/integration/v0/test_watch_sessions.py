@@ -230,6 +230,25 @@ async def test_what_sessions_follow_has_a_limit_too(start_server: StartServer, m
     assert (await other.ask("POST", "/watch", large)).status == 429, "both have half"
 
 
+async def test_the_checkpoints_of_a_session_count_as_its_memory(
+    start_server: StartServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five streams of each session keep some, so that many sessions come to ten times what they began with."""
+    server = await start_server()
+    names = [f"{'t' * 100}{number}" for number in range(60)]
+    for name in names:
+        await server.put(name)
+    wids = [(await begin(server, *names)).body["wid"] for _ in range(2)]
+    async with opened(server, wids[0]) as stream:
+        await stream.take("caught-up")
+        monkeypatch.setattr(sessions, "SESSIONS_BYTES", 150_000)
+        told = await server.ask("GET", f"/watch/{wids[1]}")
+        assert (told.status, told.detail) == (429, {"limit": "watch_sessions_bytes", "max": 150_000})
+        monkeypatch.setattr(sessions, "SESSIONS_BYTES", 250_000)
+        async with opened(server, wids[1]) as second:
+            await second.take("caught-up")
+
+
 @pytest.mark.parametrize("node", [[f"n{number}" for number in range(1001)], ["n" * 16_384, "m"]])
 async def test_a_reader_leaves_out_no_more_nodes_than_it_can_have(server: Server, node: list[str]) -> None:
     """A session keeps them."""
