@@ -226,7 +226,8 @@ def require_own_page(origin: str, host: str) -> None:
 def parse_keys(text: str) -> tuple[ApiKey, ...]:
     """Entries `key`, `key:scopes`, `key:scopes:prefixes` or `key::prefixes`, parted by commas or line ends.
 
-    Scopes are joined with `+`, prefixes with `|`; a line that begins with `#` is a comment. Raises ValueError, which
+    Scopes are joined with `+`, prefixes with `|`; a line that begins with `#` is a comment. A colon with nothing after
+    it is refused: a script whose variable is unset would make a key that may do everything. Raises ValueError, which
     names an entry by its number and never shows any of it.
     """
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
@@ -239,25 +240,30 @@ def parse_keys(text: str) -> tuple[ApiKey, ...]:
     return tuple(keys)
 
 
-def _entry(number: int, key: str, scopes: str = "", prefixes: str = "") -> ApiKey:
+def _entry(number: int, key: str, scopes: str | None = None, prefixes: str | None = None) -> ApiKey:
     if not key.strip():
         raise ValueError(f"entry {number} begins with a colon: the key itself is missing")
+    limits = [] if prefixes is None else [prefix.strip() for prefix in prefixes.split("|")]
+    if "" in limits:
+        raise ValueError(f"entry {number}: a blank prefix would allow every name (leave its colon or | out)")
+    all_scopes = scopes is None or (bool(limits) and not scopes.strip())
     try:
-        granted = read_scopes([scopes])
+        granted = read_scopes([] if all_scopes else [scopes or ""])
     except ValueError as error:
         # The word may be the other half of a key that holds a colon, so it is not shown.
         raise ValueError(f"entry {number}: {error} (a key must not hold a colon)") from None
-    limits = tuple(prefix.strip() for prefix in prefixes.split("|") if prefix.strip())
-    return ApiKey(hashlib.sha256(key.strip().encode()).digest(), granted, limits)
+    return ApiKey(hashlib.sha256(key.strip().encode()).digest(), granted, tuple(limits))
 
 
 def read_scopes(texts: Iterable[str]) -> frozenset[Scope]:
-    """The scopes that are named, joined with `+` or one by one; all where there are none.
+    """The scopes that are named, joined with `+` or one by one; all of them where `texts` is empty.
 
-    Raises ValueError, which names a word by its place and never shows it.
+    Raises ValueError, also for a blank text, which names a word by its place and never shows it.
     """
-    words = [word.strip().lower() for text in texts for word in text.split("+") if word.strip()]
+    words = [word.strip().lower() for text in texts for word in text.split("+")]
     for place, word in enumerate(words, start=1):
+        if not word:
+            raise ValueError(f"scope {place} is blank: name it, or leave all scopes out to allow everything")
         if word not in _WORDS:
             raise ValueError(f"scope {place} is none of {', '.join(SCOPES)} and rw")
     return frozenset(scope for word in words for scope in _WORDS[word]) or frozenset(SCOPES)

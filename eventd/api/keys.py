@@ -53,13 +53,21 @@ def _line(params: CreateKey, secret: str, now: int) -> KeyLine:
             f"name: {params.name[:80]!r} cannot be the name of a key",
             hint="letters, digits, dots, dashes and underscores, at most 63, a letter or a digit first",
         )
+    _require_limits(params)
     prefixes = tuple(dict.fromkeys(params.prefixes))
-    if "" in prefixes:
+    if not all(map(str.strip, prefixes)):
         raise Invalid(
             "prefixes: a blank one would allow every name", hint="leave it out, or write what names begin with"
         )
     digest = hashlib.sha256(secret.encode()).hexdigest()
     return KeyLine(params.name, digest, _scopes(params.scopes), prefixes, now, _end(params.expires, now), None)
+
+
+def _require_limits(params: CreateKey) -> None:
+    """Raises `Invalid` for a limit that is empty: a client whose variable is unset would make a key without limits."""
+    for name in ("scopes", "prefixes", "expires"):
+        if name in params.model_fields_set and not getattr(params, name):
+            raise Invalid(f"{name}: is empty", hint="name the limit, or leave the field out to set none")
 
 
 def _scopes(words: Sequence[str]) -> tuple[str, ...]:

@@ -39,14 +39,16 @@ async def create(
         ),
     ] = None,
     expires: Annotated[
-        str, typer.Option("--expires", metavar="WHEN", help="When it ends: a time, or from now such as 720h.")
-    ] = "",
+        str | None, typer.Option("--expires", metavar="WHEN", help="When it ends: a time, or from now such as 720h.")
+    ] = None,
 ) -> None:
     """Make a key to the API. It is printed this once, and kept nowhere. Makes the database if there is none yet."""
     if session.out.format == "name":
         raise typer.BadParameter("-o name would lose the key, which is shown this once")
     session.make = True
-    answer = await session.call("keys.create", name=name, scopes=scope or [], prefixes=prefix or [], expires=expires)
+    limits = {"scopes": scope or None, "prefixes": prefix or None, "expires": expires}
+    given = {limit: value for limit, value in limits.items() if value is not None}
+    answer = await session.call("keys.create", name=name, **given)
     if session.out.is_table:
         session.out.line(answer["key"])
         note(f"note: this is the key {name}; it cannot be shown again")

@@ -62,6 +62,8 @@ def test_making_the_first_key_makes_the_database(control: Control, tmp_path: Pat
         (("create", "ci", "--scope", "reed"), 1, "error: scopes: scope 1 is none of read, write, delete, admin and rw"),
         (("create", "ci", "--expires", "soon"), 1, "error: expires: 'soon' is neither a duration nor a time"),
         (("create", "ci", "--prefix", ""), 1, "error: prefixes: a blank one would allow every name"),
+        (("create", "ci", "--scope", " "), 1, "error: scopes: scope 1 is blank"),
+        (("create", "ci", "--expires", " "), 1, "error: expires: ' ' is neither a duration nor a time"),
         (("create", "ci", "-o", "name"), 2, "error: -o name would lose the key"),
         (("create",), 2, "error: "),
         (("revoke", "nobody"), 3, "error: there is no key nobody"),

@@ -44,7 +44,7 @@ def only(text: str) -> ApiKey:
         ("k:A", {"admin"}, ()),
         ("k::edge-|core", ALL, ("edge-", "core")),
         ("k:r:a:b", {"read"}, ("a:b",)),
-        ("k:", ALL, ()),
+        ("k: :edge-", ALL, ("edge-",)),
     ],
 )
 def test_the_forms_of_an_entry(entry: str, scopes: set[str], prefixes: tuple[str, ...]) -> None:
@@ -65,6 +65,14 @@ def test_entries_are_parted_by_commas_and_lines_and_comments_are_left_out() -> N
         ("", "holds no key"),
         (" , \n# geheim", "holds no key"),
         ("geheim:r,geheim:w", "holds one key twice"),
+        ("geheim:", "entry 1: scope 1 is blank"),
+        ("geheim: ", "entry 1: scope 1 is blank"),
+        ("geheim:+", "entry 1: scope 1 is blank"),
+        ("geheim:r+", "entry 1: scope 2 is blank"),
+        ("geheim::", "entry 1: a blank prefix would allow every name"),
+        ("geheim:r:", "entry 1: a blank prefix would allow every name"),
+        ("a,geheim:r: | ", "entry 2: a blank prefix would allow every name"),
+        ("geheim:r:geheim||lab", "entry 1: a blank prefix would allow every name"),
     ],
 )
 def test_a_wrong_entry_is_named_by_its_number_and_never_shown(text: str, reason: str) -> None:
