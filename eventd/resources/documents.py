@@ -106,6 +106,8 @@ def read_sources(
         if path == "-":
             loaded += _load_stdin(stdin)
             stdin = None  # a stream can be read once
+        elif not path:  # an empty variable of a script, and no reason to take the present folder
+            loaded += _unreadable(path, "no file is named: give one, a directory, or - for the standard input")
         else:
             for file in _expand(Path(path)):
                 loaded += file if isinstance(file, Loaded) else _load_file(file, read)

@@ -155,6 +155,16 @@ def test_a_source_that_cannot_be_read_does_not_hide_the_others() -> None:
     assert complaints(loaded)[0] == "gone.yaml: cannot be read: no such file or directory"
 
 
+def test_an_empty_name_is_not_the_present_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.yaml").write_text(GROUP)
+    monkeypatch.chdir(tmp_path)
+    loaded = read_sources([""])
+    assert not loaded.drafts
+    assert [problem.message for problem in loaded.problems] == [
+        "no file is named: give one, a directory, or - for the standard input"
+    ]
+
+
 def test_a_path_that_cannot_exist_is_a_problem_not_a_crash() -> None:
     [complaint] = complaints(read_sources(["a\0b"]))
     assert complaint == "a\\u0000b: cannot be read: the path is not valid"
