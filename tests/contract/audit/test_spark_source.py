@@ -33,7 +33,9 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def keep(storage: Storage, node: str, after: int, upto: int) -> None:
-    rows = table(Book.EVENTS, [{"node": node, "number": number} for number in range(after + 1, upto + 1)])
+    rows = table(
+        Book.EVENTS, [{"node": node, "epoch": EPOCH, "number": number} for number in range(after + 1, upto + 1)]
+    )
     write_segment(storage, landing(Book.EVENTS, node, EPOCH, after, upto, at=NOON), rows, node=node, now=NOON)
 
 
