@@ -18,6 +18,7 @@ from eventd.resources.kinds import EVENT_GROUP
 from eventd.settings import Settings
 from eventd.store import migrations
 from eventd.store.database import Database
+from eventd.store.foreign import refuse_foreign
 from eventd.store.integrity import find_damage
 from eventd.store.keys import KeyLine, read_keys
 from eventd.store.registry import read_resources
@@ -68,6 +69,7 @@ def _made_keys(settings: Settings) -> list[KeyLine]:
         with closing(Database(settings.database_url)) as database:
             if database.path is not None and not database.path.exists():
                 return []
+            refuse_foreign(database.path)
             return database.read_now(read_keys)
     except EventdError:
         return []
@@ -106,7 +108,7 @@ def _check_folder(folder: Path) -> Check:
 
 
 def _look_inside(settings: Settings, database: Database) -> Iterator[Check]:
-    migrations.refuse_foreign(database)
+    refuse_foreign(database.path)
     missing = database.read_now(migrations.pending)
     yield Check("database", "ok", f"{database.label()} opens")
     if database.kind == "sqlite":

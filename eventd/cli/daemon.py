@@ -195,21 +195,17 @@ def version() -> None:
 
 
 def _open(settings: Settings, *, make: bool = True) -> Database:
-    from eventd.store import migrations
     from eventd.store.database import Database
+    from eventd.store.foreign import refuse_foreign
     from eventd.store.private_file import close_to_others
 
+    database = Database(settings.database_url)
+    refuse_foreign(database.path)  # before its mode, its journal or a folder is touched
     if make:
         settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    database = Database(settings.database_url)
     if make and database.path is not None:
         for file in close_to_others(database.path):
             logger.warning("other users of this machine can no longer read the database", extra={"file": str(file)})
-    try:
-        migrations.refuse_foreign(database)
-    except BaseException:
-        database.close()
-        raise
     return database
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-import sqlite3
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ import sqlalchemy as sa
 from eventd.errors import Conflict, DatabaseUnavailable, DatabaseUnusable, Invalid, NotFound
 from eventd.store.database import LOCK_SECONDS, Connection, Database, fetch
 from eventd.store.engines import driver_of
+from eventd.store.foreign import connect_as, connect_untouched, refuse_foreign
 from eventd.store.head_file import SUFFIX as HEAD_SUFFIX
 from eventd.store.head_file import forget_head
 from eventd.store.integrity import find_any_damage, find_damage
@@ -57,6 +57,7 @@ def back_up(database: Database, target: Path, *, force: bool = False) -> Copy:
     assert source is not None, "only a SQLite database is a file"
     target = target.parent.resolve() / target.name
     _require_free(target, source.resolve(), force=force)
+    refuse_foreign(source)
     with part_of(target) as part:
         database.read_now(copy_pages, part)
         copy = replace(examine(part, name=f"the copy of {source}"), path=target)
@@ -121,7 +122,7 @@ def copy_pages(conn: Connection, part: Path) -> None:
     The snapshot is held over all steps. Without it each commit of a node would make the copy begin anew, for ever.
     """
     source = driver_of(conn)
-    with translated(f"copying to {part.parent}"), closing(_connect(part, "mode=rw")) as target:
+    with translated(f"copying to {part.parent}"), closing(connect_as(part, "mode=rw", LOCK_SECONDS)) as target:
         fetch(conn, "SELECT count(*) FROM sqlite_master")  # a snapshot begins with the first look
         target.execute("PRAGMA journal_mode=OFF")
         target.execute("PRAGMA synchronous=OFF")
@@ -171,19 +172,12 @@ def _look_inside(conn: Connection) -> tuple[int, str]:
 @contextmanager
 def _reading(path: Path) -> Iterator[Connection]:
     """A connection that leaves nothing beside the file, which may lie where nothing can be written."""
-    beside = [Path(f"{path}{suffix}") for suffix in ("-wal", "-journal")]
-    alone = not any(file.exists() and file.stat().st_size for file in beside)
     engine = sa.create_engine(
-        "sqlite://", creator=lambda: _connect(path, "immutable=1" if alone else "mode=ro"), poolclass=sa.NullPool
+        "sqlite://", creator=lambda: connect_untouched(path, seconds=LOCK_SECONDS), poolclass=sa.NullPool
     )
     with translated(str(path)), engine.connect() as conn:
         conn.exec_driver_sql("BEGIN")
         yield conn
-
-
-def _connect(path: Path, how: str) -> sqlite3.Connection:
-    uri = f"{path.absolute().as_uri()}?{how}"
-    return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=LOCK_SECONDS)
 
 
 def put_in_place(part: Path, place: Path, stamp: str) -> Path | None:
@@ -220,7 +214,7 @@ def _alone(path: Path) -> Iterator[None]:
     One that has opened the old file and waits must not go on with the write-ahead log of the new one; it is turned away
     by SQLite, which sees that the file has moved.
     """
-    with translated(str(path)), closing(_connect(path, "mode=rw")) as held:
+    with translated(str(path)), closing(connect_as(path, "mode=rw", LOCK_SECONDS)) as held:
         held.execute("PRAGMA synchronous=FULL")
         held.execute("PRAGMA locking_mode=EXCLUSIVE")
         (mode,) = held.execute("PRAGMA journal_mode=DELETE").fetchone()

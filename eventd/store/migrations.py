@@ -11,6 +11,7 @@ import sqlalchemy as sa
 import eventd
 from eventd.errors import DatabaseUnusable
 from eventd.store.database import Database, insert, lock_schema
+from eventd.store.foreign import refuse_foreign
 from eventd.store.schema import log_heads
 
 if TYPE_CHECKING:
@@ -87,31 +88,14 @@ def upgrade(conn: sa.Connection, *, now: int) -> list[str]:
     return applied
 
 
-def refuse_foreign(database: Database) -> None:
-    """Raise `DatabaseUnusable` when the file is in use by some other program: its tables are not ours to stand among.
-
-    On Postgres nothing is applied without being told to, and a database may be shared.
-    """
-    if database.path is None or not database.path.exists():
-        return
-    if tables := database.read_now(_foreign_tables):
-        raise DatabaseUnusable(
-            f"{database.path} is no database of a routerd-eventd, it holds {', '.join(tables[:3])}",
-            hint="name another file or folder",
-        )
-
-
-def _foreign_tables(conn: sa.Connection) -> list[str]:
-    return [] if read_revision(conn) is not None else sorted(sa.inspect(conn).get_table_names())
-
-
 def new_epoch() -> str:
     """The name of a history: random, so that a restored copy is never taken for the original."""
     return secrets.token_hex(8)
 
 
 def require_current(database: Database) -> None:
-    """Raise `DatabaseUnusable` with the command to run when the schema is not this program's."""
+    """Raise `DatabaseUnusable` for a file of another program, and with the command to run for another schema."""
+    refuse_foreign(database.path)
     missing = database.read_now(pending)
     if missing:
         raise DatabaseUnusable(

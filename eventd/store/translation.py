@@ -45,8 +45,8 @@ _OLD = "restore a backup, or run `routerd-eventd migrate` if its schema is older
 _REACH = "check that the server runs and can be reached"
 # The first that occurs in what the driver says decides.
 _MEANINGS: tuple[tuple[str, type[EventdError], str], ...] = (
-    ("malformed", DatabaseUnusable, _OLD),
-    ("not a database", DatabaseUnusable, _OLD),
+    ("malformed", DatabaseUnusable, "restore a backup"),
+    ("not a database", DatabaseUnusable, "name another file or folder, or restore a backup"),
     ("no such table", DatabaseUnusable, _OLD),
     ("no such column", DatabaseUnusable, _OLD),
     ('database "', DatabaseUnavailable, "create the database, or correct its URL"),

@@ -132,23 +132,41 @@ def test_it_opens_when_that_is_said_to_be_meant(processes: Processes) -> None:
     assert node.terminate() == 0
 
 
-def test_a_file_that_is_no_database_is_one_line_and_stays_as_it_is(daemon: Daemon) -> None:
-    daemon.folder.mkdir()
-    daemon.file.write_bytes(b"this is no database, however long it is" * 100)
-    before = daemon.file.read_bytes()
-    assert "file is not a database" in one_line(daemon.run("serve"), 1)
-    assert daemon.file.read_bytes() == before
+NOT_OURS = {
+    "tables": ["CREATE TABLE customers (name TEXT)"],
+    "alembic": ["CREATE TABLE alembic_version (version_num TEXT)", "INSERT INTO alembic_version VALUES ('1234')"],
+    "wal": ["PRAGMA journal_mode=WAL", "CREATE TABLE customers (name TEXT)"],
+}
 
 
-def test_a_database_of_another_program_is_left_alone(daemon: Daemon) -> None:
-    daemon.folder.mkdir()
-    _sql(daemon.file, "CREATE TABLE customers (name TEXT)")
+@pytest.mark.parametrize("how", ["bytes", "short", *NOT_OURS])
+def test_a_file_of_another_program_is_judged_alike_by_all_commands_and_left_as_it_is(
+    daemon: Daemon, tmp_path: Path, how: str
+) -> None:
+    """Its bytes, its mode, what lies beside it; nor is a data folder made for it."""
+    file = tmp_path / "theirs" / "app.db"
+    file.parent.mkdir()
+    for sql in NOT_OURS.get(how, ()):
+        _sql(file, sql)
+    if how not in NOT_OURS:
+        file.write_bytes(b"this is no database, however long it is" * (100 if how == "bytes" else 1))
+    file.chmod(0o664)
+    before = file.read_bytes()
+    holds = {"tables": "customers", "wal": "customers", "alembic": "alembic_version"}
+    why = f", it holds {holds[how]} (name another file" if how in holds else ": file is not a database (name another"
+    env = {"EVENTD_DATABASE_URL": f"sqlite:///{file}"}
     for command in ("serve", "migrate"):
-        told = one_line(daemon.run(command), 1)
-        assert told.startswith(f"{daemon.file} is no database of a routerd-eventd, it holds customers (name another")
-    checked = daemon.run("check")
+        ended = daemon.run(command, env=env)
+        assert one_line(ended, 1).startswith(f"{file} is no database of a routerd-eventd{why}")
+        assert len(ended.stderr.splitlines()) == 1, "no warning about its mode"
+    for command in (["get", "EventGroup"], ["doctor"], ["db", "backup", str(tmp_path / "copy")]):
+        ended = daemon.processes.control(*command, env=env)
+        assert one_line(ended, 1).startswith(f"{file} is no database of a routerd-eventd{why}")
+    checked = daemon.run("check", env=env)
     assert (checked.returncode, "is no database of a routerd-eventd" in checked.stdout) == (4, True)
-    assert _sql(daemon.file, "SELECT name FROM sqlite_master") == [("customers",)]
+    assert (file.read_bytes(), file.stat().st_mode & 0o777) == (before, 0o664)
+    assert list(file.parent.iterdir()) == [file]
+    assert not daemon.folder.exists()
 
 
 def test_a_database_of_a_newer_program_is_left_alone(daemon: Daemon) -> None:

@@ -1,0 +1,70 @@
+"""Whose file is it? Judged before anything of it is touched: opening a database of another program already changes it.
+
+Danger: a connection of the node sets the journal mode, which is kept in the file.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from eventd.errors import DatabaseUnusable
+
+OURS = frozenset({"alembic_version", "log_heads"})
+"""Tables that every revision of the schema has; other programs use Alembic as well."""
+NO_DATABASE = "file is not a database"
+"""SQLite's words for a file of any other kind."""
+
+
+def refuse_foreign(path: Path | None) -> None:
+    """Raise `DatabaseUnusable` when the file at `path` is not a node's database. Leaves it and its folder as they are.
+
+    A file that is missing, empty, or that cannot be read passes: the database says better what is wrong with it. So
+    does Postgres (None), where nothing is applied without being told to, and a database may be shared.
+    """
+    if path is None or not path.is_file():
+        return
+    try:
+        tables = _tables(path)
+    except sqlite3.DatabaseError as error:
+        if NO_DATABASE not in str(error):
+            return
+        raise DatabaseUnusable(
+            f"{path} is no database of a routerd-eventd: {NO_DATABASE}",
+            hint="name another file or folder, or restore a backup",
+        ) from None
+    if tables and not tables >= OURS:
+        shown = ", ".join(sorted(tables)[:3])
+        raise DatabaseUnusable(
+            f"{path} is no database of a routerd-eventd, it holds {shown}", hint="name another file or folder"
+        )
+
+
+def connect_untouched(path: Path, *, seconds: float) -> sqlite3.Connection:
+    """A connection that writes nothing and leaves nothing beside the file, which may lie where nothing can be written.
+
+    Waits for locks for so long.
+    """
+    beside = [Path(f"{path}{suffix}") for suffix in ("-wal", "-journal")]
+    alone = not any(file.exists() and file.stat().st_size for file in beside)
+    return connect_as(path, "immutable=1" if alone else "mode=ro", seconds)
+
+
+def connect_as(path: Path, how: str, seconds: float) -> sqlite3.Connection:
+    """A connection to the file that is there, opened `how` a parameter of SQLite's URI says."""
+    return sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None, timeout=seconds)
+
+
+def _tables(path: Path) -> set[str]:
+    """Names of all tables. The file as it is, without its journal, where another program locks or has to recover it."""
+    try:
+        with closing(connect_untouched(path, seconds=0)) as conn:
+            return _names(conn)
+    except sqlite3.OperationalError:
+        with closing(connect_as(path, "immutable=1", 0)) as conn:
+            return _names(conn)
+
+
+def _names(conn: sqlite3.Connection) -> set[str]:
+    return {str(name) for (name,) in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
