@@ -83,6 +83,8 @@ _ANSWER_PARTS: Final = cover(
 _REQUEST_SIGNATURE: Final = _ANSWER_PARTS.names[-1]
 _REQUEST_PARAMS: Final = frozenset({"created", "expires", "nonce", "keyid", "alg", "tag"})
 _ANSWER_PARAMS: Final = frozenset({"created", "keyid", "alg", "tag"})
+MOST_QUOTED: Final = 80
+"""Characters of a name in a request that an error quotes."""
 
 
 class Head(NamedTuple):
@@ -370,13 +372,13 @@ def _other_body() -> Unauthorized:
 def _check_audience(values: Mapping[str, str], receiver: Receiver, key: Key) -> None:
     sender, to, group = (values[name.lower()] for name in (FROM_HEADER, TO_HEADER, GROUP_HEADER))
     if to != receiver.node:
-        raise Forbidden(f"this is {receiver.node}, the request is for another node")
+        raise Forbidden(f"this is {receiver.node}, the request is for {to[:MOST_QUOTED]!r}")
     if group != receiver.group:
-        raise WrongGroup(f"the group here is {receiver.group}, the request is for another one")
+        raise WrongGroup(f"the group here is {receiver.group}, the request is for {group[:MOST_QUOTED]!r}")
     if sender == receiver.node:
         raise WrongSender("a node does not send to itself")
     if not key.belongs_to(sender):
-        raise WrongSender(f"key {key.id!r} does not belong to {sender[:80]!r}")
+        raise WrongSender(f"key {key.id!r} does not belong to {sender[:MOST_QUOTED]!r}")
 
 
 def _check_time(params: Mapping[str, Value], window: int, now: int) -> int:

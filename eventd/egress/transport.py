@@ -146,4 +146,5 @@ def _words(error: Exception, origin: Origin) -> str:
     if isinstance(error, socket.gaierror):
         return f"the name {origin.host!r} cannot be resolved"
     number = error.errno if isinstance(error, OSError) else None
-    return f"cannot connect: {os.strerror(number) if number and number > 0 else error}"
+    host = f"[{origin.host}]" if ":" in origin.host else origin.host  # without what a URL may hold before the host
+    return f"cannot connect to {host}:{origin.port}: {os.strerror(number) if number and number > 0 else error}"

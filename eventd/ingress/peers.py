@@ -209,7 +209,7 @@ class PeerIngress:
             check_body(verified, body)
         except (TooLarge, Conflict) as error:  # of the head alone, which is enough: the sender knows what it has sent
             proven = False
-            self.reject(error.reason, self._claimed(verified), sender)
+            self.reject(error.reason, self._claimed(verified), sender, code=error.code)
             status, told = error.status, encode_json(answer_to(error))
         except MessageError as error:
             return self._unproven(error, self._claimed(verified), sender)
@@ -241,10 +241,10 @@ class PeerIngress:
     def _unproven(self, error: MessageError | EventdError, claim: Claim, sender: Callable[[], Sender]) -> Answer:
         """The unsigned answer to a request that has proven nothing, or that cannot be answered for."""
         if isinstance(error, NoSigningKey):
-            self.reject("no_signing_key", claim, sender)
+            self.reject("no_signing_key", claim, sender, code="unavailable")
             status, told = STATUS["unavailable"], encode_json(ErrorAnswer(code="unavailable", message=error.message))
         elif isinstance(error, MessageError):
-            self.reject(error.reason, claim, sender)
+            self.reject(error.reason, claim, sender, code=error.code)
             status, told = error.status, encode_json(answer_to(error))
         else:
             status, told = _own_trouble(error)
@@ -263,10 +263,10 @@ class PeerIngress:
                 return 200, await self._questions.answer(header.from_node, body)
             return 200, encode_json(await self._link(header, verified.created))
         except MessageError as error:
-            self.reject(error.reason, self._claimed(verified), sender)
+            self.reject(error.reason, self._claimed(verified), sender, code=error.code)
             return error.status, encode_json(answer_to(error))
         except EventdError as error:
-            self.reject(error.code, self._claimed(verified), sender)
+            self.reject(error.code, self._claimed(verified), sender, code=_own_code(error))
             return _own_trouble(error)
 
     def _alive(self, verified: VerifiedRequest) -> None:
@@ -356,8 +356,12 @@ class PeerIngress:
         self.counts = Counts(counts.received + new, counts.duplicate + duplicates, counts.rejected)
         self._watcher.accepted(self.config.name, new, duplicates)
 
-    def reject(self, reason: str, claim: Claim = NOBODY, sender: Callable[[], Sender] = Sender) -> None:
+    def reject(
+        self, reason: str, claim: Claim = NOBODY, sender: Callable[[], Sender] = Sender, *, code: str = ""
+    ) -> None:
         """Count a request that was refused as a whole, and log the precise reason, which its sender is not told.
+
+        The log has the `code` of the answer as well: it is what the sender's link shows. v1 has none.
 
         Once a minute for each reason: a stranger must not be able to fill the log. With it go the address, the node
         and the key id of the `sender` as the request names them, so that an operator finds out whose key is wrong.
@@ -365,7 +369,8 @@ class PeerIngress:
         now = self._log.clock.monotonic()
         if now - self._logged.get(reason, float("-inf")) >= LOG_SECONDS:
             self._logged[reason] = now
-            about = {"group": self.config.name, "reason": reason, **sender().show()}
+            answered = {"code": code} if code else {}
+            about = {"group": self.config.name, "reason": reason, **answered, **sender().show()}
             logger.warning("refused a request", extra=about)
         counts = self.counts
         self.counts = Counts(counts.received, counts.duplicate, counts.rejected + 1)
@@ -385,8 +390,12 @@ class PeerIngress:
         return {peer.node_name for peer in self.config.peers.values()}
 
 
+def _own_code(error: EventdError) -> str:
+    return "full" if isinstance(error, Full) else "unavailable"
+
+
 def _own_trouble(error: EventdError) -> tuple[int, bytes]:
     """This node cannot take the request now. What exactly is wrong stays in its own log."""
-    code = "full" if isinstance(error, Full) else "unavailable"
+    code = _own_code(error)
     words = error.message if isinstance(error, Full) else "this node cannot store events now"
     return STATUS[code], encode_json(ErrorAnswer(code=code, message=words))

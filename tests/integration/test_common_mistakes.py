@@ -73,7 +73,10 @@ async def test_a_signature_that_is_refused_is_logged_with_its_sender(
         await a.apply(peer("b", b.port, protocol=protocol))
         await a.in_state("b", "blocked")
     (record,) = [record for record in caplog.records if record.message == "refused a request"]
-    assert vars(record)["reason"] == "bad_signature"
+    assert (vars(record)["reason"], vars(record).get("code")) == (
+        "bad_signature",
+        "unauthorized" if protocol == "v2" else None,
+    )
     assert (vars(record)["address"], vars(record)["claimed_node"]) == ("127.0.0.1", "a")
     assert vars(record).get("key_id", "") == ("shared" if protocol == "v2" else "")
     check, action = await _doctor(a)

@@ -8,6 +8,7 @@ from eventd.egress.sink import Blocked, Unavailable
 from eventd.egress.transport import Transport, is_of_an_api
 from eventd.exchange import Answer
 from eventd.testing import ManualClock
+from tests.support.ports import free_port
 
 NOON = 1_795_176_000_000_000
 """2026-11-20T12:00:00Z, a Friday, in microseconds."""
@@ -19,6 +20,24 @@ def asked(text: str, status: int = 503) -> float | None:
     held = Transport(clock).hold_up(Answer(status, {"retry-after": text}, b""), "http://b")
     assert isinstance(held, Unavailable)
     return held.retry_after
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("http://user:pw@127.0.0.1:{port}/v2/events?a=b", "127.0.0.1:{port}"),
+        ("http://[::1]:{port}", "[::1]:{port}"),
+    ],
+)
+async def test_a_connection_that_is_refused_names_host_and_port_and_no_secret(url: str, place: str) -> None:
+    transport, port = Transport(ManualClock()), free_port()
+    try:
+        with pytest.raises(Unavailable) as caught:
+            await transport.post(url.format(port=port), b"", {}, seconds=10)
+    finally:
+        await transport.close()
+    assert caught.value.detail.startswith(f"cannot connect to {place.format(port=port)}: ")
+    assert "pw" not in caught.value.detail
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from federation import signing
 from federation.batch import encode_batch
 from federation.components import cover, signature_base, write_list
-from federation.errors import BadAnswer, ClockSkew, Malformed, MessageError, Unauthorized
+from federation.errors import BadAnswer, ClockSkew, Forbidden, Malformed, MessageError, Unauthorized
 from federation.event import encode
 from federation.keys import Key, KeyRing, KeyState
 from federation.peers import SECOND
@@ -250,3 +250,17 @@ def test_key_of_another_node_cannot_answer() -> None:
     with pytest.raises(BadAnswer, match="a key that is not b's") as caught:
         verify_answer(signed, 200, headers, b"{}", ring)
     assert caught.value.reason == "wrong_sender"
+
+
+@pytest.mark.parametrize(
+    ("receiver", "told"),
+    [
+        (replace(RECEIVER, node="other"), f"this is other, the request is for {RECEIVER.node!r}"),
+        (replace(RECEIVER, group="other"), f"the group here is other, the request is for {RECEIVER.group!r}"),
+    ],
+)
+def test_a_request_for_another_is_refused_with_both_names(receiver: Receiver, told: str) -> None:
+    request = as_request(sign(BODY), BODY)
+    with pytest.raises(Forbidden) as caught:
+        verify_request(request, receiver, now=NOW)
+    assert caught.value.message == told
