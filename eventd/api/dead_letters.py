@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Self
 
 from pydantic import Field, model_validator
@@ -19,6 +20,8 @@ from eventd.log.scan import read_at
 from eventd.store.database import Connection
 
 PAGE = 1000
+REFUSED_AGAIN = frozenset({"id_conflict", "own_source", "loop"})
+"""Reasons that lie in the event itself: the peer refuses it each time, whatever is declared there or here."""
 
 
 class ListLetters(Params):
@@ -88,10 +91,15 @@ async def _retry(services: Services, params: ChooseLetters) -> dict[str, Any]:
     return await services.database.write(retry_now, params, services.clock.now())
 
 
-def retry_now(conn: Connection, params: ChooseLetters, now: int) -> dict[str, Any]:
-    """Start a repair for each peer concerned. What cannot be sent any more stays where it is, with the reason."""
+def retry_now(
+    conn: Connection, params: ChooseLetters, now: int, *, but: AbstractSet[str] = frozenset()
+) -> dict[str, Any]:
+    """Start a repair for each peer concerned. What cannot be sent any more stays where it is, with the reason.
+
+    Letters with one of the reasons `but` are left as they are.
+    """
     lock_head(conn)  # two retries at once: the second finds what the first has left
-    letters = _chosen(conn, params)
+    letters = [letter for letter in _chosen(conn, params) if letter.reason not in but]
     links = {node: Link.read(conn, params.group, node) for node in {peer_of(letter.cursor)[1] for letter in letters}}
     records = {record.position: record for record in read_at(conn, [letter.position for letter in letters])}
     kept: list[dict[str, Any]] = []

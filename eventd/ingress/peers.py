@@ -360,8 +360,7 @@ class PeerIngress:
         self, reason: str, claim: Claim = NOBODY, sender: Callable[[], Sender] = Sender, *, code: str = ""
     ) -> None:
         """Count a request that was refused as a whole, and log the precise reason, which its sender is not told.
-
-        The log has the `code` of the answer as well: it is what the sender's link shows. v1 has none.
+        The log has the `code` of the answer as well, which the sender's link shows; v1 has none.
 
         Once a minute for each reason: a stranger must not be able to fill the log. With it go the address, the node
         and the key id of the `sender` as the request names them, so that an operator finds out whose key is wrong.
@@ -369,9 +368,8 @@ class PeerIngress:
         now = self._log.clock.monotonic()
         if now - self._logged.get(reason, float("-inf")) >= LOG_SECONDS:
             self._logged[reason] = now
-            answered = {"code": code} if code else {}
-            about = {"group": self.config.name, "reason": reason, **answered, **sender().show()}
-            logger.warning("refused a request", extra=about)
+            about = {"group": self.config.name, "reason": reason, **({"code": code} if code else {})}
+            logger.warning("refused a request", extra=about | sender().show())
         counts = self.counts
         self.counts = Counts(counts.received, counts.duplicate, counts.rejected + 1)
         self._refused(reason, claim)

@@ -534,6 +534,21 @@ async def test_fixing_tries_dead_letters_again_and_ends_the_back_off(books: Book
     assert await all_rows(log) == before
 
 
+async def test_fixing_does_not_retry_what_the_peer_refuses_each_time(books: Books, log: EventLog) -> None:
+    await books.publish(*(draft(f"e{n}") for n in range(1, 5)))
+    await books.settle("b", 4, parked={1: "id_conflict", 2: "invalid"})
+    (done,) = await mend(books)
+    assert done[:2] == ("retry-failed-deliveries", True)
+    assert done[2].startswith("1 dead letter is sent once more")
+    (repair,) = await books.repairs("b")
+    assert repair.selection["positions"] == [2]
+    left = (await examine(books, remediation_plan=True)).answer["remediationPlan"]["actions"]
+    assert [(each["action"], each["safe"]) for each in left if "dead" in each["action"]] == [
+        ("drop-dead-letters", False)
+    ]
+    assert "dead-letters drop --group g NUMBER" in next(each["remedy"] for each in left if "remedy" in each)
+
+
 async def test_fixing_leaves_a_paused_link_paused(books: Books, log: EventLog) -> None:
     await books.publish(draft("e1", expires=NOW + HOUR))
     await books.settle("b", 1)

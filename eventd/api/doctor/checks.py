@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from eventd.api.doctor.facts import Deliveries, Group, Peer, Runs, Thresholds
-from eventd.api.doctor.report import Breach, Check, Status
+from eventd.api.doctor.report import DROP, NO_ACTION, Breach, Check, Status
 from eventd.api.moments import show_seconds
 from eventd.clock import SECOND
 from eventd.resources.duration import format_duration
@@ -56,6 +56,7 @@ def _of(
     detail: str,
     remedy: str = "",
     breach: Breach | None = None,
+    action: str = "",
 ) -> Check:
     return Check(
         f"{peer.name} {suffix}",
@@ -66,6 +67,7 @@ def _of(
         group=peer.group,
         peer=peer.node,
         breach=breach,
+        action=action,
     )
 
 
@@ -75,9 +77,16 @@ def _failed(peer: Peer) -> Check:
         return _of(peer, "failed deliveries", Status.PASS, "failed-deliveries", detail="none has failed")
     parts = []
     remedies = []
+    again = found.letters - found.refused_again
     if found.letters:
         parts.append(f"{_count(found.letters, 'event')} refused by the peer, kept as dead letters")
         remedies.append(f"see why: routerctl federation dead-letters list --group {peer.group} --peer {peer.node}")
+    if found.refused_again:
+        parts.append(f"{found.refused_again} of them the peer refuses each time: a retry does not help")
+        remedies.append(
+            "emit those under ids of their own where that is the reason, and drop the letters:"
+            f" routerctl federation dead-letters drop --group {peer.group} NUMBER"
+        )
     if found.refused_waiting:
         parts.append(_held(peer))
         remedies.append("fix the link, see its own check; the events are then sent automatically")
@@ -89,6 +98,8 @@ def _failed(peer: Peer) -> Check:
         detail="; ".join(parts),
         remedy="; ".join(remedies),
         breach=Breach("failedDeliveryCount=0", f"failedDeliveryCount={found.failed}"),
+        # What a link holds waits for the link, whose own check has an action.
+        action="" if again else DROP if found.refused_again else NO_ACTION,
     )
 
 

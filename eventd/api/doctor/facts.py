@@ -47,7 +47,8 @@ class Deliveries:
 
     `delivered` counts the `stale` ones, whose refresh is still on its way. What waits is `failed` when the link refuses
     everything, `pending` otherwise. `missing` are neither delivered nor on their way; of the `unproven` the proof has
-    been forgotten. `letters` are dead letters that can be tried again, `spent_letters` those that cannot any more.
+    been forgotten. `letters` are dead letters that can be tried again, `refused_again` those of them that the peer
+    refuses each time, `spent_letters` those that cannot be tried any more.
     `expires_in` is how long the first of all of them has to live, `pending_expires_in` the first of the `pending`, and
     `lost_in` the first of all that the peer does not have: `pending`, `refused_waiting` and `letters`. The oldest of
     those that wait, refreshes included, has been ready to be sent for `waiting_for`.
@@ -60,6 +61,7 @@ class Deliveries:
     pending: int = 0
     refused_waiting: int = 0
     letters: int = 0
+    refused_again: int = 0
     spent_letters: int = 0
     missing: Sequence[str] = ()
     unproven: int = 0

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 from eventd.api.books import read_cursor_of, read_repairs_of, wanted_by
-from eventd.api.dead_letters import ChooseLetters, retry_now
+from eventd.api.dead_letters import REFUSED_AGAIN, ChooseLetters, retry_now
 from eventd.api.doctor.plan import Action
 from eventd.api.groups import find_group, find_peer, find_topic
 from eventd.api.moments import show_time
@@ -55,11 +56,12 @@ async def _retry(services: Services, group: str, peer: str) -> Done:
     now = services.clock.now()
     parts, retried = [], 0
     if await services.database.read(_has_letters, group, peer):
-        answer = await services.database.write(retry_now, ChooseLetters(group=group, peer=peer), now)
+        all_of_it = ChooseLetters(group=group, peer=peer)
+        answer = await services.database.write(partial(retry_now, but=REFUSED_AGAIN), all_of_it, now)
         retried = answer["retried"]
-        parts.append(f"{retried} dead letters are sent once more")
+        parts.append(f"{retried} dead letter{' is' if retried == 1 else 's are'} sent once more")
         if answer["kept"]:
-            parts.append(f"{len(answer['kept'])} stay: {answer['kept'][0]['reason']}")
+            parts.append(f"{len(answer['kept'])} not: {answer['kept'][0]['reason']}")
     woken = await _wake(services, group, peer)
     return Done(retried > 0 or woken.changed, "; ".join([*parts, woken.result]))
 

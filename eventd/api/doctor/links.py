@@ -41,7 +41,7 @@ def check_links(group: Group) -> Iterator[Check]:
             f"{group.name}/{gaps.node} inbound",
             Status.WARN,
             code,
-            f"{told} ({gaps.times} times, last at {_moment(gaps.last_at)})",
+            f"{told} ({_times(gaps.times)}, last at {_moment(gaps.last_at)})",
             f"{remedy}; routerctl federation gaps --group {group.name} --from {gaps.node}",
             group=group.name,
             peer=gaps.node,
@@ -51,19 +51,28 @@ def check_links(group: Group) -> Iterator[Check]:
 def _conflicts(group: Group) -> Iterator[Check]:
     """Event ids that two sides used: who has them, and whose events were not stored."""
     for each in group.conflicts[:MOST_CONFLICTS]:
+        same = (each.source, each.key_id) == (each.owner, each.owner_key) and UNKNOWN not in each
+        other = "to an earlier one of the same emitter" if same else f"to one of {_side(each.owner, each.owner_key)}"
         detail = (
-            f"{each.times} times an event of {_side(each.source, each.key_id)} was not stored, because its id belongs"
-            f" to another event, of {_side(each.owner, each.owner_key)}; the last time at {_moment(each.last_at)}, the"
-            f" id {each.event_id!r}"
+            f"{_times(each.times)} an event of {_side(each.source, each.key_id)} was not stored, because its id belongs"
+            f" {other} with other content; the last time at {_moment(each.last_at)}, the id {each.event_id!r}"
         )
         more = len(group.conflicts) - MOST_CONFLICTS
         if more > 0 and each is group.conflicts[MOST_CONFLICTS - 1]:
             detail += f"; and {more} more kinds of conflicts"
-        remedy = (
-            f"let the emitter of {each.source!r} use ids of its own; if {each.owner!r} takes ids on purpose, revoke its"
-            f" key; routerctl federation event list --group {group.name} --id ID --include-expired shows who has one"
+        change = (
+            f"let the emitter of {each.source!r} use each id for one event only"
+            if same
+            else f"let the emitter of {each.source!r} use ids of its own; if {each.owner!r} takes ids on purpose,"
+            " revoke its key"
         )
+        show = f"routerctl federation event list --group {group.name} --id ID --include-expired shows who has one"
+        remedy = f"{change}; {show}"
         yield Check(f"{group.name} event ids", Status.WARN, "id-conflict", detail, remedy, group=group.name)
+
+
+def _times(number: int) -> str:
+    return "1 time" if number == 1 else f"{number} times"
 
 
 def _side(source: str, key_id: str) -> str:

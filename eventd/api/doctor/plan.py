@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from eventd.api.doctor.remedies import remedy_for
-from eventd.api.doctor.report import Check, Status
+from eventd.api.doctor.report import DROP, NO_ACTION, Check, Status
 from eventd.api.moments import show_time
 from eventd.clock import SECOND
 
@@ -60,6 +60,10 @@ def plan_actions(checks: Iterable[Check]) -> list[Action]:
             continue
         if check.code in HELD:
             name, safe, remedy = remedy_for(check.reason).action, ASK, check.remedy
+        elif check.action == NO_ACTION:
+            continue
+        elif check.action == DROP:
+            name, safe, remedy = DROP, ASK, check.remedy
         elif check.code in ACTIONS:
             (name, safe), remedy = ACTIONS[check.code], ""
         else:

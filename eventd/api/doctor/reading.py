@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from eventd.api.books import PeerBooks, open_books, wanted_by
+from eventd.api.dead_letters import REFUSED_AGAIN
 from eventd.api.doctor.facts import Deliveries, Gaps, Group, Link, Peer, Runs, Thresholds
 from eventd.api.doctor.runs import read_group_runs
 from eventd.api.doctor.tally import Tally, read_sample
@@ -200,9 +201,13 @@ class _Waiting:
 
 @dataclass(frozen=True, slots=True)
 class _Letters:
-    """Dead letters of a peer that can be tried again (`live`), how long the first of them has to live, and the rest."""
+    """Dead letters of a peer that can be tried again (`live`), how long the first of them has to live, and the rest.
+
+    `refused_again`: those of the `live` that the peer refuses each time.
+    """
 
     live: int = 0
+    refused_again: int = 0
     spent: int = 0
     expires_in: int | None = None
 
@@ -234,7 +239,8 @@ def _read_letters(conn: Connection, scene: _Scene, peer: PeerConfig) -> _Letters
     newest = read_letters(conn, scene.topic.id, cursor=name, limit=MOST_LETTERS, newest=True)
     live = [letter for letter in newest if letter.tag is not None and is_alive(letter.expires_at, scene.now)]
     spent = len(newest) - len(live)
-    return _Letters(total - spent, spent, _left([letter.expires_at for letter in live], scene.now))
+    again = sum(letter.reason in REFUSED_AGAIN for letter in live)
+    return _Letters(total - spent, again, spent, _left([letter.expires_at for letter in live], scene.now))
 
 
 def _left(expiries: Iterable[int | None], now: int) -> int | None:
@@ -256,6 +262,7 @@ def _deliveries(waiting: _Waiting, letters: _Letters, tally: Tally, *, refuses: 
         pending=tally.pending + (0 if refuses else waiting.events),
         refused_waiting=waiting.events if refuses else 0,
         letters=letters.live,
+        refused_again=letters.refused_again,
         spent_letters=letters.spent,
         missing=tuple(event_id for _, event_id in sorted(tally.missing)),
         unproven=tally.unproven,

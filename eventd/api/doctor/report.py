@@ -10,6 +10,9 @@ from typing import Any
 from eventd.api.doctor.facts import AREA, Group, Thresholds
 from eventd.api.moments import show_seconds
 
+DROP, NO_ACTION = "drop-dead-letters", "none"
+"""Actions other than the one of the check's code."""
+
 
 class Status(StrEnum):
     """How a check ended."""
@@ -32,7 +35,7 @@ class Breach:
 class Check:
     """One thing that was looked at. `group`, `peer` and `resource` say what a remedy would be about.
 
-    `reason`: why a link is held up, as a slug.
+    `reason`: why a link is held up, as a slug. `action`: what the plan proposes; blank: what it has for the code.
     """
 
     name: str
@@ -45,6 +48,7 @@ class Check:
     resource: str = ""
     breach: Breach | None = None
     reason: str = ""
+    action: str = ""
     area: str = AREA
 
     def show(self) -> dict[str, str]:

@@ -14,6 +14,7 @@ from eventd.api.doctor.plan import plan_actions, show_plan
 from eventd.api.doctor.remedies import REMEDIES, remedy_for
 from eventd.api.doctor.report import Breach, Check, Status
 from eventd.clock import SECOND
+from eventd.log.conflicts import Conflicts
 from eventd.testing import NOW
 from federation.peers import STATUS
 
@@ -46,6 +47,36 @@ def test_each_code_has_its_action(code: str, action: str, safe: bool) -> None:
         "safe": safe,
         "requiresOperatorApproval": not safe,
     }
+
+
+BLOCKED = Link(state="blocked", reason="wrong_audience", last_error="this is c")
+
+
+@pytest.mark.parametrize(
+    ("found", "deliveries", "actions"),
+    [
+        (BLOCKED, Deliveries(refused_waiting=3), [("align-node-names", False, "make `nodeName` of this EventPeer")]),
+        (Link(), Deliveries(letters=2, refused_again=2), [("drop-dead-letters", False, "dead-letters drop")]),
+        (Link(), Deliveries(letters=3, refused_again=2), [("retry-failed-deliveries", True, "")]),
+    ],
+)
+def test_what_cannot_help_is_not_proposed(
+    found: Link, deliveries: Deliveries, actions: list[tuple[str, bool, str]]
+) -> None:
+    group = Group("g", has_own=True, peers=[Peer("g", "b", "http://b", found, deliveries)])
+    planned = plan_actions([*check_group(group), *check_links(group)])
+    assert [(each.action, each.safe) for each in planned] == [each[:2] for each in actions]
+    assert all(told in each.remedy for each, (_, _, told) in zip(planned, actions, strict=True))
+
+
+def test_a_conflict_of_an_emitter_with_itself_is_told_as_such() -> None:
+    same = Conflicts("a", "", "a", "", 1, "e1", NOW, NOW)
+    (check,) = check_links(Group("g", conflicts=[same]))
+    assert check.detail == (
+        "1 time an event of 'a' (emitted here) was not stored, because its id belongs to an earlier one of the same"
+        " emitter with other content; the last time at 2026-11-20T12:00:00Z, the id 'e1'"
+    )
+    assert check.remedy.startswith("let the emitter of 'a' use each id for one event only; routerctl")
 
 
 def test_what_passed_or_has_no_action_is_not_in_the_plan() -> None:
