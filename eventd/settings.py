@@ -246,7 +246,7 @@ def load(
     environ = os.environ if environ is None else environ
     problems: list[Problem] = []
     said: dict[str, tuple[Any, str]] = {}  # value and origin, the stronger over the weaker
-    if file is None and environ.get("EVENTD_CONFIG"):
+    if file is None and environ.get("EVENTD_CONFIG", "").strip():
         file = Path(environ["EVENTD_CONFIG"])
     if file is not None:
         said |= _from_file(file, problems)

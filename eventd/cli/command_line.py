@@ -13,6 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 
 import eventd
 from eventd.cli.exits import ExitCode
+from eventd.cli.values import read_words
 
 _WORDS = (
     (re.compile(r"must be a valid integer, unable to parse string as an integer"), "must be a whole number"),
@@ -66,6 +67,7 @@ class Group(TyperGroup):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         name_values(self)
+        read_words(self)
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # its own name for a context
         return list(self.commands)

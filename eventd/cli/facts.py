@@ -26,6 +26,7 @@ from eventd.cli.selecting import (
     one_group,
 )
 from eventd.cli.session import Session, connected
+from eventd.cli.values import MayBeEmpty
 from eventd.errors import Invalid
 
 DEFAULTS = ("type", "subject", "sourceNode", "ttl")
@@ -85,7 +86,7 @@ async def emit(
     session: Session,
     group: GroupOption = "",
     type: Annotated[str, typer.Option("--type", help="What was observed, as a dotted name.")] = "",
-    subject: Annotated[str, typer.Option("--subject", help="What it is about, such as an address.")] = "",
+    subject: Annotated[str, MayBeEmpty("--subject", help="What it is about, such as an address.")] = "",
     source_node: Annotated[
         str, typer.Option("--source-node", metavar="NODE", help="Who observed it; the group's own node by default.")
     ] = "",

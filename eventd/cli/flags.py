@@ -10,8 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
+from eventd.cli.values import MayBeEmpty
 from eventd.settings import Settings, flag_of, load, variable_of
 
+_MAY_BE_EMPTY = frozenset({"lake"})
+"""Settings whose empty value is documented: it turns off what a variable or the file turns on."""
 _PANEL = "Settings (flags, then EVENTD_* variables, then the file, then defaults)"
 
 
@@ -48,7 +51,8 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
 def _parameter(name: str) -> inspect.Parameter:
     field = Settings.model_fields[name]
     text = f"{(field.description or '').replace('`', '')} [{variable_of(name)}]"
-    option = typer.Option(flag_of(name), help=text, rich_help_panel=_PANEL, show_default=False)
+    make = MayBeEmpty if name in _MAY_BE_EMPTY else typer.Option
+    option = make(flag_of(name), help=text, rich_help_panel=_PANEL, show_default=False)
     kind: Any = bool | None if field.annotation is bool else str | None
     return _keyword(name, Annotated[kind, option])
 

@@ -14,6 +14,7 @@ from eventd.cli.output import Column, count, note, text
 from eventd.cli.records import RECORDS, read_record, read_value, show_record, tell_gap
 from eventd.cli.session import Session, connected
 from eventd.cli.topics import TopicArgument
+from eventd.cli.values import MayBeEmpty
 from eventd.errors import EventdError, Invalid
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ async def write(
     values: Annotated[
         list[str], typer.Argument(metavar="JSON...", help="The data of each record; - reads one a line from stdin.")
     ],
-    tag: Annotated[str, typer.Option("--tag", metavar="TAG", help="The tag of each record without its own.")] = "",
+    tag: Annotated[str, MayBeEmpty("--tag", metavar="TAG", help="The tag of each record without its own.")] = "",
     node: Annotated[
         str, typer.Option("--node", metavar="NODE", help="Who each record without its own node comes from.")
     ] = "",

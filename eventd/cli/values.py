@@ -12,12 +12,20 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import typer
+from typer.models import OptionInfo
 
 from eventd.quoting import with_value
 
 DIGITS = 18
 """Of a number that is read here. No number that a command takes has more."""
 _UNSURE = object()
+
+
+class MayBeEmpty(OptionInfo):
+    """An option whose empty value means something. Of every other parameter an empty value is refused."""
+
+    def __init__(self, flag: str, **about: Any) -> None:
+        super().__init__(default=..., param_decls=(flag,), **about)
 
 
 def read_words(command: Any) -> None:
@@ -40,6 +48,11 @@ class _Words:
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
         """The value of what was said. Raises the library's `BadParameter`."""
+        if _is_blank(value) and not isinstance(self._descriptor.parameter_info, MayBeEmpty):
+            source = getattr(ctx.get_parameter_source(param.name), "name", "")
+            if source == "COMMANDLINE":
+                raise typer.BadParameter(_refuse_blank(param))
+            value = param.default if source == "ENVIRONMENT" else value  # a blank variable counts as unset
         if value is None:
             return () if param.multiple or param.nargs == -1 else None
         found = _plain(value, self._descriptor.annotation, self._descriptor.parameter_info)
@@ -50,6 +63,17 @@ class _Words:
         except typer.BadParameter as error:
             error.message = _with_value(error.message, value, param.name)
             raise
+
+
+def _is_blank(value: Any) -> bool:
+    ones = value if isinstance(value, list | tuple) else [value]
+    return any(isinstance(one, str) and not one.strip() for one in ones)
+
+
+def _refuse_blank(param: Any) -> str:
+    """Why an empty value is none: a script whose variable is unset would mean the current folder, or everything."""
+    way = "write a value" if param.required else "write a value, or leave it out"
+    return f"must not be empty: {way}"
 
 
 def _with_value(message: str, value: Any, name: str) -> str:

@@ -186,7 +186,7 @@ def test_books_that_do_not_reach_are_not_called_complete(
     assert "met" not in verdicts(report)
 
 
-@pytest.mark.parametrize("asked", ["lost", "Missing", "", " ,", "missing,lost", "completeness<101", "completeness>99"])
+@pytest.mark.parametrize("asked", ["lost", "Missing", " ,", "missing,lost", "completeness<101", "completeness>99"])
 def test_what_is_no_condition_is_refused_with_what_is_one(unstarted: Audit, lakes: Path, asked: str) -> None:
     told = unstarted.refuses(lakes / "sound", "--fail-on", asked)
     assert "is no condition (one of missing, duplicate, " in told
@@ -221,7 +221,7 @@ def test_a_lake_that_is_none_is_refused(unstarted: Audit, tmp_path: Path) -> Non
     (tmp_path / "file").write_text("no lake")
     for place in (tmp_path / "nowhere", tmp_path / "file", tmp_path):
         assert f"there is no lake at {place}: " in unstarted.refuses(place, code=3)
-    assert "no lake is named (say --lake FOLDER, or set EVENTD_LAKE)" in unstarted.refuses("")
+    assert "invalid value for '--lake': must not be empty" in unstarted.refuses("", code=2)
     assert "nothing here can reach the lake at s4://audit" in unstarted.refuses("s4://audit")
     assert not unstarted.out.exists()
 

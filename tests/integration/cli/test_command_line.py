@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import signal
@@ -11,12 +12,17 @@ from typing import Any
 
 import pytest
 import typer.main
+from typer._click.core import ParameterSource
 
 from eventd.cli import control, daemon
 from eventd.cli.session import _run
 from tests.integration.cli.test_reference import commands
 
 PROGRAMS = {"routerctl": control.app, "routerd-eventd": daemon.app}
+MAY_BE_EMPTY = {
+    "routerctl": {"routerctl federation event emit --subject", "routerctl topic write --tag"},
+    "routerd-eventd": {f"routerd-eventd {command} --lake" for command in ("serve", "migrate", "check")},
+}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -46,6 +52,17 @@ def test_no_option_shows_a_type_of_the_language(name: str) -> None:
             ["serve", "--api-listen", "127.0.0.1:0", "extra"],
             "got unexpected extra argument(s) (extra) (see routerd-eventd serve --help)",
         ),
+        (
+            "routerctl",
+            ["delete", "-f", ""],
+            "invalid value for '--filename' / '-f': must not be empty: write a value, or leave it out"
+            " (see routerctl delete --help)",
+        ),
+        (
+            "routerctl",
+            ["fed", "pause", " "],
+            "invalid value for 'PEER': must not be empty: write a value (see routerctl fed pause --help)",
+        ),
     ],
 )
 def test_a_mistake_is_one_line(
@@ -56,6 +73,32 @@ def test_a_mistake_is_one_line(
         tree.main(args=arguments, prog_name=program)
     assert ended.value.code == 2
     assert capsys.readouterr().err == f"error: {told}\n"
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_an_empty_value_is_refused_unless_it_means_something(name: str) -> None:
+    taken = set()
+    for path, command in commands(PROGRAMS[name], name):
+        for param in command.params:
+            if param.param_type_name == "option" and param.is_flag:
+                continue
+            context = typer.Context(command)
+            context.set_parameter_source(param.name, ParameterSource.COMMANDLINE)
+            empty = ("x", "") if param.multiple or param.nargs == -1 else ""
+            with contextlib.suppress(typer.BadParameter):
+                param.process_value(context, empty)
+                taken.add(f"{path} {param.opts[-1]}")
+    assert taken == MAY_BE_EMPTY[name]
+
+
+def test_a_variable_that_is_set_to_blanks_counts_as_unset() -> None:
+    (command,) = [command for path, command in commands(control.app, "routerctl") if path == "routerctl get"]
+    for variable in ("", " "):
+        with command.make_context("get", ["eg"]) as plain, pytest.MonkeyPatch.context() as patch:
+            patch.setenv("EVENTD_SERVER", variable)
+            patch.setenv("EVENTD_API_KEY_FILE", variable)
+            with command.make_context("get", ["eg"]) as context:
+                assert context.params == plain.params
 
 
 @pytest.mark.parametrize(
