@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from eventd.cli.output import Column, joined, moment, note, text
 from eventd.cli.session import Session, connected
+from eventd.errors import EventdError
 
 KEYS = (
     Column("NAME", text("name")),
@@ -49,11 +50,24 @@ async def create(
     limits = {"scopes": scope or None, "prefixes": prefix or None, "expires": expires}
     given = {limit: value for limit, value in limits.items() if value is not None}
     answer = await session.call("keys.create", name=name, **given)
+    try:
+        _show_key(session, answer)
+    except OSError as error:
+        raise EventdError(
+            f"the key {name} is in force, but could not be written: {error.strerror}",
+            hint=f"its secret is lost: delete it with routerctl key revoke {name} --forget, and make another",
+        ) from None
+    if session.out.is_table:
+        note(f"note: this is the key {name}; it cannot be shown again")
+
+
+def _show_key(session: Session, answer: dict[str, Any]) -> None:
+    """Raises OSError where the key does not reach its reader, also when only the last flush fails."""
     if session.out.is_table:
         session.out.line(answer["key"])
-        note(f"note: this is the key {name}; it cannot be shown again")
     else:
         session.out.value(answer)
+    session.out.flush()
 
 
 @connected

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -88,3 +90,17 @@ def test_keys_over_the_api_need_the_scope_admin(control: Control, sqlite_url: st
         assert told == "error: this key lacks the scope admin (it has read)\n"
         told = control("key", "create", "more", *at, "some-key-0001", code=1).err
         assert told.startswith("error: this key is for some names only")
+
+
+@pytest.mark.parametrize("format", ["table", "json"])
+def test_a_key_that_could_not_be_written_is_said_to_be_in_force(control: Control, tmp_path: Path, format: str) -> None:
+    where = ("--data-dir", str(tmp_path / "node"))
+    routerctl = [sys.executable, "-c", "from eventd.cli.control import main; main()"]
+    with Path("/dev/full").open("w") as full:
+        command = [*routerctl, "key", "create", "ci", "-o", format, *where]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: the key ci is in force, but could not be written: No space left on device (")
+    assert "routerctl key revoke ci --forget" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert control("key", "revoke", "ci", "--forget", *where).out == "key/ci forgotten\n"
