@@ -5,6 +5,7 @@ read on after the setting's name.
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -47,6 +48,12 @@ def read_bounded(path: Path) -> str:
     if len(content) > MAX_BYTES:
         raise ValueError(f"{path} is larger than {MAX_BYTES >> 20} MiB, the most that is read")
     return content.decode()
+
+
+def rights_of_others(mode: int) -> str:
+    """What a file's mode lets every user of the machine do: `read`, `change`, `read and change`, or nothing."""
+    rights = {"read": stat.S_IROTH, "change": stat.S_IWOTH}
+    return " and ".join(right for right, bit in rights.items() if mode & bit)
 
 
 def read_text(value: Any) -> str:

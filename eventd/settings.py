@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import stat
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -41,6 +40,7 @@ from eventd.setting_values import (
     read_lines,
     read_room,
     read_size,
+    rights_of_others,
     show,
 )
 
@@ -306,8 +306,8 @@ def _open_secrets(settings: Settings) -> Iterator[str]:
     for name in (settings.api_keys_file, settings.database_url_file):
         with suppress(OSError, ValueError):  # said where it is read
             file = settings.place_of_secret(name) if name else None
-            if file is not None and file.stat().st_mode & stat.S_IRWXO:
-                yield f"every user of this machine may read or change {file}: run chmod o= {file}"
+            if file is not None and (rights := rights_of_others(file.stat().st_mode)):
+                yield f"every user of this machine may {rights} {file}: run chmod o= {file}"
 
 
 def _validate(said: Mapping[str, tuple[Any, str]], problems: list[Problem]) -> Settings:
@@ -362,8 +362,9 @@ def _from_file(path: Path, problems: list[Problem]) -> Iterator[tuple[str, tuple
     except OSError as error:
         problems.append(Problem(str(path), f"cannot be read: {error.strerror}"))
         return
-    except ValueError as error:  # also what tomllib raises, and text that is no UTF-8
-        problems.append(Problem(str(path), str(error)))
+    except ValueError as error:  # also what tomllib raises
+        why = "is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
+        problems.append(Problem(str(path), why))
         return
     fields = [name for name in Settings.model_fields if name != "credentials_directory"]
     for key, value in content.items():

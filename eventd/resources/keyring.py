@@ -10,6 +10,7 @@ from pathlib import Path
 
 from eventd.errors import SecretUnreadable
 from eventd.resources.effective import GroupConfig, KeyConfig
+from eventd.setting_values import rights_of_others
 from federation.errors import BadKey
 from federation.keys import Algorithm, Key, KeyRing
 from federation.peers import SHARED_KEY_ID
@@ -82,6 +83,6 @@ def _read(group: str, name: str, credentials: Path | None) -> bytes:
 @cache
 def _warn_if_open(group: str, path: Path, mode: int) -> None:
     """Once for each file as it is: keys are read again and again."""
-    if mode & stat.S_IRWXO:
+    if rights := rights_of_others(mode):
         extra = {"group": group, "file": str(path), "mode": f"{stat.S_IMODE(mode):04o}"}
-        logger.warning("every user of this machine may read or change a key: chmod o= the file", extra=extra)
+        logger.warning("every user of this machine may %s a key: chmod o= the file", rights, extra=extra)

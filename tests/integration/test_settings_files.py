@@ -84,8 +84,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
     file = tmp_path / "c.toml"
     file.write_bytes(b"\xff\xfe")
-    (problem,) = problems_of(file=file)
-    assert problem.startswith(f"{file}: 'utf-8' codec can't decode")
+    assert problems_of(file=file) == [f"{file}: is not UTF-8 text"]
 
 
 def test_a_nested_or_systemd_only_setting_is_no_setting_of_the_file(tmp_path: Path) -> None:

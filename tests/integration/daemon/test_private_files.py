@@ -97,9 +97,11 @@ def test_a_port_file_is_written_through_no_link(tmp_path: Path, monkeypatch: pyt
     assert sorted(each.name for each in tmp_path.iterdir()) == [f".port.{os.getpid()}", "port", "victim"]
 
 
-@pytest.mark.parametrize(("given", "told"), [(0o600, False), (0o640, False), (0o644, True), (0o602, True)])
+@pytest.mark.parametrize(
+    ("given", "told"), [(0o600, ""), (0o640, ""), (0o644, "read"), (0o602, "change"), (0o666, "read and change")]
+)
 def test_a_key_file_that_everybody_may_read_or_change_is_told(
-    tmp_path: Path, given: int, told: bool, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, given: int, told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = tmp_path / "edge.key"
     file.write_text("a secret of more than sixteen bytes")
@@ -107,9 +109,10 @@ def test_a_key_file_that_everybody_may_read_or_change_is_told(
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
             keyring._read("edge", str(file), None)
-    said = [record for record in caplog.records if "may read or change a key" in record.message]
-    assert len(said) == told, "once, however often it is read"
+    said = [record for record in caplog.records if f"may {told} a key: chmod o=" in record.message]
+    assert len(said) == bool(told), "once, however often it is read"
     if told:
         assert (said[0].group, said[0].file, said[0].mode) == ("edge", str(file), f"{given:04o}")  # type: ignore[attr-defined]
     settings: Settings = load({"api_keys_file": str(file)}, {})
-    assert any("chmod o=" in warning for warning in settings.warnings) == told
+    expected = [f"every user of this machine may {told} {file}: run chmod o= {file}"] if told else []
+    assert [warning for warning in settings.warnings if "chmod o=" in warning] == expected
