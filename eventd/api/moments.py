@@ -69,7 +69,7 @@ def read_token(text: str, head: Head, topic: Topic) -> Place:
         return Place(0)
     epoch, _, number = text.partition(":")
     if not (epoch and number.isascii() and number.isdigit() and len(number) <= 18):
-        raise Invalid(f"after: {text[:60]!r} is no token", hint="take the one that an answer gave as next or upto")
+        raise Invalid(f"{text[:60]!r} is not a token of this list", hint="take next or upto of an answer")
     if epoch != head.epoch or int(number) > head.last:
         return Place(0, {"reason": "another_history", "message": "the token is of another history of this log"})
     if int(number) < topic.evicted_position:

@@ -28,6 +28,8 @@ _ASIDE = frozenset({"help", "install_completion", "show_completion"})
 """Flags of every program. None of them given is a no: to find out what to make of None, pydantic would be loaded."""
 
 
+_NEGATIVE = re.compile(r"-[0-9.]")
+"""How a number below zero begins, which the library takes for options."""
 _TYPE = re.compile(r" <(str|int|list\[.*\])>$")
 """What the library says of an argument: a type of Python's."""
 
@@ -101,7 +103,23 @@ def _render(error: typer.TyperException, program: str) -> str:
         message = theirs.sub(ours, message, count=1)
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else program
-    return f"error: {message[:1].lower()}{message[1:]} (see {command} --help)"
+    hint = _misplaced(error, context.command) if context is not None else ""
+    return f"error: {message[:1].lower()}{message[1:]} ({hint}see {command} --help)"
+
+
+def _misplaced(error: typer.TyperException, command: Any) -> str:
+    """What to do about an unknown option that is right elsewhere, or is meant as an argument."""
+    option = getattr(error, "option_name", "")
+    if getattr(command, "commands", None):
+        return "put it after the command; " if option in _options_of_first(command) else ""
+    return "before an argument that begins with a dash, write --; " if _NEGATIVE.match(option) else ""
+
+
+def _options_of_first(command: Any) -> set[str]:
+    """The options of the first command below; it has those that all commands share, and to load all takes a second."""
+    while getattr(command, "commands", None):
+        command = next(iter(command.commands.values()))
+    return {name for param in command.params if param.param_type_name == "option" for name in param.opts}
 
 
 def name_values(command: Any) -> None:

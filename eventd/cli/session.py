@@ -14,7 +14,7 @@ import typer
 
 from eventd.cli.output import Format, Output
 from eventd.cli.stopping import CancelOnSignal
-from eventd.errors import Invalid
+from eventd.errors import Invalid, NotFound
 
 if TYPE_CHECKING:
     from eventd.cli.local import LocalGateway
@@ -272,6 +272,10 @@ async def _run(command: Callable[..., Awaitable[None]], session: Session, given:
         try:
             try:
                 await command(session, **given)
+            except NotFound as error:
+                if error.code == "topic_not_found" and not error.hint:
+                    error.hint = "routerctl topic list shows those there are"
+                raise
             finally:
                 await session.close()
         except asyncio.CancelledError:  # also where a command was done, and only letting go of the node

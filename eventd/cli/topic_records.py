@@ -161,7 +161,14 @@ async def _show_pages(session: Session, topic: str, pages: AsyncIterator[Page], 
         if left is not None:
             left -= len(rows)
             if not left:
+                _tell_more(topic, found, rows)
                 return
+
+
+def _tell_more(topic: str, found: Page, rows: Sequence[Mapping[str, Any]]) -> None:
+    last = rows[-1]["$seq"]
+    if last < found.head_seq:
+        note(f"note: topic {topic} goes on to {found.head_seq}: read on with --after {last}")
 
 
 def _show(session: Session, show: Any, rows: list[dict[str, Any]]) -> None:

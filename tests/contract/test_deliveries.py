@@ -323,5 +323,5 @@ async def test_a_token_of_another_history_is_a_gap(books: Books) -> None:
     answer = await books.call("deliveries.list", group="g", after="feedfeed:7")
     assert answer["gap"]["reason"] == "another_history"
     assert len(answer["deliveries"]) == 1
-    with pytest.raises(Invalid, match="after: 'seven' is no token"):
+    with pytest.raises(Invalid, match="'seven' is not a token of this list"):
         await books.call("deliveries.list", group="g", after="seven")

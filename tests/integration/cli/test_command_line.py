@@ -36,6 +36,28 @@ def test_no_option_shows_a_type_of_the_language(name: str) -> None:
     ("program", "arguments", "told"),
     [
         ("routerctl", ["fed", "links", "--zzzz"], "no such option: --zzzz (see routerctl fed links --help)"),
+        (
+            "routerctl",
+            ["--data-dir", "d1", "fed", "event", "list"],
+            "no such option: --data-dir (put it after the command; see routerctl --help)",
+        ),
+        (
+            "routerctl",
+            ["fed", "-o", "json", "links"],
+            "no such option: -o (put it after the command; see routerctl fed --help)",
+        ),
+        (
+            "routerd-eventd",
+            ["--data-dir", "d1", "serve"],
+            "no such option: --data-dir (put it after the command; see routerd-eventd --help)",
+        ),
+        ("routerctl", ["--zzzz", "get"], "no such option: --zzzz (see routerctl --help)"),
+        (
+            "routerctl",
+            ["topic", "write", "jobs", "-5"],
+            "no such option: -5 (before an argument that begins with a dash, write --;"
+            " see routerctl topic write --help)",
+        ),
         ("routerctl", ["nope"], "no such command 'nope' (see routerctl --help)"),
         (
             "routerctl",

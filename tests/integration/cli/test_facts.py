@@ -202,7 +202,9 @@ def test_lists_have_limits_tokens_and_filters(edge: Control) -> None:
         assert edge("fed", "event", "list", *arguments, "-o", "name").lines == expected.split(), arguments
     gap = edge("fed", "event", "list", "--after", "0011223344556677:3", "-o", "name")
     assert gap.err == "gap: group edge: the token is of another history of this log\n"
-    assert edge("fed", "event", "list", "--after", "x", code=1).err.startswith("error: after: 'x' is no token")
+    for option in ("--after", "--before"):
+        told = edge("fed", "event", "list", option, "x", code=1).err
+        assert told.startswith("error: 'x' is not a token of this list (")
 
 
 def test_all_groups_are_listed_where_none_is_named(edge: Control) -> None:
@@ -284,3 +286,9 @@ def test_an_id_that_nothing_answers_is_said(edge: Control) -> None:
     assert told.err == "note: no event none answers that; what has expired is shown with --include-expired\n"
     told = edge("fed", "event", "list", "--id", "none", "--include-expired", "-o", "json")
     assert (told.json, told.err) == ([], "note: no event none answers that\n")
+
+
+def test_deliveries_of_an_event_that_is_not_there_are_none_and_said(edge: Control) -> None:
+    told = edge("fed", "event", "deliveries", "--event-id", "nope")
+    assert len(told.lines) == 1
+    assert told.err.startswith("note: no delivery of event nope answers that")

@@ -155,12 +155,12 @@ def test_describe_tells_all_of_it(routerctl: Control) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        (("get", "ghost"), 3, "error: there is no topic 'ghost'"),
+        (("get", "ghost"), 3, "error: there is no topic 'ghost' (routerctl topic list shows"),
         (("describe", "ghost"), 3, "error: there is no topic 'ghost'"),
-        (("read", "ghost"), 3, "error: there is no topic 'ghost'"),
+        (("read", "ghost"), 3, "error: there is no topic 'ghost' (routerctl topic list shows"),
         (("read", "ghost", "--last", "1"), 3, "error: there is no topic 'ghost'"),
-        (("purge", "ghost", "--before", "1"), 3, "error: there is no topic 'ghost'"),
-        (("set", "ghost", "ttl_ms=1"), 3, "error: there is no topic 'ghost'"),
+        (("purge", "ghost", "--before", "1"), 3, "error: there is no topic 'ghost' (routerctl topic list shows"),
+        (("set", "ghost", "ttl_ms=1"), 3, "error: there is no topic 'ghost' (routerctl topic list shows"),
         (("delete", "ghost"), 3, "error: there is no topic ghost ("),
         (("write", "ghost", "1", "--no-create"), 3, "error: there is no topic 'ghost'"),
         (("put", "_x"), 1, "error: "),
@@ -241,3 +241,11 @@ def test_the_jobs_of_a_queue_are_counted(routerctl: Control) -> None:
     headers, line = (row.split() for row in routerctl("topic", "get", "jobs", "-o", "wide").lines)
     shown = dict(zip(headers, line, strict=True))
     assert (shown["READY"], shown["IN_FLIGHT"], shown["DEAD_LETTERED"]) == ("2", "0", "0")
+
+
+def test_reading_up_to_a_limit_says_that_there_is_more(routerctl: Control) -> None:
+    routerctl("topic", "write", "jobs", "1", "2", "3")
+    told = routerctl("topic", "read", "jobs", "--limit", "2")
+    assert len(rows(told.out)) == 2
+    assert told.err == "note: topic jobs goes on to 3: read on with --after 2\n"
+    assert routerctl("topic", "read", "jobs", "--limit", "3").err == ""
