@@ -86,6 +86,7 @@ def run(app: typer.Typer, name: str) -> NoReturn:
     """Run a command line to its end and exit. Expected errors become one line on stderr, never a traceback."""
     tune()
     try:
+        _require_streams()
         app(prog_name=name)
         code: str | int | None = ExitCode.OK
     except SystemExit as end:
@@ -95,6 +96,15 @@ def run(app: typer.Typer, name: str) -> NoReturn:
     except OSError as error:
         code = report(system_error(error))
     sys.exit(code if _flushed() else ExitCode.ERROR)
+
+
+def _require_streams() -> None:
+    """Raises `EventdError` where the standard output is closed: a command could make a key and never show it."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # Danger: the next file to be opened, a database say, would take its number
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
+            if name == "stdout":
+                raise EventdError("the standard output is closed", hint="send it to /dev/null if it is not wanted")
 
 
 def _flushed() -> bool:

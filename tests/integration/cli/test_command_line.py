@@ -7,7 +7,9 @@ import contextlib
 import os
 import re
 import signal
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from typer._click.core import ParameterSource
 from eventd.cli import control, daemon
 from eventd.cli.session import _run
 from tests.integration.cli.test_reference import commands
+from tests.support.processes import CONTROL, DAEMON
 
 PROGRAMS = {"routerctl": control.app, "routerd-eventd": daemon.app}
 MAY_BE_EMPTY = {
@@ -166,3 +169,20 @@ async def test_a_signal_while_a_command_lets_go_of_its_node_ends_it_without_a_tr
     with pytest.raises(SystemExit) as ended:
         await _run(nothing, Closing(), {})  # type: ignore[arg-type]
     assert ended.value.code == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&-", "2>&-"])
+def test_a_standard_stream_may_be_closed(closed: str, tmp_path: Path) -> None:
+    """Without its output a command does nothing: a key would be made and never shown."""
+    make = [*CONTROL, "key", "create", "ci", "--data-dir", str(tmp_path)]
+    subprocess.run([*DAEMON, "migrate", "--data-dir", str(tmp_path)], check=True, capture_output=True)
+    done = subprocess.run(["sh", "-c", f'"$@" {closed}', "sh", *make], capture_output=True, text=True)
+    kept = subprocess.run([*CONTROL, "key", "list", "-o", "name", "--data-dir", str(tmp_path)], capture_output=True)
+    if closed == ">&-":
+        assert done.returncode == 1
+        assert done.stderr == "error: the standard output is closed (send it to /dev/null if it is not wanted)\n"
+        assert kept.stdout == b""
+    else:
+        assert done.returncode == 0
+        assert "ci" in done.stdout
+        assert b"ci" in kept.stdout
