@@ -41,13 +41,16 @@ class Endpoint(NamedTuple):
 def read_bounded(path: Path) -> str:
     """The text of a file with settings or a secret.
 
-    Raises OSError, and ValueError for one that is no UTF-8 or too large: not every file has an end.
+    Raises OSError, and ValueError ("is …") for one that is too large, as some files have no end, or not UTF-8 text.
     """
     with path.open("rb") as file:
         content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
-        raise ValueError(f"{path} is larger than {MAX_BYTES >> 20} MiB, the most that is read")
-    return content.decode()
+        raise ValueError(f"is larger than {MAX_BYTES >> 20} MiB, the most that is read")
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise ValueError("is not UTF-8 text") from None
 
 
 def rights_of_others(mode: int) -> str:

@@ -208,8 +208,8 @@ class Settings(BaseModel):
         path = self.place_of_secret(name)
         try:
             return read_bounded(path).strip()
-        except UnicodeDecodeError:
-            raise ValueError(f"{path} is no text") from None
+        except ValueError as error:
+            raise ValueError(f"{path} {error}") from None
         except OSError as error:
             raise ValueError(f"{path} cannot be read: {error.strerror}") from None
 
@@ -363,8 +363,7 @@ def _from_file(path: Path, problems: list[Problem]) -> Iterator[tuple[str, tuple
         problems.append(Problem(str(path), f"cannot be read: {error.strerror}"))
         return
     except ValueError as error:  # also what tomllib raises
-        why = "is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
-        problems.append(Problem(str(path), why))
+        problems.append(Problem(str(path), str(error)))
         return
     fields = [name for name in Settings.model_fields if name != "credentials_directory"]
     for key, value in content.items():

@@ -92,14 +92,14 @@ async def _retry(services: Services, params: ChooseLetters) -> dict[str, Any]:
 
 
 def retry_now(
-    conn: Connection, params: ChooseLetters, now: int, *, but: AbstractSet[str] = frozenset()
+    conn: Connection, params: ChooseLetters, now: int, *, except_reasons: AbstractSet[str] = frozenset()
 ) -> dict[str, Any]:
     """Start a repair for each peer concerned. What cannot be sent any more stays where it is, with the reason.
 
-    Letters with one of the reasons `but` are left as they are.
+    Dead letters with one of the `except_reasons` are left as they are.
     """
     lock_head(conn)  # two retries at once: the second finds what the first has left
-    letters = [letter for letter in _chosen(conn, params) if letter.reason not in but]
+    letters = [letter for letter in _chosen(conn, params) if letter.reason not in except_reasons]
     links = {node: Link.read(conn, params.group, node) for node in {peer_of(letter.cursor)[1] for letter in letters}}
     records = {record.position: record for record in read_at(conn, [letter.position for letter in letters])}
     kept: list[dict[str, Any]] = []

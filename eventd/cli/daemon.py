@@ -258,7 +258,7 @@ def _print_columns(rows: Sequence[Sequence[str]]) -> None:
 
 def main() -> None:
     """Entry of the command."""
-    run(app, "routerd-eventd")
+    run(app, "routerd-eventd", needs_output=False)
 
 
 if __name__ == "__main__":

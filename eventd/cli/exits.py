@@ -82,11 +82,14 @@ def tune() -> None:
     gc.set_threshold(100_000, 50, 100)
 
 
-def run(app: typer.Typer, name: str) -> NoReturn:
-    """Run a command line to its end and exit. Expected errors become one line on stderr, never a traceback."""
+def run(app: typer.Typer, name: str, *, needs_output: bool = True) -> NoReturn:
+    """Run a command line to its end and exit. Expected errors become one line on stderr, never a traceback.
+
+    `needs_output`: a closed standard output is an error, because a command could make a key and never show it.
+    """
     tune()
     try:
-        _require_streams()
+        _open_closed_streams(needs_output)
         app(prog_name=name)
         code: str | int | None = ExitCode.OK
     except SystemExit as end:
@@ -98,13 +101,13 @@ def run(app: typer.Typer, name: str) -> NoReturn:
     sys.exit(code if _flushed() else ExitCode.ERROR)
 
 
-def _require_streams() -> None:
-    """Raises `EventdError` where the standard output is closed: a command could make a key and never show it."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:  # Danger: the next file to be opened, a database say, would take its number
-            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
-            if name == "stdout":
-                raise EventdError("the standard output is closed", hint="send it to /dev/null if it is not wanted")
+def _open_closed_streams(needs_output: bool) -> None:
+    """Give closed standard streams a place. Raises `EventdError` for the output where it is needed."""
+    closed = [name for name in ("stdin", "stdout", "stderr") if getattr(sys, name) is None]
+    for name in closed:  # Danger: the next file to be opened, a database say, would take the stream's number
+        setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r" if name == "stdin" else "w"))
+    if needs_output and "stdout" in closed:
+        raise EventdError("the standard output is closed", hint="send it to /dev/null if it is not wanted")
 
 
 def _flushed() -> bool:

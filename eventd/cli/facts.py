@@ -252,7 +252,8 @@ async def deliveries(
     session.out.rows(DELIVERIES, pages.rows, name=lambda row: f"{row['eventId']}/{row['peer']}")
     pages.tell()
     if event_id and not pages.rows:
-        note(f"note: no delivery of event {event_id} answers that; is it here: routerctl event list --id")
+        find = f"routerctl federation event list --id {event_id} --include-expired"
+        note(f"note: no delivery of event {event_id} matches; look for the event: {find}")
 
 
 @connected

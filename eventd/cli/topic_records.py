@@ -168,7 +168,7 @@ async def _show_pages(session: Session, topic: str, pages: AsyncIterator[Page], 
 def _tell_more(topic: str, found: Page, rows: Sequence[Mapping[str, Any]]) -> None:
     last = rows[-1]["$seq"]
     if last < found.head_seq:
-        note(f"note: topic {topic} goes on to {found.head_seq}: read on with --after {last}")
+        note(f"note: topic {topic} has records up to {found.head_seq}; continue with --after {last}")
 
 
 def _show(session: Session, show: Any, rows: list[dict[str, Any]]) -> None:

@@ -31,7 +31,8 @@ class MayBeEmpty(OptionInfo):
 def read_words(command: Any) -> None:
     """Read what is plain without the library, for every parameter of a command and of those below it."""
     for param in command.params:
-        param.get_runtime_param = _Words(param)
+        if not isinstance(param.get_runtime_param, _Words):  # a group in a group has been here already
+            param.get_runtime_param = _Words(param)
     for inner in getattr(command, "commands", {}).values():
         read_words(inner)
 
@@ -51,7 +52,7 @@ class _Words:
         if _is_blank(value) and not isinstance(self._descriptor.parameter_info, MayBeEmpty):
             source = getattr(ctx.get_parameter_source(param.name), "name", "")
             if source == "COMMANDLINE":
-                raise typer.BadParameter(_refuse_blank(param))
+                raise typer.BadParameter(_blank_message(param))
             value = param.default if source == "ENVIRONMENT" else value  # a blank variable counts as unset
         if value is None:
             return () if param.multiple or param.nargs == -1 else None
@@ -70,8 +71,8 @@ def _is_blank(value: Any) -> bool:
     return any(isinstance(one, str) and not one.strip() for one in ones)
 
 
-def _refuse_blank(param: Any) -> str:
-    """Why an empty value is none: a script whose variable is unset would mean the current folder, or everything."""
+def _blank_message(param: Any) -> str:
+    """What to do about an empty value, by which a script with an unset variable would mean everything."""
     way = "write a value" if param.required else "write a value, or leave it out"
     return f"must not be empty: {way}"
 

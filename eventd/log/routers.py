@@ -54,7 +54,7 @@ class Most(NamedTuple):
 
 
 class RouterPut(NamedTuple):
-    """A router that was made or configured, and the version of topics that this made; None where nothing changed."""
+    """A router that was created or configured, and the version of topics that this made; None where nothing changed."""
 
     line: RouterLine
     created: bool

@@ -106,7 +106,7 @@ def read_sources(
         if path == "-":
             loaded += _load_stdin(stdin)
             stdin = None  # a stream can be read once
-        elif not path:  # an empty variable of a script, and no reason to take the present folder
+        elif not path:  # Danger: an unset variable of a script would mean the current folder
             loaded += _unreadable(path, "no file is named: give one, a directory, or - for the standard input")
         else:
             for file in _expand(Path(path)):

@@ -124,7 +124,7 @@ def test_a_secret_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"/no cannot be read: No such file or directory"):
         load({}, {}).read_secret(str(tmp_path / "no"))
     (tmp_path / "bytes").write_bytes(b"\xff")
-    with pytest.raises(ValueError, match="is no text"):
+    with pytest.raises(ValueError, match="is not UTF-8 text"):
         load({}, {}).read_secret(str(tmp_path / "bytes"))
 
 

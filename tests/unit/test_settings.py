@@ -214,7 +214,7 @@ def test_of_a_file_without_an_end_no_more_is_read_than_shows_it(tmp_path: Path, 
         made.truncate(MAX_BYTES + 1)
     found = problems_of({}, {variable: str(file)}) if variable else problems_of({}, {}, file)
     assert len(found) == 1
-    assert found[0].endswith(f"{file} is larger than 1 MiB, the most that is read")
+    assert found[0].endswith(f"{file}{'' if variable else ':'} is larger than 1 MiB, the most that is read")
 
 
 def test_values_are_shown_as_they_are_written() -> None:

@@ -84,7 +84,7 @@ def _failed(peer: Peer) -> Check:
     if found.refused_again:
         parts.append(f"{found.refused_again} of them the peer refuses each time: a retry does not help")
         remedies.append(
-            "emit those under ids of their own where that is the reason, and drop the letters:"
+            "if the reason is id_conflict, emit the event again with an id of its own; then drop the dead letters:"
             f" routerctl federation dead-letters drop --group {peer.group} NUMBER"
         )
     if found.refused_waiting:

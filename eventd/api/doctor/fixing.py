@@ -57,7 +57,7 @@ async def _retry(services: Services, group: str, peer: str) -> Done:
     parts, retried = [], 0
     if await services.database.read(_has_letters, group, peer):
         all_of_it = ChooseLetters(group=group, peer=peer)
-        answer = await services.database.write(partial(retry_now, but=REFUSED_AGAIN), all_of_it, now)
+        answer = await services.database.write(partial(retry_now, except_reasons=REFUSED_AGAIN), all_of_it, now)
         retried = answer["retried"]
         parts.append(f"{retried} dead letter{' is' if retried == 1 else 's are'} sent once more")
         if answer["kept"]:

@@ -240,6 +240,8 @@ def _read_letters(conn: Connection, scene: _Scene, peer: PeerConfig) -> _Letters
     live = [letter for letter in newest if letter.tag is not None and is_alive(letter.expires_at, scene.now)]
     spent = len(newest) - len(live)
     again = sum(letter.reason in REFUSED_AGAIN for letter in live)
+    if live and again == len(live):  # older ones, if there are any, most likely have the same reason
+        again = total - spent
     return _Letters(total - spent, again, spent, _left([letter.expires_at for letter in live], scene.now))
 
 

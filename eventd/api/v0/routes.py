@@ -84,7 +84,7 @@ class V0:
         return await self.database.read(count_topics)
 
     def moved(self, topic_id: int) -> None:
-        """A topic was made or configured: its readers look again, and so do the routers."""
+        """A topic was created or configured: its readers look again, and so do the routers."""
         self.log.wakeups.touch(topic_id)
         self.routing.changed()
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from eventd.api import params
-from eventd.api.bodies import Bodies
+from eventd.api.bodies import HUGE_BYTES, Bodies
 from eventd.api.memory import MemoryLimit
 from eventd.api.routes import EVENTS, RESOURCES, ROUTES
 from eventd.api.surfaces import all_operations
@@ -207,3 +207,7 @@ async def test_running_out_of_memory_is_no_fault_of_the_node(start_api: StartApi
     api = await start_api(operations=broken)
     status, told, _ = await api.ask("GET", "/api/v1/bug")
     assert (status, told["error"]["code"]) == (429, "throttled")
+
+
+def test_only_events_come_in_bodies_that_are_decoded_in_part() -> None:
+    assert {route.body for route in ROUTES.values() if route.body.bytes > HUGE_BYTES} == {EVENTS}

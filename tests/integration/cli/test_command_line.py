@@ -186,3 +186,11 @@ def test_a_standard_stream_may_be_closed(closed: str, tmp_path: Path) -> None:
         assert done.returncode == 0
         assert done.stdout.startswith("evk_")
         assert b"ci" in kept.stdout
+
+
+def test_a_daemon_needs_no_standard_stream(tmp_path: Path) -> None:
+    """Init scripts close all three."""
+    migrate = [*DAEMON, "migrate", "--data-dir", str(tmp_path)]
+    done = subprocess.run(["sh", "-c", '"$@" <&- >&- 2>&-', "sh", *migrate])
+    assert done.returncode == 0
+    assert (tmp_path / "eventd.db").is_file()

@@ -247,5 +247,5 @@ def test_reading_up_to_a_limit_says_that_there_is_more(routerctl: Control) -> No
     routerctl("topic", "write", "jobs", "1", "2", "3")
     told = routerctl("topic", "read", "jobs", "--limit", "2")
     assert len(rows(told.out)) == 2
-    assert told.err == "note: topic jobs goes on to 3: read on with --after 2\n"
+    assert told.err == "note: topic jobs has records up to 3; continue with --after 2\n"
     assert routerctl("topic", "read", "jobs", "--limit", "3").err == ""

@@ -341,7 +341,7 @@ async def test_a_node_without_the_packages_says_so_at_once(
 ) -> None:
     (a,) = sites("site-a")
     monkeypatch.setattr(extra, "find_spec", lambda package: None)
-    with pytest.raises(MissingExtra, match=r"pip install 'routerd-eventd\[lake\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install '\.\[lake\]'"):
         await a.start(**ship_to(tmp_path / "lake"))
     monkeypatch.undo()
     with pytest.raises(LakeUnusable, match="nothing here can reach the lake at nowhere://"):

@@ -140,5 +140,5 @@ def test_an_unreachable_store_is_told_without_its_password(tmp_path: Path) -> No
 
 def test_a_missing_package_is_told_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "fsspec", None)
-    with pytest.raises(MissingExtra, match=r"routerd-eventd\[lake\]"):
+    with pytest.raises(MissingExtra, match=r"pip install '\.\[lake\]'"):
         extra.fsspec()
