@@ -118,7 +118,7 @@ class Held:
     def grow_to(self, size: int) -> None:
         """The body has, or will have, so many bytes; small ones count nothing. Raises `Throttled`."""
         if self.gave_way:
-            raise room_is_needed()
+            raise needs_room_error()
         more = size - self.bytes
         if size <= LIGHT_BYTES or more <= 0:
             return
@@ -134,7 +134,7 @@ class Held:
                 self.stop = lambda: deadline.reschedule(asyncio.get_running_loop().time())
                 yield
         except TimeoutError:
-            raise room_is_needed() if self.gave_way else _slow() from None
+            raise needs_room_error() if self.gave_way else _slow() from None
         finally:
             self.stop = None
 
@@ -181,7 +181,7 @@ async def _gather(content: Any, most: int, held: Held, setting: bool) -> bytearr
     return body
 
 
-def room_is_needed() -> Throttled:
+def needs_room_error() -> Throttled:
     """Why a body is refused that has given way."""
     return Throttled("the room for this body is needed by another key: send it later")
 

@@ -49,7 +49,7 @@ class MaskedFrames:
         end = self._end_of_masked(data)
         self._head, self._rest = data[end:], max(0, end - len(data))
         if self._messages is not None:
-            self._messages.pause(is_whole=not self._rest)
+            self._messages.end_of_read(is_whole=not self._rest)
             if self._messages.refusal is not None:
                 self._is_broken = True
                 return False, b""
@@ -72,7 +72,10 @@ class MaskedFrames:
                 break
             if wide:
                 size = int.from_bytes(data[at + 2 : at + 2 + wide], "big")
-            if self._messages is not None and not data[at] & _CONTROL:
-                self._messages.begin_frame(size, last=bool(data[at] & _LAST))
+            if self._messages is not None:
+                if data[at] & _CONTROL:
+                    self._messages.begin_control()
+                else:
+                    self._messages.begin_frame(size, last=bool(data[at] & _LAST))
             at += 2 + wide + _MASK_BYTES + size
         return at

@@ -235,9 +235,13 @@ class Conversation:
         self._messages.attend(self._turn_away)
         try:
             async for message in self._socket:
+                if self._messages.refusal is not None:
+                    break  # the room of this message may be another's already
                 self._held = self._messages.take()
                 try:
                     await self._hear(message)
+                    self._messages.allow_giving_way(self._held)
+                    await self._follower.outlet.drain()  # a client that does not read answers gets no more of them
                 finally:
                     self._messages.handled()
                     self._messages.release(self._held)
@@ -283,7 +287,6 @@ class Conversation:
             self._refuse(request_id, error)
         except Exception:
             self._fail(request_id)
-        await self._follower.outlet.drain()  # who does not take answers gets no more of them
         self._heard += 1
         if not self._heard % AT_ONCE:  # what has arrived is read, and mostly answered, without a wait
             await self._v0.clock.sleep(0)

@@ -103,19 +103,97 @@ async def test_a_message_holds_its_room_until_it_is_handled(bodies: Bodies, piec
     assert bodies.held == 0
 
 
-async def test_a_message_gives_way_to_another_key_only_while_it_arrives(bodies: Bodies) -> None:
-    client, whole = Client(bodies), Client(bodies)
-    whole.send(MIB)
+def split_ping(size: int = 10) -> tuple[bytes, bytes]:
+    """A ping as it arrives in two reads."""
+    ping = bytes([0x89, 0x80 | size]) + bytes(4 + size)
+    return ping[:8], ping[8:]
+
+
+async def test_a_split_control_frame_does_not_hide_the_end_of_the_message_before_it(bodies: Bodies) -> None:
+    """The library delivers the message before the rest of the control frame arrives."""
+    client = Client(bodies)
+    large = bytes([0x81, 0xFF]) + MIB.to_bytes(8, "big") + bytes(4 + MIB)
+    begin, rest = split_ping()
+    for _ in range(3):
+        client.feed(large + begin)
+        held = client.messages.take()
+        assert held is not None
+        client.messages.handled()
+        client.messages.release(held)
+        client.feed(rest)
+        assert bodies.held == 0
+    client.messages.close()
+
+
+async def test_a_split_control_frame_between_fragments_does_not_end_their_message(bodies: Bodies) -> None:
+    client = Client(bodies)
+    begin, rest = split_ping()
+    client.send(MIB, last=False)
+    client.feed(begin)
+    assert client.messages.take() is None
+    client.feed(rest)
+    client.send(MIB, opcode=0)
+    assert bodies.held == 2 * MIB
+    client.messages.release(client.messages.take())
+    assert bodies.held == 0
+
+
+async def test_a_message_that_was_missed_does_not_keep_later_ones_from_being_released(bodies: Bodies) -> None:
+    client = Client(bodies)
+    client.messages.handled()  # before its end is seen
+    client.send(MIB)
+    client.send(2 * MIB)
+    held = client.messages.take()
+    assert (bodies.held, held and held.bytes) == (2 * MIB, 2 * MIB)
+    client.messages.release(held)
+    assert bodies.held == 0
+
+
+async def test_a_connection_that_has_ended_takes_no_room(bodies: Bodies) -> None:
+    """The library reads on while it waits for the client to close."""
+    client = Client(bodies)
+    client.send(MIB)
+    client.send(10, of=MIB)
+    client.messages.close()
+    assert bodies.held == 0
+    client.feed(bytes(MIB - 10))
+    client.feed(b"".join(split_ping()))
     client.send(10, of=3 * MIB)
+    assert (bodies.held, client.messages._deadline) == (0, None)
+    client.messages.close()
+    assert (bodies.held, client.refusals) == (0, [])
+
+
+async def test_a_message_that_waits_for_its_client_to_read_the_answer_gives_way_again(bodies: Bodies) -> None:
+    client = Client(bodies)
+    client.send(3 * MIB)
+    taken = client.messages.take()
+    with bodies.hold(b"two") as held:
+        with pytest.raises(Throttled):
+            held.grow_to(2 * MIB)
+        client.messages.allow_giving_way(taken)
+        held.grow_to(2 * MIB)
+        assert (bodies.held, len(client.refusals)) == (2 * MIB, 1)
+        client.messages.release(taken)
+        assert bodies.held == 2 * MIB, "it is released once"
+
+
+@pytest.mark.parametrize("size", [10, 3 * MIB], ids=["arriving", "waiting"])
+async def test_a_message_gives_way_to_another_key_until_it_is_handled(bodies: Bodies, size: int) -> None:
+    client, handled = Client(bodies), Client(bodies)
+    handled.send(MIB)
+    taken = handled.messages.take()
+    client.send(size, of=3 * MIB)
     with bodies.hold(b"two") as held:
         held.grow_to(MIB)
         assert [str(error) for error in client.refusals] == [
             "the room for this body is needed by another key: send it later"
         ]
-        assert (bodies.held, whole.refusals) == (2 * MIB, [])
-        with pytest.raises(Throttled):
+        assert (bodies.held, handled.refusals) == (2 * MIB, [])
+        with pytest.raises(Throttled, match="are being handled"):
             held.grow_to(4 * MIB)
-    for each in (client, whole):
+    handled.messages.release(taken)
+    for each in (client, handled):
         each.messages.close()
     assert bodies.held == 0
 
