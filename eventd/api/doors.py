@@ -314,6 +314,10 @@ class _Guest(asyncio.BufferedProtocol):
         if self._served is not None:
             self._served.release_reading()
 
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
     def eof_received(self) -> bool | None:
         return self._served.eof_received() if self._served is not None else None
 

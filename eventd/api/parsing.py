@@ -35,20 +35,26 @@ class Stranger(Protocol):
 
     def release_reading(self) -> None: ...
 
+    def abort(self) -> None:
+        """End the connection at once: its bytes could not be parsed."""
+
 
 class ParsingTime:
     """Has strangers' bytes parsed while their share lasts. Otherwise connections wait.
 
-    The next turn is of the address that has used least time since connections began to wait, so that one whose bytes
-    cost little, such as a peer that is not known yet, does not wait for each of those whose bytes cost much.
+    Turns go to the address that has used the least time. So an address whose bytes cost little does not wait for those
+    whose bytes cost much. An address that is new, or comes back, begins with what every waiting address could have used
+    by now: otherwise addresses that are always new would leave no turn to the others.
     """
 
     def __init__(self, cpu: Callable[[], float] = cpu_seconds) -> None:
         """`cpu`: seconds of processor time that the thread has used."""
         self._cpu = cpu
         self._used_until = 0.0  # by the loop's clock: when the share has made up for what was used
+        self._spent = 0.0  # seconds, for all that was parsed
         self._waiting: dict[str, OrderedDict[Stranger, bytes]] = {}  # by address, the next connection first
-        self._used: dict[str, float] = {}  # seconds, by address, while any waits
+        self._used: OrderedDict[str, float] = OrderedDict()  # seconds, of addresses that are ahead and do not wait
+        self._floor = 0.0  # seconds that an address has used that waited all the time, with equal turns for all
         self._order: list[tuple[float, int, str]] = []  # a heap of waiting addresses, with what they have used
         self._ranked: set[str] = set()  # the addresses in it
         self._count = itertools.count()  # among equals, first come, first served
@@ -60,7 +66,8 @@ class ParsingTime:
             self._parse(stranger, data)
             return
         if stranger.address not in self._waiting:
-            self._enqueue(stranger.address, OrderedDict())
+            used = max(self._used.pop(stranger.address, 0.0), self._floor)
+            self._enqueue(stranger.address, OrderedDict(), used)
         held = self._waiting[stranger.address]
         held[stranger] = held.get(stranger, b"") + data
         stranger.hold_reading()
@@ -73,19 +80,20 @@ class ParsingTime:
             if not held:
                 del self._waiting[stranger.address]
 
-    def _enqueue(self, address: str, held: OrderedDict[Stranger, bytes]) -> None:
+    def _enqueue(self, address: str, held: OrderedDict[Stranger, bytes], used: float) -> None:
         self._waiting[address] = held
         if address not in self._ranked:  # as it is when all its connections ended, and others came
             self._ranked.add(address)
-            heappush(self._order, (self._used.get(address, 0.0), next(self._count), address))
+            heappush(self._order, (used, next(self._count), address))
 
-    def _parse(self, stranger: Stranger, data: bytes) -> float:
-        """Seconds that it took."""
+    def _parse(self, stranger: Stranger, data: bytes) -> None:
         begun = self._cpu()
-        stranger.parse(data)
-        seconds = self._cpu() - begun
-        self._used_until = max(self._used_until, asyncio.get_running_loop().time()) + seconds / SHARE
-        return seconds
+        try:
+            stranger.parse(data)
+        finally:
+            seconds = self._cpu() - begun
+            self._spent += seconds
+            self._used_until = max(self._used_until, asyncio.get_running_loop().time()) + seconds / SHARE
 
     def _seconds_to_wait(self) -> float:
         return max(0.0, self._used_until - asyncio.get_running_loop().time() - BURST_SECONDS)
@@ -104,19 +112,36 @@ class ParsingTime:
             if self._waiting:
                 self._await_turn()
             else:
+                self._floor = 0.0
                 self._used.clear()
                 self._order.clear()
                 self._ranked.clear()
 
     def _take_turn(self) -> None:
-        *_, address = heappop(self._order)
+        used, _, address = heappop(self._order)
         self._ranked.discard(address)
+        self._floor = max(self._floor, used)
         if (held := self._waiting.pop(address, None)) is None:
             return  # its connections have ended
         stranger, data = held.popitem(last=False)
+        before = self._spent
         try:
-            self._used[address] = self._used.get(address, 0.0) + self._parse(stranger, data)
+            self._parse(stranger, data)
             stranger.release_reading()
+        except BaseException:
+            stranger.abort()
+            raise
         finally:
-            if held:
-                self._enqueue(address, held)
+            self._charge(address, held, used, self._spent - before)
+
+    def _charge(self, address: str, held: OrderedDict[Stranger, bytes], used: float, seconds: float) -> None:
+        """Count a turn of an address that had `used` some, and queue it again for the connections still `held`."""
+        self._floor += seconds / (len(self._waiting) + 1)
+        if held:
+            self._enqueue(address, held, used + seconds)
+        else:
+            self._used[address] = used + seconds
+        for _ in range(min(2, len(self._used))):  # a turn adds one at most
+            address, used = self._used.popitem(last=False)
+            if used > self._floor:
+                self._used[address] = used

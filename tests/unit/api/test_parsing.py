@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import selectors
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import wraps
+from typing import Any
 
+import pytest
 from aiohttp import web
 
 from eventd.api.doors import Door
@@ -30,6 +34,38 @@ class Processor:
         return self.asked // 2 * self.cost
 
 
+class Idle(selectors.DefaultSelector):
+    """Lets time pass instead of waiting. Nothing else wakes the loop."""
+
+    now = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self.now += max(timeout or 0.0, 1e-6)  # a time that stands would not reach a moment between two floats
+        return super().select(0)
+
+
+class Timeless(asyncio.SelectorEventLoop):
+    """A loop whose time is that of its timers, however slow the machine is."""
+
+    def __init__(self) -> None:
+        self._idle = Idle()
+        super().__init__(self._idle)
+
+    def time(self) -> float:
+        return self._idle.now
+
+
+def timeless(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+    """Run a test on a loop of its own time."""
+
+    @wraps(test)
+    def run() -> None:
+        with asyncio.Runner(loop_factory=Timeless) as runner:
+            runner.run(test())  # type: ignore[arg-type]
+
+    return run
+
+
 class Connection:
     """One that has proven nothing. `parsed` is shared by all of a test."""
 
@@ -37,6 +73,7 @@ class Connection:
         self.address = address
         self.parsed = parsed
         self.held = False
+        self.aborted = False
 
     def parse(self, data: bytes) -> None:
         self.parsed.append((self.address, data))
@@ -47,6 +84,9 @@ class Connection:
     def release_reading(self) -> None:
         self.held = False
 
+    def abort(self) -> None:
+        self.aborted = True
+
 
 def crowd(parsing: ParsingTime, address: str, count: int, parsed: list[tuple[str, bytes]]) -> list[Connection]:
     """Connections of one address, each of which has sent something."""
@@ -56,6 +96,7 @@ def crowd(parsing: ParsingTime, address: str, count: int, parsed: list[tuple[str
     return connections
 
 
+@timeless
 async def test_beyond_their_share_strangers_wait() -> None:
     loop, parsed = asyncio.get_running_loop(), list[tuple[str, bytes]]()
     parsing = ParsingTime(Processor())
@@ -69,6 +110,7 @@ async def test_beyond_their_share_strangers_wait() -> None:
     assert parsed == [("10.0.0.1", b"%d" % number) for number in range(20)], "first come, first served"
 
 
+@timeless
 async def test_an_address_does_not_wait_for_all_connections_of_another() -> None:
     parsed: list[tuple[str, bytes]] = []
     parsing = ParsingTime(Processor())
@@ -80,6 +122,7 @@ async def test_an_address_does_not_wait_for_all_connections_of_another() -> None
     await until(lambda: len(parsed) == 21, "all to have been parsed")
 
 
+@timeless
 async def test_an_address_whose_bytes_cost_little_does_not_wait_for_all_others() -> None:
     """Such as a peer that is not known yet, and begins with a large batch."""
     parsed: list[tuple[str, bytes]] = []
@@ -108,6 +151,7 @@ async def test_an_address_whose_bytes_cost_little_does_not_wait_for_all_others()
     assert last - 7 < 24, "the others do not have as many turns as the peer"
 
 
+@timeless
 async def test_a_connection_that_ends_leaves_the_queue() -> None:
     parsed: list[tuple[str, bytes]] = []
     parsing = ParsingTime(Processor())
@@ -120,6 +164,7 @@ async def test_a_connection_that_ends_leaves_the_queue() -> None:
     parsing.leave(waiting[0])
 
 
+@timeless
 async def test_connections_that_come_and_go_leave_nothing_behind() -> None:
     parsed: list[tuple[str, bytes]] = []
     parsing = ParsingTime(Processor())
@@ -128,9 +173,62 @@ async def test_connections_that_come_and_go_leave_nothing_behind() -> None:
         connection = Connection("10.0.0.2", parsed)
         parsing.parse(connection, b"")
         parsing.leave(connection)
-    assert len(parsing._order) == 2, "one place for each address"
+    assert (len(parsing._order), len(parsing._used)) == (2, 0), "one place for each address that waits"
     await until(lambda: parsing._next_turn is None, "all to have been parsed")
     assert not any((parsing._order, parsing._ranked, parsing._used, parsing._waiting))
+
+
+@timeless
+async def test_addresses_that_are_always_new_leave_turns_to_the_others_and_are_forgotten() -> None:
+    """As a host has, that sends from one network after another."""
+    parsed: list[tuple[str, bytes]] = []
+    parsing = ParsingTime(Processor())
+    flooding, kept, loop = 50, [0], asyncio.get_running_loop()
+    names = (f"2001:db8:{number:x}::" for number in range(1_000_000))
+
+    class Flood(Connection):
+        def release_reading(self) -> None:
+            kept.append(max(len(parsing._used), len(parsing._order), len(parsing._ranked)))
+            if len(parsed) < 1000:
+                loop.call_soon(send)
+
+    def send() -> None:
+        parsing.parse(Flood(next(names), parsed), b"")
+
+    crowd(parsing, "10.0.0.1", 10, parsed)
+    before = len(parsed)
+    for _ in range(flooding):
+        send()
+    peers = crowd(parsing, "10.0.0.9", 5, parsed)
+    await until(lambda: parsing._next_turn is None, "all to have been parsed", seconds=1000)
+    turns = [at for at, (address, _) in enumerate(parsed[before:], 1) if address == "10.0.0.9"]
+    assert len(turns) == len(peers)
+    rounds = range(1, len(peers) + 1)
+    assert all(at <= 2 * number * (flooding + 2) for number, at in zip(rounds, turns, strict=True)), turns
+    assert max(kept) <= 3 * flooding, "no more than wait, and as many that have just had their turn"
+    assert len(parsed) >= 1000
+
+
+@timeless
+async def test_a_connection_whose_bytes_cannot_be_parsed_ends_and_is_charged() -> None:
+    parsed: list[tuple[str, bytes]] = []
+    reported: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    parsing = ParsingTime(Processor())
+    crowd(parsing, "10.0.0.1", 10, parsed)
+
+    class Broken(Connection):
+        def parse(self, data: bytes) -> None:
+            super().parse(data)
+            raise RuntimeError("no parser is without faults")
+
+    broken = Broken("10.0.0.2", parsed)
+    parsing.parse(broken, b"")
+    spent, before = parsing._spent, len(parsed)
+    await until(lambda: len(parsed) == 11, "all to have been parsed")
+    assert (broken.aborted, broken.held) == (True, True), "nothing more is read from it"
+    assert parsing._spent - spent == pytest.approx((11 - before) * COST), "its time counts"
+    assert [str(context["exception"]) for context in reported] == ["no parser is without faults"]
 
 
 class Figures:
