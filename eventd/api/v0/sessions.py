@@ -61,7 +61,8 @@ class Session:
 
     `begun`: where its last stream began. What was written to a stream beyond that may never have reached the client:
     only an id that comes back proves it. `told`: the furthest that any of its streams has written.
-    `heartbeat` and `idle_since` in seconds.
+    `heartbeat` and `idle_since` in seconds. `open`: streams that are open or about to be; `streams`: those that began.
+    `counted`: the size that `Sessions` has counted.
     """
 
     key: ApiKey
@@ -71,8 +72,12 @@ class Session:
     heartbeat: float
     wid: str = ""
     idle_since: float = 0.0
+    open: int = 0
+    counted: int = 0
     streams: dict[int, Stream] = field(default_factory=dict)
     told: dict[str, WatchCursor] = field(init=False)
+    stream_size: int = field(init=False)
+    """Bytes of memory that a stream may come to need in the session, by estimate."""
     _own_size: int = field(init=False)
     _first: dict[str, int] = field(init=False)
     _streams_begun: int = 0
@@ -81,19 +86,16 @@ class Session:
     def __post_init__(self) -> None:
         self.told = dict(self.begun)
         self._first = {name: cursor.seq for name, cursor in self.begun.items()}
+        self.stream_size = TOPIC_BYTES * len(self.topics) + 10 * MOVES if may_need_checkpoints(self.topics) else 0
         self._own_size = (
             1000 + sum(400 + len(name) for name in self.topics) + sum(100 + len(n) for n in self.pages.nodes)
         )
 
     @property
     def size(self) -> int:
-        """Bytes of memory, by estimate."""
-        return self._own_size + sum(kept.size for kept in self._checkpoints.values())
-
-    @property
-    def stream_size(self) -> int:
-        """Bytes of memory that one more stream may come to need in the session, by estimate."""
-        return TOPIC_BYTES * len(self.topics) + 10 * MOVES if may_need_checkpoints(self.topics) else 0
+        """Bytes of memory, by estimate: of an open stream, all that it may come to need."""
+        ended = sum(kept.size for number, kept in self._checkpoints.items() if number not in self.streams)
+        return self._own_size + self.open * self.stream_size + ended
 
     def begin_stream(self, present: Mapping[str, Found], last_event_id: str) -> StreamStart:
         """Where a new stream begins, when these topics are `present`.
@@ -111,7 +113,7 @@ class Session:
             self.topics[name] = found.topic_id
         self._streams_begun += 1
         checkpoints = None
-        if may_need_checkpoints(self.topics):
+        if self.stream_size:
             seqs = {name: cursor.seq for name, cursor in self.begun.items()}
             checkpoints = self._checkpoints[self._streams_begun] = Checkpoints(self._tag, self._streams_begun, seqs)
         wants = [(Want(self.topics[name], name, self.pages), cursor) for name, cursor in self.begun.items()]
@@ -148,6 +150,16 @@ class Session:
         return sha256(self.wid.encode()).hexdigest()[:12]
 
 
+class _Claim(NamedTuple):
+    """What comes below one limit. `most`: 0 is none. `taken`: by all sessions; `cost`: by one of them."""
+
+    limit: str
+    most: int
+    taken: int
+    coming: int
+    cost: Callable[[Session], int]
+
+
 class Sessions:
     """The sessions of a node."""
 
@@ -157,6 +169,7 @@ class Sessions:
         self._most = v0.limits.max_watch_sessions
         self._prefix = v0.siblings.session_prefix
         self._sessions: dict[str, Session] = {}
+        self._bytes = 0  # what all were counted with
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -167,11 +180,12 @@ class Sessions:
         Where there is no place left, a key that has more than this one loses sessions that are idle, the oldest first.
         """
         self._forget_idle()
-        self._make_place("max_watch_sessions", self._most, session.key, 1, lambda _: 1)
-        self._make_room(session.key, session.size)
+        number = _Claim("max_watch_sessions", self._most, len(self._sessions), 1, lambda _: 1)
+        self._make_room(session.key, number, self._memory(session.size))
         session.wid = self._prefix + urlsafe_b64encode(self._random(_ID_BYTES)).rstrip(b"=").decode()
         session.idle_since = self._clock.monotonic()
         self._sessions[session.wid] = session
+        self._count(session)
         return session
 
     def find(self, wid: str, key: ApiKey) -> Session:
@@ -186,43 +200,75 @@ class Sessions:
 
     @contextmanager
     def streaming(self, session: Session, number: int, stream: Stream) -> Iterator[None]:
-        """Keep the session while a stream is open, and then remember how far that came."""
+        """Remember how far a stream came when it ends."""
         session.streams[number] = stream
         try:
             yield
         finally:
             session.end_stream(number)
+
+    @contextmanager
+    def opening(self, session: Session) -> Iterator[None]:
+        """Keep the session, and the memory for one more of its streams, as long as the block runs.
+
+        Raises `Throttled`.
+        """
+        if session.stream_size:
+            self._make_room(session.key, self._memory(session.stream_size), but=session)
+        session.open += 1
+        self._count(session)
+        try:
+            yield
+        finally:
+            session.open -= 1
             session.idle_since = self._clock.monotonic()
+            self._count(session)
 
-    def require_room(self, session: Session) -> None:
-        """Have one more stream of the session fit into memory. Raises `Throttled`."""
-        if coming := session.stream_size:
-            self._make_room(session.key, coming)
+    def _memory(self, coming: int) -> _Claim:
+        return _Claim("watch_sessions_bytes", SESSIONS_BYTES, self._bytes, coming, lambda kept: kept.counted)
 
-    def _make_room(self, key: ApiKey, size: int) -> None:
-        self._make_place("watch_sessions_bytes", SESSIONS_BYTES, key, size, lambda kept: kept.size)
+    def _make_room(self, asking: ApiKey, *claims: _Claim, but: Session | None = None) -> None:
+        """Have what comes of a key fit below all limits. Raises `Throttled`, and then ends no session.
 
-    def _make_place(self, limit: str, most: int, asking: ApiKey, coming: int, cost: Callable[[Session], int]) -> None:
-        """Have what comes of a key fit below a limit; 0 is none."""
-        by_key: Counter[bytes] = Counter()
-        for session in self._sessions.values():
-            by_key[session.key.digest] += cost(session)
-        over = by_key.total() + coming - most if most else 0
-        if over <= 0:
+        `but`: what comes is part of this session, which cannot make room for it.
+        """
+        leaving: dict[str, Session] = {}
+        for claim in claims:
+            self._choose(asking, claim, leaving, but)
+        for session in leaving.values():
+            self._end(session)
+
+    def _choose(self, asking: ApiKey, claim: _Claim, leaving: dict[str, Session], but: Session | None) -> None:
+        """Add to `leaving` the idle sessions that have to end for one claim. Raises `Throttled`."""
+        over = claim.taken - sum(map(claim.cost, leaving.values())) + claim.coming - claim.most
+        if over <= 0 or not claim.most:
             return
-        (key, held), *_ = by_key.most_common(1)
-        fair = by_key[asking.digest] + coming
-        idle = (kept for kept in self._sessions.values() if kept.key.digest == key and not kept.streams)
-        for session in sorted(idle, key=lambda kept: kept.idle_since):
+        staying = [kept for kept in self._sessions.values() if kept.wid not in leaving]
+        by_key: Counter[bytes] = Counter()
+        for kept in staying:
+            by_key[kept.key.digest] += claim.cost(kept)
+        fair = by_key[asking.digest] + claim.coming
+        (key, held), *_ = by_key.most_common(1) or [(b"", 0)]
+        idle = (kept for kept in staying if kept.key.digest == key and not kept.open and kept is not but)
+        for kept in sorted(idle, key=lambda kept: kept.idle_since):
             if over <= 0 or held <= fair:
                 break
-            del self._sessions[session.wid]
-            over, held = over - cost(session), held - cost(session)
+            leaving[kept.wid] = kept
+            over, held = over - claim.cost(kept), held - claim.cost(kept)
         if over > 0:
-            raise Throttled.by(limit, most)
+            raise Throttled.by(claim.limit, claim.most)
+
+    def _count(self, session: Session) -> None:
+        """Keep the total: the size of one session may have changed."""
+        self._bytes += session.size - session.counted
+        session.counted = session.size
+
+    def _end(self, session: Session) -> None:
+        del self._sessions[session.wid]
+        self._bytes -= session.counted
 
     def _forget_idle(self) -> None:
         old = self._clock.monotonic() - SESSION_SECONDS
         for session in [*self._sessions.values()]:
-            if not session.streams and session.idle_since < old:
-                del self._sessions[session.wid]
+            if not session.open and session.idle_since < old:
+                self._end(session)

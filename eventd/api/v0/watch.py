@@ -88,8 +88,7 @@ async def stream(call: Call[NoQuery, None]) -> web.StreamResponse:
     sessions, watching = v0.part(Sessions), v0.part(Watching)
     session = sessions.find(request.match_info["wid"], call.key)
     await watching.forget_gone()
-    sessions.require_room(session)
-    with v0.occupancy.streams.take(call.key):
+    with v0.occupancy.streams.take(call.key), sessions.opening(session):
         present = await find_topics(v0, session.topics, lenient=True)
         response, outlet = await begin_stream(request)
         if outlet is None:

@@ -245,8 +245,59 @@ async def test_the_checkpoints_of_a_session_count_as_its_memory(
         told = await server.ask("GET", f"/watch/{wids[1]}")
         assert (told.status, told.detail) == (429, {"limit": "watch_sessions_bytes", "max": 150_000})
         monkeypatch.setattr(sessions, "SESSIONS_BYTES", 250_000)
+        told = await server.ask("GET", f"/watch/{wids[1]}")
+        assert told.status == 429, "the first stream counts with all that it may come to need"
+        monkeypatch.setattr(sessions, "SESSIONS_BYTES", 300_000)
         async with opened(server, wids[1]) as second:
             await second.take("caught-up")
+    kept = server.v0.part(Sessions)
+    await until(lambda: not server.v0.occupancy.streams.taken, "the streams to end")
+    assert kept._bytes == sum(session.size for session in kept._sessions.values()) < 150_000, "the rest is free again"
+
+
+async def test_a_request_that_is_refused_ends_no_session(
+    start_server: StartServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It could be repeated, and other keys would lose all that is idle."""
+    clock = ManualClock()
+    server = await start_server(clock=clock, keys="one:r,other:r,all", max_watch_sessions=4)
+    await server.with_key("all").put("jobs")
+    one, other = server.with_key("one"), server.with_key("other")
+    large = {"topics": {"jobs": {}}, "node": [f"n{number:03}" for number in range(1000)]}
+    wids = []
+    for _ in range(3):
+        wids.append((await one.ask("POST", "/watch", large)).body["wid"])
+        clock.advance(1)
+    monkeypatch.setattr(sessions, "SESSIONS_BYTES", 350_000)
+    async with opened(one, wids[2]) as stream:
+        await stream.take("caught-up")
+        monkeypatch.setattr(sessions, "SESSIONS_BYTES", 150_000)
+        told = await other.ask("POST", "/watch", large)
+        assert (told.status, told.detail) == (429, {"limit": "watch_sessions_bytes", "max": 150_000})
+        monkeypatch.setattr(sessions, "SESSIONS_BYTES", 350_000)
+        assert (await begin(one, "jobs")).status == 200
+        monkeypatch.setattr(sessions, "SESSIONS_BYTES", 100_000)
+        told = await other.ask("POST", "/watch", large)  # beyond both limits, and only one can be met
+        assert (told.status, told.detail) == (429, {"limit": "watch_sessions_bytes", "max": 100_000})
+    assert {*wids} <= {*server.v0.part(Sessions)._sessions}
+
+
+async def test_a_stream_that_is_refused_for_its_number_ends_no_session(
+    start_server: StartServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = await start_server(keys="one:r,other:r,all", max_sse_connections_per_key=1)
+    names = [f"{'t' * 100}{number}" for number in range(60)]
+    for name in names:
+        await server.with_key("all").put(name)
+    one, other = server.with_key("one"), server.with_key("other")
+    idle = [(await begin(one, *names)).body["wid"] for _ in range(10)]
+    small = (await begin(other, names[0])).body["wid"]
+    wid = (await begin(other, *names)).body["wid"]
+    async with opened(other, small) as stream:
+        await stream.take("caught-up")
+        monkeypatch.setattr(sessions, "SESSIONS_BYTES", 350_000)
+        assert (await other.ask("GET", f"/watch/{wid}")).status == 429
+        assert {*idle} <= {*server.v0.part(Sessions)._sessions}
 
 
 @pytest.mark.parametrize("node", [[f"n{number}" for number in range(1001)], ["n" * 16_384, "m"]])
