@@ -200,12 +200,16 @@ def _open(settings: Settings, *, make: bool = True) -> Database:
     from eventd.store.private_file import close_to_others
 
     database = Database(settings.database_url)
-    refuse_foreign(database.path)  # before its mode, its journal or a folder is touched
-    if make:
-        settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if make and database.path is not None:
-        for file in close_to_others(database.path):
-            logger.warning("other users of this machine can no longer read the database", extra={"file": str(file)})
+    try:
+        refuse_foreign(database.path)  # before its mode, its journal or a folder is touched
+        if make:
+            settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if make and database.path is not None:
+            for file in close_to_others(database.path):
+                logger.warning("other users of this machine can no longer read the database", extra={"file": str(file)})
+    except BaseException:
+        database.close()
+        raise
     return database
 
 

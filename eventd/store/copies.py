@@ -156,7 +156,7 @@ def examine(path: Path, *, name: str = "") -> Copy:
 
 def _look_inside(conn: Connection) -> tuple[int, str]:
     if read_revision(conn) is None:
-        raise DatabaseUnusable("this is no database of a routerd-eventd")
+        raise DatabaseUnusable("this is not a database of routerd-eventd")
     pending(conn)  # refuses one of a newer program
     if damage := find_any_damage(conn):
         raise DatabaseUnusable(f"damaged: {damage[0]}")

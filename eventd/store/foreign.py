@@ -8,6 +8,8 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from shutil import copyfile
+from tempfile import TemporaryDirectory
 
 from eventd.errors import DatabaseUnusable
 
@@ -31,20 +33,21 @@ def refuse_foreign(path: Path | None) -> None:
         if NO_DATABASE not in str(error):
             return
         raise DatabaseUnusable(
-            f"{path} is no database of a routerd-eventd: {NO_DATABASE}",
+            f"{path} is not a database of routerd-eventd: {NO_DATABASE}",
             hint="name another file or folder, or restore a backup",
         ) from None
     if tables and not tables >= OURS:
         shown = ", ".join(sorted(tables)[:3])
         raise DatabaseUnusable(
-            f"{path} is no database of a routerd-eventd, it holds {shown}", hint="name another file or folder"
+            f"{path} is not a database of routerd-eventd, it holds {shown}", hint="name another file or folder"
         )
 
 
 def connect_untouched(path: Path, *, seconds: float) -> sqlite3.Connection:
-    """A connection that writes nothing and leaves nothing beside the file, which may lie where nothing can be written.
+    """A connection that writes nothing to the file, which may lie where nothing can be written.
 
-    Waits for locks for so long.
+    It leaves nothing beside the file either, but for the index (`-shm`) of a write-ahead log that has none. Waits for
+    locks for so long.
     """
     beside = [Path(f"{path}{suffix}") for suffix in ("-wal", "-journal")]
     alone = not any(file.exists() and file.stat().st_size for file in beside)
@@ -57,12 +60,32 @@ def connect_as(path: Path, how: str, seconds: float) -> sqlite3.Connection:
 
 
 def _tables(path: Path) -> set[str]:
-    """Names of all tables. The file as it is, without its journal, where another program locks or has to recover it."""
-    try:
-        with closing(connect_untouched(path, seconds=0)) as conn:
-            return _names(conn)
-    except sqlite3.OperationalError:
-        with closing(connect_as(path, "immutable=1", 0)) as conn:
+    """Names of all tables. The file as it is, without its journal, where another program locks or has to recover it.
+
+    Danger: SQLite makes an index (`-shm`) for a write-ahead log that has none, as after a copy, even to read it, and
+    leaves it there. Such a log is read only where the file has no tables yet, from a copy: both are small then.
+    """
+    if Path(f"{path}-shm").exists():
+        try:
+            with closing(connect_untouched(path, seconds=0)) as conn:
+                return _names(conn)
+        except sqlite3.OperationalError:
+            pass
+    with closing(connect_as(path, "immutable=1", 0)) as conn:
+        tables = _names(conn)
+    return tables or _logged_tables(path)
+
+
+def _logged_tables(path: Path) -> set[str]:
+    """Names of the tables that the file has with what its write-ahead log adds. Copies both."""
+    log = Path(f"{path}-wal")
+    if not log.is_file():
+        return set()
+    with TemporaryDirectory(prefix="eventd-") as folder:
+        copy = Path(folder) / "copy"
+        for file, suffix in ((path, ""), (log, "-wal")):
+            copyfile(file, f"{copy}{suffix}")
+        with closing(connect_as(copy, "mode=ro", 0)) as conn:
             return _names(conn)
 
 

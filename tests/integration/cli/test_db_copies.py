@@ -464,11 +464,11 @@ def spoil(how: str, copy: Path) -> None:
     ("how", "told", "code"),
     [
         ("missing", "there is no file", 3),
-        ("empty", "no database of a routerd-eventd", 1),
+        ("empty", "not a database of routerd-eventd", 1),
         ("text", "file is not a database", 1),
         ("cut", "malformed|damaged", 1),
         ("damaged", "malformed|damaged", 1),
-        ("foreign", "no database of a routerd-eventd", 1),
+        ("foreign", "not a database of routerd-eventd", 1),
         ("newer", "the schema '9999', which this version does not know (run a newer routerd-eventd", 1),
         ("headless", "no log head", 1),
     ],

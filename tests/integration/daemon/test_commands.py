@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shutil
 import signal
 import socket
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ import pytest
 from eventd.cli.local import LocalGateway
 from eventd.clock import SystemClock
 from eventd.settings import load
+from eventd.store.foreign import refuse_foreign
 from tests.support.processes import DAEMON, Processes
 from tests.support.waiting import wait_for
 
@@ -137,9 +140,14 @@ NOT_OURS = {
     "alembic": ["CREATE TABLE alembic_version (version_num TEXT)", "INSERT INTO alembic_version VALUES ('1234')"],
     "wal": ["PRAGMA journal_mode=WAL", "CREATE TABLE customers (name TEXT)"],
 }
+HOT = {
+    "hot wal": ["PRAGMA journal_mode=WAL", "CREATE TABLE customers (name TEXT)", "PRAGMA wal_checkpoint", "VACUUM"],
+    "all in wal": ["PRAGMA journal_mode=WAL", "CREATE TABLE customers (name TEXT)"],
+}
+"""Copied with their write-ahead logs while a program had them open."""
 
 
-@pytest.mark.parametrize("how", ["bytes", "short", *NOT_OURS])
+@pytest.mark.parametrize("how", ["bytes", "short", *NOT_OURS, *HOT])
 def test_a_file_of_another_program_is_judged_alike_by_all_commands_and_left_as_it_is(
     daemon: Daemon, tmp_path: Path, how: str
 ) -> None:
@@ -148,25 +156,57 @@ def test_a_file_of_another_program_is_judged_alike_by_all_commands_and_left_as_i
     file.parent.mkdir()
     for sql in NOT_OURS.get(how, ()):
         _sql(file, sql)
-    if how not in NOT_OURS:
+    if how in HOT:
+        _copy_hot(file, HOT[how])
+    elif how not in NOT_OURS:
         file.write_bytes(b"this is no database, however long it is" * (100 if how == "bytes" else 1))
     file.chmod(0o664)
-    before = file.read_bytes()
-    holds = {"tables": "customers", "wal": "customers", "alembic": "alembic_version"}
+    before = _contents(file.parent)
+    holds = dict.fromkeys([*NOT_OURS, *HOT], "customers") | {"alembic": "alembic_version"}
     why = f", it holds {holds[how]} (name another file" if how in holds else ": file is not a database (name another"
     env = {"EVENTD_DATABASE_URL": f"sqlite:///{file}"}
     for command in ("serve", "migrate"):
         ended = daemon.run(command, env=env)
-        assert one_line(ended, 1).startswith(f"{file} is no database of a routerd-eventd{why}")
+        assert one_line(ended, 1).startswith(f"{file} is not a database of routerd-eventd{why}")
         assert len(ended.stderr.splitlines()) == 1, "no warning about its mode"
     for command in (["get", "EventGroup"], ["doctor"], ["db", "backup", str(tmp_path / "copy")]):
         ended = daemon.processes.control(*command, env=env)
-        assert one_line(ended, 1).startswith(f"{file} is no database of a routerd-eventd{why}")
+        assert one_line(ended, 1).startswith(f"{file} is not a database of routerd-eventd{why}")
     checked = daemon.run("check", env=env)
-    assert (checked.returncode, "is no database of a routerd-eventd" in checked.stdout) == (4, True)
-    assert (file.read_bytes(), file.stat().st_mode & 0o777) == (before, 0o664)
-    assert list(file.parent.iterdir()) == [file]
+    assert (checked.returncode, "is not a database of routerd-eventd" in checked.stdout) == (4, True)
+    assert (_contents(file.parent), file.stat().st_mode & 0o777) == (before, 0o664)
     assert not daemon.folder.exists()
+
+
+def test_a_database_of_ours_is_known_by_its_log(daemon: Daemon, tmp_path: Path) -> None:
+    """All its tables may still be there, when it is copied before the first checkpoint."""
+    assert daemon.run("migrate").returncode == 0
+    with closing(sqlite3.connect(daemon.file)) as made:
+        rows = made.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND sql NOT LIKE '%sqlite_%'")
+        schema = [sql for (sql,) in rows]
+    file = tmp_path / "copied" / "eventd.db"
+    file.parent.mkdir()
+    _copy_hot(file, ["PRAGMA journal_mode=WAL", *schema])
+    before = _contents(file.parent)
+    with closing(sqlite3.connect(f"{file.as_uri()}?immutable=1", uri=True)) as alone:
+        assert not alone.execute("SELECT name FROM sqlite_master").fetchall()
+    refuse_foreign(file)
+    assert _contents(file.parent) == before
+
+
+def _copy_hot(file: Path, statements: list[str]) -> None:
+    """A database and its write-ahead log, copied while they are open."""
+    source = file.parent.parent / "open.db"
+    with closing(sqlite3.connect(source, isolation_level=None)) as connection:
+        for sql in statements:
+            connection.execute(sql)
+        for suffix in ("", "-wal"):
+            shutil.copyfile(f"{source}{suffix}", f"{file}{suffix}")
+    assert Path(f"{file}-wal").stat().st_size
+
+
+def _contents(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
 
 
 def test_a_database_of_a_newer_program_is_left_alone(daemon: Daemon) -> None:
