@@ -108,7 +108,7 @@ chaos: venv ## meshes of real nodes under faults for an hour (SEED=0 draws one; 
 	@$(BIN)/python -m tests.chaos --seed $(SEED) --minutes $(MINUTES) $(ARGS)
 
 spark-zip: venv-audit ## what a Spark cluster is given, in build/spark: our code as a zip, what it needs as an archive
-	@$(BIN)/python -m eventd.audit.packing build/spark $(ARGS)
+	@$(BIN)/python -m eventd.audit.spark.packing build/spark $(ARGS)
 
 # The resolver is no part of the lock. Bring it with: python3 -m venv ../uv && ../uv/bin/pip install uv && make lock UV=../uv/bin/uv
 UV ?= uv

@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 
-from eventd.clock import SECOND
-from eventd.log.values import Draft
+from eventd.log.core.values import Draft
+from eventd.runtime.clock import SECOND
 from federation.event import UNSET, Event, encode, expiry_micros, from_micros
 
 NOW = int(datetime(2026, 11, 20, 12, tzinfo=UTC).timestamp()) * SECOND

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from eventd.store.schema import metadata
+from eventd.store.schema.tables import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

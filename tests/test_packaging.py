@@ -60,8 +60,8 @@ def test_the_wheel_holds_nothing_else(content: dict[str, bytes]) -> None:
 
 def test_the_wheel_installs_both_commands_and_carries_the_licence(content: dict[str, bytes]) -> None:
     (told,) = [content[name].decode() for name in content if name.endswith(".dist-info/entry_points.txt")]
-    assert "routerd-eventd = eventd.cli.daemon:main" in told
-    assert "routerctl = eventd.cli.control:main" in told
+    assert "routerd-eventd = eventd.cli.routerd_eventd:main" in told
+    assert "routerctl = eventd.cli.routerctl:main" in told
     assert [name for name in content if name.endswith(".dist-info/licenses/LICENSE")]
 
 
@@ -70,7 +70,7 @@ def test_the_installed_wheel_works_without_the_project(wheel: Path, tmp_path: Pa
     target = tmp_path / "installed"
     subprocess.run([*install, "--no-deps", "--no-index", "--target", target, wheel], check=True, capture_output=True)
     question = (
-        "import eventd, federation, eventd.cli.daemon, eventd.cli.control, pathlib\n"
+        "import eventd, federation, eventd.cli.routerd_eventd, eventd.cli.routerctl, pathlib\n"
         "home = pathlib.Path(eventd.__file__).parent\n"
         "print(home, (home / 'migrations' / 'env.py').exists())"
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from eventd.cli.control import main
+from eventd.cli.routerctl import main
 
 sys.argv[1:1] = ["audit"]
 main()

@@ -9,23 +9,23 @@ import msgspec
 from aiohttp import web
 from pydantic import BaseModel
 
-from eventd.api import problems
-from eventd.api.auth import ApiKey, Keys
-from eventd.api.bodies import HUGE_BYTES, LIGHT_BYTES, Bodies, Held, aside, read_body
-from eventd.api.callers import Callers
-from eventd.api.codes import WrongMediaType
-from eventd.api.doors import Door
-from eventd.api.effective import add_effective
-from eventd.api.faults import Handler, answering
+from eventd.api.admin.effective import add_effective
+from eventd.api.bodies.bodies import HUGE_BYTES, LIGHT_BYTES, Bodies, Held, aside, read_body
+from eventd.api.bodies.json_shape import require_modest
+from eventd.api.bodies.outlines import read_outline
+from eventd.api.catalogue import all_operations
+from eventd.api.errors import problems
+from eventd.api.errors.codes import WrongMediaType
+from eventd.api.errors.faults import Handler, answering
+from eventd.api.framework.auth import ApiKey, Keys
+from eventd.api.framework.callers import Callers
+from eventd.api.framework.operations import Operation, Services
+from eventd.api.framework.params import from_query, merge, read_params
+from eventd.api.framework.worker_peers import Siblings
 from eventd.api.health import OPEN_PATHS, Probing, add_health
-from eventd.api.json_shape import require_modest
-from eventd.api.operations import Operation, Services
-from eventd.api.outlines import read_outline
-from eventd.api.params import from_query, merge, read_params
-from eventd.api.siblings import Siblings
-from eventd.api.surfaces import all_operations
-from eventd.api.v0.app import add_v0, is_under
-from eventd.api.v0.routes import V0
+from eventd.api.listener.connections import Door
+from eventd.api.topics.app import add_v0, is_under
+from eventd.api.topics.routes import V0
 from eventd.errors import Invalid
 
 MAX_BODY_BYTES = 64 << 20

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 from aiohttp import web
 
-from eventd.api.auth import ApiKey, Keys
-from eventd.api.operations import GROUP
-from eventd.api.problems import success
-from eventd.api.siblings import Siblings
-from eventd.clock import Clock
+from eventd.api.errors.problems import success
+from eventd.api.framework.auth import ApiKey, Keys
+from eventd.api.framework.operations import GROUP
+from eventd.api.framework.worker_peers import Siblings
 from eventd.errors import Unauthorized
-from eventd.observe import METRICS_CONTENT_TYPE
+from eventd.observe.metrics import METRICS_CONTENT_TYPE
+from eventd.runtime.clock import Clock
 
 OPEN_PATHS = ("/healthz", "/readyz")
 """Answered without a key unless keys are to guard them, too: they tell nothing but the state of the node."""

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from eventd.api.auth import Keys
-from eventd.api.faults import Handler
-from eventd.api.problems import answer, success
+from eventd.api.errors.faults import Handler
+from eventd.api.errors.problems import answer, success
+from eventd.api.framework.auth import Keys
 from eventd.errors import EventdError, Unavailable
-from eventd.observe import METRICS_CONTENT_TYPE, Metrics
+from eventd.observe.metrics import METRICS_CONTENT_TYPE, Metrics
 
 
 def build_waiting(keys: Keys, metrics: Metrics, version: str, holder: Callable[[], str]) -> web.Application:

@@ -1,3 +1,6 @@
-"""The audit: the books of all nodes, balanced in Spark. Only here is Spark known; the daemon never imports it."""
+"""The audit: reconciles the delivery ledgers of all nodes in Spark. The daemon never imports it.
+
+May import: nothing of the project.
+"""
 
 from __future__ import annotations

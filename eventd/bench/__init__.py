@@ -1,1 +1,4 @@
-"""Measurements that `routerctl bench` makes: of nodes of its own or of nodes that run, and none counts unverified."""
+"""What `routerctl bench` runs: load, nodes, and the check that everything arrived.
+
+May import: api.errors, api.framework, client, net, runtime.
+"""

@@ -14,8 +14,8 @@ from eventd.bench.targets import Found, GroupTarget
 from eventd.bench.wire import LOOK_SECONDS, Door, Load, cpu_now, now
 from eventd.client import Client
 from eventd.client.publishing import Publisher
-from eventd.clock import SystemClock
-from eventd.supervisor import Supervisor
+from eventd.runtime.clock import SystemClock
+from eventd.runtime.supervisor import Supervisor
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from eventd.bench.result import Measured
 from eventd.bench.site import Site
 from eventd.bench.targets import GroupTarget
 from eventd.bench.wire import cpu_now, now
-from eventd.clock import SystemClock
+from eventd.runtime.clock import SystemClock
 
 
 class Fanout:

@@ -12,7 +12,7 @@ from eventd.bench.pouring import Pouring, arrive
 from eventd.bench.result import Measured
 from eventd.bench.site import Site
 from eventd.bench.targets import GroupTarget
-from eventd.clock import SystemClock
+from eventd.runtime.clock import SystemClock
 
 
 class Federation:

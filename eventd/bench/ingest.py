@@ -12,7 +12,7 @@ from eventd.bench.result import Measured
 from eventd.bench.site import Site, Wanted
 from eventd.bench.targets import GroupTarget, Target, TopicTarget
 from eventd.bench.wire import Door
-from eventd.clock import SystemClock
+from eventd.runtime.clock import SystemClock
 
 CLASSES = {"full": "fsync", "normal": "disk"}
 """What the durability of a measurement is for a topic. Events of a group are always flushed."""

@@ -16,8 +16,8 @@ from eventd.bench.site import Site
 from eventd.bench.streams import Stream, Turn, open_streams
 from eventd.bench.targets import GroupTarget
 from eventd.bench.wire import Line, cpu_now, now, percentile, read_answer
-from eventd.clock import SystemClock
 from eventd.errors import Unavailable
+from eventd.runtime.clock import SystemClock
 
 WARM_UP = 20
 """Events before those that count: connections open, and code is loaded."""

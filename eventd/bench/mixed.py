@@ -18,8 +18,8 @@ from eventd.bench.streams import Stream, Turn, open_streams
 from eventd.bench.targets import GroupTarget, TopicTarget
 from eventd.bench.watch import Writes, heard_wrongly
 from eventd.bench.wire import Line, Load, now, percentile
-from eventd.clock import SystemClock
-from eventd.supervisor import Supervisor
+from eventd.runtime.clock import SystemClock
+from eventd.runtime.supervisor import Supervisor
 
 
 class Mixed:

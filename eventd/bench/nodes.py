@@ -11,12 +11,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from eventd.address import Address
 from eventd.bench.children import bare_environment
 from eventd.bench.machine import cpu_of
 from eventd.bench.wire import Door, now
-from eventd.clock import SystemClock
 from eventd.errors import Conflict, EventdError, NotFound, Unavailable
+from eventd.net.address import Address
+from eventd.runtime.clock import SystemClock
 
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
@@ -25,10 +25,10 @@ LOOK_SECONDS = 0.02
 LOG_LINES = 12
 API = "federation.routerd.net/v1alpha1"
 _TIED = (
-    "import runpy, sys; from eventd.plugins.lifeline import end_with; end_with(int(sys.argv.pop(1)));"
-    " runpy.run_module('eventd.cli.daemon', run_name='__main__')"
+    "import runpy, sys; from eventd.processes.lifeline import end_with; end_with(int(sys.argv.pop(1)));"
+    " runpy.run_module('eventd.cli.routerd_eventd', run_name='__main__')"
 )
-"""`python -m eventd.cli.daemon` that ends with us, even when we are killed."""
+"""`python -m eventd.cli.routerd_eventd` that ends with us, even when we are killed."""
 
 _clock = SystemClock()
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 import eventd
-from eventd.api.moments import show_time
+from eventd.api.framework.moments import show_time
 from eventd.bench.machine import machine
 from eventd.bench.result import Measured, Result, Show
 from eventd.bench.site import Site, Wanted, open_site
-from eventd.clock import SystemClock
+from eventd.runtime.clock import SystemClock
 
 
 class Bench(Protocol):

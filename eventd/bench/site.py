@@ -10,12 +10,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from eventd.address import Address
 from eventd.bench.children import free_ports
 from eventd.bench.nodes import Node, OwnNode
 from eventd.bench.result import Show
 from eventd.bench.wire import Door
 from eventd.errors import Invalid
+from eventd.net.address import Address
 
 NAMES = ("bench-a", "bench-b")
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, cast
 
-from eventd.api.codes import restore
+from eventd.api.errors.codes import restore
 from eventd.bench.wire import HEAD_END, Door, now, read_answer
 from eventd.errors import EventdError, Unavailable
 

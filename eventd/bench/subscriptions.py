@@ -20,8 +20,8 @@ from eventd.bench.site import Site
 from eventd.bench.streams import Stream, Turn, open_stream
 from eventd.bench.targets import GroupTarget
 from eventd.bench.wire import Line, cpu_now, now, read_answer
-from eventd.clock import SystemClock
 from eventd.errors import Unavailable
+from eventd.runtime.clock import SystemClock
 
 ONES = 50
 """Single events."""

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from eventd.address import Address
-from eventd.api.codes import restore
-from eventd.clock import SystemClock
+from eventd.api.errors.codes import restore
 from eventd.errors import EventdError, Unavailable
+from eventd.net.address import Address
+from eventd.runtime.clock import SystemClock
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 

@@ -1,3 +1,7 @@
-"""The two commands: `routerd-eventd`, the node, and `routerctl`, which works on it."""
+"""The two programs: `routerd-eventd`, the node, and `routerctl`, which works on one.
+
+May import: cli.daemon, cli.demo, cli.gateway, cli.program, cli.terminal, log.core, node, observe, runtime, settings,
+    store.engine, store.schema.
+"""
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""A client of a node, for programs: `async with Client("http://127.0.0.1:8780") as client: …`."""
+"""A client of a node, for programs: `async with Client("http://127.0.0.1:8780") as client: …`.
+
+May import: net, runtime.
+"""
 
 from __future__ import annotations
 
-from eventd.address import Address
 from eventd.client.client import Client
 from eventd.client.connection import ONCE, USUAL, Retry
 from eventd.client.publishing import Publisher
@@ -34,6 +36,7 @@ from eventd.client.values import (
     Written,
 )
 from eventd.client.watching import Watch
+from eventd.net.address import Address
 
 __all__ = [
     "ONCE",

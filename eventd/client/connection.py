@@ -16,10 +16,10 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from eventd.address import Address
 from eventd.client.refusals import restore
 from eventd.client.transport import CONNECT_SECONDS, Transport
 from eventd.errors import EventdError, Invalid, Unavailable
+from eventd.net.address import Address
 
 if TYPE_CHECKING:
     from aiohttp import BaseConnector, ClientSession, StreamReader

@@ -15,9 +15,9 @@ from msgspec import Raw, Struct
 from eventd.client.connection import Connection, only_text
 from eventd.client.refusals import another, problems_of
 from eventd.client.values import NewEvent
-from eventd.clock import Clock, SystemClock
 from eventd.errors import Conflict, EventdError, Invalid, Unavailable
-from eventd.supervisor import Supervisor
+from eventd.runtime.clock import Clock, SystemClock
+from eventd.runtime.supervisor import Supervisor
 from federation.event import new_event_ids
 
 FULL = 512

@@ -8,10 +8,10 @@ import ssl
 from pathlib import Path
 from urllib.parse import quote
 
-from eventd.address import Address
 from eventd.client.refusals import Lost
 from eventd.errors import Invalid
-from eventd.exchange import Answer, AnswerTooLarge, Exchange, NoAnswer, Pool
+from eventd.net.address import Address
+from eventd.net.exchange import Answer, AnswerTooLarge, Exchange, NoAnswer, Pool
 
 CONNECT_SECONDS = 10.0
 MOST_BYTES = 1 << 30

@@ -1,3 +1,7 @@
-"""What plugins derive: parts, and the effective configuration that is made of them and of what is declared."""
+"""DynamicConfigParts: merged with the declared resources into the effective configuration.
+
+May import: log.core, resources, resources.kinds, resources.reading, resources.validation, runtime, store.engine,
+    store.parts, store.rows.
+"""
 
 from __future__ import annotations

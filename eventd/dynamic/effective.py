@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from eventd.clock import SECOND, Clock
 from eventd.dynamic.merge import Effective, merge
 from eventd.dynamic.prepared import Entry, Prepared, Startup, prepare, prepare_startup
 from eventd.errors import EventdError
-from eventd.log.head import lock_head, read_head
-from eventd.log.values import Head
+from eventd.log.core.head import lock_head, read_head
+from eventd.log.core.values import Head
 from eventd.resources.effective import PolicyRule, policies
-from eventd.store.claims import Key
-from eventd.store.database import Connection, Database
-from eventd.store.generations import Noted, note, read_noted
-from eventd.store.parts import read_parts, read_revisions
-from eventd.store.registry import StoredResource, read_resources
+from eventd.runtime.clock import SECOND, Clock
+from eventd.store.engine.database import Connection, Database
+from eventd.store.parts.claims import Key
+from eventd.store.parts.parts import read_parts, read_revisions
+from eventd.store.rows.generations import Noted, note, read_noted
+from eventd.store.rows.registry import StoredResource, read_resources
 
 logger = logging.getLogger("eventd.dynamic")
 

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from eventd.errors import Conflict
-from eventd.log.head import read_head
-from eventd.log.values import Draft
-from eventd.store.claims import CAPTURING_KIND, UNREADABLE, captured_by, host_address, key_of
-from eventd.store.database import Connection
-from eventd.store.parts import read_captures
-from eventd.store.registry import read_resources
+from eventd.log.core.head import read_head
+from eventd.log.core.values import Draft
+from eventd.store.engine.database import Connection
+from eventd.store.parts.claims import CAPTURING_KIND, UNREADABLE, captured_by, host_address, key_of
+from eventd.store.parts.parts import read_captures
+from eventd.store.rows.registry import read_resources
 from federation.event import DECODER
 
 OBSERVED: Final = "routerd.client.ipv4.observed"

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from eventd.dynamic.prepared import MASK, Directive, Entry, Given, Prepared, Startup
 from eventd.resources.effective import PolicyRule
-from eventd.store.claims import Key
+from eventd.store.parts.claims import Key
 from federation.event import format_time
 
 

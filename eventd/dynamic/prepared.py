@@ -11,13 +11,13 @@ import msgspec
 from pydantic import ValidationError
 
 from eventd.dynamic.part import ID_ANNOTATION, SUBJECT_ANNOTATION
-from eventd.resources import rewording
-from eventd.resources.kinds import KINDS, is_foreign
-from eventd.resources.problems import render_path
-from eventd.resources.resource import document, identity_of
-from eventd.store.claims import Key, key_of, target_of
-from eventd.store.parts import StoredPart
-from eventd.store.registry import StoredResource
+from eventd.resources.kinds.registry import KINDS, is_foreign
+from eventd.resources.reading.problems import render_path
+from eventd.resources.validation import wording
+from eventd.resources.validation.resource import document, identity_of
+from eventd.store.parts.claims import Key, key_of, target_of
+from eventd.store.parts.parts import StoredPart
+from eventd.store.rows.registry import StoredResource
 
 MASK = "mask"
 _EVENTS = frozenset((ID_ANNOTATION, SUBJECT_ANNOTATION))
@@ -154,7 +154,7 @@ def _flaw_of(key: Key, resource: Any) -> str:
     try:
         kind.spec.model_validate(spec if isinstance(spec, Mapping) else {})
     except ValidationError as error:
-        first = next(rewording.findings(error, kind.spec))
+        first = next(wording.findings(error, kind.spec))
         return f"{key}: {render_path(first.path)} {first.message}"
     return ""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eventd.log.values import Draft, Drafts
+from eventd.log.core.values import Draft, Drafts
 from eventd.resources.effective import GroupConfig
 from federation.batch import Lines
 from federation.errors import V1Refused

@@ -7,11 +7,11 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from eventd.ingress.nonces import repeated
-from eventd.log.commit import Transaction, Turn
-from eventd.log.retired import require_in_use
-from eventd.log.units import require_room
-from eventd.log.values import Appended, Drafts, Outcome
-from eventd.store.links import (
+from eventd.log.core.commit import Transaction, Turn
+from eventd.log.core.head import require_in_use
+from eventd.log.core.units import require_room
+from eventd.log.core.values import Appended, Drafts, Outcome
+from eventd.store.rows.links import (
     StoredMark,
     count_links,
     forget_links,

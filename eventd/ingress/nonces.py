@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from eventd.log.commit import Change, Transaction
-from eventd.log.eventlog import EventLog
-from eventd.store.links import keep_nonce, nonce_seen
+from eventd.log.core.commit import Change, Transaction
+from eventd.log.core.eventlog import EventLog
+from eventd.store.rows.links import keep_nonce, nonce_seen
 from federation.errors import Conflict
 from federation.signing import VerifiedRequest
 

@@ -8,21 +8,21 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from eventd.clock import SECOND
 from eventd.errors import EventdError, Full
 from eventd.ingress.admission import admit_v1, drafts_of
 from eventd.ingress.batch import Received, StoreBatch, Stored
-from eventd.ingress.claims import NOBODY, Claim, Sender, claim_in, claim_of, sender_in, sender_of_v1
-from eventd.ingress.gate import Gate, LinkLife
+from eventd.ingress.claimed_sender import NOBODY, Claim, Sender, claim_in, claim_of, sender_in, sender_of_v1
 from eventd.ingress.nonces import Nonces
 from eventd.ingress.questions import Questions
-from eventd.ingress.tally import Tally
-from eventd.log.eventlog import EventLog
-from eventd.log.head import read_topic
-from eventd.log.units import Publish
-from eventd.log.values import Drafts, Outcome
+from eventd.ingress.refusal_counter import Tally
+from eventd.ingress.reorder_buffer import Gate, LinkLife
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.head import read_topic
+from eventd.log.core.units import Publish
+from eventd.log.core.values import Drafts, Outcome
 from eventd.resources.effective import GroupConfig, topic_of
-from eventd.store.links import StoredMark, read_mark
+from eventd.runtime.clock import SECOND
+from eventd.store.rows.links import StoredMark, read_mark
 from federation.batch import read_batch
 from federation.compare import QUESTION_BYTES
 from federation.errors import Conflict, MessageError, NoSigningKey, TooLarge, V1Refused

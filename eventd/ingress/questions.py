@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from eventd.log.eventlog import EventLog
-from eventd.log.head import read_head
-from eventd.log.holdings import SLICE, Chosen, list_slice, oldest_kept, read_prints, rest, sum_slice
-from eventd.log.repairs import read_placed
-from eventd.store.database import Connection
-from eventd.store.links import StoredMark, read_last_gaps, read_mark
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.head import read_head
+from eventd.log.delivery.digests import SLICE, Chosen, list_slice, oldest_kept, read_prints, rest, sum_slice
+from eventd.log.delivery.repairs import read_placed
+from eventd.store.engine.database import Connection
+from eventd.store.rows.links import StoredMark, read_last_gaps, read_mark
 from federation.compare import (
     MOST_BUCKETS,
     MOST_LISTED,

@@ -1,6 +1,6 @@
-"""The lake: what nodes did, as Parquet files that every program can read. `docs/reference/lake.md` is its contract.
+"""The lake: segments of ledger rows in a folder or an object store, with manifests.
 
-Names and manifests need no optional package; whatever opens a file or a store needs the extra `lake`.
+May import: runtime.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ import re
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from eventd.clock import SECOND
 from eventd.lake.schema import Book
+from eventd.runtime.clock import SECOND
 
 HEAD: Final = "eventd-lake.json"
 """The file that makes a folder a lake."""

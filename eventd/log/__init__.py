@@ -1,3 +1,6 @@
-"""The log itself: positions in commit order, pages with gaps, cursors fenced by their position, retention."""
+"""The append-only log, its cursors, and everything that is stored by position.
+
+May import: nothing of the project.
+"""
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Plugins: programs and functions that turn events into proposals. What their authors import is here.
+"""Plugins: what their authors import.
 
-It stays light: a host process imports it, and starts in a moment.
+May import: plugins.author.
 """
 
 from __future__ import annotations
 
-from eventd.plugins.authoring import Emit, Event, Mask, Part, Plan, Resource
+from eventd.plugins.author.authoring import Emit, Event, Mask, Part, Plan, Resource
 
 __all__ = ["Emit", "Event", "Mask", "Part", "Plan", "Resource"]

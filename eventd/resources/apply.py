@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from eventd.errors import Conflict, Invalid, NotFound
-from eventd.log.head import lock_head
-from eventd.log.retired import retire_topic
-from eventd.resources.documents import Identity, Loaded
+from eventd.log.core.head import lock_head
+from eventd.log.topics.deleted_topics import retire_topic
 from eventd.resources.effective import topic_of
-from eventd.resources.kinds import EVENT_GROUP, EVENT_PEER, KINDS
-from eventd.resources.references import referring
-from eventd.resources.resource import Declaration, document, from_stored, identity_of
-from eventd.resources.validation import check
-from eventd.resources.yaml_text import write_yaml
-from eventd.store.database import Connection
-from eventd.store.registry import StoredResource, announce, delete_resource, put_resource, read_resources
+from eventd.resources.kinds.registry import EVENT_GROUP, EVENT_PEER, KINDS
+from eventd.resources.reading.documents import Identity, Loaded
+from eventd.resources.reading.yaml_text import write_yaml
+from eventd.resources.validation.check import check
+from eventd.resources.validation.references import referring
+from eventd.resources.validation.resource import Declaration, document, from_stored, identity_of
+from eventd.store.engine.database import Connection
+from eventd.store.rows.registry import StoredResource, announce, delete_resource, put_resource, read_resources
 
 
 class Action(StrEnum):

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from eventd.backoff import Backoff
-from eventd.resources.duration import SECOND
-from eventd.resources.event_group import AuthKey, EventGroupSpec
-from eventd.resources.event_peer import EventPeerSpec
-from eventd.resources.event_subscription import EventSubscriptionSpec
-from eventd.resources.federation_slo import FederationSloSpec
-from eventd.resources.kinds import (
+from eventd.resources.kinds.event_group import AuthKey, EventGroupSpec
+from eventd.resources.kinds.event_peer import EventPeerSpec
+from eventd.resources.kinds.event_subscription import EventSubscriptionSpec
+from eventd.resources.kinds.federation_slo import FederationSloSpec
+from eventd.resources.kinds.override_policy import DynamicOverridePolicySpec
+from eventd.resources.kinds.plugin import DynamicConfigSourceSpec, PluginSpec, PluginTrigger, ResourceReference
+from eventd.resources.kinds.registry import (
     DYNAMIC_CONFIG_SOURCE,
     DYNAMIC_OVERRIDE_POLICY,
     EVENT_GROUP,
@@ -25,11 +25,11 @@ from eventd.resources.kinds import (
     PLUGIN,
     Kind,
 )
-from eventd.resources.override_policy import DynamicOverridePolicySpec
-from eventd.resources.plugin import DynamicConfigSourceSpec, PluginSpec, PluginTrigger, ResourceReference
-from eventd.resources.resource import ResourceRef, from_stored
-from eventd.resources.spec import Spec
-from eventd.store.registry import StoredResource
+from eventd.resources.kinds.spec import Spec
+from eventd.resources.validation.resource import ResourceRef, from_stored
+from eventd.runtime.backoff import Backoff
+from eventd.store.rows.registry import StoredResource
+from eventd.text.duration import SECOND
 from federation.peers import ANY
 from federation.selector import Selector
 

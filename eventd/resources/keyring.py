@@ -10,7 +10,7 @@ from pathlib import Path
 
 from eventd.errors import SecretUnreadable
 from eventd.resources.effective import GroupConfig, KeyConfig
-from eventd.setting_values import rights_of_others
+from eventd.settings.values import rights_of_others
 from federation.errors import BadKey
 from federation.keys import Algorithm, Key, KeyRing
 from federation.peers import SHARED_KEY_ID

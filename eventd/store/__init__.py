@@ -1,3 +1,6 @@
-"""The database: how it is opened, what lies in it, and one file per family of rows beside the log."""
+"""The database.
+
+May import: nothing of the project.
+"""
 
 from __future__ import annotations

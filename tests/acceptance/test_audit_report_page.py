@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from eventd.audit.html import render
+from eventd.audit.report.html import render
 from tests.support.audit_cases import MADE
 from tests.support.browser import Tab, tab
 

@@ -34,7 +34,7 @@ def shipping_process(node: Running) -> int | None:
     """The number of the process that ships for a node."""
     try:
         children = Path(f"/proc/{node.process.pid}/task/{node.process.pid}/children").read_text().split()
-        ours = [int(pid) for pid in children if b"segments.child" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        ours = [int(pid) for pid in children if b"egress.lake.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     except OSError:  # one of them has just ended
         return None
     return ours[0] if ours else None

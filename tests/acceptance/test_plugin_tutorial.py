@@ -27,8 +27,8 @@ def commands(tmp_path: Path) -> Path:
         f"--quiet --disable-pip-version-check --no-index --no-build-isolation --no-deps --upgrade --target '{site}'"
     )
     programs = {
-        "routerd-eventd": '-m eventd.cli.daemon "$@"',
-        "routerctl": '-m eventd.cli.control "$@"',
+        "routerd-eventd": '-m eventd.cli.routerd_eventd "$@"',
+        "routerctl": '-m eventd.cli.routerctl "$@"',
         "python": '"$@"',
         "pip": f'-m pip install {offline} --target "{site}" "$2"',
     }

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import typer
 
-from eventd.cli import daemon
-from eventd.resources.documents import load_text
-from eventd.resources.validation import check_draft
+from eventd.cli import routerd_eventd
+from eventd.resources.reading.documents import load_text
+from eventd.resources.validation.check import check_draft
 from tests.support.ports import free_port
 from tests.support.processes import Processes
 from tests.support.source import ROOT
@@ -118,8 +118,8 @@ def test_programs_write_and_read_as_it_is_written(processes: Processes, commands
 
 def test_the_readme_shows_what_the_commands_print() -> None:
     """The samples have the columns of today."""
-    from eventd.cli.facts import DELIVERIES
-    from eventd.cli.links_table import OUTBOUND
+    from eventd.cli.federation.events import DELIVERIES
+    from eventd.cli.federation.links_table import OUTBOUND
 
     for columns, first in ((DELIVERIES, "EVENT_ID"), (OUTBOUND, "GROUP")):
         (shown,) = [line for line in FIVE_MINUTES.splitlines() if line.startswith(first)]
@@ -129,7 +129,7 @@ def test_the_readme_shows_what_the_commands_print() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=str)
 def test_every_call_of_the_daemon_can_be_typed(page: Path) -> None:
     """Those of routerctl are read with its reference."""
-    app: Any = typer.main.get_command(daemon.app)
+    app: Any = typer.main.get_command(routerd_eventd.app)
     text = (ROOT / page).read_text()
     for line in re.findall(r"^ *(?:\$ )?routerd-eventd ([^\n|>&#]+)|`routerd-eventd ([^`]+)`", text, re.MULTILINE):
         name, *words = "".join(line).replace("\n", " ").split()

@@ -14,12 +14,12 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from eventd.audit.findings import Finding
 from eventd.audit.generate import Settings, generate
-from eventd.audit.packing import CODE, write_code
-from eventd.audit.session import LOGGING
-from eventd.clock import SECOND
+from eventd.audit.report.findings import Finding
+from eventd.audit.spark.packing import CODE, write_code
+from eventd.audit.spark.session import LOGGING
 from eventd.lake.storage import connect
+from eventd.runtime.clock import SECOND
 from tests.support.lakes import ship
 from tests.support.processes import CONTROL, Process, Processes
 from tests.support.source import ROOT

@@ -25,7 +25,12 @@ from tests.support.running import Running
 from tests.support.waiting import wait_for
 
 WORKERS = 3
-IMPATIENT = (sys.executable, "-c", "from eventd.cli import daemon, workers; workers.SILENT_SECONDS = 8; daemon.main()")
+IMPATIENT = (
+    sys.executable,
+    "-c",
+    "from eventd.cli import routerd_eventd; from eventd.cli.daemon import workers;"
+    " workers.SILENT_SECONDS = 8; routerd_eventd.main()",
+)
 """The daemon, but it waits 8 seconds instead of 20 for a word of a process, each of which says one every 5 seconds."""
 
 
@@ -35,7 +40,7 @@ def workers(node: Running) -> list[int]:
     found = []
     for pid in map(int, children):
         with contextlib.suppress(OSError):  # one has just ended
-            if b"eventd.cli.worker" in Path(f"/proc/{pid}/cmdline").read_bytes() and is_running(pid):
+            if b"eventd.cli.daemon.worker" in Path(f"/proc/{pid}/cmdline").read_bytes() and is_running(pid):
                 found.append(pid)
     return found
 

@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from eventd.log.append import place_new
-from eventd.log.head import ensure_topic
-from eventd.log.values import Drafts
-from eventd.store.database import Database
-from eventd.store.migrations import upgrade
+from eventd.log.core.append import place_new
+from eventd.log.core.head import ensure_topic
+from eventd.log.core.values import Drafts
+from eventd.store.engine.database import Database
+from eventd.store.schema.migrations import upgrade
 from tests.bench.latency import measure_latency, measure_previews
 from tests.bench.nodes import BenchNode, make_drafts, verify
 from tests.bench.rounds import databases, run_rounds

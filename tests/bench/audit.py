@@ -24,9 +24,9 @@ from typing import Any
 
 import msgspec
 
-from eventd.audit.findings import Finding
 from eventd.audit.generate import Settings, Truth, generate
-from eventd.clock import SECOND
+from eventd.audit.report.findings import Finding
+from eventd.runtime.clock import SECOND
 from tests.bench.rounds import run_rounds
 
 FAULTS = {
@@ -183,7 +183,7 @@ def _memory(pid: int) -> int:
 
 def scan_bare(lake: Path, master: str, memory: str) -> dict[str, float]:
     """Seconds that Spark takes for the same files without us: the first time each is asked, but not for its start."""
-    from eventd.audit.session import open_session
+    from eventd.audit.spark.session import open_session
 
     both = [str(lake / "landing" / book) for book in ("deliveries", "events")]
     with open_session(master, app="bench", memory=memory) as spark:

@@ -13,12 +13,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from eventd.log.books import Book, Memory, read_book
-from eventd.log.cursors import Step, create_cursor, declare_selection
-from eventd.log.eventlog import EventLog
-from eventd.store.database import Connection, Database
-from eventd.store.migrations import upgrade
-from eventd.store.registry import put_resource
+from eventd.lake.extract import Book, Memory, read_book
+from eventd.log.core.eventlog import EventLog
+from eventd.log.cursors.cursors import Step, create_cursor, declare_selection
+from eventd.store.engine.database import Connection, Database
+from eventd.store.rows.registry import put_resource
+from eventd.store.schema.migrations import upgrade
 from eventd.testing import NOW, ManualClock
 from tests.bench.nodes import make_drafts
 from tests.bench.rounds import databases, run_rounds

@@ -16,16 +16,16 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, TypeVar
 
-from eventd.clock import SystemClock
-from eventd.egress.joining import Joining
-from eventd.egress.links import follow, read_declared, reconcile
-from eventd.egress.router import Router
-from eventd.log.eventlog import EventLog
-from eventd.log.head import lock_head
-from eventd.log.routers import Most, PutRouter, Wanted
-from eventd.store.database import Connection, Database
-from eventd.store.migrations import upgrade
-from eventd.store.registry import announce, put_resource, read_resources
+from eventd.egress.cursors import follow, read_declared, reconcile
+from eventd.egress.routers.joining import Joining
+from eventd.egress.routers.projection import Router
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.head import lock_head
+from eventd.log.routers.declare import Most, PutRouter, Wanted
+from eventd.runtime.clock import SystemClock
+from eventd.store.engine.database import Connection, Database
+from eventd.store.rows.registry import announce, put_resource, read_resources
+from eventd.store.schema.migrations import upgrade
 from tests.bench.rounds import databases, run_rounds
 from tests.bench.wire import percentile
 

@@ -11,16 +11,16 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Literal
 
-from eventd.clock import SystemClock
-from eventd.egress.links import link_name
-from eventd.log.append import place_new
-from eventd.log.cursors import Step, apply_step, create_cursor, declare_selection
-from eventd.log.head import ensure_topic, lock_head, move_head, read_head
-from eventd.log.values import Drafts
+from eventd.egress.cursors import link_name
+from eventd.log.core.append import place_new
+from eventd.log.core.head import ensure_topic, lock_head, move_head, read_head
+from eventd.log.core.values import Drafts
+from eventd.log.cursors.cursors import Step, apply_step, create_cursor, declare_selection
 from eventd.resources.effective import topic_of
-from eventd.store.database import Connection, Database
-from eventd.store.links import StoredMark, write_mark
-from eventd.store.migrations import upgrade
+from eventd.runtime.clock import SystemClock
+from eventd.store.engine.database import Connection, Database
+from eventd.store.rows.links import StoredMark, write_mark
+from eventd.store.schema.migrations import upgrade
 from federation.event import Event, encode, from_micros, normalise
 from tests.support.stored_batches import stored_batch
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Any
 
-from eventd.address import Address
 from eventd.bench.children import bare_environment, free_ports
 from eventd.bench.nodes import pause
 from eventd.bench.wire import Door, now
+from eventd.net.address import Address
 from tests.bench.growth_costs import Wrong
 from tests.bench.growth_logs import GROUP, A, Shape, fill_own
 from tests.bench.growth_sink import SILENT

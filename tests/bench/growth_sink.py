@@ -18,7 +18,7 @@ import msgspec
 import uvloop
 
 from eventd.bench.wire import HEAD_END, length_of
-from eventd.clock import SystemClock
+from eventd.runtime.clock import SystemClock
 from federation.event import from_micros
 from federation.keys import KeyRing
 from federation.ranges import Mark

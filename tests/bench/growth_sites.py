@@ -12,9 +12,9 @@ from typing import Any
 from eventd.bench.children import free_ports
 from eventd.bench.nodes import API, OwnNode
 from eventd.bench.wire import Line, now, read_answer
-from eventd.clock import SystemClock
-from eventd.store.database import Database
-from eventd.store.registry import announce, put_resource
+from eventd.runtime.clock import SystemClock
+from eventd.store.engine.database import Database
+from eventd.store.rows.registry import announce, put_resource
 
 
 class FilledNode(OwnNode):

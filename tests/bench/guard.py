@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 import eventd
-from eventd.api.codes import restore
+from eventd.api.errors.codes import restore
 from eventd.bench.federation import Federation
 from eventd.bench.ingest import Ingest
 from eventd.bench.latency import Latency
@@ -32,8 +32,8 @@ from eventd.bench.running import Bench, run_bench
 from eventd.bench.site import Site, Wanted
 from eventd.bench.targets import PAGE, GroupTarget
 from eventd.bench.wire import Line, now, read_answer
-from eventd.clock import SystemClock
 from eventd.errors import EventdError, Invalid
+from eventd.runtime.clock import SystemClock
 from tests.bench.kept_ratios import Measure, Row, table, to_keep, worse
 from tests.bench.starts import Starts
 from tests.bench.wire import run_alone

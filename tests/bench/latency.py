@@ -16,15 +16,15 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
-from eventd.api.operations import Services
-from eventd.api.redelivery import OPERATIONS, Redeliver
-from eventd.clock import SystemClock
-from eventd.log.head import read_head
-from eventd.log.values import Draft
-from eventd.node import Node
+from eventd.api.admin.redelivery import OPERATIONS, Redeliver
+from eventd.api.framework.operations import Services
+from eventd.log.core.head import read_head
+from eventd.log.core.values import Draft
+from eventd.node.node import Node
 from eventd.resources.effective import topic_of
-from eventd.settings import load
-from eventd.store.database import Database
+from eventd.runtime.clock import SystemClock
+from eventd.settings.model import load
+from eventd.store.engine.database import Database
 from tests.bench.nodes import GROUP, BenchNode, make_drafts, verify
 
 EVENTS = 500

@@ -22,12 +22,12 @@ from eventd.dynamic.effective import Following
 from eventd.dynamic.merge import merge
 from eventd.dynamic.part import form_part
 from eventd.dynamic.prepared import prepare, prepare_startup
-from eventd.log.head import lock_head
-from eventd.plugins.contract import Result
-from eventd.store.database import Connection, Database
-from eventd.store.migrations import upgrade
-from eventd.store.parts import put_part, read_parts
-from eventd.store.registry import announce, put_resource, read_resources
+from eventd.log.core.head import lock_head
+from eventd.plugins.contract.contract import Result
+from eventd.store.engine.database import Connection, Database
+from eventd.store.parts.parts import put_part, read_parts
+from eventd.store.rows.registry import announce, put_resource, read_resources
+from eventd.store.schema.migrations import upgrade
 from eventd.testing import NOW, ManualClock, event
 
 ROUNDS = 5

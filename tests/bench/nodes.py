@@ -13,15 +13,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from eventd.bench.machine import cpu_of
-from eventd.clock import SystemClock
 from eventd.ingress.admission import draft_of
-from eventd.log.eventlog import EventLog
-from eventd.log.reading import read_page
-from eventd.log.values import Draft
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.pages import read_page
+from eventd.log.core.values import Draft
 from eventd.resources.effective import topic_of
-from eventd.store.database import Database
-from eventd.store.migrations import upgrade
-from eventd.store.registry import announce, put_resource
+from eventd.runtime.clock import SystemClock
+from eventd.store.engine.database import Database
+from eventd.store.rows.registry import announce, put_resource
+from eventd.store.schema.migrations import upgrade
 from federation.event import Event, encode, new_event_id, normalise
 from tests.support.ports import free_port
 
@@ -109,7 +109,7 @@ class BenchNode:
             **settings,
         }
         with (self.directory / "node.log").open("ab") as log:
-            command = [sys.executable, "-m", "eventd.cli.daemon", "serve"]
+            command = [sys.executable, "-m", "eventd.cli.routerd_eventd", "serve"]
             self._process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
         deadline = time.monotonic() + 30
         while self.stored() < 0:

@@ -14,10 +14,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from eventd.clock import SystemClock
-from eventd.plugins.contract import MANUAL_TRIGGER, Outcome, Request
-from eventd.plugins.running import Plugins
+from eventd.plugins.contract.contract import MANUAL_TRIGGER, Outcome, Request
+from eventd.plugins.run.plugins import Plugins
 from eventd.resources.effective import PluginConfig
+from eventd.runtime.clock import SystemClock
 from eventd.testing import event
 from tests.bench.rounds import run_rounds
 from tests.support.plugins import plugin_config, write_package, write_program

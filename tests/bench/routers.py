@@ -22,28 +22,28 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from eventd.backoff import Backoff
-from eventd.clock import SystemClock
-from eventd.egress.consumer import Consumer
-from eventd.egress.forwarding import Routing
-from eventd.egress.joining import Joining
-from eventd.egress.router import Options, Router, Shape, copy_of
-from eventd.egress.router import Origin as Source
-from eventd.egress.sink import Ack, Opened, Parcel
-from eventd.log.commit import Transaction
-from eventd.log.copies import Cut, Original
-from eventd.log.cursors import Cursor
-from eventd.log.eventlog import EventLog
-from eventd.log.lines import Lines
-from eventd.log.records import content_size, write_body
-from eventd.log.routers import Most, PutRouter, Wanted
-from eventd.log.routing import RouterLine, read_routers
-from eventd.log.topics import read_line
-from eventd.log.values import Appended, Drafts
-from eventd.log.writing import Write
-from eventd.store.database import Database, execute, fetch
-from eventd.store.migrations import upgrade
-from eventd.supervisor import Supervisor
+from eventd.egress.loop.consumer import Consumer
+from eventd.egress.loop.sink import Ack, Opened, Parcel
+from eventd.egress.routers.joining import Joining
+from eventd.egress.routers.projection import Options, Router, Shape, copy_of
+from eventd.egress.routers.projection import Origin as Source
+from eventd.egress.routers.pump import Routing
+from eventd.log.core.commit import Transaction
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.records import content_size, write_body
+from eventd.log.core.values import Appended, Drafts
+from eventd.log.core.wire_page import Lines
+from eventd.log.cursors.cursors import Cursor
+from eventd.log.routers.declare import Most, PutRouter, Wanted
+from eventd.log.routers.source import Cut, Original
+from eventd.log.topics.router_rows import RouterLine, read_routers
+from eventd.log.topics.topic_line import read_line
+from eventd.log.topics.write import Write
+from eventd.runtime.backoff import Backoff
+from eventd.runtime.clock import SystemClock
+from eventd.runtime.supervisor import Supervisor
+from eventd.store.engine.database import Database, execute, fetch
+from eventd.store.schema.migrations import upgrade
 from federation.lines import split_line
 from tests.bench.rounds import databases, run_rounds
 

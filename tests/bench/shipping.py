@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from eventd.lake.reading import survey
+from eventd.lake.reader import survey
 from eventd.lake.schema import Book
 from eventd.lake.storage import connect
 from tests.bench.nodes import BenchNode, make_drafts, verify

@@ -18,12 +18,12 @@ from eventd.bench.children import free_ports
 from eventd.bench.nodes import OwnNode, group_of, pause
 from eventd.bench.pouring import held
 from eventd.bench.wire import Door
-from eventd.clock import SystemClock
 from eventd.errors import Unavailable
-from eventd.log.eventlog import EventLog
-from eventd.log.values import Draft
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.values import Draft
 from eventd.resources.effective import topic_of
-from eventd.store.database import Database
+from eventd.runtime.clock import SystemClock
+from eventd.store.engine.database import Database
 from federation.event import Event, encode, normalise
 from tests.bench.yardsticks import plain_environment
 

@@ -18,15 +18,15 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from eventd.api import resources
-from eventd.api.operations import Services
-from eventd.clock import SystemClock
-from eventd.log.values import Draft
-from eventd.node import Node
-from eventd.settings import load
-from eventd.store.database import Database, fetch
-from eventd.store.migrations import upgrade
-from eventd.store.runs import RunStatus, read_runs
+from eventd.api.admin import resources
+from eventd.api.framework.operations import Services
+from eventd.log.core.values import Draft
+from eventd.node.node import Node
+from eventd.runtime.clock import SystemClock
+from eventd.settings.model import load
+from eventd.store.engine.database import Database, fetch
+from eventd.store.rows.runs import RunStatus, read_runs
+from eventd.store.schema.migrations import upgrade
 from federation.event import Event, encode, from_micros
 from tests.bench.rounds import run_rounds
 from tests.support.declared import declare, group

@@ -13,9 +13,9 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from eventd.clock import SystemClock
-from eventd.store.database import Database, fetch
-from eventd.store.migrations import upgrade
+from eventd.runtime.clock import SystemClock
+from eventd.store.engine.database import Database, fetch
+from eventd.store.schema.migrations import upgrade
 from tests.bench.rounds import databases
 from tests.bench.steady import steady
 from tests.bench.topics_site import Figures, Site, site, write_of

@@ -18,8 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from eventd.store.database import Database
-from eventd.store.schema import blocks
+from eventd.store.engine.database import Database
+from eventd.store.schema.tables import blocks
 from tests.bench.latency import _first_sight
 from tests.bench.nodes import GROUP, BenchNode, make_drafts
 from tests.bench.rounds import databases, run_rounds
@@ -91,7 +91,7 @@ def _measure(directory: Path, make_url: Callable[[], str | None], options: argpa
 
 def _remove_some(conn: Any) -> None:
     """Lose one block out of the middle, as damage would; its ids stay known, which a damaged database may be, too."""
-    from eventd.store.database import execute, fetch
+    from eventd.store.engine.database import execute, fetch
 
     [(first, records)] = fetch(
         conn, f"SELECT position, records FROM {blocks.name} ORDER BY position LIMIT 1 OFFSET 100"

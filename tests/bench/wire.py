@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import msgspec
 import uvloop
 
-from eventd.address import Address
 from eventd.bench.wire import HEAD_END, Answer, Door, Line, Load, percentile, read_answer
+from eventd.net.address import Address
 
 __all__ = [
     "Answer",

@@ -7,8 +7,8 @@ from contextlib import closing
 
 import pytest
 
-from eventd.log.eventlog import EventLog
-from eventd.store.database import Database
+from eventd.log.core.eventlog import EventLog
+from eventd.store.engine.database import Database
 from eventd.testing import ManualClock
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from eventd.api.keys import OPERATIONS
-from eventd.api.operations import Services
-from eventd.clock import SECOND
+from eventd.api.admin.keys import OPERATIONS
+from eventd.api.framework.operations import Services
 from eventd.errors import Conflict, EventdError, Invalid, NotFound
-from eventd.log.eventlog import EventLog
-from eventd.log.head import read_head
-from eventd.store.database import fetch
-from eventd.store.keys import read_keys
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.head import read_head
+from eventd.runtime.clock import SECOND
+from eventd.store.engine.database import fetch
+from eventd.store.rows.keys import read_keys
 from eventd.testing import NOW, ManualClock
 
 _OPERATIONS = {operation.name: operation for operation in OPERATIONS}

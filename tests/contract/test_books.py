@@ -9,14 +9,14 @@ from contextlib import closing
 
 import pytest
 
+from eventd.lake.extract import Book, LinkState, Lost, Selected, Span, State, read_state
 from eventd.lake.schema import COLUMNS
-from eventd.log.books import Book, LinkState, Lost, Selected, Span, State, read_state
-from eventd.log.books.refused import KeepRefused, Refused
-from eventd.log.cursors import create_cursor, rewind, set_paused
-from eventd.log.eventlog import EventLog
-from eventd.log.retention import BookLimits, Limits, evict, forget
-from eventd.store.database import Database
-from eventd.store.links import keep_receipt, record_gap
+from eventd.log.core.eventlog import EventLog
+from eventd.log.cursors.cursors import create_cursor, rewind, set_paused
+from eventd.log.delivery.refused_requests import KeepRefused, Refused
+from eventd.log.retention.evict import BookLimits, Limits, evict, forget
+from eventd.store.engine.database import Database
+from eventd.store.rows.links import keep_receipt, record_gap
 from eventd.testing import NOW, ManualClock, draft
 from federation.digest import digest, fingerprint
 from federation.ranges import Range

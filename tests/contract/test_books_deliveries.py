@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from eventd.lake.extract import Book, Lost, batch_blocks, block_columns, note_lost
 from eventd.lake.schema import COLUMNS
-from eventd.log.books import Book, Lost, finding, memory, note_lost
-from eventd.log.cursors import DeadLetter, Step, create_cursor, delete_cursors, park, rewind
-from eventd.log.eventlog import EventLog
-from eventd.log.retention import BookLimits, Limits, evict, forget
+from eventd.log.core.eventlog import EventLog
+from eventd.log.cursors.cursors import DeadLetter, Step, create_cursor, delete_cursors, park, rewind
+from eventd.log.retention.evict import BookLimits, Limits, evict, forget
 from eventd.testing import NOW, draft
 from federation.digest import fingerprint
 from tests.support.shelf import Shelf
@@ -190,9 +190,9 @@ async def test_however_little_is_remembered_the_rows_are_the_same(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     """Blocks of one event: own ones, relayed ones and those of another group lie in turn."""
-    monkeypatch.setattr(memory, "MOST_BYTES", most)
-    monkeypatch.setattr(finding, "PORTION_BYTES", most)
-    monkeypatch.setattr(finding, "AHEAD", 2)
+    monkeypatch.setattr(block_columns, "MOST_BYTES", most)
+    monkeypatch.setattr(batch_blocks, "PORTION_BYTES", most)
+    monkeypatch.setattr(batch_blocks, "AHEAD", 2)
     await shelf.declare(c={"relay": True}, d={"relay": True, "types": ["x"]})
     await shelf.declare(group="h")
     for n in range(1, 41):

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from eventd.clock import SECOND
-from eventd.egress.consumer import BROKEN_WAIT, CALM, IDLE_WRITE, REOPEN_AFTER
-from eventd.egress.sink import Ack, Blocked, HeldUp, Rewind, Unavailable
+from eventd.egress.loop.consumer import BROKEN_WAIT, CALM, IDLE_WRITE, REOPEN_AFTER
+from eventd.egress.loop.sink import Ack, Blocked, HeldUp, Rewind, Unavailable
 from eventd.errors import DatabaseUnavailable, Invalid
-from eventd.log.cursors import (
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.values import Page
+from eventd.log.cursors.cursors import (
     Cursor,
     LinkState,
     Step,
@@ -24,10 +25,9 @@ from eventd.log.cursors import (
     read_cursors,
     set_paused,
 )
-from eventd.log.eventlog import EventLog
-from eventd.log.values import Page
-from eventd.store.database import Database, fetch
-from eventd.store.schema import batches, dead_letters
+from eventd.runtime.clock import SECOND
+from eventd.store.engine.database import Database, fetch
+from eventd.store.schema.tables import batches, dead_letters
 from eventd.testing import NOW, ManualClock, draft, give_turns, until
 from tests.support.sinks import Driven, ScriptedSink, driving
 

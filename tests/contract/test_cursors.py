@@ -12,7 +12,9 @@ import pytest
 import sqlalchemy as sa
 
 from eventd.errors import FenceLost, Invalid, NotFound
-from eventd.log.cursors import (
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.head import renew_epoch
+from eventd.log.cursors.cursors import (
     Batch,
     Cursor,
     DeadLetter,
@@ -30,11 +32,9 @@ from eventd.log.cursors import (
     rewind,
     set_paused,
 )
-from eventd.log.eventlog import EventLog
-from eventd.log.head import renew_epoch
-from eventd.store.database import Database, fetch
-from eventd.store.registry import announce
-from eventd.store.schema import batches, dead_letters, selectors
+from eventd.store.engine.database import Database, fetch
+from eventd.store.rows.registry import announce
+from eventd.store.schema.tables import batches, dead_letters, selectors
 from eventd.testing import NOW, draft, until
 
 NAME = "peer:g/b"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from eventd.egress.links import follow, read_declared, reconcile
-from eventd.log import cursors
-from eventd.log.cursors import create_cursor, read_cursors
-from eventd.log.eventlog import EventLog
-from eventd.store.database import Connection, Database
-from eventd.store.registry import read_resources
+from eventd.egress.cursors import follow, read_declared, reconcile
+from eventd.log.core.eventlog import EventLog
+from eventd.log.cursors import cursors
+from eventd.log.cursors.cursors import create_cursor, read_cursors
+from eventd.store.engine.database import Connection, Database
+from eventd.store.rows.registry import read_resources
 from eventd.testing import NOW, ManualClock
 from tests.support.bookkeeping import Books
 from tests.support.statements import statements

@@ -10,10 +10,10 @@ import pytest
 import sqlalchemy as sa
 
 from eventd.resources.apply import apply_loaded, delete_resources
-from eventd.resources.documents import Identity, load_text
-from eventd.resources.problems import Rejected
-from eventd.store.database import Database, fetch
-from eventd.store.registry import read_resources
+from eventd.resources.reading.documents import Identity, load_text
+from eventd.resources.reading.problems import Rejected
+from eventd.store.engine.database import Database, fetch
+from eventd.store.rows.registry import read_resources
 from eventd.testing import NOW, until
 from tests.support.declared import API_VERSION, declare, group, peer
 

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from eventd.egress.links import link_name
+from eventd.egress.cursors import link_name
 from eventd.errors import EventdError
-from eventd.log.cursors import read_cursors
-from eventd.log.eventlog import EventLog
-from eventd.store.database import Database
+from eventd.log.core.eventlog import EventLog
+from eventd.log.cursors.cursors import read_cursors
+from eventd.store.engine.database import Database
 from eventd.testing import ManualClock, draft
 from tests.support.bookkeeping import GROUP, PEER, Books
 

@@ -7,20 +7,20 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from eventd.clock import SECOND
 from eventd.errors import FenceLost, NotFound
-from eventd.housekeeping import Housekeeping
-from eventd.log.cursors import Step, create_cursor, end_cursor, read_cursor, read_cursors
-from eventd.log.eventlog import EventLog
-from eventd.log.head import read_topics
-from eventd.log.retired import clear, read_bare, remove_bare
-from eventd.observe import Metrics
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.head import read_topics
+from eventd.log.cursors.cursors import Step, create_cursor, end_cursor, read_cursor, read_cursors
+from eventd.log.topics.deleted_topics import clear, read_bare, remove_bare
+from eventd.node.housekeeping import Housekeeping
+from eventd.observe.metrics import Metrics
 from eventd.resources.effective import GroupConfig, effective
-from eventd.settings import load
-from eventd.store.database import Database
-from eventd.store.links import StoredMark, keep_receipt, read_receipt, record_gap, write_mark
-from eventd.store.registry import read_resources
-from eventd.store.schema import blocks, event_ids, inbound_batches, inbound_gaps, inbound_links
+from eventd.runtime.clock import SECOND
+from eventd.settings.model import load
+from eventd.store.engine.database import Database
+from eventd.store.rows.links import StoredMark, keep_receipt, read_receipt, record_gap, write_mark
+from eventd.store.rows.registry import read_resources
+from eventd.store.schema.tables import blocks, event_ids, inbound_batches, inbound_gaps, inbound_links
 from eventd.testing import NOW, ManualClock, draft
 from tests.support.bookkeeping import Books
 from tests.support.deleted import clear_all

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from eventd.clock import SECOND
 from eventd.errors import Invalid, NotFound
-from eventd.log.cursors import LinkState, rewind
-from eventd.log.eventlog import EventLog
-from eventd.log.retention import BookLimits, forget
+from eventd.log.core.eventlog import EventLog
+from eventd.log.cursors.cursors import LinkState, rewind
+from eventd.log.retention.evict import BookLimits, forget
+from eventd.runtime.clock import SECOND
 from eventd.testing import NOW, ManualClock, draft
 from tests.support.bookkeeping import Books
 

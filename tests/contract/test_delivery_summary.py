@@ -8,20 +8,20 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from eventd.api import deliveries
-from eventd.api.links import read_outbound
-from eventd.clock import SECOND
-from eventd.egress.links import link_name
-from eventd.log.acknowledged import stale_places
-from eventd.log.cursors import read_cursor
-from eventd.log.deliveries import read_picked
-from eventd.log.eventlog import EventLog
-from eventd.log.lag import count_stale
-from eventd.log.reading import refreshed_span
-from eventd.log.retention import BookLimits, forget
-from eventd.log.selection import Selection
-from eventd.log.values import Draft
-from eventd.store.database import Connection, Database
+from eventd.api.admin import deliveries
+from eventd.api.admin.links import read_outbound
+from eventd.egress.cursors import link_name
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.pages import refreshed_span
+from eventd.log.core.values import Draft
+from eventd.log.cursors.cursors import read_cursor
+from eventd.log.delivery.acknowledged import stale_places
+from eventd.log.delivery.lag import count_stale
+from eventd.log.delivery.selection import Selection
+from eventd.log.delivery.states import read_picked
+from eventd.log.retention.evict import BookLimits, forget
+from eventd.runtime.clock import SECOND
+from eventd.store.engine.database import Connection, Database
 from eventd.testing import NOW, ManualClock, draft
 from federation.selector import Selector
 from tests.support.bookkeeping import Books

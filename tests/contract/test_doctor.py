@@ -12,21 +12,21 @@ import sqlalchemy as sa
 
 from eventd.api.doctor.fixing import carry_out
 from eventd.api.doctor.plan import ACTIONS, Action
-from eventd.api.operations import Services
-from eventd.clock import SECOND
+from eventd.api.framework.operations import Services
 from eventd.dynamic.part import form_part
-from eventd.egress.links import link_name, subscription_name
+from eventd.egress.cursors import link_name, subscription_name
 from eventd.errors import NotFound
-from eventd.log.cursors import DeadLetter, LinkState, Postponement, Step, postpone, read_cursor, rewind
-from eventd.log.eventlog import EventLog
-from eventd.log.head import read_topic
-from eventd.log.retention import BookLimits, forget
-from eventd.observe import Metrics
-from eventd.plugins.contract import Result
-from eventd.store.links import record_gap
-from eventd.store.parts import put_part
-from eventd.store.runs import Ending, NewRun, RunStatus, begin_run, end_run
-from eventd.store.schema import batches, metadata
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.head import read_topic
+from eventd.log.cursors.cursors import DeadLetter, LinkState, Postponement, Step, postpone, read_cursor, rewind
+from eventd.log.retention.evict import BookLimits, forget
+from eventd.observe.metrics import Metrics
+from eventd.plugins.contract.contract import Result
+from eventd.runtime.clock import SECOND
+from eventd.store.parts.parts import put_part
+from eventd.store.rows.links import record_gap
+from eventd.store.rows.runs import Ending, NewRun, RunStatus, begin_run, end_run
+from eventd.store.schema.tables import batches, metadata
 from eventd.testing import NOW, ManualClock, draft, event
 from tests.support.bookkeeping import Books
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from eventd.api.emitted import BadEvents, EventsTooLarge
-from eventd.api.events import OPERATIONS, Emit
-from eventd.api.facts import Fact
-from eventd.api.operations import Services
-from eventd.clock import SECOND
+from eventd.api.admin.emitted import BadEvents, EventsTooLarge
+from eventd.api.admin.event_columns import Fact
+from eventd.api.admin.events import OPERATIONS, Emit
+from eventd.api.framework.operations import Services
 from eventd.errors import Conflict, Full, Invalid, NotFound
-from eventd.log.eventlog import EventLog
-from eventd.log.retention import Limits, evict
-from eventd.log.units import DeclaredAnew, Publish
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.units import DeclaredAnew, Publish
+from eventd.log.retention.evict import Limits, evict
+from eventd.runtime.clock import SECOND
 from eventd.testing import NOW, ManualClock, draft
 from tests.support.bookkeeping import Books
 from tests.support.declared import declare, group

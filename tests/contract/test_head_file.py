@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from eventd.log.eventlog import EventLog
-from eventd.log.head import read_head, renew_epoch
-from eventd.store.database import Database
-from eventd.store.head_file import Acknowledged, HeadFile
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.head import read_head, renew_epoch
+from eventd.store.engine.database import Database
+from eventd.store.engine.head_file import Acknowledged, HeadFile
 from eventd.testing import ManualClock, draft
 
 BENT = b"eventd-head-1 \xff e 00000000000000000009 5e6972cf\n"
@@ -124,7 +124,7 @@ async def test_a_position_is_in_the_file_before_its_caller_is_answered(file: Pat
 
 async def test_commits_do_not_flush_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flushed = []
-    monkeypatch.setattr("eventd.store.head_file.os.fdatasync", flushed.append)
+    monkeypatch.setattr("eventd.store.engine.head_file.os.fdatasync", flushed.append)
     async with opened(file) as log:
         for number in range(50):
             await write(log, str(number))
@@ -177,7 +177,7 @@ async def test_a_file_that_cannot_be_written_is_told_once_and_holds_up_nothing(
         raise OSError(28, "No space left on device")
 
     async with opened(file) as log:
-        monkeypatch.setattr("eventd.store.head_file.os.pwrite", refuse)
+        monkeypatch.setattr("eventd.store.engine.head_file.os.pwrite", refuse)
         await write(log, "a")
         await write(log, "b")
         monkeypatch.undo()

@@ -9,9 +9,11 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from eventd.log.cursors import Batch, insert_batch
-from eventd.log.eventlog import EventLog
-from eventd.log.holdings import (
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.pages import read_page
+from eventd.log.core.values import Draft, Record
+from eventd.log.cursors.cursors import Batch, insert_batch
+from eventd.log.delivery.digests import (
     Chosen,
     Held,
     LeftOut,
@@ -22,9 +24,7 @@ from eventd.log.holdings import (
     sum_slice,
     taken_before,
 )
-from eventd.log.reading import read_page
-from eventd.log.retention import Limits, evict
-from eventd.log.values import Draft, Record
+from eventd.log.retention.evict import Limits, evict
 from eventd.testing import NOW, draft
 from federation.compare import Grain, Whence, minute_of, places_of, show_print, total_of
 from federation.digest import fingerprint

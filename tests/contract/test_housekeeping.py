@@ -9,18 +9,18 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from eventd import housekeeping
-from eventd.clock import SECOND
-from eventd.housekeeping import Housekeeping
-from eventd.log.eventlog import EventLog
-from eventd.log.retention import Limits, evict
-from eventd.observe import Metrics
+from eventd.log.core.eventlog import EventLog
+from eventd.log.retention.evict import Limits, evict
+from eventd.node import housekeeping
+from eventd.node.housekeeping import Housekeeping
+from eventd.observe.metrics import Metrics
 from eventd.resources.effective import GroupConfig
-from eventd.settings import Settings, load
-from eventd.store import links
-from eventd.store.database import Connection, Database, fetch
-from eventd.store.links import StoredMark, forget_links, read_inbound_links, write_mark
-from eventd.store.runs import Ending, NewRun, RunStatus, begin_run, end_run, read_runs
+from eventd.runtime.clock import SECOND
+from eventd.settings.model import Settings, load
+from eventd.store.engine.database import Connection, Database, fetch
+from eventd.store.rows import links
+from eventd.store.rows.links import StoredMark, forget_links, read_inbound_links, write_mark
+from eventd.store.rows.runs import Ending, NewRun, RunStatus, begin_run, end_run, read_runs
 from eventd.testing import ManualClock, draft, until
 from tests.support.bookkeeping import GROUP, PEER, Books
 

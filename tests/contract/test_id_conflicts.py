@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from eventd.log import conflicts
-from eventd.log.conflicts import UNKNOWN, read_conflicts
-from eventd.log.eventlog import EventLog
-from eventd.log.retention import BookLimits, forget
-from eventd.log.units import Publish
-from eventd.log.values import Drafts, IdOwner, Outcome
+from eventd.log.core import id_conflicts
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.id_conflicts import UNKNOWN, read_conflicts
+from eventd.log.core.units import Publish
+from eventd.log.core.values import Drafts, IdOwner, Outcome
+from eventd.log.retention.evict import BookLimits, forget
 from eventd.testing import NOW, ManualClock, draft
 
 
@@ -30,8 +30,8 @@ async def test_conflicts_are_counted_by_who_has_the_id_and_who_came_second(log: 
 async def test_sources_without_end_take_no_rows_without_end(
     log: EventLog, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conflicts, "KINDS", 10)
-    monkeypatch.setattr(conflicts, "AT_ONCE", 5)
+    monkeypatch.setattr(id_conflicts, "KINDS", 10)
+    monkeypatch.setattr(id_conflicts, "AT_ONCE", 5)
     topic = await log.topic("group:g")
     await log.append(topic, [draft("e1")])
     for number in range(20):

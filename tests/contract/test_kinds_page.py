@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from eventd.resources.documents import load_text
-from eventd.resources.kinds import KINDS, Kind
-from eventd.resources.schema import kind_schema, schemas
-from eventd.resources.spec import SpecField, defaults_of, name_of, section_of, walk
-from eventd.resources.validation import check
+from eventd.resources.kinds.registry import KINDS, Kind
+from eventd.resources.kinds.schema import kind_schema, schemas
+from eventd.resources.kinds.spec import SpecField, defaults_of, name_of, section_of, walk
+from eventd.resources.reading.documents import load_text
+from eventd.resources.validation.check import check
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "kinds.md").read_text(encoding="utf-8")
 FIELDS = [(kind, field) for kind in KINDS.values() for field in walk(kind.spec)]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from eventd.clock import SECOND
-from eventd.log.append import Candidate, read_known
-from eventd.log.eventlog import EventLog
-from eventd.log.repairs import read_placed
-from eventd.log.values import Draft, Outcome
-from eventd.store.database import execute
+from eventd.log.core.append import Candidate, read_known
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.values import Draft, Outcome
+from eventd.log.delivery.repairs import read_placed
+from eventd.runtime.clock import SECOND
+from eventd.store.engine.database import execute
 from eventd.testing import NOW, draft
 
 

@@ -7,17 +7,18 @@ from dataclasses import replace
 
 import pytest
 
-from eventd.log import blocks, lines, reading, scan
-from eventd.log.eventlog import EventLog
-from eventd.log.lines import Lines, read_lines
-from eventd.log.reading import Question, list_latest
-from eventd.log.repairs import numbered_between
-from eventd.log.retention import Limits, evict
-from eventd.log.scan import outlines, read_at
-from eventd.log.scan import scan as scan_blocks
-from eventd.log.selection import Selection
-from eventd.log.values import Draft
-from eventd.store.database import fetch
+from eventd.log.core import blocks, scan, wire_page
+from eventd.log.core import pages as reading
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.pages import Question, list_latest
+from eventd.log.core.scan import outlines, read_at
+from eventd.log.core.scan import scan as scan_blocks
+from eventd.log.core.values import Draft
+from eventd.log.core.wire_page import Lines, read_lines
+from eventd.log.delivery.repairs import numbered_between
+from eventd.log.delivery.selection import Selection
+from eventd.log.retention.evict import Limits, evict
+from eventd.store.engine.database import fetch
 from eventd.testing import NOW, draft
 from federation.selector import Selector
 
@@ -98,7 +99,7 @@ async def test_a_narrow_selector_comes_through_a_long_log_in_parts(
 ) -> None:
     topic = await log.topic("group:g")
     await fill(log, topic, 40)
-    monkeypatch.setattr(lines, "LOOKED_AT", 5)
+    monkeypatch.setattr(wire_page, "LOOKED_AT", 5)
     wanted = Selection(Selector.of(subject_prefixes=["s/4"])).wanted_by("b")
     positions: list[int] = []
     after, full, pages = 0, True, 0
@@ -160,7 +161,7 @@ async def test_a_block_of_both_kinds_is_two(log: EventLog) -> None:
 
 
 async def test_a_backlog_of_lone_events_goes_in_whole_batches(log: EventLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "LOOKED_AT", 10)
+    monkeypatch.setattr(wire_page, "LOOKED_AT", 10)
     topic = await log.topic("group:g")
     for n in range(30):
         await log.append(topic, [draft(f"{n}")])
@@ -170,7 +171,7 @@ async def test_a_backlog_of_lone_events_goes_in_whole_batches(log: EventLog, mon
 
 
 async def test_a_page_of_large_records_stops_earlier(log: EventLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "LOOKED_AT", 20)
+    monkeypatch.setattr(wire_page, "LOOKED_AT", 20)
     monkeypatch.setattr(reading, "LOOKED_AT", 20)
     topic = await log.topic("group:g")
     for n in range(30):

@@ -14,13 +14,13 @@ import pytest
 import sqlalchemy as sa
 
 from eventd.errors import EventdError, FenceLost, Full, Unavailable
-from eventd.log.commit import GROUP_RECORDS, Transaction, Turn
-from eventd.log.cursors import Step, apply_step, check_fence, create_cursor, read_cursor
-from eventd.log.eventlog import EventLog
-from eventd.log.head import read_topic
-from eventd.log.units import Publish
-from eventd.log.values import Appended, Draft, Drafts, Outcome
-from eventd.store.database import Database, execute
+from eventd.log.core.commit import GROUP_RECORDS, Transaction, Turn
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.head import read_topic
+from eventd.log.core.units import Publish
+from eventd.log.core.values import Appended, Draft, Drafts, Outcome
+from eventd.log.cursors.cursors import Step, apply_step, check_fence, create_cursor, read_cursor
+from eventd.store.engine.database import Database, execute
 from eventd.testing import NOW, ManualClock, draft, until
 
 
@@ -294,7 +294,7 @@ async def test_when_the_transaction_fails_as_a_whole_every_caller_is_told_and_th
         def broken(conn: sa.Connection) -> None:
             raise sa.exc.OperationalError("x", {}, Exception("database is locked"))
 
-        patch.setattr("eventd.log.commit.notify_head", broken)
+        patch.setattr("eventd.log.core.commit.notify_head", broken)
         units = [log.submit(Publish(topic, ids_of(f"{n}", 2))) for n in range(3)]
         done = await asyncio.gather(*units, return_exceptions=True)
     assert all(isinstance(fate, Unavailable) and "another process holds" in fate.hint for fate in done)

@@ -12,10 +12,10 @@ import pytest
 import sqlalchemy as sa
 
 from eventd.errors import DatabaseUnavailable
-from eventd.log.eventlog import EventLog
-from eventd.log.head import mark_unsynced, touch_head
-from eventd.store import database as databases
-from eventd.store.database import LOCK_SECONDS, Database, execute, fetch, run_of_system
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.head import mark_unsynced, touch_head
+from eventd.store.engine import database as databases
+from eventd.store.engine.database import LOCK_SECONDS, Database, execute, fetch, run_of_system
 from eventd.testing import ManualClock, draft
 from tests.support.topics import Topics
 

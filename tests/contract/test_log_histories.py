@@ -16,16 +16,16 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from eventd.clock import SystemClock
-from eventd.egress.sink import Ack, Parcel, Parked, Unavailable
+from eventd.egress.loop.sink import Ack, Parcel, Parked, Unavailable
 from eventd.errors import EventdError
-from eventd.log.cursors import create_cursor
-from eventd.log.eventlog import EventLog
-from eventd.log.head import read_head, read_topics
-from eventd.log.retention import Limits, evict
-from eventd.log.units import Publish
-from eventd.log.values import Draft, Outcome, Record
-from eventd.store.database import Connection, Database
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.head import read_head, read_topics
+from eventd.log.core.units import Publish
+from eventd.log.core.values import Draft, Outcome, Record
+from eventd.log.cursors.cursors import create_cursor
+from eventd.log.retention.evict import Limits, evict
+from eventd.runtime.clock import SystemClock
+from eventd.store.engine.database import Connection, Database
 from eventd.testing import NOW, ManualClock, draft, give_turns, until
 from tests.support import writers
 from tests.support.logs import empty

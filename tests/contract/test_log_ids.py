@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from eventd.clock import SECOND
-from eventd.log.eventlog import EventLog
-from eventd.log.head import read_topic
-from eventd.log.reading import Question, list_latest
-from eventd.log.retention import BookLimits, Limits, evict, forget
-from eventd.log.values import Draft, Outcome, Topic
-from eventd.store.database import Database, fetch
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.head import read_topic
+from eventd.log.core.pages import Question, list_latest
+from eventd.log.core.values import Draft, Outcome, Topic
+from eventd.log.retention.evict import BookLimits, Limits, evict, forget
+from eventd.runtime.clock import SECOND
+from eventd.store.engine.database import Database, fetch
 from eventd.testing import NOW, ManualClock, draft
 from federation.event import content_of
 from tests.support.stored import read_stored

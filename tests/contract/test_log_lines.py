@@ -8,11 +8,11 @@ from itertools import count
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from eventd.log.eventlog import EventLog
-from eventd.log.lines import Lines, Wanted, read_lines
-from eventd.log.retention import Limits, evict
-from eventd.log.selection import Selection
-from eventd.log.values import Draft, Gap, Record
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.values import Draft, Gap, Record
+from eventd.log.core.wire_page import Lines, Wanted, read_lines
+from eventd.log.delivery.selection import Selection
+from eventd.log.retention.evict import Limits, evict
 from eventd.testing import NOW, draft
 from federation.event import is_alive
 from federation.lines import encode_lines

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from eventd.log.eventlog import EventLog
-from eventd.log.reading import Question, list_latest
-from eventd.log.retention import Limits, evict
-from eventd.log.scan import read_at
-from eventd.log.values import Gap, Page
-from eventd.store.database import Database
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.pages import Question, list_latest
+from eventd.log.core.scan import read_at
+from eventd.log.core.values import Gap, Page
+from eventd.log.retention.evict import Limits, evict
+from eventd.store.engine.database import Database
 from eventd.testing import NOW, draft
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from itertools import chain
 
-from eventd.log.eventlog import EventLog
-from eventd.log.values import Outcome
-from eventd.store.database import Database
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.values import Outcome
+from eventd.store.engine.database import Database
 from eventd.testing import NOW, draft
 from tests.support import writers
 

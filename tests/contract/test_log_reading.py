@@ -13,20 +13,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from eventd.log import blocks, lines, reading, retention, scan
-from eventd.log import lag as lag_of
-from eventd.log.cursors import create_cursor
-from eventd.log.eventlog import EventLog
-from eventd.log.head import read_topics
-from eventd.log.lag import count_stale, read_lag, read_lags
-from eventd.log.lines import Wanted, read_lines
-from eventd.log.reading import Question, list_latest, read_page
-from eventd.log.repairs import Survey, numbered_between, recorded_between, survey
-from eventd.log.retention import Limits, evict
-from eventd.log.scan import read_at
-from eventd.log.selection import Selection
-from eventd.log.values import Draft, Outcome, Record
-from eventd.store.database import execute
+from eventd.log.core import blocks, pages, scan, wire_page
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.head import read_topics
+from eventd.log.core.pages import Question, list_latest, read_page
+from eventd.log.core.scan import read_at
+from eventd.log.core.values import Draft, Outcome, Record
+from eventd.log.core.wire_page import Wanted, read_lines
+from eventd.log.cursors.cursors import create_cursor
+from eventd.log.delivery import lag as lag_of
+from eventd.log.delivery.lag import count_stale, read_lag, read_lags
+from eventd.log.delivery.repairs import Survey, numbered_between, recorded_between, survey
+from eventd.log.delivery.selection import Selection
+from eventd.log.retention import evict as retention
+from eventd.log.retention.evict import Limits, evict
+from eventd.store.engine.database import execute
 from eventd.testing import NOW, ManualClock, draft
 from federation.event import decode_canonical, is_alive, micros
 from federation.lines import size_of
@@ -42,10 +43,10 @@ SIZES: Sequence[tuple[Any, str, Sequence[int]]] = (
     (scan, "PORTION", (1, 2, 3, 256)),
     (scan, "PORTION_BYTES", (1, 900, 1 << 20)),
     (scan, "PLACES", (1, 2, 250)),
-    (reading, "LOOKED_AT", (1, 4, 20, 5000)),
-    (reading, "PASSED_OVER", (1, 3)),
-    (lines, "LOOKED_AT", (1, 4, 20, 5000)),
-    (lines, "PASSED_OVER", (1, 3)),
+    (pages, "LOOKED_AT", (1, 4, 20, 5000)),
+    (pages, "PASSED_OVER", (1, 3)),
+    (wire_page, "LOOKED_AT", (1, 4, 20, 5000)),
+    (wire_page, "PASSED_OVER", (1, 3)),
     (retention, "CHUNK_BYTES", (1, 900, 16 << 20)),
 )
 NODES = ("a", "b", "c", "ü,d")

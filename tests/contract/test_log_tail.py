@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from eventd.clock import SystemClock
-from eventd.log import tail
-from eventd.log.eventlog import EventLog
-from eventd.log.head import renew_epoch
-from eventd.log.lines import Lines, Wanted, read_lines
-from eventd.log.retention import Limits, evict
-from eventd.log.selection import Selection
-from eventd.store.database import Database
+from eventd.log.core import tail
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.head import renew_epoch
+from eventd.log.core.wire_page import Lines, Wanted, read_lines
+from eventd.log.delivery.selection import Selection
+from eventd.log.retention.evict import Limits, evict
+from eventd.runtime.clock import SystemClock
+from eventd.store.engine.database import Database
 from eventd.testing import NOW, draft
 from federation.selector import Selector
 

@@ -18,14 +18,14 @@ import pytest
 import sqlalchemy as sa
 
 from eventd.errors import DatabaseUnavailable, DatabaseUnusable, EventdError, SettingsError
-from eventd.log.commit import Transaction, Turn
-from eventd.log.eventlog import EventLog
-from eventd.log.head import lock_head, touch_head
-from eventd.log.units import Publish
-from eventd.log.values import Appended, Draft, Drafts
-from eventd.store import database as databases
-from eventd.store import migrations
-from eventd.store.database import Database, execute, fetch
+from eventd.log.core.commit import Transaction, Turn
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.head import lock_head, touch_head
+from eventd.log.core.units import Publish
+from eventd.log.core.values import Appended, Draft, Drafts
+from eventd.store.engine import database as databases
+from eventd.store.engine.database import Database, execute, fetch
+from eventd.store.schema import migrations
 from eventd.testing import NOW, ManualClock, draft, until
 from tests.support import writers
 from tests.support.ports import free_port

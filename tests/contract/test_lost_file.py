@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from eventd.errors import DatabaseUnavailable
-from eventd.log.eventlog import EventLog
-from eventd.store.database import Database
+from eventd.log.core.eventlog import EventLog
+from eventd.store.engine.database import Database
 from eventd.testing import ManualClock, draft
 from tests.support.stored import read_stored
 

@@ -13,12 +13,12 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
 from eventd.errors import DatabaseUnusable, EventdError
-from eventd.log.blocks import Block
-from eventd.log.eventlog import EventLog
-from eventd.store import migrations
-from eventd.store.database import Database, execute, fetch
-from eventd.store.registry import read_resources
-from eventd.store.schema import metadata
+from eventd.log.core.blocks import Block
+from eventd.log.core.eventlog import EventLog
+from eventd.store.engine.database import Database, execute, fetch
+from eventd.store.rows.registry import read_resources
+from eventd.store.schema import migrations
+from eventd.store.schema.tables import metadata
 from eventd.testing import NOW, ManualClock, draft
 from tests.support import writers
 from tests.support.postgres import PostgresServer

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from eventd.dynamic.part import form_manual_part, form_part
-from eventd.log.head import read_head
-from eventd.plugins.contract import Result
-from eventd.store.claims import FOR_SUBJECT, Key, target_of
-from eventd.store.database import Database, execute, fetch
-from eventd.store.parts import (
+from eventd.log.core.head import read_head
+from eventd.plugins.contract.contract import Result
+from eventd.store.engine.database import Database, execute, fetch
+from eventd.store.parts.claims import FOR_SUBJECT, Key, target_of
+from eventd.store.parts.parts import (
     NewPart,
     StoredPart,
     delete_part,

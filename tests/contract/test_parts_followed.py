@@ -13,12 +13,12 @@ import pytest
 from eventd.dynamic.effective import BROKEN_SECONDS, LONGEST_WAIT, Following, Snapshot, Versions, note_content
 from eventd.dynamic.part import form_part
 from eventd.errors import DatabaseFault, EventdError
-from eventd.log.head import read_head
-from eventd.plugins.contract import Result
-from eventd.store.database import Database
-from eventd.store.generations import read_noted
-from eventd.store.parts import delete_part, put_part, withdraw
-from eventd.store.registry import announce, put_resource, read_resources
+from eventd.log.core.head import read_head
+from eventd.plugins.contract.contract import Result
+from eventd.store.engine.database import Database
+from eventd.store.parts.parts import delete_part, put_part, withdraw
+from eventd.store.rows.generations import read_noted
+from eventd.store.rows.registry import announce, put_resource, read_resources
 from eventd.testing import NOW, ManualClock, event, give_turns, until
 from tests.unit.dynamic.samples import NET, route
 

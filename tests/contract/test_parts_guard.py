@@ -8,10 +8,10 @@ import pytest
 
 from eventd.dynamic.guard import OBSERVED, SelfCapture, refuse_captured
 from eventd.dynamic.part import form_part
-from eventd.plugins.contract import Result
-from eventd.store.database import Database
-from eventd.store.parts import put_part, withdraw
-from eventd.store.registry import announce, delete_resource, put_resource
+from eventd.plugins.contract.contract import Result
+from eventd.store.engine.database import Database
+from eventd.store.parts.parts import put_part, withdraw
+from eventd.store.rows.registry import announce, delete_resource, put_resource
 from eventd.testing import NOW, event
 
 HYBRID = "hybrid.routerd.net/v1alpha1"

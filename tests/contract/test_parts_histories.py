@@ -9,12 +9,12 @@ import pytest
 
 from eventd.dynamic.effective import Merging
 from eventd.dynamic.part import form_part
-from eventd.log.head import read_head
-from eventd.plugins.contract import Result
-from eventd.store.claims import claims_of
-from eventd.store.database import Connection, Database, fetch
-from eventd.store.parts import NewPart, delete_part, forget_parts, orphan, put_part, read_parts, withdraw
-from eventd.store.registry import announce, put_resource
+from eventd.log.core.head import read_head
+from eventd.plugins.contract.contract import Result
+from eventd.store.engine.database import Connection, Database, fetch
+from eventd.store.parts.claims import claims_of
+from eventd.store.parts.parts import NewPart, delete_part, forget_parts, orphan, put_part, read_parts, withdraw
+from eventd.store.rows.registry import announce, put_resource
 from eventd.testing import NOW, event
 from tests.unit.dynamic.samples import NET, mask, route
 

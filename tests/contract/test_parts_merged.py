@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from eventd.dynamic.merge import MASK, Effective, merge
 from eventd.dynamic.prepared import Prepared, prepare, prepare_startup
 from eventd.resources.effective import PolicyRule
-from eventd.store.parts import StoredPart
-from eventd.store.registry import StoredResource
+from eventd.store.parts.parts import StoredPart
+from eventd.store.rows.registry import StoredResource
 from eventd.testing import NOW
 from tests.unit.dynamic.samples import allow, declared, mask, route, stored_part
 

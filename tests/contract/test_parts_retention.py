@@ -6,15 +6,15 @@ import asyncio
 
 import pytest
 
-from eventd import housekeeping
 from eventd.dynamic.part import form_part
-from eventd.housekeeping import Housekeeping
-from eventd.log.eventlog import EventLog
-from eventd.observe import Metrics
-from eventd.plugins.contract import Result
-from eventd.settings import load
-from eventd.store.database import Database, fetch
-from eventd.store.parts import put_part, read_parts
+from eventd.log.core.eventlog import EventLog
+from eventd.node import housekeeping
+from eventd.node.housekeeping import Housekeeping
+from eventd.observe.metrics import Metrics
+from eventd.plugins.contract.contract import Result
+from eventd.settings.model import load
+from eventd.store.engine.database import Database, fetch
+from eventd.store.parts.parts import put_part, read_parts
 from eventd.testing import NOW, ManualClock, event, until
 from tests.unit.dynamic.samples import HOUR, route
 

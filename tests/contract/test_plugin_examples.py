@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from eventd.clock import SystemClock
-from eventd.plugins.check import Checking, undeclared
-from eventd.plugins.contract import Outcome
-from eventd.plugins.running import Plugins
-from eventd.resources.documents import load_text
+from eventd.plugins.contract.contract import Outcome
+from eventd.plugins.run.check import Checking, undeclared
+from eventd.plugins.run.plugins import Plugins
 from eventd.resources.effective import PluginConfig, plugins
-from eventd.resources.validation import check
-from eventd.store.registry import StoredResource
+from eventd.resources.reading.documents import load_text
+from eventd.resources.validation.check import check
+from eventd.runtime.clock import SystemClock
+from eventd.store.rows.registry import StoredResource
 from eventd.testing import event
 from tests.support.plugins import SECOND, install_project, manual_request
 from tests.support.source import ROOT

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from eventd.clock import SystemClock
-from eventd.plugins import guards, keeper
-from eventd.plugins.contract import Outcome, PluginFailed
-from eventd.plugins.guards import END_SECONDS, MAX_IDLE, START_SECONDS
-from eventd.plugins.running import Plugins
+from eventd.plugins.contract.contract import Outcome, PluginFailed
+from eventd.plugins.run.plugins import Plugins
+from eventd.processes import guards, keeper
+from eventd.processes.guards import END_SECONDS, MAX_IDLE, START_SECONDS
+from eventd.runtime.clock import SystemClock
 from eventd.testing import ManualClock, until
 from tests.support.child_processes import child_processes, children, descriptors, is_running, programs, reap_orphans
 from tests.support.plugins import SECOND, manual_request, plugin_config, write_package, write_script

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from eventd.clock import SystemClock
-from eventd.plugins.contract import PluginFailed, Result
-from eventd.plugins.entry_points import IDLE_SECONDS, LIFE_SECONDS, START_SECONDS
-from eventd.plugins.running import Plugins
+from eventd.plugins.contract.contract import PluginFailed, Result
+from eventd.plugins.run.entry_points import IDLE_SECONDS, LIFE_SECONDS, START_SECONDS
+from eventd.plugins.run.plugins import Plugins
 from eventd.resources.effective import PluginConfig
+from eventd.runtime.clock import SystemClock
 from eventd.testing import ManualClock, until
 from tests.support.child_processes import children, descriptors, is_running, programs
 from tests.support.plugins import SECOND, manual_request, plugin_config, write_package
@@ -203,7 +203,7 @@ async def test_an_import_that_does_not_end_is_ended(tmp_path: Path) -> None:
 
 def test_a_host_starts_light() -> None:
     """What every host imports before the plugin: nothing of the node, so that it starts in a moment."""
-    heavy = ("asyncio", "pydantic", "sqlalchemy", "aiohttp", "yaml", "eventd.plugins.running", "eventd.resources")
+    heavy = ("asyncio", "pydantic", "sqlalchemy", "aiohttp", "yaml", "eventd.plugins.run.plugins", "eventd.resources")
     probe = f"import sys, eventd.plugins.host; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -256,7 +256,7 @@ def plugin(events):
     failed = await fail(plugins, config, 1)
     assert (failed.reason, failed.message) == ("raised", "the plugin raised KeyError")
     assert "module_of_sample.py" in failed.stderr
-    assert "eventd/plugins/host.py" not in failed.stderr
+    assert "eventd/plugins/run/host.py" not in failed.stderr
     assert "KeyError: 'unmended'" in failed.stderr
     module = tmp_path / "site-sample" / "module_of_sample.py"
     module.write_text("def plugin(events):\n    print('mended')\n")

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from eventd.clock import SystemClock
-from eventd.plugins import process, running
-from eventd.plugins.answer import read_answer
-from eventd.plugins.contract import Outcome, PluginFailed, Result
-from eventd.plugins.running import Plugins
+from eventd.plugins.contract.answer import read_answer
+from eventd.plugins.contract.contract import Outcome, PluginFailed, Result
+from eventd.plugins.run import plugins as running
+from eventd.plugins.run.plugins import Plugins
+from eventd.processes import process
+from eventd.runtime.clock import SystemClock
 from eventd.testing import NOW, ManualClock, until
 from tests.support.child_processes import children, descriptors, is_running, programs
 from tests.support.plugins import SECOND, manual_request, plugin_config, write_program, write_script

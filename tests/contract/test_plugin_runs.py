@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from eventd.clock import SystemClock
-from eventd.plugins.contract import Outcome, PluginFailed
-from eventd.plugins.running import Plugins
+from eventd.plugins.contract.contract import Outcome, PluginFailed
+from eventd.plugins.run.plugins import Plugins
 from eventd.resources.effective import PluginConfig
+from eventd.runtime.clock import SystemClock
 from eventd.testing import ManualClock, until
 from tests.support.child_processes import children, descriptors, is_running
 from tests.support.plugins import SECOND, manual_request, plugin_config, write_package, write_program

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from eventd.plugins.contract import MANUAL_TRIGGER, Request
-from eventd.plugins.schemas import FILES, main, schema_text
+from eventd.plugins.contract.contract import MANUAL_TRIGGER, Request
+from eventd.plugins.contract.schemas import FILES, main, schema_text
 from eventd.testing import NOW, event
 from tests.support.source import ROOT
 
@@ -19,7 +19,9 @@ FOLDER = ROOT / "docs" / "reference" / "plugin-contract"
 @pytest.mark.parametrize("name", FILES)
 def test_a_published_schema_is_the_one_that_is_made(name: str) -> None:
     made = schema_text(FILES[name])
-    assert (FOLDER / name).read_text() == made, "python -m eventd.plugins.schemas docs/reference/plugin-contract"
+    assert (FOLDER / name).read_text() == made, (
+        "python -m eventd.plugins.contract.schemas docs/reference/plugin-contract"
+    )
 
 
 def test_there_is_no_schema_beside_them(tmp_path: Path) -> None:

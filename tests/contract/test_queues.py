@@ -8,21 +8,21 @@ from dataclasses import replace
 
 import pytest
 
-from eventd.clock import SECOND
 from eventd.errors import Invalid
-from eventd.housekeeping import Housekeeping
-from eventd.log import jobs as jobs_module
-from eventd.log.commit import Transaction
-from eventd.log.eventlog import EventLog
-from eventd.log.leases import Jobs, acked_seqs, release_leases
-from eventd.log.queues import Claim, Handle, Holder, Nack, Refill, Wish
-from eventd.log.refusals import NotAQueue, TopicNotFound
-from eventd.log.topics import Ceilings
-from eventd.log.values import Drafts
-from eventd.log.writing import Write
-from eventd.observe import Metrics
-from eventd.settings import load
-from eventd.store.database import Database, fetch
+from eventd.log.core.commit import Transaction
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.values import Drafts
+from eventd.log.queues import transaction as jobs_module
+from eventd.log.queues.units import Claim, Handle, Holder, Nack, Refill, Wish
+from eventd.log.topics.errors import NotAQueue, TopicNotFound
+from eventd.log.topics.topics import Ceilings
+from eventd.log.topics.write import Write
+from eventd.node.housekeeping import Housekeeping
+from eventd.observe.metrics import Metrics
+from eventd.runtime.clock import SECOND
+from eventd.settings.model import load
+from eventd.store.engine.database import Database, fetch
+from eventd.store.rows.leases import Jobs, acked_seqs, release_leases
 from eventd.testing import NOW, ManualClock
 from tests.support.queues import Queues, seqs
 from tests.support.topics import ALL, Topics, drafts_of

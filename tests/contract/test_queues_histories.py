@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from eventd.log.eventlog import EventLog
-from eventd.log.leases import Jobs
-from eventd.log.queues import Ack, Claim, Claimed, Extend, Handle, Nack, Settled, Wish
+from eventd.log.core.eventlog import EventLog
+from eventd.log.queues.units import Ack, Claim, Claimed, Extend, Handle, Nack, Settled, Wish
+from eventd.store.rows.leases import Jobs
 from eventd.testing import ManualClock
 from tests.support.queues import Queues, seqs
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from eventd.log.eventlog import EventLog
-from eventd.log.lines import Wanted
-from eventd.log.selection import Selection
-from eventd.store.database import READERS, Database
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.wire_page import Wanted
+from eventd.log.delivery.selection import Selection
+from eventd.store.engine.database import READERS, Database
 from eventd.testing import draft
 
 

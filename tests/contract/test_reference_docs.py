@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 import eventd
-from eventd.api.codes import status_of
-from eventd.api.v0 import problems as topics
+from eventd.api.errors.codes import status_of
+from eventd.api.topics import problems as topics
 from eventd.audit.source.options import NAMES
-from eventd.cli.exits import ExitCode, exit_code
+from eventd.cli.program.exits import ExitCode, exit_code
 from eventd.errors import EventdError, SettingsError
-from eventd.observe import LABELS, Metrics
-from eventd.settings import Settings, flag_of, load, variable_of
+from eventd.observe.metrics import LABELS, Metrics
+from eventd.settings.model import Settings, flag_of, load, variable_of
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 RELATIVE = {"data_dir": "./eventd-data"}
@@ -64,7 +64,7 @@ def _declared_errors() -> list[type[EventdError]]:
 def test_every_code_of_an_error_is_in_the_reference(kind: type[EventdError]) -> None:
     row = rows("errors.md")[kind.code]
     error = kind.__new__(kind)
-    of_topics = kind.__module__.startswith(("eventd.log.refusals", "eventd.api.v0")) and kind.code != "error"
+    of_topics = kind.__module__.startswith(("eventd.log.topics.errors", "eventd.api.topics")) and kind.code != "error"
     assert row[1] == str(topics.status_of(error) if of_topics else status_of(error))
     assert row[2].startswith(str(int(ExitCode.ERROR if isinstance(error, SettingsError) else exit_code(error))))
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from eventd.errors import EventdError
-from eventd.ingress import tally as counting
-from eventd.ingress.claims import NOBODY, Claim, claim_in
-from eventd.ingress.tally import LOOK_SECONDS, ROW_SECONDS, Tally
-from eventd.log.eventlog import EventLog
-from eventd.store.database import fetch
+from eventd.ingress import refusal_counter as counting
+from eventd.ingress.claimed_sender import NOBODY, Claim, claim_in
+from eventd.ingress.refusal_counter import LOOK_SECONDS, ROW_SECONDS, Tally
+from eventd.log.core.eventlog import EventLog
+from eventd.store.engine.database import fetch
 from eventd.testing import NOW, ManualClock
 from federation.keys import Key, KeyRing
 from federation.peers import FROM_HEADER

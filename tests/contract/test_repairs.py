@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from eventd.api import redelivery
-from eventd.clock import SECOND
+from eventd.api.admin import redelivery
 from eventd.errors import Conflict, Invalid, NotFound
-from eventd.log import repairs
-from eventd.log.eventlog import EventLog
-from eventd.log.head import lock_head
-from eventd.log.lag import read_lag
-from eventd.log.repairs import Survey, survey
-from eventd.log.retention import Limits, evict
-from eventd.log.selection import Selection
-from eventd.store.database import Database
-from eventd.store.registry import read_version
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.head import lock_head
+from eventd.log.delivery import repairs
+from eventd.log.delivery.lag import read_lag
+from eventd.log.delivery.repairs import Survey, survey
+from eventd.log.delivery.selection import Selection
+from eventd.log.retention.evict import Limits, evict
+from eventd.runtime.clock import SECOND
+from eventd.store.engine.database import Database
+from eventd.store.rows.registry import read_version
 from eventd.testing import NOW, ManualClock, draft
 from federation.selector import Selector
 from tests.support.bookkeeping import Books

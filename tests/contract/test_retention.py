@@ -12,18 +12,18 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from eventd.clock import SECOND, Moment
-from eventd.log import retention
-from eventd.log.commit import Spent, commit
-from eventd.log.cursors import Batch, DeadLetter, Step, create_cursor, insert_batch, park
-from eventd.log.eventlog import EventLog
-from eventd.log.head import read_topic
-from eventd.log.retention import CHUNK, BookLimits, Evicted, Limits, evict, forget
-from eventd.log.units import Publish
-from eventd.log.values import Gap
-from eventd.store.database import Database, fetch
-from eventd.store.links import keep_nonce, keep_receipt, record_gap
-from eventd.store.schema import batches, dead_letters, event_ids, inbound_batches, inbound_gaps, nonces
+from eventd.log.core.commit import Spent, commit
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.head import read_topic
+from eventd.log.core.units import Publish
+from eventd.log.core.values import Gap
+from eventd.log.cursors.cursors import Batch, DeadLetter, Step, create_cursor, insert_batch, park
+from eventd.log.retention import evict as retention
+from eventd.log.retention.evict import CHUNK, BookLimits, Evicted, Limits, evict, forget
+from eventd.runtime.clock import SECOND, Moment
+from eventd.store.engine.database import Database, fetch
+from eventd.store.rows.links import keep_nonce, keep_receipt, record_gap
+from eventd.store.schema.tables import batches, dead_letters, event_ids, inbound_batches, inbound_gaps, nonces
 from eventd.testing import NOW, ManualClock, draft, until
 from tests.support.stored import read_stored
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from eventd.egress.router import Guarantee
-from eventd.log.eventlog import EventLog
-from eventd.log.topics import DeleteTopic
+from eventd.egress.routers.projection import Guarantee
+from eventd.log.core.eventlog import EventLog
+from eventd.log.topics.topics import DeleteTopic
 from tests.support.routed import Routed
 
 TAGS = ("x", "y")

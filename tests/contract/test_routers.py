@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from eventd.egress.forwarding import RETRY_SECONDS, Routing
-from eventd.egress.roster import Roster
-from eventd.egress.router import MOST_KEYS, Guarantee, Router
-from eventd.egress.running import Declared, prepare, read_declared
-from eventd.log.copies import Cut
-from eventd.log.eventlog import EventLog
-from eventd.log.forward import Forward, Move
-from eventd.log.queues import Ack, Claim, Handle, Wish
-from eventd.log.refusals import Incompatible, RouterCycle
-from eventd.log.routing import read_heads
-from eventd.log.slices import Tombstone
-from eventd.log.topics import DeleteTopic
-from eventd.store.database import Connection, execute, fetch
-from eventd.supervisor import Supervisor
+from eventd.egress.routers.projection import MOST_KEYS, Guarantee, Router
+from eventd.egress.routers.pump import RETRY_SECONDS, Routing
+from eventd.egress.routers.registry import Roster
+from eventd.egress.routers.state import Declared, prepare, read_declared
+from eventd.log.core.eventlog import EventLog
+from eventd.log.queues.units import Ack, Claim, Handle, Wish
+from eventd.log.routers.commit import Forward, Move
+from eventd.log.routers.source import Cut
+from eventd.log.topics.errors import Incompatible, RouterCycle
+from eventd.log.topics.router_rows import read_heads
+from eventd.log.topics.topic_page import Tombstone
+from eventd.log.topics.topics import DeleteTopic
+from eventd.runtime.supervisor import Supervisor
+from eventd.store.engine.database import Connection, execute, fetch
 from eventd.testing import ManualClock, give_turns, until
 from tests.support.routed import Routed
 

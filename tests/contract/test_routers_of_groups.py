@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from eventd.clock import SECOND
 from eventd.dynamic.guard import OBSERVED
-from eventd.egress.router import EventMap
-from eventd.log.eventlog import EventLog
-from eventd.log.refusals import RouterCycle, TopicNotFound
-from eventd.log.retention import Limits, evict
-from eventd.log.retired import retire_topic
-from eventd.log.units import Publish
+from eventd.egress.routers.projection import EventMap
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.units import Publish
+from eventd.log.retention.evict import Limits, evict
+from eventd.log.topics.deleted_topics import retire_topic
+from eventd.log.topics.errors import RouterCycle, TopicNotFound
 from eventd.resources.effective import GroupConfig, effective
-from eventd.store.database import Connection, fetch
-from eventd.store.registry import StoredResource, announce, put_resource
+from eventd.runtime.clock import SECOND
+from eventd.store.engine.database import Connection, fetch
+from eventd.store.rows.registry import StoredResource, announce, put_resource
 from eventd.testing import NOW, ManualClock, draft
 from tests.support.declared import API_VERSION
 from tests.support.routed import Routed

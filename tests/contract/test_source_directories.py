@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from eventd.resources.documents import read_sources
+from eventd.resources.reading.documents import read_sources
 from tests.unit.resources.samples import GROUP
 
 

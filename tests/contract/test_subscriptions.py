@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from eventd.clock import SECOND
-from eventd.log import matching
-from eventd.log.eventlog import EventLog
+from eventd.log.core import matching_page
+from eventd.log.core.eventlog import EventLog
+from eventd.runtime.clock import SECOND
 from eventd.testing import NOW, ManualClock, draft, give_turns, until
 from tests.support.declared import group
 from tests.support.derived import EXPIRED, OBSERVED, plugin, subscription
@@ -514,7 +514,7 @@ async def test_fifty_that_nothing_concerns_take_no_block_apart_and_leave_the_dat
     for name in ("read", "read_for_delivery", "write"):
         monkeypatch.setattr(engine.log.database, name, noting(asked, name, getattr(engine.log.database, name)))
     monkeypatch.setattr(engine.log, "submit", noting(asked, "submit", engine.log.submit))
-    monkeypatch.setattr(matching, "unpack", noting(taken_apart, 1, matching.unpack))
+    monkeypatch.setattr(matching_page, "unpack", noting(taken_apart, 1, matching_page.unpack))
     for seconds in (1, 5, 60):
         clock.advance(seconds)
         await give_turns(50)

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from eventd.log.eventlog import EventLog
-from eventd.store.runs import RunStatus
+from eventd.log.core.eventlog import EventLog
+from eventd.store.rows.runs import RunStatus
 from eventd.testing import ManualClock, give_turns, until
 from tests.support.declared import group
 from tests.support.derived import plugin, subscription

@@ -8,10 +8,10 @@ from collections import Counter
 
 import pytest
 
-from eventd.log.eventlog import EventLog
-from eventd.plugins.contract import Request, Result
-from eventd.store.claims import FOR_SUBJECT
-from eventd.store.runs import RunStatus
+from eventd.log.core.eventlog import EventLog
+from eventd.plugins.contract.contract import Request, Result
+from eventd.store.parts.claims import FOR_SUBJECT
+from eventd.store.rows.runs import RunStatus
 from eventd.testing import ManualClock, give_turns, until
 from tests.support.derived import EXPIRED, OBSERVED
 from tests.support.engine import TTL, Engine, fails, route, unless

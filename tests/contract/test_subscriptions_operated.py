@@ -9,8 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 from eventd.errors import Invalid, NotFound
-from eventd.log.eventlog import EventLog
-from eventd.log.retention import Limits, evict
+from eventd.log.core.eventlog import EventLog
+from eventd.log.retention.evict import Limits, evict
 from eventd.testing import NOW, ManualClock, give_turns, until
 from tests.support.declared import group
 from tests.support.derived import OBSERVED, plugin, subscription

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from eventd.clock import SECOND
-from eventd.egress import harvest
+from eventd.egress.subscriptions import run_effect
 from eventd.errors import DatabaseUnavailable
-from eventd.log import commit, units
-from eventd.log.eventlog import EventLog
+from eventd.log.core import commit, units
+from eventd.log.core.eventlog import EventLog
 from eventd.resources.effective import topic_of
+from eventd.runtime.clock import SECOND
 from eventd.testing import NOW, ManualClock, draft, give_turns, until
 from tests.support.declared import group
 from tests.support.derived import EXPIRED, OBSERVED, plugin, subscription
@@ -66,11 +66,11 @@ def _once(patch: pytest.MonkeyPatch, owner: Any, name: str, error: Exception, *,
 
 FAULT, DOWN = RuntimeError("a fault of ours"), DatabaseUnavailable("gone")
 STEPS = (
-    (harvest, "refuse_captured"),
-    (harvest, "require_room"),
+    (run_effect, "refuse_captured"),
+    (run_effect, "require_room"),
     (units, "apply_step"),
-    (harvest, "put_part"),
-    (harvest, "end_run"),
+    (run_effect, "put_part"),
+    (run_effect, "end_run"),
     (commit, "move_head"),
     (commit, "notify_head"),
 )
@@ -135,8 +135,8 @@ async def test_another_process_resets_it_while_the_plugin_runs(engine: Engine) -
     told = engine.plugins.hold()
     await engine.emit("e1")
     await until(lambda: engine.plugins.running)
-    from eventd.api.operations import Services
-    from eventd.api.surfaces import find_operation
+    from eventd.api.catalogue import find_operation
+    from eventd.api.framework.operations import Services
 
     reset = find_operation("subscriptions.reset")
     await reset.run(Services(engine.log), reset.params.model_validate({"subscription": "claims", "latest": True}))

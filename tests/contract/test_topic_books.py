@@ -11,25 +11,26 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from eventd import housekeeping
-from eventd.clock import SECOND
-from eventd.housekeeping import SWEEP_SECONDS, Housekeeping
-from eventd.log import stock
-from eventd.log.commit import Transaction, Turn
-from eventd.log.eventlog import EventLog
-from eventd.log.leases import Lease, add_leases
-from eventd.log.losses import CAP, MIXED, TTL, Loss, join_oldest, note_losses, read_crowded, read_losses
-from eventd.log.retention import BookLimits, forget
-from eventd.log.retired import RETIRED, TOPICS_AT_ONCE, Cleared, clear, read_bare, remove_bare
-from eventd.log.shedding import Standing, forget_ephemeral
-from eventd.log.slices import Tombstone
-from eventd.log.topics import DeleteTopic
-from eventd.log.values import Appended, Drafts, Outcome
-from eventd.log.writing import Write
-from eventd.observe import Metrics
-from eventd.settings import Settings, load
-from eventd.store.database import Connection, Database, fetch
-from eventd.store.schema import blocks, leases, queues, topic_losses, write_keys
+from eventd.log.core import topic_row
+from eventd.log.core.commit import Transaction, Turn
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.head import DELETED
+from eventd.log.core.losses import CAP, MIXED, TTL, Loss, join_oldest, note_losses, read_crowded, read_losses
+from eventd.log.core.values import Appended, Drafts, Outcome
+from eventd.log.retention.evict import BookLimits, forget
+from eventd.log.topics.deleted_topics import TOPICS_AT_ONCE, Cleared, clear, read_bare, remove_bare
+from eventd.log.topics.limits import Standing, forget_ephemeral
+from eventd.log.topics.topic_page import Tombstone
+from eventd.log.topics.topics import DeleteTopic
+from eventd.log.topics.write import Write
+from eventd.node import housekeeping
+from eventd.node.housekeeping import SWEEP_SECONDS, Housekeeping
+from eventd.observe.metrics import Metrics
+from eventd.runtime.clock import SECOND
+from eventd.settings.model import Settings, load
+from eventd.store.engine.database import Connection, Database, fetch
+from eventd.store.rows.leases import Lease, add_leases
+from eventd.store.schema.tables import blocks, leases, queues, topic_losses, write_keys
 from eventd.testing import NOW, ManualClock, until
 from tests.support.deleted import clear_all
 from tests.support.statements import statements
@@ -101,7 +102,7 @@ async def test_the_key_of_a_write_is_forgotten_when_its_time_is_over(
 async def test_what_is_ephemeral_is_gone_at_the_start_and_readers_are_told(
     topics: Topics, database: Database, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stock, "STEP_RECORDS", 100)
+    monkeypatch.setattr(topic_row, "STEP_RECORDS", 100)
     for name, durability in (("gone", "ephemeral"), ("empty", "ephemeral"), ("kept", "memory")):
         await topics.make(name, durability=durability)
     for _ in range(3):
@@ -151,8 +152,8 @@ async def test_of_a_deleted_topic_everything_goes_little_by_little(
     assert max(went) < 30 + 30, "whole blocks, until they reach the size of a step"
     assert sum(went) == 100 + 1 + 1 + 1, "records with their leases, and what lies beside them"
     assert {table.name: await rows(database, table) for table in TABLES} == kept
-    assert await database.read(read_bare) == [f"{RETIRED}{topic}"]
-    await database.write(remove_bare, [f"{RETIRED}{topic}"])
+    assert await database.read(read_bare) == [f"{DELETED}{topic}"]
+    await database.write(remove_bare, [f"{DELETED}{topic}"])
     assert await database.read(fetch, "SELECT count(*) FROM topics WHERE id = ?", (topic,)) == [(0,)]
 
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from eventd.api.auth import Keys
+from eventd.api.framework.auth import Keys
 from eventd.dynamic.effective import Following
 from eventd.errors import Unavailable
-from eventd.log.eventlog import EventLog
-from eventd.log.head import announce_topics, lock_head
-from eventd.log.topics import DeleteTopic
-from eventd.store.database import Connection, Database, fetch
-from eventd.store.keys import KeyLine, create_key, read_keys
-from eventd.supervisor import Supervisor
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.head import announce_topics, lock_head
+from eventd.log.topics.topics import DeleteTopic
+from eventd.node.topic_changes import BROKEN_SECONDS, REST_SECONDS, TopicChanges
+from eventd.runtime.supervisor import Supervisor
+from eventd.store.engine.database import Connection, Database, fetch
+from eventd.store.rows.keys import KeyLine, create_key, read_keys
 from eventd.testing import ManualClock, give_turns, until
-from eventd.topic_changes import BROKEN_SECONDS, REST_SECONDS, TopicChanges
 from tests.support.routed import Routed
 from tests.support.statements import statements
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from eventd.log import stock
-from eventd.log.eventlog import EventLog
-from eventd.log.queues import Ack, Claim, Claimed, Handle, Nack, Wish
-from eventd.log.shedding import Standing, open_hole, sweep
-from eventd.log.slices import Slice
-from eventd.store.database import Database
+from eventd.log.core import topic_row
+from eventd.log.core.eventlog import EventLog
+from eventd.log.queues.units import Ack, Claim, Claimed, Handle, Nack, Wish
+from eventd.log.topics.limits import Standing, open_hole, sweep
+from eventd.log.topics.topic_page import Slice
+from eventd.store.engine.database import Database
 from eventd.testing import ManualClock
 from tests.support.topics import ALL, Topics, records_of
 
@@ -248,7 +248,7 @@ async def test_any_history_reads_as_the_model_says(
     history: list[tuple[str, Any]],
 ) -> None:
     topics, name = Topics(log), next(names)
-    before, stock.PIECE = stock.PIECE, piece
+    before, topic_row.PIECE = topic_row.PIECE, piece
     try:
         played = Played(topics, clock, name, await topics.make(name, type=kind, **config))
         played.model.config = {"type": kind, **config}
@@ -259,4 +259,4 @@ async def test_any_history_reads_as_the_model_says(
             pass
         await played.check()
     finally:
-        stock.PIECE = before
+        topic_row.PIECE = before

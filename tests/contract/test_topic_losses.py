@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from eventd.errors import NotFound
-from eventd.log import stock
-from eventd.log.deleting import Delete, Deleted, Part, delete_records
-from eventd.log.eventlog import EventLog
-from eventd.log.losses import SOURCE_TRIM
-from eventd.log.predicate import parse
-from eventd.log.refusals import Incompatible
-from eventd.log.shedding import Standing, open_hole, sweep
-from eventd.log.slices import Tombstone
-from eventd.store.database import Database, fetch
+from eventd.log.core import topic_row
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.losses import SOURCE_TRIM
+from eventd.log.topics.delete import Delete, Deleted, Part, delete_records
+from eventd.log.topics.errors import Incompatible
+from eventd.log.topics.limits import Standing, open_hole, sweep
+from eventd.log.topics.predicate import parse
+from eventd.log.topics.topic_page import Tombstone
+from eventd.store.engine.database import Database, fetch
 from eventd.testing import NOW, ManualClock
 from tests.support.topics import ALL, Topics
 
@@ -117,16 +117,16 @@ async def test_records_that_go_one_by_one_do_not_have_their_block_written_again_
     await topics.put("cap", *range(1000))
     await topics.put("cap", "one more")
     shape = await topics.blocks("cap")
-    assert shape[0] == (2, stock.PIECE), "the first cut split it"
+    assert shape[0] == (2, topic_row.PIECE), "the first cut split it"
     await topics.put("cap", "one more")
-    assert await topics.blocks("cap") == [(3, stock.PIECE - 1), *shape[1:], (1002, 1)], "the next ones cost little"
+    assert await topics.blocks("cap") == [(3, topic_row.PIECE - 1), *shape[1:], (1002, 1)], "the next ones cost little"
     assert len(await topics.page("cap", 0, limit=1000)) == 1000
 
 
 async def test_a_lot_goes_in_several_steps(
     topics: Topics, database: Database, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stock, "STEP_RECORDS", 100)
+    monkeypatch.setattr(topic_row, "STEP_RECORDS", 100)
     await topics.make("cap")
     for _ in range(10):
         await topics.put("cap", *range(100))
@@ -324,7 +324,7 @@ async def test_deleting_from_the_middle_leaves_the_other_records_of_a_block(topi
 async def test_a_large_delete_goes_in_steps_and_spares_what_is_written_meanwhile(
     topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventd.log.deleting.LOOKED_AT", 50)
+    monkeypatch.setattr("eventd.log.topics.delete.LOOKED_AT", 50)
     await topics.make("del")
     for _ in range(10):
         await topics.put("del", *range(10), tag="x")

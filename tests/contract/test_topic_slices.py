@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from eventd.clock import SECOND
-from eventd.log.eventlog import EventLog
-from eventd.log.head import renew_epoch
-from eventd.log.records import View, body_of_event
-from eventd.log.refusals import TopicNotFound
-from eventd.log.retention import Limits, evict
-from eventd.log.slices import Ask, Slice, Tombstone, continue_slice
-from eventd.log.topics import DeleteTopic
-from eventd.store.database import Database
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.head import renew_epoch
+from eventd.log.core.records import View, body_of_event
+from eventd.log.retention.evict import Limits, evict
+from eventd.log.topics.errors import TopicNotFound
+from eventd.log.topics.topic_page import Ask, Slice, Tombstone, continue_slice
+from eventd.log.topics.topics import DeleteTopic
+from eventd.runtime.clock import SECOND
+from eventd.store.engine.database import Database
 from eventd.testing import NOW, ManualClock, draft
 from tests.support.topics import ALL, Topics
 
@@ -110,7 +110,7 @@ async def test_the_limit_counts_what_is_delivered(topics: Topics) -> None:
 async def test_who_wants_little_of_a_lot_gets_what_was_found_so_far(
     topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventd.log.slices.LOOKED_AT", 30)
+    monkeypatch.setattr("eventd.log.topics.topic_page.LOOKED_AT", 30)
     await topics.make("t")
     for _ in range(5):
         await topics.add("t", [{"data": 1, "node": f"n{n % 2}"} for n in range(20)])
@@ -121,7 +121,7 @@ async def test_who_wants_little_of_a_lot_gets_what_was_found_so_far(
 async def test_a_page_is_full_also_where_every_record_was_written_by_itself(
     topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventd.log.slices.LOOKED_AT", 30)
+    monkeypatch.setattr("eventd.log.topics.topic_page.LOOKED_AT", 30)
     await topics.make("t")
     for number in range(50):
         await topics.put("t", number, node="self" if number == 7 else "other")
@@ -293,7 +293,7 @@ async def test_what_may_go_by_itself_is_never_told_out_of_memory(topics: Topics,
 
 
 async def test_seqs_that_were_skipped_are_not_passed_over_out_of_memory(topics: Topics) -> None:
-    from eventd.log.shedding import open_hole
+    from eventd.log.topics.limits import open_hole
 
     topic = await topics.make("t")
     last = await topics.slice("t")

@@ -10,18 +10,19 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from eventd.clock import SECOND
 from eventd.errors import Invalid
-from eventd.log import head
-from eventd.log.commit import Spent, Transaction, Turn
-from eventd.log.eventlog import EventLog
-from eventd.log.refusals import RecordTooLarge, Throttled, TopicFull, TopicNotFound
-from eventd.log.retention import BookLimits, forget
-from eventd.log.topic_config import TopicConfig
-from eventd.log.topics import DeleteTopic, count_topics, read_line
-from eventd.log.values import NOTHING, Appended, Drafts
-from eventd.log.writing import Write, Written
-from eventd.store.database import Database, execute, fetch
+from eventd.log.core import head
+from eventd.log.core.commit import Spent, Transaction, Turn
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.values import NOTHING, Appended, Drafts
+from eventd.log.retention.evict import BookLimits, forget
+from eventd.log.topics.config import TopicConfig
+from eventd.log.topics.errors import RecordTooLarge, Throttled, TopicFull, TopicNotFound
+from eventd.log.topics.topic_line import read_line
+from eventd.log.topics.topics import DeleteTopic, count_topics
+from eventd.log.topics.write import Write, Written
+from eventd.runtime.clock import SECOND
+from eventd.store.engine.database import Database, execute, fetch
 from eventd.testing import ManualClock
 from tests.support.deleted import clear_all
 from tests.support.statements import statements
@@ -298,7 +299,7 @@ class TestDurability:
 
         await Topics(log).make("t", durability="fsync")
         log.flushes.learn("t", "disk")
-        monkeypatch.setattr("eventd.log.appender.touch_head", fails)
+        monkeypatch.setattr("eventd.log.core.writer.touch_head", fails)
         with pytest.raises(Exception, match=r"disk I/O error|database"):
             await write(log, "t", 1)
         monkeypatch.undo()

@@ -12,11 +12,11 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from eventd.api.v0 import problems, websocket
-from eventd.api.v0.limits import Limits
-from eventd.api.v0.routes import Route
-from eventd.api.v0.surfaces import ROUTES
-from eventd.log.topic_config import TopicConfig
+from eventd.api.topics import problems, websocket
+from eventd.api.topics.catalogue import ROUTES
+from eventd.api.topics.limits import Limits
+from eventd.api.topics.routes import Route
+from eventd.log.topics.config import TopicConfig
 from tests.contract.test_reference_docs import _declared_errors
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "topics-api.md").read_text(encoding="utf-8")
@@ -82,9 +82,9 @@ def test_every_code_has_its_status() -> None:
         for code in re.findall(r"`(\w+)`", codes)
     }
     for kind in _declared_errors():
-        if kind.code == "error" or not kind.__module__.startswith(("eventd.log.refusals", "eventd.api.v0")):
+        if kind.code == "error" or not kind.__module__.startswith(("eventd.log.topics.errors", "eventd.api.topics")):
             continue
         error = kind.__new__(kind)
         assert problems.code_of(error) in ALL_CODE
-        if kind.__module__ != "eventd.api.v0.websocket":
+        if kind.__module__ != "eventd.api.topics.websocket":
             assert told[problems.code_of(error)] == problems.status_of(error)

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from eventd.log.commit import GROUP_RECORDS
-from eventd.log.eventlog import EventLog
-from eventd.log.refusals import TopicNotEmpty, TopicNotFound
-from eventd.log.topic_config import TopicConfig
-from eventd.log.topics import DeleteTopic, PatchTopic, PutTopic
-from eventd.log.writing import RECORD_BYTES, Write, Written
-from eventd.store.database import Database, fetch
+from eventd.log.core.commit import GROUP_RECORDS
+from eventd.log.core.eventlog import EventLog
+from eventd.log.topics.config import TopicConfig
+from eventd.log.topics.errors import TopicNotEmpty, TopicNotFound
+from eventd.log.topics.topics import DeleteTopic, PatchTopic, PutTopic
+from eventd.log.topics.write import RECORD_BYTES, Write, Written
+from eventd.store.engine.database import Database, fetch
 from eventd.testing import ManualClock
 from tests.support.topic_books import check_topics
 from tests.support.topics import Topics, drafts_of

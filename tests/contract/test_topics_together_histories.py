@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from eventd.clock import SECOND
-from eventd.egress.router import Guarantee
+from eventd.egress.routers.projection import Guarantee
 from eventd.errors import EventdError
-from eventd.log import stock
-from eventd.log.eventlog import EventLog
-from eventd.log.queues import Ack, Claim, Claimed, Extend, Handle, Nack, Wish
-from eventd.log.retention import BookLimits, Limits, evict, forget
-from eventd.log.shedding import sweep
-from eventd.log.topic_config import TopicConfig
-from eventd.log.topics import DeleteTopic, PutTopic
-from eventd.log.units import Publish
-from eventd.log.writing import Write
-from eventd.store.database import Database
+from eventd.log.core import topic_row
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.units import Publish
+from eventd.log.queues.units import Ack, Claim, Claimed, Extend, Handle, Nack, Wish
+from eventd.log.retention.evict import BookLimits, Limits, evict, forget
+from eventd.log.topics.config import TopicConfig
+from eventd.log.topics.limits import sweep
+from eventd.log.topics.topics import DeleteTopic, PutTopic
+from eventd.log.topics.write import Write
+from eventd.runtime.clock import SECOND
+from eventd.store.engine.database import Database
 from eventd.testing import ManualClock, draft
 from federation.errors import MessageError
 from tests.support.deleted import clear_all
@@ -169,7 +169,7 @@ async def _some_cancelled(acts: list[Awaitable[None]], chance: random.Random) ->
 async def test_the_books_are_true_after_any_burst(
     log: EventLog, database: Database, clock: ManualClock, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stock, "PIECE", 2 if seed % 2 else 32)
+    monkeypatch.setattr(topic_row, "PIECE", 2 if seed % 2 else 32)
     chance = random.Random(seed)
     group = await log.topic("group:g")
     routed = Routed(log)

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from eventd.clock import Clock
 from eventd.errors import DatabaseFault, Unavailable
-from eventd.log.commit import Transaction, Turn
-from eventd.log.eventlog import EventLog
-from eventd.log.units import Publish
-from eventd.log.values import Appended, Draft
-from eventd.store.database import Database, execute
-from eventd.store.schema import log_heads
+from eventd.log.core.commit import Transaction, Turn
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.units import Publish
+from eventd.log.core.values import Appended, Draft
+from eventd.runtime.clock import Clock
+from eventd.store.engine.database import Database, execute
+from eventd.store.schema.tables import log_heads
 from eventd.testing import draft
 
 

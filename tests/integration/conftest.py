@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from eventd.clock import Clock
+from eventd.runtime.clock import Clock
 from tests.support.sites import Site
 
 MakeSites = Callable[..., list[Site]]

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from aiohttp import ClientError, ClientSession
 
-from eventd.api.keys import OPERATIONS
-from eventd.api.operations import Services
-from eventd.clock import SystemClock
+from eventd.api.admin.keys import OPERATIONS
+from eventd.api.framework.operations import Services
 from eventd.errors import SettingsError
-from eventd.log.eventlog import EventLog
-from eventd.store.database import Database
+from eventd.log.core.eventlog import EventLog
+from eventd.runtime.clock import SystemClock
+from eventd.store.engine.database import Database
 from eventd.testing import until
 from tests.integration.conftest import MakeSites
 from tests.support.sites import Site

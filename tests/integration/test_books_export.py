@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from eventd.ingress import tally
-from eventd.log.head import renew_epoch
+from eventd.ingress import refusal_counter
+from eventd.log.core.head import renew_epoch
 from eventd.testing import until
 from federation.event import from_micros, micros
 from federation.keys import KeyRing
@@ -164,7 +164,7 @@ async def test_refused_requests_are_in_the_books_when_the_node_has_ended(sites: 
 
 
 async def test_a_running_node_writes_refusals_down_by_itself(sites: MakeSites, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tally, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(refusal_counter, "LOOK_SECONDS", 0.05)
     (b,) = sites("b")
     await b.start()
     await b.join()

@@ -9,12 +9,12 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from eventd.cli.lock import claimed, holder
+from eventd.cli.gateway.lock import claimed, holder
 from eventd.errors import Conflict, DatabaseUnavailable
-from eventd.store import claim as claims
-from eventd.store.claim import NAME, Claim, group_lock
-from eventd.store.database import Database, fetch
-from eventd.store.sessions import open_session
+from eventd.store.engine import claim as claims
+from eventd.store.engine.claim import NAME, Claim, group_lock
+from eventd.store.engine.database import Database, fetch
+from eventd.store.engine.sessions import open_session
 from eventd.testing import until
 from tests.support.ports import free_port
 from tests.support.processes import DAEMON, Process, Processes

@@ -86,7 +86,7 @@ async def test_a_signature_that_is_refused_is_logged_with_its_sender(
 
 
 async def test_what_a_request_says_of_its_sender_cannot_forge_the_log(sites: MakeSites) -> None:
-    from eventd.ingress.claims import Sender, sender_of_v1
+    from eventd.ingress.claimed_sender import Sender, sender_of_v1
 
     told = Sender("::1", 'b"\nlevel=error' + "x" * 1000, "k\x1b[2J").show()
     assert told["claimed_node"].startswith('b"?level=error')

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from eventd.egress import consumer
-from eventd.log.cursors import rewind
-from eventd.log.head import renew_epoch
+from eventd.egress.loop import consumer
+from eventd.log.core.head import renew_epoch
+from eventd.log.cursors.cursors import rewind
 from eventd.testing import until
 from tests.integration.conftest import MakeSites
 from tests.support.declared import group, peer

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from eventd import reconciler as reconciler_module
 from eventd.errors import DatabaseUnavailable
-from eventd.store import changes
+from eventd.node import reconciler as reconciler_module
+from eventd.store.engine import changes
 from tests.integration.conftest import MakeSites
 from tests.support.declared import declare, peer
 from tests.support.flaky_peer import FlakyPeer, Pass, Say

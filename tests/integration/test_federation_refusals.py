@@ -12,9 +12,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from eventd import membership
-from eventd.api import federation
-from eventd.egress.transport import Transport
+from eventd.api.peers import listener
+from eventd.egress.peers.transport import Transport
+from eventd.node import membership
 from eventd.testing import ManualClock, until
 from federation.compare import AskState, encode_question
 from federation.event import new_event_id
@@ -283,7 +283,7 @@ async def test_a_body_over_the_limit_is_refused_while_it_is_being_sent(sites: Ma
 async def test_bodies_that_arrive_slowly_cannot_fill_memory(
     sites: MakeSites, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    monkeypatch.setattr(federation, "READING_BYTES" if path == "/v2/events" else "READING_BYTES_V1", 100_000)
+    monkeypatch.setattr(listener, "READING_BYTES" if path == "/v2/events" else "READING_BYTES_V1", 100_000)
     b, sender = await _one(sites)
     signed = sender.batch(raw_body=b"x" * 200_000)
     sender.position = 0

@@ -12,11 +12,11 @@ import pytest
 import sqlalchemy as sa
 
 from eventd.errors import Conflict, DatabaseUnavailable
-from eventd.store import claim as claims
-from eventd.store.claim import Claim
-from eventd.store.database import Connection, Database, execute, fetch
-from eventd.store.fence import ClaimCheck
-from eventd.store.sessions import open_session
+from eventd.store.engine import claim as claims
+from eventd.store.engine.claim import Claim
+from eventd.store.engine.database import Connection, Database, execute, fetch
+from eventd.store.engine.fence import ClaimCheck
+from eventd.store.engine.sessions import open_session
 from eventd.testing import until
 
 pytestmark = pytest.mark.postgres
@@ -187,7 +187,7 @@ async def test_readiness_asks_for_the_claim_anew(postgres_url: str) -> None:
 async def test_a_server_that_does_not_answer_is_not_waited_for(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventd.store.fence.ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr("eventd.store.engine.fence.ANSWER_SECONDS", 0.05)
     with claiming(postgres_url, "1 on here") as claim:
         claim.take()
         check = ClaimCheck(claim._url, claim.name)

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from eventd.api.resources import Apply, Source, _apply_now, _delete_now
-from eventd.resources.documents import Identity, load_text
-from eventd.resources.kinds import EVENT_GROUP, EVENT_PEER
-from eventd.store.database import Database
+from eventd.api.admin.resources import Apply, Source, _apply_now, _delete_now
+from eventd.resources.kinds.registry import EVENT_GROUP, EVENT_PEER
+from eventd.resources.reading.documents import Identity, load_text
+from eventd.store.engine.database import Database
 from eventd.testing import until
 from federation.errors import V1Refused
 from federation.v1 import sign_v1

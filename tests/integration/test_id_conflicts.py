@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from eventd import housekeeping
 from eventd.errors import Conflict
+from eventd.node import housekeeping
 from eventd.testing import until
 from federation.keys import Key
 from tests.integration.conftest import MakeSites

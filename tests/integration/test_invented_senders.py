@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from eventd import housekeeping
-from eventd.ingress import batch, gate, peers
+from eventd.ingress import batch, peers, reorder_buffer
+from eventd.node import housekeeping
 from eventd.testing import until
 from tests.integration.conftest import MakeSites
 from tests.support.declared import peer
@@ -24,7 +24,7 @@ async def _come(b: Site, number: int) -> None:
 
 async def test_names_without_end_take_no_memory_without_end(sites: MakeSites, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peers, "MOST_ASKED", 8)
-    monkeypatch.setattr(gate, "MOST_LINKS", 8)
+    monkeypatch.setattr(reorder_buffer, "MOST_LINKS", 8)
     a, b = sites("a", "b")
     for node in (a, b):
         await node.start()

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from eventd.egress import consumer
+from eventd.egress.loop import consumer
 from eventd.testing import until
 from federation.ranges import Mark
 from tests.integration.conftest import MakeSites

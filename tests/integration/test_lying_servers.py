@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from eventd.clock import SECOND, SystemClock
-from eventd.egress import consumer
-from eventd.egress.sink import Unavailable
-from eventd.egress.transport import MAX_ANSWER, Transport
+from eventd.egress.loop import consumer
+from eventd.egress.loop.sink import Unavailable
+from eventd.egress.peers.transport import MAX_ANSWER, Transport
+from eventd.runtime.clock import SECOND, SystemClock
 from eventd.testing import ManualClock
 from tests.integration.conftest import MakeSites
 from tests.support.declared import peer

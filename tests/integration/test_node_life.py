@@ -8,10 +8,10 @@ import socket
 import pytest
 
 from eventd.errors import DatabaseUnusable, Unavailable
-from eventd.node import Node
-from eventd.settings import load
-from eventd.store import space
-from eventd.store.migrations import NEWEST
+from eventd.node.node import Node
+from eventd.settings.model import load
+from eventd.store.engine import space
+from eventd.store.schema.migrations import NEWEST
 from eventd.testing import ManualClock, until
 from tests.integration.conftest import MakeSites
 from tests.support.declared import declare, group, peer

@@ -6,11 +6,11 @@ from contextlib import closing
 
 import pytest
 
-from eventd.api.operations import Services
-from eventd.clock import SystemClock
-from eventd.log.eventlog import EventLog
-from eventd.store import changes
-from eventd.store.database import Database
+from eventd.api.framework.operations import Services
+from eventd.log.core.eventlog import EventLog
+from eventd.runtime.clock import SystemClock
+from eventd.store.engine import changes
+from eventd.store.engine.database import Database
 from tests.integration.conftest import MakeSites
 from tests.support.bookkeeping import BY_NAME
 from tests.support.declared import group, peer

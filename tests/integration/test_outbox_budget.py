@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 
-from eventd.egress.budget import Budget, Half
-from eventd.egress.carriage import CarriedLines
-from eventd.log.lines import Lines
+from eventd.egress.peers.budget import Budget, Half
+from eventd.egress.peers.outbound_batch import CarriedLines
+from eventd.log.core.wire_page import Lines
 from eventd.testing import until
 from federation.peers import EVENTS_PATH
 from federation.signing import Head

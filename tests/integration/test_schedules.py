@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from eventd import schedules
-from eventd.clock import SECOND, Countdown
-from eventd.plugins.alone import BROKEN_OFF
-from eventd.store.parts import StoredPart, read_parts
-from eventd.store.runs import NewRun, Run, RunStatus, begin_run, read_runs
+from eventd.node import schedules
+from eventd.plugins.run.alone import BROKEN_OFF
+from eventd.runtime.clock import SECOND, Countdown
+from eventd.store.parts.parts import StoredPart, read_parts
+from eventd.store.rows.runs import NewRun, Run, RunStatus, begin_run, read_runs
 from eventd.testing import ManualClock, until
 from tests.integration.conftest import MakeSites
 from tests.support.child_processes import is_running

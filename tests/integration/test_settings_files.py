@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eventd.settings import BadSettings, load
+from eventd.settings.model import BadSettings, load
 
 
 def problems_of(

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from eventd.errors import DatabaseUnavailable
-from eventd.store.database import Database, fetch
-from eventd.store.turns import Turns
+from eventd.store.engine.database import Database, fetch
+from eventd.store.engine.writer_lock import Turns
 
 HELD = r"another process of this node has held .*eventd\.db\.turn for 0\.1 s"
 
@@ -108,7 +108,7 @@ def test_never_have_two_the_turn(database: Path) -> None:
 
 
 def test_a_write_of_a_worker_ends_when_another_one_hangs(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eventd.store.database.LOCK_SECONDS", 0.1)
+    monkeypatch.setattr("eventd.store.engine.database.LOCK_SECONDS", 0.1)
     with closing(Database(sqlite_url, shared=True)) as worker:
         assert worker.path is not None
         with hanging(worker.path), pytest.raises(DatabaseUnavailable, match=HELD):

@@ -11,8 +11,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from eventd import membership
-from eventd.api import federation
+from eventd.api.peers import listener
+from eventd.node import membership
 from eventd.testing import until
 from tests.integration.conftest import MakeSites
 from tests.support.sites import Site
@@ -70,7 +70,7 @@ async def test_bodies_that_are_withheld_keep_nobody_out(
     sites: MakeSites, links: ExitStack, monkeypatch: pytest.MonkeyPatch, host: str
 ) -> None:
     """They fill the room for bodies that are arriving. The genuine one comes from the same address, or another."""
-    monkeypatch.setattr(federation, "READING_BYTES_V1", 8 * MIB)
+    monkeypatch.setattr(listener, "READING_BYTES_V1", 8 * MIB)
     (node,) = sites("b")
     await node.start(max_connections=256)
     await node.join()
@@ -96,7 +96,7 @@ async def test_a_captured_head_of_v2_keeps_nobody_out(
     sites: MakeSites, links: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is proven, but says nothing of who sends the body behind it. One that was seen before is answered at once."""
-    monkeypatch.setattr(federation, "READING_BYTES", 8 * MIB)
+    monkeypatch.setattr(listener, "READING_BYTES", 8 * MIB)
     (node,) = sites("b")
     await node.start(max_connections=256)
     await node.join()

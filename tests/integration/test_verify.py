@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from eventd.errors import Conflict, NotFound, Unavailable
-from eventd.log.holdings import SLICE
+from eventd.log.delivery.digests import SLICE
 from eventd.testing import until
 from tests.integration.conftest import MakeSites
 from tests.support.declared import group, peer
@@ -60,7 +60,7 @@ async def _forget(b: Site, *ids: str) -> None:
     """Take single records out of the database behind the node's back, as damage would."""
 
     def remove(conn: Any) -> None:
-        from eventd.store.database import execute
+        from eventd.store.engine.database import execute
 
         for each in ids:
             where = "position = (SELECT position FROM event_ids WHERE event_id = ?)"
@@ -74,7 +74,7 @@ async def _damage(node: Site, *ids: str) -> None:
     """Take records out of the database behind the node's back and leave their ids, as a hand in the tables would."""
 
     def remove(conn: Any) -> None:
-        from eventd.store.database import execute
+        from eventd.store.engine.database import execute
 
         for each in ids:
             where = "position = (SELECT position FROM event_ids WHERE event_id = ?)"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from eventd.egress import asking
+from eventd.egress.peers import questions
 from eventd.errors import Conflict, Unavailable
 from federation.keys import KeyRing
 from federation.signing import Receiver, Request, sign_answer, verify_request
@@ -136,7 +136,7 @@ async def test_a_history_that_ends_again_and_again_ends_the_comparison(sites: Ma
 
 
 async def test_a_peer_that_is_always_busy_is_given_up(sites: MakeSites, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "BUSY_SECONDS", 0.5)
+    monkeypatch.setattr(questions, "BUSY_SECONDS", 0.5)
 
     def behave(heard: Heard) -> Say:
         busy = Say(429, (), b'{"error":{"code":"too_many_requests","message":"later"}}')

@@ -16,12 +16,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from eventd.clock import SystemClock
-from eventd.log import commit
-from eventd.log.eventlog import EventLog
-from eventd.log.wakeups import Watch
-from eventd.store.changes import POLL, Notifications
-from eventd.store.database import Database, fetch
+from eventd.log.core import commit
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.wakeups import Watch
+from eventd.runtime.clock import SystemClock
+from eventd.store.engine.changes import POLL, Notifications
+from eventd.store.engine.database import Database, fetch
 from eventd.testing import draft, give_turns, until
 from tests.support import writers
 from tests.support.ports import free_port

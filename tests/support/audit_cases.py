@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from eventd.audit.findings import NOT_HELD, Finding, Kind
-from eventd.audit.report import (
+from eventd.audit.report.findings import NOT_HELD, Finding, Kind
+from eventd.audit.report.report import (
     Attempts,
     Gap,
     KeyUse,

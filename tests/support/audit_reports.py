@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from msgspec.structs import asdict, replace
 
-from eventd.audit.report import (
+from eventd.audit.report.report import (
     Attempts,
     Bin,
     Figures,

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from eventd.api.operations import Operation, Services
-from eventd.api.surfaces import all_operations
-from eventd.clock import SECOND
-from eventd.egress.links import link_name
-from eventd.log.cursors import (
+from eventd.api.catalogue import all_operations
+from eventd.api.framework.operations import Operation, Services
+from eventd.egress.cursors import link_name
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.units import Publish
+from eventd.log.core.values import Draft
+from eventd.log.cursors.cursors import (
     Batch,
     DeadLetter,
     LinkState,
@@ -20,9 +22,7 @@ from eventd.log.cursors import (
     read_cursor,
     read_cursors,
 )
-from eventd.log.eventlog import EventLog
-from eventd.log.units import Publish
-from eventd.log.values import Draft
+from eventd.runtime.clock import SECOND
 from eventd.testing import ManualClock
 
 BY_NAME: Mapping[str, Operation[Any]] = {operation.name: operation for operation in all_operations()}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from eventd.log.retired import STEP_ROWS, clear
-from eventd.store.database import Database
+from eventd.log.topics.deleted_topics import STEP_ROWS, clear
+from eventd.store.engine.database import Database
 from eventd.testing import NOW
 
 

@@ -10,21 +10,21 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from eventd.api.operations import Services
-from eventd.api.surfaces import find_operation
-from eventd.clock import Clock
-from eventd.egress.links import BACKFILL, follow, read_declared, subscription_name
-from eventd.egress.tries import Outfit
-from eventd.log.cursors import Cursor, read_cursors
-from eventd.log.eventlog import EventLog
-from eventd.log.values import Record
-from eventd.plugins.contract import Outcome, PluginFailed, Request, Result
+from eventd.api.catalogue import find_operation
+from eventd.api.framework.operations import Services
+from eventd.egress.cursors import BACKFILL, follow, read_declared, subscription_name
+from eventd.egress.subscriptions.runner import Outfit
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.values import Record
+from eventd.log.cursors.cursors import Cursor, read_cursors
+from eventd.node.subscriptions import Subscribers, purposes_of
+from eventd.plugins.contract.contract import Outcome, PluginFailed, Request, Result
 from eventd.resources.effective import PluginConfig, effective
-from eventd.store.database import execute, fetch
-from eventd.store.parts import StoredPart, read_parts
-from eventd.store.runs import Run, RunStatus, read_runs
-from eventd.subscribers import Subscribers, purposes_of
-from eventd.supervisor import Supervisor
+from eventd.runtime.clock import Clock
+from eventd.runtime.supervisor import Supervisor
+from eventd.store.engine.database import execute, fetch
+from eventd.store.parts.parts import StoredPart, read_parts
+from eventd.store.rows.runs import Run, RunStatus, read_runs
 from eventd.testing import ManualClock, give_turns, until
 from federation.event import Event
 from tests.support.declared import declare, group

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from eventd.store import migrations
-from eventd.store.database import Database, execute
-from eventd.store.migrations import new_epoch
+from eventd.store.engine.database import Database, execute
+from eventd.store.schema import migrations
+from eventd.store.schema.migrations import new_epoch
 from tests.support.logs import empty
 
 

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from eventd.lake.layout import HEAD, state_path
 from eventd.lake.manifest import NodeState, Reach, encode
-from eventd.lake.reading import Survey, survey
+from eventd.lake.reader import Survey, survey
 from eventd.lake.schema import Book
 from eventd.lake.storage import connect
-from eventd.lake.writing import Segment
+from eventd.lake.writer import Segment
 
 
 class GrowingLake:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from eventd.clock import SECOND
 from eventd.lake.layout import landing
 from eventd.lake.manifest import NodeState, Reach
 from eventd.lake.schema import COLUMNS, Book, Column, Kind, arrow_schema
 from eventd.lake.storage import Storage, make_lake
-from eventd.lake.writing import Segment, write_segment, write_state
+from eventd.lake.writer import Segment, write_segment, write_state
+from eventd.runtime.clock import SECOND
 
 EPOCH = "aaaaaaaaaaaaaaaa"
 NOON = int(datetime(2026, 11, 20, 12, tzinfo=UTC).timestamp()) * SECOND

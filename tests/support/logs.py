@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from eventd.log.forgotten import NUMBERED
-from eventd.store import migrations
-from eventd.store.schema import metadata
+from eventd.log.cursors.trimmed import NUMBERED
+from eventd.store.schema import migrations
+from eventd.store.schema.tables import metadata
 from eventd.testing import NOW
 
 

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from eventd.audit.findings import (
+from eventd.audit.report.findings import (
     NO_BATCH,
     NO_ORIGIN,
     NOT_HELD,
@@ -22,7 +22,7 @@ from eventd.audit.findings import (
     group_findings,
     in_order,
 )
-from eventd.lake.reading import BadSegment, Survey, TroubleKind, read_segment, survey
+from eventd.lake.reader import BadSegment, Survey, TroubleKind, read_segment, survey
 from eventd.lake.schema import Book
 from eventd.lake.storage import connect
 from federation.selector import Selector

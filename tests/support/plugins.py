@@ -9,7 +9,7 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
-from eventd.plugins.contract import MANUAL_TRIGGER, Request
+from eventd.plugins.contract.contract import MANUAL_TRIGGER, Request
 from eventd.resources.effective import PluginConfig
 from eventd.testing import NOW, event
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from tests.support.tether import tethered
 from tests.support.waiting import wait_for
 
-DAEMON = (sys.executable, "-m", "eventd.cli.daemon")
-CONTROL = (sys.executable, "-m", "eventd.cli.control")
+DAEMON = (sys.executable, "-m", "eventd.cli.routerd_eventd")
+CONTROL = (sys.executable, "-m", "eventd.cli.routerctl")
 
 _ENDED_BY_OURSELVES_SECONDS = 10.0
 _NOT_INHERITED = ("EVENTD_", "CREDENTIALS_DIRECTORY", "NOTIFY_SOCKET", "PYTEST_")

@@ -8,13 +8,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from eventd.log.blocks import Block
-from eventd.log.eventlog import EventLog
-from eventd.log.leases import Jobs, count_jobs
-from eventd.log.queues import Ack, Claim, Claimed, Extend, Handle, Job, Nack, Settled, Wish
-from eventd.log.records import content_size
-from eventd.log.topics import TopicLine, read_line
-from eventd.store.database import fetch
+from eventd.log.core.blocks import Block
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.records import content_size
+from eventd.log.queues.units import Ack, Claim, Claimed, Extend, Handle, Job, Nack, Settled, Wish
+from eventd.log.topics.topic_line import TopicLine, read_line
+from eventd.store.engine.database import fetch
+from eventd.store.rows.leases import Jobs, count_jobs
 from tests.support.topics import Topics
 
 

@@ -8,16 +8,17 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from eventd.egress.forwarding import Routing
-from eventd.egress.joining import Joining
-from eventd.egress.router import Options, Router
+from eventd.egress.routers.joining import Joining
+from eventd.egress.routers.projection import Options, Router
+from eventd.egress.routers.pump import Routing
 from eventd.errors import Unavailable
-from eventd.log.eventlog import EventLog
-from eventd.log.forward import Forward
-from eventd.log.routers import DeleteRouter, Most, PutRouter, Wanted
-from eventd.log.routing import RouterLine, read_router
-from eventd.log.topic_config import TopicConfig
-from eventd.log.topics import PutTopic, read_line
+from eventd.log.core.eventlog import EventLog
+from eventd.log.routers.commit import Forward
+from eventd.log.routers.declare import DeleteRouter, Most, PutRouter, Wanted
+from eventd.log.topics.config import TopicConfig
+from eventd.log.topics.router_rows import RouterLine, read_router
+from eventd.log.topics.topic_line import read_line
+from eventd.log.topics.topics import PutTopic
 from eventd.resources.effective import GroupConfig
 from tests.support.topics import ALL, Told, Topics
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from eventd.log.books import Book, Extract, Lost, Memory, read_book
-from eventd.log.cursors import Batch, Step, create_cursor, declare_selection, read_cursor
-from eventd.log.eventlog import EventLog
-from eventd.log.head import lock_head
-from eventd.log.values import Draft
-from eventd.store.database import Connection
-from eventd.store.registry import put_resource
+from eventd.lake.extract import Book, Extract, Lost, Memory, read_book
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.head import lock_head
+from eventd.log.core.values import Draft
+from eventd.log.cursors.cursors import Batch, Step, create_cursor, declare_selection, read_cursor
+from eventd.store.engine.database import Connection
+from eventd.store.rows.registry import put_resource
 from eventd.testing import NOW
 from tests.support.stored_batches import stored_batch
 

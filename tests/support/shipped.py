@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from eventd.lake.manifest import NodeState
-from eventd.lake.reading import Survey, read_segment, survey
+from eventd.lake.reader import Survey, read_segment, survey
 from eventd.lake.schema import Book
 from eventd.lake.storage import connect
 

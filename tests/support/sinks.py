@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from eventd.backoff import Backoff
-from eventd.egress.consumer import Consumer
-from eventd.egress.sink import Ack, Opened, Parcel, Parked
-from eventd.log.cursors import Batch, Cursor, create_cursor, read_cursor
-from eventd.log.eventlog import EventLog
-from eventd.log.values import Page, Record
-from eventd.supervisor import Supervisor
+from eventd.egress.loop.consumer import Consumer
+from eventd.egress.loop.sink import Ack, Opened, Parcel, Parked
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.values import Page, Record
+from eventd.log.cursors.cursors import Batch, Cursor, create_cursor, read_cursor
+from eventd.runtime.backoff import Backoff
+from eventd.runtime.supervisor import Supervisor
 
 BACKOFF = Backoff(base=1.0, cap=8.0, jitter=0.5)
 """With a chance of 0 a delay is nominal: 1, 2, 4, 8, 8 … seconds."""

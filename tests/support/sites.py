@@ -13,15 +13,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from eventd.api.operations import Services
-from eventd.api.surfaces import find_operation
-from eventd.clock import Clock, SystemClock
-from eventd.log.cursors import Cursor, read_cursors
-from eventd.log.values import Record
-from eventd.node import Node
-from eventd.settings import load
-from eventd.store.changes import POLL
-from eventd.store.database import fetch
+from eventd.api.catalogue import find_operation
+from eventd.api.framework.operations import Services
+from eventd.log.core.values import Record
+from eventd.log.cursors.cursors import Cursor, read_cursors
+from eventd.node.node import Node
+from eventd.runtime.clock import Clock, SystemClock
+from eventd.settings.model import load
+from eventd.store.engine.changes import POLL
+from eventd.store.engine.database import fetch
 from eventd.testing import ManualClock, until
 from tests.support.declared import declare, group, peer
 from tests.support.fresh import make_current

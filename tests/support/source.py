@@ -35,7 +35,7 @@ class Source:
     def imports(self) -> list[tuple[int, str]]:
         """(line, dotted name) of every import, also those inside functions and by name at run time.
 
-        `from eventd.store import registry` is `eventd.store.registry`: a module and a name in one look alike.
+        `from eventd.store import registry` is `eventd.store.rows.registry`: a module and a name in one look alike.
         """
         return [found for node in ast.walk(self.tree) for found in self._imports_of(node)]
 

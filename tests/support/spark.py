@@ -30,7 +30,7 @@ def why_not() -> str:
     missing = [name for name in ("pyspark", "pyarrow", "pandas") if importlib.util.find_spec(name) is None]
     if missing:
         return f"{', '.join(missing)} not installed: make venv-audit"
-    from eventd.audit.java import NoJava, java_home
+    from eventd.audit.spark.java import NoJava, java_home
 
     try:
         java_home()
@@ -49,7 +49,7 @@ def require_spark() -> None:
 def session_or_skip(folder: Path) -> Iterator[SparkSession]:
     """A session with two cores that keeps what it writes in `folder`."""
     require_spark()
-    from eventd.audit.session import open_session
+    from eventd.audit.spark.session import open_session
 
     with open_session("local[2]", app="tests", memory=MEMORY, scratch=folder, conf=QUICK) as session:
         yield session

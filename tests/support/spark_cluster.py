@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from eventd.audit.java import java_home
-from eventd.audit.packing import environment
+from eventd.audit.spark.java import java_home
+from eventd.audit.spark.packing import environment
 from tests.support.ports import free_port
 from tests.support.processes import CONTROL, Process, Processes
 from tests.support.source import ROOT

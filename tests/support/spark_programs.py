@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from eventd.audit.session import open_session
+from eventd.audit.spark.session import open_session
 from tests.support.spark import MEMORY, QUICK
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import event
 
-from eventd.store import database
+from eventd.store.engine import database
 
 
 @contextmanager

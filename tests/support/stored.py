@@ -8,9 +8,9 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from eventd.log.blocks import Block, unpack
-from eventd.log.values import Record
-from eventd.store.database import fetch
+from eventd.log.core.blocks import Block, unpack
+from eventd.log.core.values import Record
+from eventd.store.engine.database import fetch
 
 _SQL = f"SELECT {', '.join(Block._fields)} FROM blocks"
 

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from eventd.log.blocks import Block, names, weight_of
-from eventd.log.head import read_head
-from eventd.log.records import read_body, read_provenance
-from eventd.log.shedding import due_at
-from eventd.log.topic_config import read_config
-from eventd.store.database import fetch
+from eventd.log.core.blocks import Block, names, weight_of
+from eventd.log.core.head import read_head
+from eventd.log.core.records import read_body, read_provenance
+from eventd.log.topics.config import read_config
+from eventd.log.topics.limits import due_at
+from eventd.store.engine.database import fetch
 from federation.event import read_outlines
 
 

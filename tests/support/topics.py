@@ -9,17 +9,18 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from eventd.log.deleting import Deleted, delete_records
-from eventd.log.eventlog import EventLog
-from eventd.log.predicate import parse
-from eventd.log.records import View, content_size, write_body
-from eventd.log.shedding import Standing, read_standing
-from eventd.log.slices import Ask, Slice, read_slice
-from eventd.log.topic_config import TopicConfig
-from eventd.log.topics import PatchTopic, PutTopic, read_line
-from eventd.log.values import Drafts
-from eventd.log.writing import Write
-from eventd.store.database import fetch
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.records import View, content_size, write_body
+from eventd.log.core.values import Drafts
+from eventd.log.topics.config import TopicConfig
+from eventd.log.topics.delete import Deleted, delete_records
+from eventd.log.topics.limits import Standing, read_standing
+from eventd.log.topics.predicate import parse
+from eventd.log.topics.topic_line import read_line
+from eventd.log.topics.topic_page import Ask, Slice, read_slice
+from eventd.log.topics.topics import PatchTopic, PutTopic
+from eventd.log.topics.write import Write
+from eventd.store.engine.database import fetch
 
 Told = dict[str, Any]
 """A record: data, and maybe tag, node and meta."""

@@ -14,23 +14,23 @@ import msgspec
 from aiohttp import ClientSession
 
 from eventd.api.app import build_app
-from eventd.api.auth import Keys, parse_keys
-from eventd.api.callers import Callers
-from eventd.api.doors import Door
-from eventd.api.operations import Services
-from eventd.api.runner import Runner
-from eventd.api.siblings import Siblings
-from eventd.api.v0.limits import Limits, Occupancy
-from eventd.api.v0.routes import V0
-from eventd.clock import Clock, SystemClock
-from eventd.egress.forwarding import Routing
-from eventd.log.eventlog import EventLog
-from eventd.membership import SHUTDOWN_SECONDS
-from eventd.observe import Metrics
-from eventd.share import Share
-from eventd.store import migrations
-from eventd.store.database import Database
-from eventd.supervisor import Supervisor
+from eventd.api.framework.auth import Keys, parse_keys
+from eventd.api.framework.callers import Callers
+from eventd.api.framework.operations import Services
+from eventd.api.framework.worker_peers import Siblings
+from eventd.api.listener.connections import Door
+from eventd.api.listener.runner import Runner
+from eventd.api.topics.limits import Limits, Occupancy
+from eventd.api.topics.routes import V0
+from eventd.egress.routers.pump import Routing
+from eventd.log.core.eventlog import EventLog
+from eventd.node.membership import SHUTDOWN_SECONDS
+from eventd.observe.metrics import Metrics
+from eventd.runtime.clock import Clock, SystemClock
+from eventd.runtime.supervisor import Supervisor
+from eventd.runtime.worker_share import Share
+from eventd.store.engine.database import Database
+from eventd.store.schema import migrations
 
 JSON = {"Content-Type": "application/json"}
 

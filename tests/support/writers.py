@@ -13,11 +13,11 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import asynccontextmanager, closing
 
-from eventd.clock import SystemClock
-from eventd.log.eventlog import EventLog
-from eventd.store import migrations
-from eventd.store.database import Database
-from eventd.store.registry import announce
+from eventd.log.core.eventlog import EventLog
+from eventd.runtime.clock import SystemClock
+from eventd.store.engine.database import Database
+from eventd.store.rows.registry import announce
+from eventd.store.schema import migrations
 from eventd.testing import NOW, draft
 
 PATIENCE = 30.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eventd.clock import SECOND, Countdown, Moment, SystemClock
+from eventd.runtime.clock import SECOND, Countdown, Moment, SystemClock
 from eventd.testing import NOW, ManualClock
 
 DAY = 86400 * SECOND

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eventd.exchange import MAX_HEAD, MAX_INTERIM, STEP, Answer, AnswerTooLarge, Exchange, NoAnswer
+from eventd.net.exchange import MAX_HEAD, MAX_INTERIM, STEP, Answer, AnswerTooLarge, Exchange, NoAnswer
 
 OK = b"HTTP/1.1 200 OK\r\n"
 WHOLE = OK + b"Content-Length: 5\r\nX-One: a\r\nX-One:  b c \r\n\r\nhello"

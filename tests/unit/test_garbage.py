@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eventd.garbage import ALL_BYTES, YOUNG_BYTES, Garbage, resident_bytes
+from eventd.node.garbage import ALL_BYTES, YOUNG_BYTES, Garbage, resident_bytes
 from eventd.testing import ManualClock
 
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from aiohttp.http_exceptions import BadHttpMessage
 
-from eventd import observe
 from eventd.errors import Invalid
-from eventd.log.cursors import LinkState
-from eventd.observe import LABELS, LINK_STATES, JsonLines, Metrics, TextLines, configure_logging
+from eventd.log.cursors.cursors import LinkState
+from eventd.observe.log_lines import JsonLines, TextLines, configure_logging
+from eventd.observe.metrics import LABELS, LINK_STATES, METRICS_CONTENT_TYPE, Metrics
 
 
 def record(message: str = "it happened", *args: object, level: int = logging.INFO, **extra: Any) -> logging.LogRecord:
@@ -306,4 +306,4 @@ def test_what_is_rendered_is_prometheus_text_without_created_series() -> None:
     text = told_of_everything().render().decode()
     assert "# TYPE routerd_eventd_receiver_accepted_total counter" in text
     assert "_created" not in text
-    assert observe.METRICS_CONTENT_TYPE.startswith("text/plain; version=0.0.4")
+    assert METRICS_CONTENT_TYPE.startswith("text/plain; version=0.0.4")

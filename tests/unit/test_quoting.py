@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eventd.quoting import quoted, with_value
+from eventd.text.quoting import quoted, with_value
 
 
 @pytest.mark.parametrize(

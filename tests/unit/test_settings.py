@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from eventd.setting_values import MAX_BYTES
-from eventd.settings import (
+from eventd.settings.model import (
     BadSettings,
     Endpoint,
     Settings,
@@ -20,6 +19,7 @@ from eventd.settings import (
     surroundings,
     variable_of,
 )
+from eventd.settings.values import MAX_BYTES
 
 DAY = 86_400_000_000
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from eventd.observe import Metrics
-from eventd.supervisor import AGAIN, STEADY_SECONDS, Failure, Supervisor
+from eventd.observe.metrics import Metrics
+from eventd.runtime.supervisor import AGAIN, STEADY_SECONDS, Failure, Supervisor
 from eventd.testing import ManualClock, give_turns, until
 
 

@@ -1,3 +1,7 @@
-"""Doctor: is everything in order, and if not, what can be done about it. Reading, judging and mending are apart."""
+"""Doctor: reads the state of a node, judges it, proposes a plan and carries out its safe part.
+
+May import: api.admin, api.framework, dynamic, egress, egress.subscriptions, log.core, log.cursors, log.delivery,
+    resources, resources.kinds, runtime, store.engine, store.rows, text.
+"""
 
 from __future__ import annotations

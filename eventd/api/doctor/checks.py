@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 
 from eventd.api.doctor.facts import Deliveries, Group, Peer, Runs, Thresholds
 from eventd.api.doctor.report import DROP, NO_ACTION, Breach, Check, Status
-from eventd.api.moments import show_seconds
-from eventd.clock import SECOND
-from eventd.resources.duration import format_duration
+from eventd.api.framework.moments import show_seconds
+from eventd.runtime.clock import SECOND
+from eventd.text.duration import format_duration
 
 NAMED = 3
 """Ids that a check names; the rest it counts."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from eventd.log.conflicts import Conflicts
-from eventd.resources.federation_slo import EXPIRES_SOON, LAG_FAIL, LAG_WARN
+from eventd.log.core.id_conflicts import Conflicts
+from eventd.resources.kinds.federation_slo import EXPIRES_SOON, LAG_FAIL, LAG_WARN
 
 AREA = "federation"
 

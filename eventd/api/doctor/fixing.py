@@ -6,21 +6,21 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
-from eventd.api.books import read_cursor_of, read_repairs_of, wanted_by
-from eventd.api.dead_letters import REFUSED_AGAIN, ChooseLetters, retry_now
+from eventd.api.admin.dead_letters import REFUSED_AGAIN, ChooseLetters, retry_now
+from eventd.api.admin.groups import find_group, find_peer, find_topic
+from eventd.api.admin.peer_ledger import read_cursor_of, read_repairs_of, wanted_by
+from eventd.api.admin.redelivery import Link
 from eventd.api.doctor.plan import Action
-from eventd.api.groups import find_group, find_peer, find_topic
-from eventd.api.moments import show_time
-from eventd.api.operations import Services
-from eventd.api.redelivery import Link
-from eventd.egress.links import link_name
+from eventd.api.framework.moments import show_time
+from eventd.api.framework.operations import Services
+from eventd.egress.cursors import link_name
 from eventd.errors import EventdError
-from eventd.log.acknowledged import stale_places
-from eventd.log.cursors import Cursor, LinkState, clear_failures
-from eventd.log.repairs import MOST_POSITIONS, count_letters
-from eventd.log.selection import Selection
-from eventd.store.database import Connection
-from eventd.store.registry import announce
+from eventd.log.cursors.cursors import Cursor, LinkState, clear_failures
+from eventd.log.delivery.acknowledged import stale_places
+from eventd.log.delivery.repairs import MOST_POSITIONS, count_letters
+from eventd.log.delivery.selection import Selection
+from eventd.store.engine.database import Connection
+from eventd.store.rows.registry import announce
 
 
 class Done(NamedTuple):

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from eventd.api.doctor.facts import Group, Link, Peer, Runs, Thresholds
 from eventd.api.doctor.remedies import remedy_for
 from eventd.api.doctor.report import Breach, Check, Status
-from eventd.api.moments import show_time
-from eventd.clock import SECOND
-from eventd.log.conflicts import UNKNOWN
-from eventd.resources.duration import format_duration
+from eventd.api.framework.moments import show_time
+from eventd.log.core.id_conflicts import UNKNOWN
+from eventd.runtime.clock import SECOND
+from eventd.text.duration import format_duration
 
 MOST_CONFLICTS = 5
 """Kinds of id conflicts that are named, of a group: the most frequent ones."""

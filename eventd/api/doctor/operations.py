@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
+from eventd.api.admin.lake import read_shipping
 from eventd.api.doctor.checks import check_group
 from eventd.api.doctor.facts import AREA
 from eventd.api.doctor.fixing import carry_out
@@ -15,8 +16,7 @@ from eventd.api.doctor.plan import Action, plan_actions, show_plan
 from eventd.api.doctor.readiness import check_readiness
 from eventd.api.doctor.reading import read_groups
 from eventd.api.doctor.report import Check, Status, report
-from eventd.api.lake import read_shipping
-from eventd.api.operations import Operation, Params, Services, operation
+from eventd.api.framework.operations import Operation, Params, Services, operation
 
 AREAS = (AREA,)
 

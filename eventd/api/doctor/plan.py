@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from eventd.api.doctor.remedies import remedy_for
 from eventd.api.doctor.report import DROP, NO_ACTION, Check, Status
-from eventd.api.moments import show_time
-from eventd.clock import SECOND
+from eventd.api.framework.moments import show_time
+from eventd.runtime.clock import SECOND
 
 SAFE, ASK = True, False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 
 from eventd.api.doctor.report import Check, Status
-from eventd.api.operations import GROUP
+from eventd.api.framework.operations import GROUP
 from eventd.errors import Unavailable
 
 NAME, CODE = "node readiness", "node-readiness"

@@ -6,30 +6,30 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from eventd.api.books import PeerBooks, open_books, wanted_by
-from eventd.api.dead_letters import REFUSED_AGAIN
+from eventd.api.admin.dead_letters import REFUSED_AGAIN
+from eventd.api.admin.groups import find_group, find_topic, peers_of
+from eventd.api.admin.peer_ledger import PeerBooks, open_books, wanted_by
 from eventd.api.doctor.facts import Deliveries, Gaps, Group, Link, Peer, Runs, Thresholds
 from eventd.api.doctor.runs import read_group_runs
 from eventd.api.doctor.tally import Tally, read_sample
-from eventd.api.groups import find_group, find_topic, peers_of
-from eventd.api.operations import Services
+from eventd.api.framework.operations import Services
 from eventd.dynamic.merge import SetAside
 from eventd.dynamic.part import subscription_owner
-from eventd.egress.links import link_name
+from eventd.egress.cursors import link_name
 from eventd.errors import EventdError, SecretUnreadable
-from eventd.log.acknowledged import read_stale, survey_ahead
-from eventd.log.conflicts import Conflicts, read_conflicts
-from eventd.log.cursors import Cursor
-from eventd.log.head import read_head
-from eventd.log.reading import Question, list_latest
-from eventd.log.repairs import count_letters, read_letters
-from eventd.log.values import Topic
+from eventd.log.core.head import read_head
+from eventd.log.core.id_conflicts import Conflicts, read_conflicts
+from eventd.log.core.pages import Question, list_latest
+from eventd.log.core.values import Topic
+from eventd.log.cursors.cursors import Cursor
+from eventd.log.delivery.acknowledged import read_stale, survey_ahead
+from eventd.log.delivery.repairs import count_letters, read_letters
 from eventd.resources.effective import GroupConfig, PeerConfig, SloConfig, slos
 from eventd.resources.keyring import CREDENTIAL, load_ring
-from eventd.resources.kinds import EVENT_GROUP, FEDERATION_SLO
-from eventd.store.database import Connection
-from eventd.store.links import read_inbound_gaps
-from eventd.store.registry import read_resources
+from eventd.resources.kinds.registry import EVENT_GROUP, FEDERATION_SLO
+from eventd.store.engine.database import Connection
+from eventd.store.rows.links import read_inbound_gaps
+from eventd.store.rows.registry import read_resources
 from federation.event import is_alive
 
 MOST_LETTERS = 1000

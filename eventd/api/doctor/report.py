@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from eventd.api.doctor.facts import AREA, Group, Thresholds
-from eventd.api.moments import show_seconds
+from eventd.api.framework.moments import show_seconds
 
 DROP, NO_ACTION = "drop-dead-letters", "none"
 """Actions other than the one of the check's code."""

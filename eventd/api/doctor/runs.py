@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from eventd.api.admin.subscription_states import COUNTED, ListSubscriptions, read_states
 from eventd.api.doctor.facts import Link, Runs
-from eventd.api.moments import read_moment
-from eventd.api.subscription_states import COUNTED, ListSubscriptions, read_states
-from eventd.clock import SECOND
-from eventd.egress.window import LONGEST
+from eventd.api.framework.moments import read_moment
+from eventd.egress.subscriptions.window import LONGEST
 from eventd.resources.effective import SubscriptionConfig, subscriptions
-from eventd.store.database import Connection
-from eventd.store.registry import read_resources
-from eventd.store.runs import RunStatus, count_events, read_runs
+from eventd.runtime.clock import SECOND
+from eventd.store.engine.database import Connection
+from eventd.store.rows.registry import read_resources
+from eventd.store.rows.runs import RunStatus, count_events, read_runs
 
 
 def read_group_runs(conn: Connection, group: str, now: int) -> list[Runs]:

@@ -6,13 +6,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from eventd.api.books import PeerBooks
-from eventd.log.acknowledged import first_acknowledged, oldest_proof, read_passages
-from eventd.log.cursors import Cursor
-from eventd.log.deliveries import Delivery, DeliveryState, derive
-from eventd.log.reading import Question, list_latest
-from eventd.log.values import Record
-from eventd.store.database import Connection
+from eventd.api.admin.peer_ledger import PeerBooks
+from eventd.log.core.pages import Question, list_latest
+from eventd.log.core.values import Record
+from eventd.log.cursors.cursors import Cursor
+from eventd.log.delivery.acknowledged import first_acknowledged, oldest_proof, read_passages
+from eventd.log.delivery.states import Delivery, DeliveryState, derive
+from eventd.store.engine.database import Connection
 from federation.event import is_alive
 
 ENOUGH = 5000

@@ -1,3 +1,7 @@
-"""Comparing what this node's books say a peer has with what the peer holds, event by event where they differ."""
+"""Verify: compares what the delivery ledger says a peer has with what the peer holds.
+
+May import: api.admin, api.framework, egress.peers, log.core, log.cursors, log.delivery, resources, runtime,
+    store.engine.
+"""
 
 from __future__ import annotations

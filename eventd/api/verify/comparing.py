@@ -13,11 +13,11 @@ from typing import NamedTuple
 from eventd.api.verify.findings import Findings, Verdict, judge
 from eventd.api.verify.resolving import Look, Resolving
 from eventd.api.verify.scope import Scope, read_scope
-from eventd.clock import Clock
-from eventd.egress.asking import Asker, HistoryEnded
+from eventd.egress.peers.questions import Asker, HistoryEnded
 from eventd.errors import Conflict
-from eventd.log.holdings import Held, list_slice, rest, sum_slice
-from eventd.store.database import Database
+from eventd.log.delivery.digests import Held, list_slice, rest, sum_slice
+from eventd.runtime.clock import Clock
+from eventd.store.engine.database import Database
 from federation.compare import (
     MOST_ASKED,
     MOST_BUCKETS,

@@ -9,10 +9,10 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from eventd.api.verify.scope import Scope
-from eventd.log.deliveries import DeliveryState, derive
-from eventd.log.holdings import Held
-from eventd.log.scan import read_at
-from eventd.store.database import Connection
+from eventd.log.core.scan import read_at
+from eventd.log.delivery.digests import Held
+from eventd.log.delivery.states import DeliveryState, derive
+from eventd.store.engine.database import Connection
 from federation.event import is_alive
 
 MOST_GAPS = 10_000

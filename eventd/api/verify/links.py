@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from eventd.api.moments import show_time
+from eventd.api.framework.moments import show_time
 from eventd.api.verify.scope import Scope
 from federation.event import micros
 

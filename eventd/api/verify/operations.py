@@ -10,16 +10,16 @@ from weakref import WeakKeyDictionary
 
 from pydantic import Field
 
-from eventd.api.groups import find_group, find_peer
-from eventd.api.moments import show_time
-from eventd.api.operations import Operation, Params, Services, operation
+from eventd.api.admin.groups import find_group, find_peer
+from eventd.api.framework.moments import show_time
+from eventd.api.framework.operations import Operation, Params, Services, operation
 from eventd.api.verify.comparing import Comparison
 from eventd.api.verify.links import show_link
-from eventd.egress.asking import Asker, NotAnswered
-from eventd.egress.transport import Transport
+from eventd.egress.peers.questions import Asker, NotAnswered
+from eventd.egress.peers.transport import Transport
 from eventd.errors import Conflict, NotFound
 from eventd.resources.effective import GroupConfig, PeerConfig
-from eventd.store.database import Connection, Database
+from eventd.store.engine.database import Connection, Database
 from federation.peers import PROTOCOL_V1
 
 FORGOTTEN_SECONDS = 10.0

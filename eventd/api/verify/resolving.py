@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from eventd.api.verify.findings import Findings, Judged, judge
 from eventd.api.verify.scope import Scope
-from eventd.clock import Clock
-from eventd.egress.asking import Asker
+from eventd.egress.peers.questions import Asker
 from eventd.errors import Conflict
-from eventd.log.holdings import Held, list_slice, rest
-from eventd.log.repairs import read_placed, read_refreshed
-from eventd.store.database import Connection, Database
+from eventd.log.delivery.digests import Held, list_slice, rest
+from eventd.log.delivery.repairs import read_placed, read_refreshed
+from eventd.runtime.clock import Clock
+from eventd.store.engine.database import Connection, Database
 from federation.compare import (
     MOST_ASKED,
     MOST_BUCKETS,

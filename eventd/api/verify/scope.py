@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from eventd.api.books import PeerBooks, open_books, wanted_by
-from eventd.api.groups import find_group, find_peer, find_topic
+from eventd.api.admin.groups import find_group, find_peer, find_topic
+from eventd.api.admin.peer_ledger import PeerBooks, open_books, wanted_by
 from eventd.errors import Conflict
-from eventd.log.cursors import Cursor
-from eventd.log.head import read_head
-from eventd.log.holdings import Chosen, LeftOut, oldest_kept, read_left_out, taken_before
-from eventd.log.lag import read_lag
-from eventd.log.values import Head, Topic
+from eventd.log.core.head import read_head
+from eventd.log.core.values import Head, Topic
+from eventd.log.cursors.cursors import Cursor
+from eventd.log.delivery.digests import Chosen, LeftOut, oldest_kept, read_left_out, taken_before
+from eventd.log.delivery.lag import read_lag
 from eventd.resources.effective import GroupConfig, PeerConfig
-from eventd.store.database import Connection
+from eventd.store.engine.database import Connection
 from federation.compare import MINUTE, MOST_FILTERS, State, What
 from federation.event import micros
 from federation.loops import decode_path

@@ -1,4 +1,7 @@
-"""Installed as the package `pyspark_eventd`: by that name Spark finds the format "eventd" without registration."""
+"""Installed as the package `pyspark_eventd`, under which Spark finds the format "eventd" without registration.
+
+May import: audit.source.
+"""
 
 from __future__ import annotations
 

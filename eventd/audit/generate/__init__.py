@@ -1,6 +1,6 @@
-"""Books of a federation that never was: of any size, always the same, with faults that are known beforehand.
+"""Delivery ledgers of an imaginary federation, of any size, with faults that are known beforehand.
 
-So what the audit finds can be compared with what is there to be found. Needs the extra `audit`.
+May import: audit.report, lake, runtime.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import numpy as np
 
 from eventd.audit.generate.history import COMMIT
 from eventd.audit.generate.mixing import Ints, Mask
-from eventd.clock import SECOND
+from eventd.runtime.clock import SECOND
 
 
 def none() -> Ints:

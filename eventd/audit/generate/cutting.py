@@ -11,8 +11,8 @@ import numpy as np
 from eventd.audit.generate.mixing import Ints
 from eventd.audit.generate.numbering import OWN, Sheet
 from eventd.audit.generate.world import World
-from eventd.clock import SECOND
-from eventd.lake.writing import ROW_GROUP
+from eventd.lake.writer import ROW_GROUP
+from eventd.runtime.clock import SECOND
 
 _DAY = 24 * 3600 * SECOND
 

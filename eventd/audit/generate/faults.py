@@ -8,7 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from eventd.audit.findings import (
+from eventd.audit.generate.courses import Course, without
+from eventd.audit.generate.history import make_ghost
+from eventd.audit.generate.mixing import Ints, Mask, random_of
+from eventd.audit.generate.routes import always_wanted
+from eventd.audit.generate.settings import MINUTE
+from eventd.audit.generate.world import Link, World
+from eventd.audit.report.findings import (
     NO_BATCH,
     NO_ORIGIN,
     NOT_HELD,
@@ -18,14 +24,8 @@ from eventd.audit.findings import (
     TWO_SENDERS,
     Kind,
 )
-from eventd.audit.generate.courses import Course, without
-from eventd.audit.generate.history import make_ghost
-from eventd.audit.generate.mixing import Ints, Mask, random_of
-from eventd.audit.generate.routes import always_wanted
-from eventd.audit.generate.settings import MINUTE
-from eventd.audit.generate.world import Link, World
-from eventd.clock import SECOND
 from eventd.errors import Invalid
+from eventd.runtime.clock import SECOND
 
 _TRIES = 10_000
 """How often an event is drawn that has no fault yet."""

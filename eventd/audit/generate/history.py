@@ -20,7 +20,7 @@ from eventd.audit.generate.mixing import (
     write_uuids,
 )
 from eventd.audit.generate.settings import HOUR, MINUTE, TAIL, Settings
-from eventd.clock import SECOND
+from eventd.runtime.clock import SECOND
 
 COMMIT: Final = 1_000
 """Most events of one commit, and so of one batch."""

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from eventd.audit.findings import Fact, Finding, group_findings
 from eventd.audit.generate.batches import batch_ids, id_of
 from eventd.audit.generate.courses import Course
 from eventd.audit.generate.faults import Planted, expire_some, plant
@@ -15,6 +14,7 @@ from eventd.audit.generate.numbering import number_all
 from eventd.audit.generate.routes import connect_all
 from eventd.audit.generate.settings import Settings, check
 from eventd.audit.generate.world import World
+from eventd.audit.report.findings import Fact, Finding, group_findings
 from eventd.errors import Invalid
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from eventd.audit.generate.courses import DELIVERED, IN_PATH, Load, Traffic, at_once, last_of, without
 from eventd.audit.generate.mixing import Ints, Mask, random_of
 from eventd.audit.generate.world import Link, Terms, World
-from eventd.clock import SECOND
+from eventd.runtime.clock import SECOND
 from federation.selector import Selector
 
 SOME: Final = {"types": ["routerd.bgp.*", "routerd.client.*"]}

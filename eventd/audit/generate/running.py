@@ -10,7 +10,6 @@ from typing import Final
 
 import msgspec
 
-from eventd.audit.findings import Finding, epoch_change, in_order
 from eventd.audit.generate.catalogue import Catalogue
 from eventd.audit.generate.planning import findings_of, plan
 from eventd.audit.generate.settings import Settings
@@ -18,12 +17,13 @@ from eventd.audit.generate.shipping import ship
 from eventd.audit.generate.spoiling import require_enough, spoil
 from eventd.audit.generate.truth import Truth
 from eventd.audit.generate.world import World
+from eventd.audit.report.findings import Finding, epoch_change, in_order
 from eventd.errors import Conflict, Invalid
 from eventd.lake.layout import HEAD
 from eventd.lake.manifest import Head, encode
 from eventd.lake.schema import Book
 from eventd.lake.storage import Storage, connect
-from eventd.lake.writing import Segment
+from eventd.lake.writer import Segment
 
 MOST_PROCESSES: Final = 64
 Told = Callable[[int], None]

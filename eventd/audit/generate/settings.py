@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
-from eventd.clock import SECOND
 from eventd.errors import Invalid
+from eventd.runtime.clock import SECOND
 
 MINUTE: Final = 60 * SECOND
 HOUR: Final = 60 * MINUTE

@@ -17,12 +17,12 @@ from eventd.audit.generate.segments import Part
 from eventd.audit.generate.settings import HOUR, TAIL
 from eventd.audit.generate.small_books import gaps_of, refusals_of
 from eventd.audit.generate.world import Link, World
-from eventd.clock import SECOND
 from eventd.lake.layout import landing
 from eventd.lake.manifest import GroupState, NodeState, PeerState, Reach, Selection
 from eventd.lake.schema import Book
 from eventd.lake.storage import Storage
-from eventd.lake.writing import Segment, write_segment, write_state
+from eventd.lake.writer import Segment, write_segment, write_state
+from eventd.runtime.clock import SECOND
 
 
 def ship(world: World, catalogue: Catalogue, node: int, storage: Storage) -> list[Segment]:

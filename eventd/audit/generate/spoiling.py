@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from eventd.audit.findings import Finding, corrupt_segment
 from eventd.audit.generate.faults import Planted
 from eventd.audit.generate.mixing import random_of
 from eventd.audit.generate.small_books import refusals_of
 from eventd.audit.generate.world import World
+from eventd.audit.report.findings import Finding, corrupt_segment
 from eventd.errors import Invalid
 from eventd.lake.schema import Book
 from eventd.lake.storage import Storage
-from eventd.lake.writing import Segment
+from eventd.lake.writer import Segment
 
 _FLIPPED: Final = slice(64, 80)
 """Bytes of a file that are turned over."""

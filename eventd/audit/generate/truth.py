@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from eventd.audit.findings import Finding
 from eventd.audit.generate.settings import Settings
+from eventd.audit.report.findings import Finding
 
 
 class Truth(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,9 +1,10 @@
-"""The format "eventd" for Spark: `spark.read.format("eventd")` and `spark.readStream.format("eventd")`.
+"""The Spark data source "eventd": ledgers from lakes, nodes and databases.
 
-It reads one book, of one or many nodes, from a lake, over HTTP or out of their databases; or what the nodes of a lake
-say of their books. Where this package is installed Spark finds the format by itself; where only its code was sent
-along, `register(spark)` makes it known.
-`docs/reference/spark-source.md` tells of every option.
+`spark.read.format("eventd")` and `spark.readStream.format("eventd")` read one ledger of one or many nodes, or what the
+nodes of a lake report about their ledgers. Spark finds the format by itself where this package is installed;
+`register(spark)` makes it known where only its code was sent along. All options: `docs/reference/spark-source.md`.
+
+May import: client, lake, lake.extract, log.core, net, runtime, store.engine, store.schema.
 """
 
 from __future__ import annotations

@@ -10,10 +10,10 @@ from eventd.audit.source.columns import tabulate
 from eventd.audit.source.options import OnGap, Options
 from eventd.audit.source.origin import Line, Look, Loss, Numbered, Piece, Reach, gone
 from eventd.errors import Invalid, NotFound, SecretUnreadable
-from eventd.log.books import Extract, Memory, read_book, read_state
-from eventd.log.head import read_head
-from eventd.store.database import Connection, Database
-from eventd.store.migrations import require_current
+from eventd.lake.extract import Extract, Memory, read_book, read_state
+from eventd.log.core.head import read_head
+from eventd.store.engine.database import Connection, Database
+from eventd.store.schema.migrations import require_current
 
 if TYPE_CHECKING:
     import pyarrow as pa

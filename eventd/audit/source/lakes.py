@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from eventd.audit.source.options import OnGap, Options
 from eventd.audit.source.origin import Line, Look, Loss, Piece, Reach, gone
 from eventd.errors import Invalid
-from eventd.lake.covering import Span, choose, holes
+from eventd.lake.coverage import Span, choose, holes
 from eventd.lake.layout import ARCHIVE, LANDING, NODES
-from eventd.lake.reading import BadSegment, Survey, read_segment, survey
+from eventd.lake.reader import BadSegment, Survey, read_segment, survey
 from eventd.lake.storage import Entry, Storage, connect
-from eventd.lake.writing import Segment
+from eventd.lake.writer import Segment
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,14 +12,14 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from eventd.address import Address
 from eventd.audit.source.columns import tabulate
 from eventd.audit.source.options import OnGap, Options
 from eventd.audit.source.origin import Line, Look, Loss, Numbered, Piece, Reach, gone
-from eventd.backoff import Backoff
 from eventd.client.refusals import restore
 from eventd.errors import Conflict, EventdError, Invalid, SecretUnreadable, Unavailable
 from eventd.lake.schema import Book
+from eventd.net.address import Address
+from eventd.runtime.backoff import Backoff
 
 if TYPE_CHECKING:
     import pyarrow as pa

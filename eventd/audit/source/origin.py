@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from pyspark.sql.datasource import InputPartition
 
-from eventd.audit.source.options import Options, Where
+from eventd.audit.source.options import Options
 from eventd.errors import EventdError
 from eventd.lake.schema import Book
 
@@ -118,23 +118,6 @@ class Numbered:
         step = numbers_for(line.book, self._options.rows_per_partition)
         place = self._places[line]
         return [Piece(line, at, min(at + step, upto), place) for at in range(after, upto, step)]
-
-
-def open_origin(options: Options) -> Origin:
-    """The origin that the options name. Touches nothing yet."""
-    match options.where:
-        case Where.LAKE:
-            from eventd.audit.source.lakes import LakeOrigin
-
-            return LakeOrigin(options)
-        case Where.URL:
-            from eventd.audit.source.nodes import NodeOrigin
-
-            return NodeOrigin(options)
-        case Where.DATABASE:
-            from eventd.audit.source.databases import DatabaseOrigin
-
-            return DatabaseOrigin(options)
 
 
 def numbers_for(book: Book, rows: int) -> int:

@@ -13,8 +13,9 @@ from pyspark.sql import types
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
 from eventd.audit.source.columns import arrow_names, batches, check_columns
+from eventd.audit.source.open import open_origin
 from eventd.audit.source.options import OnGap, Options, Starting
-from eventd.audit.source.origin import Line, Look, Loss, Piece, Reach, gone, open_origin
+from eventd.audit.source.origin import Line, Look, Loss, Piece, Reach, gone
 from eventd.lake.schema import Book
 
 if TYPE_CHECKING:

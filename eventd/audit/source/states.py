@@ -20,7 +20,7 @@ from eventd.audit.source.origin import RowsGone
 from eventd.audit.source.readers import Offset, ReadLimit, SupportsTriggerAvailableNow
 from eventd.errors import Invalid
 from eventd.lake.manifest import NodeState
-from eventd.lake.reading import state_files
+from eventd.lake.reader import state_files
 from eventd.lake.schema import Book
 from eventd.lake.storage import connect, open_lake
 

@@ -15,10 +15,10 @@ from eventd.audit.source.origin import RowsGone
 from eventd.audit.source.readers import BookReader, BookStream
 from eventd.errors import Invalid, NotFound
 from eventd.lake.layout import archived
-from eventd.lake.reading import survey
+from eventd.lake.reader import survey
 from eventd.lake.schema import Book
 from eventd.lake.storage import Storage, connect
-from eventd.lake.writing import Segment, write_segment
+from eventd.lake.writer import Segment, write_segment
 from tests.support.lakes import EPOCH, NOON, numbered, ship, tell
 
 DAY = "2026-11-20"

@@ -15,7 +15,7 @@ from eventd.audit.source import EventdSource, register
 from eventd.lake.layout import landing
 from eventd.lake.schema import Book, arrow_schema
 from eventd.lake.storage import Storage, connect, make_lake
-from eventd.lake.writing import write_segment
+from eventd.lake.writer import write_segment
 from tests.support.lakes import EPOCH, NOON, table
 
 EVENTS = 400

@@ -13,17 +13,17 @@ from aiohttp.test_utils import TestServer
 from pydantic import Field
 
 from eventd.api.app import build_app
-from eventd.api.auth import Keys, parse_keys
-from eventd.api.doors import Door
-from eventd.api.operations import Operation, Params, Services
-from eventd.api.routes import Route
-from eventd.api.siblings import Siblings
-from eventd.clock import SystemClock
+from eventd.api.framework.auth import Keys, parse_keys
+from eventd.api.framework.operations import Operation, Params, Services
+from eventd.api.framework.routes import Route
+from eventd.api.framework.worker_peers import Siblings
+from eventd.api.listener.connections import Door
 from eventd.errors import Conflict, DatabaseUnavailable, Full
-from eventd.log.eventlog import EventLog
-from eventd.observe import Metrics
-from eventd.share import Share
-from eventd.store.database import Database
+from eventd.log.core.eventlog import EventLog
+from eventd.observe.metrics import Metrics
+from eventd.runtime.clock import SystemClock
+from eventd.runtime.worker_share import Share
+from eventd.store.engine.database import Database
 from tests.support.fresh import make_current
 
 

@@ -8,8 +8,8 @@ import logging
 
 import pytest
 
-from eventd.api import bodies
-from eventd.observe import METRICS_CONTENT_TYPE
+from eventd.api.bodies import bodies
+from eventd.observe.metrics import METRICS_CONTENT_TYPE
 from tests.integration.api.conftest import Api, StartApi
 
 ECHO = "/api/v1/groups/edge/echo"

@@ -15,15 +15,15 @@ from aiohttp import ClientSession
 from aiohttp.test_utils import TestServer
 
 from eventd.api.app import build_app
-from eventd.api.auth import Keys
-from eventd.api.doors import Door
-from eventd.api.operations import Operation, Services
-from eventd.api.siblings import Siblings
-from eventd.api.surfaces import all_operations
-from eventd.log.eventlog import EventLog
-from eventd.observe import Metrics
-from eventd.share import Share
-from eventd.store.database import Database
+from eventd.api.catalogue import all_operations
+from eventd.api.framework.auth import Keys
+from eventd.api.framework.operations import Operation, Services
+from eventd.api.framework.worker_peers import Siblings
+from eventd.api.listener.connections import Door
+from eventd.log.core.eventlog import EventLog
+from eventd.observe.metrics import Metrics
+from eventd.runtime.worker_share import Share
+from eventd.store.engine.database import Database
 from eventd.testing import ManualClock
 
 DECLARED = """

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from eventd.api import params
-from eventd.api.bodies import HUGE_BYTES, Bodies
-from eventd.api.memory import MemoryLimit
-from eventd.api.routes import EVENTS, RESOURCES, ROUTES
-from eventd.api.surfaces import all_operations
-from eventd.log.refusals import Throttled
+from eventd.api.bodies.bodies import HUGE_BYTES, Bodies
+from eventd.api.bodies.memory_limit import MemoryLimit
+from eventd.api.catalogue import all_operations
+from eventd.api.framework import params
+from eventd.api.framework.routes import EVENTS, RESOURCES, ROUTES
+from eventd.log.topics.errors import Throttled
 from tests.integration.api.conftest import OPERATIONS, Api, StartApi
 
 JSON = {"Content-Type": "application/json"}

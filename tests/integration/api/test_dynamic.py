@@ -12,20 +12,20 @@ import pytest
 from aiohttp import ClientResponse, ClientSession, web
 from aiohttp.test_utils import TestServer
 
+from eventd.api.admin.effective import HEARTBEAT_SECONDS
 from eventd.api.app import build_app
-from eventd.api.auth import Keys, parse_keys
-from eventd.api.doors import Door
-from eventd.api.effective import HEARTBEAT_SECONDS
-from eventd.api.operations import Services
-from eventd.api.siblings import Siblings
+from eventd.api.framework.auth import Keys, parse_keys
+from eventd.api.framework.operations import Services
+from eventd.api.framework.worker_peers import Siblings
+from eventd.api.listener.connections import Door
 from eventd.dynamic.effective import Following
 from eventd.dynamic.part import form_part
-from eventd.log.eventlog import EventLog
-from eventd.observe import Metrics
-from eventd.plugins.contract import Result
-from eventd.share import Share
-from eventd.store.database import Database
-from eventd.store.parts import delete_part, put_part
+from eventd.log.core.eventlog import EventLog
+from eventd.observe.metrics import Metrics
+from eventd.plugins.contract.contract import Result
+from eventd.runtime.worker_share import Share
+from eventd.store.engine.database import Database
+from eventd.store.parts.parts import delete_part, put_part
 from eventd.testing import ManualClock, event, until
 from tests.unit.dynamic.samples import HOUR, mask, route
 

@@ -11,12 +11,12 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from eventd.api.faults import answering
-from eventd.api.problems import FrameworkRefusal, answer
-from eventd.api.siblings import Siblings
+from eventd.api.errors.faults import answering
+from eventd.api.errors.problems import FrameworkRefusal, answer
+from eventd.api.framework.worker_peers import Siblings
 from eventd.errors import Unavailable
-from eventd.observe import Metrics
-from eventd.share import Share
+from eventd.observe.metrics import Metrics
+from eventd.runtime.worker_share import Share
 
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 WHOLE = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 20\r\n\r\n"

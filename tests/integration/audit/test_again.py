@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from eventd.audit.findings import Kind
+from eventd.audit.engine.state import INDEX
 from eventd.audit.generate import Settings, generate
-from eventd.audit.html.figures import moment
-from eventd.audit.html.standing import not_read_again
-from eventd.audit.report import Report
-from eventd.audit.state import INDEX
-from eventd.clock import SECOND
-from eventd.lake.reading import read_segment, survey
+from eventd.audit.report.figures import moment
+from eventd.audit.report.findings import Kind
+from eventd.audit.report.report import Report
+from eventd.audit.report.standing import not_read_again
+from eventd.lake.compaction import DAY, compacting
+from eventd.lake.reader import read_segment, survey
 from eventd.lake.schema import Book
 from eventd.lake.storage import connect
-from eventd.lake.tidying import DAY, compacting
-from eventd.lake.writing import write_segment
+from eventd.lake.writer import write_segment
+from eventd.runtime.clock import SECOND
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +31,7 @@ SOUND = Settings(nodes=2, events=300, span=3600 * SECOND)
 
 
 def audited(spark: SparkSession, folder: Path) -> Report:
-    from eventd.audit.run import Request, run
+    from eventd.audit.engine.run import Request, run
 
     return run(spark, Request(lake=str(folder / "lake"), out=str(folder / "out")))
 
@@ -99,7 +99,7 @@ def flip(file: Path) -> None:
 def test_evidence_that_changed_after_it_was_audited_is_found(
     spark: SparkSession, tmp_path: Path, how: dict[str, Any]
 ) -> None:
-    from eventd.audit.run import Request, run
+    from eventd.audit.engine.run import Request, run
 
     generate(SOUND, str(tmp_path / "lake"))
     first = audited(spark, tmp_path)
@@ -125,7 +125,7 @@ def test_evidence_that_changed_after_it_was_audited_is_found(
 
 
 def test_a_segment_that_was_rewritten_with_its_manifest_is_told(spark: SparkSession, tmp_path: Path) -> None:
-    from eventd.audit.run import Request, run
+    from eventd.audit.engine.run import Request, run
 
     generate(SOUND, str(tmp_path / "lake"))
     audited(spark, tmp_path)

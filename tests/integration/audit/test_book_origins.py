@@ -15,10 +15,10 @@ from eventd.audit.source.columns import spark_schema
 from eventd.audit.source.options import read_options
 from eventd.audit.source.origin import RowsGone
 from eventd.audit.source.readers import BookReader, BookStream
-from eventd.backoff import Backoff
 from eventd.errors import NotFound, SecretUnreadable, Unauthorized, Unavailable
 from eventd.lake.schema import Book
-from eventd.log.head import renew_epoch
+from eventd.log.core.head import renew_epoch
+from eventd.runtime.backoff import Backoff
 from tests.integration.conftest import MakeSites
 from tests.support.ports import free_port
 from tests.support.sites import Site

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from eventd.audit.findings import Finding, Kind
 from eventd.audit.generate import Settings, Truth, generate
-from eventd.audit.report import Report
-from eventd.clock import SECOND
+from eventd.audit.report.findings import Finding, Kind
+from eventd.audit.report.report import Report
+from eventd.runtime.clock import SECOND
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +37,7 @@ INVOLVED = {"nodes": 8, "silent": 1, "groups": 2, "in_path": True, "selectors": 
 
 
 def audited(spark: SparkSession, folder: Path, settings: Settings) -> tuple[Report, Truth]:
-    from eventd.audit.run import Request, run
+    from eventd.audit.engine.run import Request, run
 
     truth = generate(settings, str(folder / "lake"))
     return run(spark, Request(lake=str(folder / "lake"), out=str(folder / "out"))), truth

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from eventd.audit.generate import Settings, generate
-from eventd.clock import SECOND
 from eventd.errors import Conflict, Invalid
 from eventd.lake.schema import Book
-from eventd.log.books.evidence import read_answer, read_proof, read_signer
+from eventd.log.delivery.evidence import read_answer, read_proof, read_signer
+from eventd.runtime.clock import SECOND
 from tests.support.plain_balance import Books, balance, read_books
 
 SMALL = Settings(nodes=4, events=400, span=6 * 3600 * SECOND, seed=1)

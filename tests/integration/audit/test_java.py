@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from eventd.audit import java
-from eventd.audit.java import NoJava, find_java, java_home
+from eventd.audit.spark import java
+from eventd.audit.spark.java import NoJava, find_java, java_home
 
 
 def pretended(folder: Path, version: str, *, release: bool = True) -> Path:

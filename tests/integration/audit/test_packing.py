@@ -9,7 +9,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from eventd.audit.packing import NOT_SENT, code, environment, write_code
+from eventd.audit.spark.packing import NOT_SENT, code, environment, write_code
 from eventd.errors import NotFound
 from eventd.lake.storage import connect
 from tests.support.lakes import ship
@@ -17,7 +17,7 @@ from tests.support.lakes import ship
 TASK = """
 import sys
 sys.path[:0] = sys.argv[2:]
-import eventd.audit.run, eventd.audit.source.databases, eventd.audit.source.nodes, eventd.cli.control, psycopg
+import eventd.audit.engine.run, eventd.audit.source.databases, eventd.audit.source.nodes, eventd.cli.routerctl, psycopg
 from pyspark_eventd import DefaultSource
 source = DefaultSource({"path": sys.argv[1]})
 reader = source.reader(source.schema())
@@ -55,5 +55,9 @@ def test_a_package_that_is_named_goes_along_and_one_that_is_not_here_is_named() 
 
 def test_the_zip_has_what_is_not_python_too() -> None:
     names = {name for _, name in code()}
-    assert {"eventd/audit/log4j2.properties", "eventd/audit/html/report.css", "pyspark_eventd/__init__.py"} <= names
+    assert {
+        "eventd/audit/spark/log4j2.properties",
+        "eventd/audit/report/html/report.css",
+        "pyspark_eventd/__init__.py",
+    } <= names
     assert not [name for name in names if "__pycache__" in name]

@@ -10,10 +10,10 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from eventd.audit.stages import Reader
-from eventd.audit.state import Entry, State
+from eventd.audit.engine.stages import Reader
+from eventd.audit.engine.state import Entry, State
 from eventd.lake.layout import MINUTE
-from eventd.lake.reading import survey
+from eventd.lake.reader import survey
 from eventd.lake.storage import connect
 from tests.support.lakes import NOON, ship, tell
 
@@ -28,7 +28,7 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     def gather(spark: Any, work: Callable[[int], bytes], pieces: int) -> list[bytes]:
         return [work(piece) for piece in range(pieces)]
 
-    monkeypatch.setattr("eventd.audit.stages.gather", gather)
+    monkeypatch.setattr("eventd.audit.engine.stages.gather", gather)
     storage = connect(str(tmp_path / "lake"))
     for number in range(4):
         ship(storage, 10 * number, 10 * number + 10, at=NOON + number * HOUR)

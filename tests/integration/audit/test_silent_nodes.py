@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from eventd.audit.engine.run import Request, run
+from eventd.audit.engine.stream import Batch, Following, Stream, checkpoint_of
 from eventd.audit.generate import Settings, generate
-from eventd.audit.objectives import read_conditions
-from eventd.audit.report import Report
-from eventd.audit.run import Request, run
-from eventd.audit.session import quiet
-from eventd.audit.stream import Batch, Following, Stream, checkpoint_of
-from eventd.clock import SECOND
+from eventd.audit.report.objectives import read_conditions
+from eventd.audit.report.report import Report
+from eventd.audit.spark.session import quiet
 from eventd.errors import LakeUnavailable
-from eventd.lake.closing import close_node
-from eventd.lake.reading import survey
+from eventd.lake.close import close_node
+from eventd.lake.reader import survey
 from eventd.lake.storage import connect
-from eventd.lake.writing import write_state
+from eventd.lake.writer import write_state
+from eventd.runtime.clock import SECOND
 from eventd.testing import ManualClock
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from eventd.audit import extra, session
-from eventd.audit.session import SparkUnavailable, last_cause, open_session
+from eventd.audit.spark import extra, session
+from eventd.audit.spark.session import SparkUnavailable, last_cause, open_session
 from eventd.errors import Invalid, MissingExtra
 from tests.support.ports import free_port
 

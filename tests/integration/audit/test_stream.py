@@ -10,14 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from eventd.audit.engine.run import Request, run
+from eventd.audit.engine.stream import Batch, Following, Stream, checkpoint_of
 from eventd.audit.generate import Settings, generate
-from eventd.audit.run import Request, run
-from eventd.audit.session import quiet
-from eventd.audit.stream import Batch, Following, Stream, checkpoint_of
-from eventd.clock import SECOND
+from eventd.audit.spark.session import quiet
 from eventd.errors import CheckFailed, Conflict, Invalid, LakeUnavailable
 from eventd.lake.schema import Book
 from eventd.lake.storage import connect
+from eventd.runtime.clock import SECOND
 from tests.support.growing import GrowingLake
 from tests.support.lakes import NOON, tell
 
@@ -141,7 +141,7 @@ def test_states_are_read_at_once_and_followed(spark: SparkSession, tmp_path: Pat
 
 def test_a_condition_that_is_met_ends_it_and_another_lake_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     generate(Settings(nodes=2, events=100, span=HOUR, lose=2), str(tmp_path / "lake"))
-    from eventd.audit.objectives import read_conditions
+    from eventd.audit.report.objectives import read_conditions
 
     out = tmp_path / "out"
     asked = Following(Request(str(tmp_path / "lake"), str(out), conditions=read_conditions(["missing"])), once=True)

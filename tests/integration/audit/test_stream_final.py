@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from eventd.audit.final import FinalHours, open_final
-from eventd.audit.holding import holding
-from eventd.audit.report import Hour
+from eventd.audit.engine.final_hours import FinalHours, open_final
+from eventd.audit.engine.run_lock import holding
+from eventd.audit.report.report import Hour
 from eventd.errors import Conflict, LakeUnavailable
 from eventd.lake.storage import connect
 from tests.support.lakes import NOON

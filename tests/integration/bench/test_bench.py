@@ -17,8 +17,8 @@ from eventd.bench.children import free_ports
 from eventd.bench.federation import Federation
 from eventd.bench.nodes import Node, OwnNode
 from eventd.bench.site import Site
-from eventd.cli.control import main
-from eventd.cli.exits import ExitCode
+from eventd.cli.program.exits import ExitCode
+from eventd.cli.routerctl import main
 
 SEVEN = {"events", "seconds", "events_per_second", "p50_ms", "p99_ms", "verified", "settings"}
 

@@ -16,17 +16,17 @@ import pytest
 from aiohttp import web
 
 from eventd.api.app import build_app
-from eventd.api.auth import Keys, parse_keys
-from eventd.api.callers import Callers
-from eventd.api.doors import Door
-from eventd.api.operations import Services
-from eventd.cli.control import main
-from eventd.cli.local_api import topics_of
-from eventd.clock import SystemClock
-from eventd.log.eventlog import EventLog
-from eventd.observe import Metrics
-from eventd.settings import load
-from eventd.store.database import Database
+from eventd.api.framework.auth import Keys, parse_keys
+from eventd.api.framework.callers import Callers
+from eventd.api.framework.operations import Services
+from eventd.api.listener.connections import Door
+from eventd.cli.gateway.local_api import topics_of
+from eventd.cli.routerctl import main
+from eventd.log.core.eventlog import EventLog
+from eventd.observe.metrics import Metrics
+from eventd.runtime.clock import SystemClock
+from eventd.settings.model import load
+from eventd.store.engine.database import Database
 from tests.support.fresh import make_current
 
 EDGE = """

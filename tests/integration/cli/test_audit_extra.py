@@ -13,7 +13,7 @@ from tests.support.source import ROOT
 _WITHOUT = """
 import sys
 sys.modules[sys.argv.pop(1)] = None
-from eventd.cli.control import main
+from eventd.cli.routerctl import main
 main()
 """
 

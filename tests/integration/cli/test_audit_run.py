@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from eventd.audit import session
-from eventd.audit.findings import Kind
 from eventd.audit.generate import Settings, generate
-from eventd.clock import SECOND
+from eventd.audit.report.findings import Kind
+from eventd.audit.spark import session
 from eventd.lake.storage import connect, make_lake
+from eventd.runtime.clock import SECOND
 from tests.integration.cli.conftest import Control, Result
 from tests.support.spark import require_spark
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from eventd.audit.generate import Settings, generate
-from eventd.cli.stopping import Stopping
-from eventd.clock import SECOND
+from eventd.cli.program.stopping import Stopping
+from eventd.runtime.clock import SECOND
 from tests.integration.cli.conftest import Control
 from tests.support.processes import CONTROL, Process, Processes
 from tests.support.spark import require_spark

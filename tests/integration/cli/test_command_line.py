@@ -16,12 +16,12 @@ import pytest
 import typer.main
 from typer._click.core import ParameterSource
 
-from eventd.cli import control, daemon
-from eventd.cli.session import _run
+from eventd.cli import routerctl, routerd_eventd
+from eventd.cli.gateway.session import _run
 from tests.integration.cli.test_reference import commands
 from tests.support.processes import CONTROL, DAEMON
 
-PROGRAMS = {"routerctl": control.app, "routerd-eventd": daemon.app}
+PROGRAMS = {"routerctl": routerctl.app, "routerd-eventd": routerd_eventd.app}
 MAY_BE_EMPTY = {
     "routerctl": {"routerctl federation event emit --subject", "routerctl topic write --tag"},
     "routerd-eventd": {f"routerd-eventd {command} --lake" for command in ("serve", "migrate", "check")},
@@ -117,7 +117,7 @@ def test_an_empty_value_is_refused_unless_it_means_something(name: str) -> None:
 
 
 def test_a_variable_that_is_set_to_blanks_counts_as_unset() -> None:
-    (command,) = [command for path, command in commands(control.app, "routerctl") if path == "routerctl get"]
+    (command,) = [command for path, command in commands(routerctl.app, "routerctl") if path == "routerctl get"]
     for variable in ("", " "):
         with command.make_context("get", ["eg"]) as plain, pytest.MonkeyPatch.context() as patch:
             patch.setenv("EVENTD_SERVER", variable)
@@ -137,7 +137,7 @@ def test_a_variable_that_is_set_to_blanks_counts_as_unset() -> None:
 def test_the_usage_of_a_command_names_its_arguments_as_they_are(
     path: list[str], usage: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tree: Any = typer.main.get_command(control.app)
+    tree: Any = typer.main.get_command(routerctl.app)
     with pytest.raises(SystemExit) as ended:
         tree.main(args=[*path, "--help"], prog_name="routerctl")
     told = capsys.readouterr().out

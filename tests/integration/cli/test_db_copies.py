@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from eventd.store import migrations
+from eventd.store.schema import migrations
 from tests.integration.cli.conftest import Control
 from tests.support.processes import CONTROL, Processes
 from tests.support.running import Running

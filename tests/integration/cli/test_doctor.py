@@ -9,9 +9,9 @@ from contextlib import closing
 
 import pytest
 
-from eventd.cli.doctor import CHECKS
-from eventd.cli.lock import serving
-from eventd.store.database import Database
+from eventd.cli.gateway.lock import serving
+from eventd.cli.node.doctor import CHECKS
+from eventd.store.engine.database import Database
 from tests.integration.cli.conftest import EDGE, Control
 from tests.integration.cli.test_flow import Consumer
 from tests.integration.cli.test_watching import Start, Watch

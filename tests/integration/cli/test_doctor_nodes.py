@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from eventd.api.redelivery import Link
-from eventd.log.cursors import set_paused
-from eventd.store.database import Connection
-from eventd.store.registry import announce
+from eventd.api.admin.redelivery import Link
+from eventd.log.cursors.cursors import set_paused
+from eventd.store.engine.database import Connection
+from eventd.store.rows.registry import announce
 from eventd.testing import until
 from federation.event import format_time
 from tests.integration.conftest import MakeSites

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from eventd.clock import SystemClock
 from eventd.dynamic.part import form_part
-from eventd.plugins.contract import Result
-from eventd.store.database import Database
-from eventd.store.parts import put_part
+from eventd.plugins.contract.contract import Result
+from eventd.runtime.clock import SystemClock
+from eventd.store.engine.database import Database
+from eventd.store.parts.parts import put_part
 from eventd.testing import event
 from tests.integration.cli.conftest import Control
 from tests.unit.dynamic.samples import HOUR, mask, route

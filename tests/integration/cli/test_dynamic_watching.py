@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from eventd.clock import SystemClock
 from eventd.dynamic.part import form_part
-from eventd.plugins.contract import Result
-from eventd.store.database import Database
-from eventd.store.parts import delete_part, put_part
+from eventd.plugins.contract.contract import Result
+from eventd.runtime.clock import SystemClock
+from eventd.store.engine.database import Database
+from eventd.store.parts.parts import delete_part, put_part
 from eventd.testing import event
 from tests.integration.cli.conftest import EDGE, Control
 from tests.integration.cli.test_watching import Watch

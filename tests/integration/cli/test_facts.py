@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from eventd.cli.facts import Status
-from eventd.log.deliveries import DeliveryState
+from eventd.cli.federation.events import Status
+from eventd.log.delivery.states import DeliveryState
 from tests.integration.cli.conftest import EDGE, Control
 
 HEADER = ["ID", "GROUP", "SOURCE", "TYPE", "SUBJECT", "OBSERVED", "EXPIRES"]

@@ -8,14 +8,14 @@ from contextlib import closing
 
 import pytest
 
-from eventd.cli.lock import serving
-from eventd.clock import SystemClock
-from eventd.egress.links import link_name
-from eventd.log.cursors import DeadLetter, LinkState, Postponement, Step, postpone, read_cursor
-from eventd.log.eventlog import EventLog
-from eventd.log.head import read_topic
-from eventd.store.database import Database
-from eventd.store.links import record_gap
+from eventd.cli.gateway.lock import serving
+from eventd.egress.cursors import link_name
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.head import read_topic
+from eventd.log.cursors.cursors import DeadLetter, LinkState, Postponement, Step, postpone, read_cursor
+from eventd.runtime.clock import SystemClock
+from eventd.store.engine.database import Database
+from eventd.store.rows.links import record_gap
 from tests.integration.cli.conftest import Control
 from tests.support.bookkeeping import Books
 

@@ -95,7 +95,7 @@ def test_keys_over_the_api_need_the_scope_admin(control: Control, sqlite_url: st
 @pytest.mark.parametrize("format", ["table", "json"])
 def test_a_key_that_could_not_be_written_is_said_to_be_in_force(control: Control, tmp_path: Path, format: str) -> None:
     where = ("--data-dir", str(tmp_path / "node"))
-    routerctl = [sys.executable, "-c", "from eventd.cli.control import main; main()"]
+    routerctl = [sys.executable, "-c", "from eventd.cli.routerctl import main; main()"]
     with Path("/dev/full").open("w") as full:
         command = [*routerctl, "key", "create", "ci", "-o", format, *where]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from eventd.clock import SECOND, SystemClock
-from eventd.egress.segments.segments import enrol
+from eventd.egress.lake.shipping import enrol
+from eventd.lake.compaction import DAY
 from eventd.lake.layout import day_of
-from eventd.lake.reading import survey
+from eventd.lake.reader import survey
 from eventd.lake.schema import Book
 from eventd.lake.storage import connect
-from eventd.lake.tidying import DAY
-from eventd.log.cursors import LinkState, Postponement, postpone
-from eventd.store.database import Connection, Database
+from eventd.log.cursors.cursors import LinkState, Postponement, postpone
+from eventd.runtime.clock import SECOND, SystemClock
+from eventd.store.engine.database import Connection, Database
 from tests.integration.cli.conftest import Control
 from tests.support.lakes import EPOCH, ship, tell
 from tests.support.source import ROOT
@@ -163,7 +163,7 @@ def test_old_days_expire_by_hand_and_are_there_for_another_day(
     assert control(*retain, "5d").json == {"expired": 0, "removed": 0}
     assert control("lake", "check", "--lake", lake).lines[1].split()[2:5] == ["6", "0", "60"]
     tomorrow = SystemClock().now() + DAY
-    monkeypatch.setattr("eventd.cli.lake._now", lambda: tomorrow)
+    monkeypatch.setattr("eventd.cli.lake.lake._now", lambda: tomorrow)
     planned = control(*retain, "6d", "--dry-run").json
     assert [(row["expired"], row["removed"], row["lastDay"]) for row in planned] == [(0, 6, day_of(BEGUN + DAY))]
     assert control(*retain, "6d").json == {"expired": 0, "removed": 6}
@@ -195,7 +195,7 @@ def test_on_a_terminal_it_asks_first(
         keep = SystemClock().now() - BEGUN - DAY  # of the two days, the first
         command = ["lake", "retain", "--lake", lake, "--keep", f"{keep // SECOND}s", *options]
         done = subprocess.run(
-            [sys.executable, "-m", "eventd.cli.control", *command],
+            [sys.executable, "-m", "eventd.cli.routerctl", *command],
             stdin=terminal,
             capture_output=True,
             text=True,

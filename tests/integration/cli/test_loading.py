@@ -15,10 +15,10 @@ from tests.support.fresh import make_current
 
 ROOT = Path(__file__).parents[3]
 HEAVY = ("aiohttp", "alembic", "cryptography", "psycopg", "rich", "sqlalchemy.dialects.postgresql", "eventd.node")
-OF_THE_NODE = ("sqlalchemy", "pydantic", "msgspec", "eventd.settings", "eventd.log", "eventd.api.operations")
+OF_THE_NODE = ("sqlalchemy", "pydantic", "msgspec", "eventd.settings", "eventd.log", "eventd.api.framework.operations")
 PROBE = """
 import sys
-from eventd.cli.control import main
+from eventd.cli.routerctl import main
 try:
     main()
 except SystemExit as end:

@@ -17,12 +17,12 @@ import pytest
 import typer.main
 from pydantic.fields import FieldInfo
 
-from eventd.api.operations import Operation
-from eventd.api.routes import ROUTES
-from eventd.api.surfaces import all_operations
-from eventd.cli import control, daemon
-from eventd.cli.flags import _PANEL as SETTINGS_PANEL
-from eventd.cli.session import _SHARED
+from eventd.api.catalogue import all_operations
+from eventd.api.framework.operations import Operation
+from eventd.api.framework.routes import ROUTES
+from eventd.cli import routerctl, routerd_eventd
+from eventd.cli.gateway.session import _SHARED
+from eventd.cli.program.flags import _PANEL as SETTINGS_PANEL
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
 
@@ -72,7 +72,7 @@ def _metavar(param: Any) -> str:
 
 def shared_options() -> str:
     """The table of the options every command of routerctl takes."""
-    (_, command) = next(iter(commands(control.app, "routerctl")))
+    (_, command) = next(iter(commands(routerctl.app, "routerctl")))
     rows = [_row(param) for param in command.params if param.name in _SHARED]
     return "\n".join(["| Option | Meaning |", "|---|---|", *rows])
 
@@ -119,7 +119,7 @@ def sections(page: str) -> str:
     return (REFERENCE / page).read_text(encoding="utf-8")
 
 
-EVERY = [*commands(daemon.app, "routerd-eventd"), *commands(control.app, "routerctl")]
+EVERY = [*commands(routerd_eventd.app, "routerd-eventd"), *commands(routerctl.app, "routerctl")]
 
 
 @pytest.mark.parametrize(("path", "command"), EVERY, ids=[path for path, _ in EVERY])
@@ -163,7 +163,7 @@ def _command_lines() -> Iterator[tuple[str, list[str]]]:
 
 
 def test_every_command_line_in_the_documentation_can_be_typed() -> None:
-    root = typer.main.get_command(control.app)
+    root = typer.main.get_command(routerctl.app)
     for page, arguments in _command_lines():
         command: Any = root
         rest = list(arguments)

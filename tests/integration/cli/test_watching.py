@@ -104,7 +104,7 @@ def test_a_watch_and_newest_do_not_go_together(edge: Control) -> None:
 def test_a_reader_that_goes_away_ends_the_command_quietly(edge: Control) -> None:
     lines = "".join(f'{{"type":"t","payload":{{"k":"{"v" * 500}"}}}}\n' for _ in range(1000))
     edge("fed", "event", "emit", "--stdin", stdin=lines)
-    command = f"{sys.executable} -m eventd.cli.control fed event list --limit 0 -o json | head -1"
+    command = f"{sys.executable} -m eventd.cli.routerctl fed event list --limit 0 -o json | head -1"
     env = {name: value for name, value in os.environ.items() if not name.startswith("EVENTD_")}
     told = subprocess.run(
         ["sh", "-c", command],

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from eventd.cli.local import LocalGateway
-from eventd.clock import SystemClock
-from eventd.settings import load
-from eventd.store.foreign import refuse_foreign
+from eventd.cli.gateway.local import LocalGateway
+from eventd.runtime.clock import SystemClock
+from eventd.settings.model import load
+from eventd.store.engine.foreign_file import refuse_foreign
 from tests.support.processes import DAEMON, Processes
 from tests.support.waiting import wait_for
 
@@ -395,7 +395,7 @@ def test_version(daemon: Daemon) -> None:
 
 
 def test_every_setting_is_a_flag_of_every_command_that_has_settings(daemon: Daemon) -> None:
-    from eventd.settings import Settings, flag_of
+    from eventd.settings.model import Settings, flag_of
 
     for command in ("serve", "migrate", "check"):
         shown = daemon.run(command, "--help", env={"COLUMNS": "200", "TERMINAL_WIDTH": "200"}).stdout

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from eventd.cli.lock import serving
-from eventd.cli.serving import write_port_file
+from eventd.cli.daemon.serving import write_port_file
+from eventd.cli.gateway.lock import serving
 from eventd.resources import keyring
-from eventd.settings import Settings, load
-from eventd.store.database import Database
-from eventd.store.private_file import close_to_others
+from eventd.settings.model import Settings, load
+from eventd.store.engine.database import Database
+from eventd.store.engine.private_file import close_to_others
 from tests.support.processes import Processes
 
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from eventd.cli import serving
-from eventd.cli.notify import ServiceManager
-from eventd.cli.serving import run_node, write_port_file
+from eventd.cli.daemon import serving
+from eventd.cli.daemon.service_manager import ServiceManager
+from eventd.cli.daemon.serving import run_node, write_port_file
 from eventd.errors import EventdError, Invalid
-from eventd.settings import Endpoint, load
+from eventd.settings.model import Endpoint, load
 from eventd.testing import ManualClock, give_turns, until
 
 

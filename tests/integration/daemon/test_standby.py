@@ -10,14 +10,14 @@ from contextlib import closing
 import pytest
 from aiohttp import ClientSession
 
-from eventd.api.auth import Keys
-from eventd.cli.standby import Silence, Standby
-from eventd.clock import SystemClock
+from eventd.api.framework.auth import Keys
+from eventd.cli.daemon.standby import Silence, Standby
 from eventd.errors import DatabaseUnavailable, EventdError, Unavailable
-from eventd.settings import load
-from eventd.store import claim as claims
-from eventd.store.claim import SILENT_SECONDS, Claim, Holder
-from eventd.store.database import Database
+from eventd.runtime.clock import SystemClock
+from eventd.settings.model import load
+from eventd.store.engine import claim as claims
+from eventd.store.engine.claim import SILENT_SECONDS, Claim, Holder
+from eventd.store.engine.database import Database
 from eventd.testing import until
 from tests.integration.daemon.test_serving import ObedientNode
 
@@ -75,7 +75,7 @@ class Pair:
 @pytest.fixture
 async def pair(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Pair]:
     monkeypatch.setattr(claims, "PATIENCE_MILLISECONDS", 20)
-    monkeypatch.setattr("eventd.cli.standby.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("eventd.cli.daemon.standby.LOOK_SECONDS", 0.01)
     with closing(Database(postgres_url)) as database:
         held, claim = database.claim("", "1 on here"), database.claim("", "2 on there")
         assert held is not None

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from eventd.cli.exits import ExitCode
-from eventd.cli.serving import GRACE_SECONDS
-from eventd.settings import Settings, load, variable_of
+from eventd.cli.daemon.serving import GRACE_SECONDS
+from eventd.cli.program.exits import ExitCode
+from eventd.settings.model import Settings, load, variable_of
 
 UNITS = sorted((Path(__file__).parents[3] / "deploy" / "systemd").glob("*.service"))
 

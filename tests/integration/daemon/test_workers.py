@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from eventd.cli import workers
-from eventd.cli.workers import SILENT_SECONDS, Workers
+from eventd.cli.daemon import workers
+from eventd.cli.daemon.workers import SILENT_SECONDS, Workers
 from eventd.errors import EventdError
-from eventd.settings import load
+from eventd.settings.model import load
 from eventd.testing import ManualClock, until
 
 HANGS = "import time\ntime.sleep(3600)\n"

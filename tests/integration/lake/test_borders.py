@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from eventd.audit.tasks import Job, Task, carry_out
+from eventd.audit.engine.tasks import Job, Task, carry_out
 from eventd.errors import LakeUnavailable
+from eventd.lake.compaction import DAY, retaining
 from eventd.lake.layout import ARCHIVE, LANDING, archived, day_of, landing, state_path
 from eventd.lake.manifest import encode
-from eventd.lake.reading import TroubleKind, survey
+from eventd.lake.reader import TroubleKind, survey
 from eventd.lake.schema import Book
 from eventd.lake.storage import connect
-from eventd.lake.tidying import DAY, retaining
-from eventd.lake.writing import Segment, write_segment
+from eventd.lake.writer import Segment, write_segment
 from tests.support.lakes import EPOCH, NOON, numbered, ship, table, tell
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from eventd.clock import SECOND
 from eventd.errors import Conflict, NotFound
-from eventd.lake.closing import close_node
-from eventd.lake.reading import survey
+from eventd.lake.close import close_node
+from eventd.lake.reader import survey
 from eventd.lake.storage import Storage
+from eventd.runtime.clock import SECOND
 from tests.support.lakes import NOON, tell
 
 HOUR = 3600 * SECOND

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from eventd.clock import SECOND
+from eventd.lake.compaction import DAY, Done, plan_retention, retaining
 from eventd.lake.expiry import read_expiry
 from eventd.lake.layout import LANDING, NODES, landing, slug
 from eventd.lake.manifest import NodeState, Reach
-from eventd.lake.reading import survey
+from eventd.lake.reader import survey
 from eventd.lake.schema import Book
 from eventd.lake.storage import Storage
-from eventd.lake.tidying import DAY, Done, plan_retention, retaining
-from eventd.lake.writing import write_state
+from eventd.lake.writer import write_state
+from eventd.runtime.clock import SECOND
 from tests.support.lakes import EPOCH, NOON, ship, tell
 
 HOUR = 3600 * SECOND

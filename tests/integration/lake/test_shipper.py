@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from eventd.clock import SECOND
-from eventd.egress.segments import shipper as shipping
-from eventd.egress.segments.protocol import Answer, Enrol, Failed, Moved, Rest, Terms, Tidied, cursor_name
-from eventd.egress.segments.segments import enrol
-from eventd.egress.segments.shipper import Shipper
-from eventd.lake.closing import close_node
-from eventd.lake.reading import read_segment, survey
+from eventd.egress.lake import shipper as shipping
+from eventd.egress.lake.protocol import Answer, Enrol, Failed, Moved, Rest, Terms, Tidied, cursor_name
+from eventd.egress.lake.shipper import Shipper
+from eventd.egress.lake.shipping import enrol
+from eventd.lake.close import close_node
+from eventd.lake.compaction import DAY, retaining
+from eventd.lake.reader import read_segment, survey
 from eventd.lake.schema import Book
 from eventd.lake.storage import Storage, connect
-from eventd.lake.tidying import DAY, retaining
-from eventd.log.cursors import Step, apply_step
-from eventd.log.head import lock_head
-from eventd.store.database import Connection, Database
+from eventd.log.core.head import lock_head
+from eventd.log.cursors.cursors import Step, apply_step
+from eventd.runtime.clock import SECOND
+from eventd.store.engine.database import Connection, Database
 from eventd.testing import draft
 from tests.integration.conftest import MakeSites
 from tests.support.lakes import NOON

@@ -15,10 +15,10 @@ import pytest
 from eventd.errors import LakeUnusable, MissingExtra, NotFound
 from eventd.lake import extra
 from eventd.lake.layout import slug, state_path
-from eventd.lake.reading import TroubleKind, survey
+from eventd.lake.reader import TroubleKind, survey
 from eventd.lake.schema import Book
 from eventd.lake.storage import connect
-from eventd.log.cursors import Cursor, read_cursors
+from eventd.log.cursors.cursors import Cursor, read_cursors
 from eventd.testing import until
 from tests.integration.conftest import MakeSites
 from tests.support.child_processes import children
@@ -184,7 +184,7 @@ async def test_the_process_dies_and_another_goes_on(sites: MakeSites, tmp_path: 
 def shipping_process() -> int:
     """The number of the one shipping process this process has."""
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    found = [int(pid) for pid in children if b"segments.child" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    found = [int(pid) for pid in children if b"egress.lake.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     assert len(found) == 1, found
     return found[0]
 
@@ -353,7 +353,7 @@ async def test_a_node_for_one_group_leaves_shipping_to_others(sites: MakeSites, 
     await a.start(**ship_to(tmp_path / "lake", group="edge"))
     await a.join()
     await a.emit("e1")
-    assert not any(b"segments.child" in command.encode() for command in children())
+    assert not any(b"egress.lake.worker" in command.encode() for command in children())
 
 
 @pytest.mark.postgres

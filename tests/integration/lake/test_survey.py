@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from eventd.clock import SECOND
 from eventd.errors import Invalid, LakeUnusable, NotFound
 from eventd.lake.layout import HEAD, archived, landing, slug, state_path
-from eventd.lake.reading import BadSegment, Survey, Trouble, TroubleKind, read_segment, survey
+from eventd.lake.reader import BadSegment, Survey, Trouble, TroubleKind, read_segment, survey
 from eventd.lake.schema import Book
 from eventd.lake.storage import Storage, make_lake
-from eventd.lake.writing import Segment, write_segment
+from eventd.lake.writer import Segment, write_segment
+from eventd.runtime.clock import SECOND
 from tests.support.lakes import EPOCH, NOON, numbered, ship, tell
 
 HOUR = 3600 * SECOND

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from eventd.clock import SECOND
+from eventd.lake.compaction import DAY, Done, compacting, retaining
 from eventd.lake.layout import ARCHIVE, LANDING
-from eventd.lake.reading import read_segment, survey
+from eventd.lake.reader import read_segment, survey
 from eventd.lake.schema import Book
 from eventd.lake.storage import Storage
-from eventd.lake.tidying import DAY, Done, compacting, retaining
-from eventd.lake.writing import Segment
+from eventd.lake.writer import Segment
+from eventd.runtime.clock import SECOND
 from tests.support.lakes import EPOCH, NOON, ship, tell
 
 HOUR = 3600 * SECOND

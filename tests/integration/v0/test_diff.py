@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from eventd.api.v0 import polls
-from eventd.log.slices import Ask, Slice, read_slice
+from eventd.api.topics import polls
+from eventd.log.topics.topic_page import Ask, Slice, read_slice
 from eventd.testing import ManualClock, until
 from tests.support.v0 import Server
 

@@ -185,7 +185,7 @@ async def test_a_fault_of_the_node_is_told_without_its_cause(
     def fail(*_: Any) -> None:
         raise ValueError("geheim")
 
-    monkeypatch.setattr("eventd.api.v0.topics.read_state", fail)
+    monkeypatch.setattr("eventd.api.topics.topics.read_state", fail)
     broken = await server.get("jobs")
     assert (broken.status, broken.code) == (500, "internal")
     assert "geheim" not in str(broken.body)

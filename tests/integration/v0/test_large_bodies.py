@@ -10,9 +10,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from eventd.api import bodies
-from eventd.api.v0 import reading
-from eventd.api.v0.models import Query
+from eventd.api.bodies import bodies
+from eventd.api.topics import decoding
+from eventd.api.topics.models import Query
 from eventd.errors import Invalid
 from eventd.testing import until
 from tests.integration.v0.conftest import StartServer
@@ -176,14 +176,14 @@ async def test_a_refused_body_is_not_in_memory_twice(
 def test_the_first_byte_that_is_not_utf8_is_named_wherever_it_stands(
     broken: bytes, at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "_AT_ONCE", 4)
+    monkeypatch.setattr(decoding, "_AT_ONCE", 4)
     text = b'{"\xe2\x82\xac":"' + b"x" * at + broken + b'"}'
     with pytest.raises(UnicodeDecodeError) as wrong:
         text.decode()
     with pytest.raises(Invalid, match=f"byte {wrong.value.start} is not UTF-8"):
-        reading.decode(bytearray(text), Query)
+        decoding.decode(bytearray(text), Query)
 
 
 def test_any_text_in_utf8_is_read_in_parts_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "_AT_ONCE", 1)
-    assert reading.decode('{"\u20ac\U0001f600":"\u00e9"}'.encode(), Query) == Query()
+    monkeypatch.setattr(decoding, "_AT_ONCE", 1)
+    assert decoding.decode('{"\u20ac\U0001f600":"\u00e9"}'.encode(), Query) == Query()

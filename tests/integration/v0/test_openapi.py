@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventd.api.v0.openapi import describe
-from eventd.api.v0.routes import Route
-from eventd.api.v0.surfaces import ROUTES
+from eventd.api.topics.catalogue import ROUTES
+from eventd.api.topics.openapi import describe
+from eventd.api.topics.routes import Route
 from tests.support.schemas import ANYTHING, NAME, Schemas, spoiled
 from tests.support.v0 import Server, Told
 

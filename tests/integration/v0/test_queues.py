@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eventd.api.v0.cohorts import Cohorts
+from eventd.api.topics.claim_cohorts import Cohorts
 from eventd.testing import ManualClock, until
 from tests.integration.v0.conftest import StartServer
 from tests.support.v0 import Client, Server, Told

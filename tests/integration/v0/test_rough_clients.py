@@ -8,7 +8,7 @@ import logging
 
 import pytest
 
-from eventd.api import bodies
+from eventd.api.bodies import bodies
 from eventd.testing import until
 from tests.support.v0 import Server
 

@@ -9,8 +9,8 @@ import os
 import random
 from itertools import permutations
 
-from eventd.egress.router import Options, Router
-from eventd.egress.topology import Graph
+from eventd.egress.routers.graph import Graph
+from eventd.egress.routers.projection import Options, Router
 from tests.support.v0 import Server
 
 GRAPHS = 25

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from eventd.api.v0.following import Watching
-from eventd.log.head import renew_epoch
-from eventd.log.tail import TAIL_BYTES
+from eventd.api.topics.client_stream import Watching
+from eventd.log.core.head import renew_epoch
+from eventd.log.core.tail import TAIL_BYTES
 from eventd.testing import ManualClock, draft, until
 from tests.integration.v0.conftest import StartServer
 from tests.support.streams import Stream, begin, connected, opened, watching

@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager, closing
 
 from aiohttp import ClientSession
 
-from eventd.clock import SystemClock
-from eventd.log.eventlog import EventLog
-from eventd.log.topics import DeleteTopic
-from eventd.store.database import Database
+from eventd.log.core.eventlog import EventLog
+from eventd.log.topics.topics import DeleteTopic
+from eventd.runtime.clock import SystemClock
+from eventd.store.engine.database import Database
 from tests.integration.conftest import MakeSites
 from tests.support.sites import Site
 from tests.support.streams import begin, connected, opened, unread, watching

@@ -8,10 +8,10 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from eventd.api.v0.beginnings import find_topics
-from eventd.api.v0.following import Follower, Following, Watching
-from eventd.api.v0.shared import Pages, Portion, Want
-from eventd.log.records import View
+from eventd.api.topics.client_stream import Follower, Following, Watching
+from eventd.api.topics.shared_reads import Pages, Portion, Want
+from eventd.api.topics.start import find_topics
+from eventd.log.core.records import View
 from eventd.testing import ManualClock, give_turns, until
 from tests.integration.v0.conftest import StartServer
 from tests.support.streams import begin, connected, opened, unread, watching
@@ -117,7 +117,7 @@ async def test_a_client_that_goes_is_noticed_and_forgotten(server: Server) -> No
 async def test_a_database_that_fails_ends_a_stream_with_the_reason(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from eventd.api.v0 import shared
+    from eventd.api.topics import shared_reads
     from eventd.errors import DatabaseUnavailable
 
     await server.put("box", cap_records=10)  # what may go by itself is read from the database
@@ -127,7 +127,7 @@ async def test_a_database_that_fails_ends_a_stream_with_the_reason(
 
     async with watching(server, "box") as stream:
         await stream.take("caught-up")
-        monkeypatch.setattr(shared, "read_slice", fail)
+        monkeypatch.setattr(shared_reads, "read_slice", fail)
         await server.write("box", 1)
         (told,) = await stream.take("error")
         assert (told.data["code"], told.data["message"]) == ("not_ready", "the disk is full")
@@ -137,7 +137,7 @@ async def test_a_database_that_fails_ends_a_stream_with_the_reason(
 async def test_a_fault_of_the_node_ends_a_stream_without_telling_more_than_its_number(
     server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from eventd.api.v0 import watch
+    from eventd.api.topics import watch
 
     await server.write("box", "geheim")
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from eventd.api.v0 import sessions
-from eventd.api.v0.sessions import ENDED_STREAMS, Sessions
-from eventd.log.head import renew_epoch
+from eventd.api.topics import sessions
+from eventd.api.topics.sessions import ENDED_STREAMS, Sessions
+from eventd.log.core.head import renew_epoch
 from eventd.testing import ManualClock, until
 from tests.integration.v0.conftest import StartServer
 from tests.support.streams import Event, begin, opened, read_place, unread, watching, write_place

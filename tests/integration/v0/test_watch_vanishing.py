@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from eventd.api import vanishing
-from eventd.api.v0.following import Watching
-from eventd.api.vanishing import Acknowledgements
+from eventd.api.listener import vanished
+from eventd.api.listener.vanished import Acknowledgements
+from eventd.api.topics.client_stream import Watching
 from eventd.testing import until
 from tests.support.streams import begin, unread
 from tests.support.v0 import Server
@@ -41,8 +41,8 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         found.append(look(acknowledgements, now))
         return found[-1]
 
-    monkeypatch.setattr(vanishing, "LOOK_SECONDS", 0.02)
-    monkeypatch.setattr(vanishing, "UNANSWERED_SECONDS", 0.3)
+    monkeypatch.setattr(vanished, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(vanished, "UNANSWERED_SECONDS", 0.3)
     monkeypatch.setattr(Acknowledgements, "have_ended", looking)
     return found
 

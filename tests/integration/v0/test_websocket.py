@@ -10,9 +10,9 @@ import pytest
 from aiohttp import WSMsgType, WSServerHandshakeError
 from msgspec import Raw
 
-from eventd.api.v0 import websocket
-from eventd.api.v0.following import Watching
-from eventd.api.v0.websocket import AT_ONCE, Conversation
+from eventd.api.topics import websocket
+from eventd.api.topics.client_stream import Watching
+from eventd.api.topics.websocket import AT_ONCE, Conversation
 from eventd.testing import until
 from tests.integration.v0.conftest import StartServer
 from tests.support.streams import connected

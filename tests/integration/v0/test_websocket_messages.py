@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from eventd.api import messages
-from eventd.api.messages import IncomingMessages
-from eventd.api.v0.following import HELD_BYTES, Watching
-from eventd.api.v0.websocket import Conversation
+from eventd.api.listener import messages
+from eventd.api.listener.messages import IncomingMessages
+from eventd.api.topics.client_stream import HELD_BYTES, Watching
+from eventd.api.topics.websocket import Conversation
 from eventd.testing import until
 from tests.integration.v0.conftest import StartServer
 from tests.support.streams import Socket, connected

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from eventd.api.v0.work import Desk
+from eventd.api.topics.dispatch import Desk
 from eventd.testing import ManualClock, until
 from tests.integration.v0.conftest import StartServer
 from tests.support.streams import Stream

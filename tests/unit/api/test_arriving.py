@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from eventd.api.arriving import Arriving, NoRoom
+from eventd.api.listener.arriving import Arriving, NoRoom
 
 
 def _request(chunks: AsyncIterator[bytes]) -> Any:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from eventd.api.auth import ANYONE, LONGEST_WAIT, SCOPES, ApiKey, Keys, parse_keys, require_local_name
-from eventd.clock import SECOND
+from eventd.api.framework.auth import ANYONE, LONGEST_WAIT, SCOPES, ApiKey, Keys, parse_keys, require_local_name
 from eventd.errors import Forbidden, SettingsError, Unauthorized
-from eventd.settings import load
-from eventd.store.keys import KeyLine
+from eventd.runtime.clock import SECOND
+from eventd.settings.model import load
+from eventd.store.rows.keys import KeyLine
 from eventd.testing import NOW, ManualClock, give_turns
 
 ALL = {"read", "write", "delete", "admin"}

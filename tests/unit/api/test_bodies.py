@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from eventd.api import memory
-from eventd.api.bodies import GROWTH, LIGHT_BYTES, RESERVE, Bodies, _gather
-from eventd.api.memory import MemoryLimit, find_limit
-from eventd.log.refusals import Throttled
+from eventd.api.bodies import memory_limit
+from eventd.api.bodies.bodies import GROWTH, LIGHT_BYTES, RESERVE, Bodies, _gather
+from eventd.api.bodies.memory_limit import MemoryLimit, find_limit
+from eventd.log.topics.errors import Throttled
 
 MIB = 1 << 20
 
@@ -94,15 +94,15 @@ def test_the_lowest_limit_holds(
     groups = tmp_path / "cgroup"
     groups.write_text(GROUPS)
     texts = {path: f"{mib * MIB}\n" for path, mib in limits.items()} | {str(groups): GROUPS}
-    monkeypatch.setattr(memory, "_GROUPS", groups)
-    monkeypatch.setattr(memory.resource, "getrlimit", lambda _: (address_space * MIB, -1))
+    monkeypatch.setattr(memory_limit, "_GROUPS", groups)
+    monkeypatch.setattr(memory_limit.resource, "getrlimit", lambda _: (address_space * MIB, -1))
     monkeypatch.setattr(Path, "read_text", lambda path: texts.get(str(path), "max\n"))
     assert find_limit() == lowest
 
 
 def test_without_control_groups_there_is_no_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(memory, "_GROUPS", tmp_path / "none")
-    monkeypatch.setattr(memory.resource, "getrlimit", lambda _: (-1, -1))
+    monkeypatch.setattr(memory_limit, "_GROUPS", tmp_path / "none")
+    monkeypatch.setattr(memory_limit.resource, "getrlimit", lambda _: (-1, -1))
     assert find_limit() is None
 
 

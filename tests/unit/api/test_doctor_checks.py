@@ -9,7 +9,7 @@ import pytest
 from eventd.api.doctor.checks import check_group
 from eventd.api.doctor.facts import Deliveries, Group, Link, Peer, Runs, Thresholds
 from eventd.api.doctor.report import Check, report
-from eventd.clock import SECOND
+from eventd.runtime.clock import SECOND
 
 FINE = Link()
 DEFAULTS = Thresholds()

@@ -13,8 +13,8 @@ from eventd.api.doctor.links import check_links
 from eventd.api.doctor.plan import plan_actions, show_plan
 from eventd.api.doctor.remedies import REMEDIES, remedy_for
 from eventd.api.doctor.report import Breach, Check, Status
-from eventd.clock import SECOND
-from eventd.log.conflicts import Conflicts
+from eventd.log.core.id_conflicts import Conflicts
+from eventd.runtime.clock import SECOND
 from eventd.testing import NOW
 from federation.peers import STATUS
 

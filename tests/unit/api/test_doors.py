@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from eventd.api.doors import Door, address_of
+from eventd.api.listener.connections import Door, address_of
 
 
 class Link:

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from eventd.api import event_texts
-from eventd.api.emitted import BadEvents, EventsTooLarge, drafts_from
-from eventd.api.event_texts import are_texts, decode_texts
+from eventd.api.admin import event_texts
+from eventd.api.admin.emitted import BadEvents, EventsTooLarge, drafts_from
+from eventd.api.admin.event_texts import are_texts, decode_texts
 from eventd.errors import EventdError
 from eventd.resources.effective import GroupConfig
-from eventd.resources.problems import MOST_FOUND
+from eventd.resources.reading.problems import MOST_FOUND
 from eventd.testing import NOW
 from tests.unit.api.test_facts import EDGE as GROUP
 

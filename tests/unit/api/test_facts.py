@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventd.api.emitted import BadEvents, EventsTooLarge, drafts_from, drafts_one_by_one
-from eventd.api.facts import drafts_of, read_facts
+from eventd.api.admin.emitted import BadEvents, EventsTooLarge, drafts_from, drafts_one_by_one
+from eventd.api.admin.event_columns import drafts_of, read_facts
 from eventd.errors import EventdError
-from eventd.log.values import Drafts
+from eventd.log.core.values import Drafts
 from eventd.resources.effective import effective
 from eventd.testing import NOW
 from tests.unit.resources.samples import GROUP, rows

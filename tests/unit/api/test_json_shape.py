@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventd.api import json_shape
-from eventd.api.json_shape import MOST_LEVELS, count_elements, require_modest
+from eventd.api.bodies import json_shape
+from eventd.api.bodies.json_shape import MOST_LEVELS, count_elements, require_modest
 from eventd.errors import Invalid, TooLarge
 
 VALUES = st.recursive(

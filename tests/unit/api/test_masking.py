@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eventd.api.masking import _BROKEN, MaskedFrames
+from eventd.api.listener.masking import _BROKEN, MaskedFrames
 
 
 class Reader:

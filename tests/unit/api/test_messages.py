@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from eventd.api import messages as under_test
-from eventd.api.bodies import Bodies
-from eventd.api.codes import SlowBody
-from eventd.api.masking import MaskedFrames
-from eventd.api.messages import IncomingMessages
+from eventd.api.bodies.bodies import Bodies
+from eventd.api.errors.codes import SlowBody
+from eventd.api.listener import messages as under_test
+from eventd.api.listener.masking import MaskedFrames
+from eventd.api.listener.messages import IncomingMessages
 from eventd.errors import EventdError
-from eventd.log.refusals import Throttled
+from eventd.log.topics.errors import Throttled
 from eventd.testing import until
 
 KIB, MIB = 1 << 10, 1 << 20

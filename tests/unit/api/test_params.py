@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field, field_validator
 
-from eventd.api.codes import BadParams
-from eventd.api.operations import Params
-from eventd.api.params import from_query, merge, read_params
+from eventd.api.errors.codes import BadParams
+from eventd.api.framework.operations import Params
+from eventd.api.framework.params import from_query, merge, read_params
 
 
 class Inner(Params):

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from eventd.api.doors import Door
-from eventd.api.parsing import BURST_SECONDS, READ_BYTES, SHARE, ParsingTime
-from eventd.api.runner import Runner
+from eventd.api.listener.connections import Door
+from eventd.api.listener.parsing_time import BURST_SECONDS, READ_BYTES, SHARE, ParsingTime
+from eventd.api.listener.runner import Runner
 from eventd.testing import until
 
 COST = 0.01

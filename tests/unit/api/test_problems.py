@@ -7,7 +7,7 @@ import json
 import pytest
 
 from eventd import errors
-from eventd.api import codes, problems
+from eventd.api.errors import codes, problems
 from eventd.errors import (
     CheckFailed,
     Conflict,

@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 from aiohttp import web
 
-from eventd.api.runner import Runner
-from eventd.api.untaken import Untaken
+from eventd.api.listener.runner import Runner
+from eventd.api.listener.unread_answers import Untaken
 
 MIB = 1 << 20
 

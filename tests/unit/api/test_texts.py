@@ -7,8 +7,8 @@ from typing import Any, get_args
 import pytest
 from pydantic import ValidationError
 
-from eventd.api.operations import Params
-from eventd.api.surfaces import all_operations
+from eventd.api.catalogue import all_operations
+from eventd.api.framework.operations import Params
 
 TEXTS = [
     pytest.param(operation.params, name, field.annotation is not str, id=f"{operation.name}.{name}")

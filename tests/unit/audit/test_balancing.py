@@ -9,22 +9,22 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from eventd.audit import balance
-from eventd.audit.bins import BINS, bins_of, edges_of, latency, middle
-from eventd.audit.cells import What, sum_deliveries, sum_events
-from eventd.audit.columns import Columns
-from eventd.audit.findings import Fact, Kind, group_findings
-from eventd.audit.links import Link, Owing, Wish
-from eventd.audit.objectives import read_conditions
-from eventd.audit.plan import Offset, Plan
-from eventd.audit.report import Totals
-from eventd.audit.sight import Blind, Sight
-from eventd.audit.tally import add_up, count, key_of, parts
-from eventd.audit.verdicts import Outcome, Trail, judge
-from eventd.clock import SECOND
+from eventd.audit.engine import reconcile
+from eventd.audit.engine.bins import BINS, bins_of, edges_of, latency, middle
+from eventd.audit.engine.cells import What, sum_deliveries, sum_events
+from eventd.audit.engine.columns import Columns
+from eventd.audit.engine.counts import add_up, count, key_of, parts
+from eventd.audit.engine.coverage import Blind, Sight
+from eventd.audit.engine.links import Link, Owing, Wish
+from eventd.audit.engine.plan import Offset, Plan
+from eventd.audit.engine.verdicts import Outcome, Trail, judge
+from eventd.audit.report.findings import Fact, Kind, group_findings
+from eventd.audit.report.objectives import read_conditions
+from eventd.audit.report.report import Totals
 from eventd.errors import Invalid
 from eventd.lake.schema import COLUMNS, Book, arrow_schema
 from eventd.lake.schema import Kind as Form
+from eventd.runtime.clock import SECOND
 
 EMPTY: dict[Form, Any] = {
     Form.INT64: 0,
@@ -83,7 +83,7 @@ def uneven(events: Sequence[dict[str, Any]], sent: Sequence[dict[str, Any]], the
     ]
     cells = pa.concat_tables([one for one in made if one.num_rows]).unify_dictionaries().drop_columns(["segment"])
     far = 10**15
-    return int(balance.balance(cells, {"a": far, "b": far})["uneven"].num_rows)
+    return int(reconcile.balance(cells, {"a": far, "b": far})["uneven"].num_rows)
 
 
 @pytest.mark.parametrize("span", [0, 1, 7, 8, 1000, 10**6, 86_400 * 10**6])
@@ -159,7 +159,7 @@ def test_a_link_owes_nothing_of_what_was_over_before_it_began() -> None:
 
 
 def test_latencies_to_the_peer_are_corrected_by_its_clock() -> None:
-    from eventd.audit.cells import Skew
+    from eventd.audit.engine.cells import Skew
 
     row = delivered(1, event_at=0, attempt_at=SECOND, done_at=2 * SECOND, peer_recorded_at=41 * SECOND)
     cells = sum_deliveries("1", Columns(table(Book.DELIVERIES, [row])), {"b": Skew((0,), (39 * SECOND,))})

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from eventd.audit.generate.courses import COMMIT, Load, common, without
 from eventd.audit.generate.cutting import Cut, blocks, cut
 from eventd.audit.generate.mixing import chance, digests, fingerprints, key_of, uuids, write_uuids
-from eventd.clock import SECOND
-from eventd.lake.writing import ROW_GROUP
+from eventd.lake.writer import ROW_GROUP
+from eventd.runtime.clock import SECOND
 from federation.event import new_event_id
 
 TIMES = st.integers(0, 4_000_000_000 * SECOND)

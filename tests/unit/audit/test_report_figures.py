@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from eventd.audit.html.figures import micros, moment, natural, percent, period, short_span, size, span
-from eventd.audit.html.latency import merged
-from eventd.audit.html.markup import element, join, plain
-from eventd.audit.html.standing import short_count
-from eventd.audit.html.svg import LogScale, TimeScale
-from eventd.audit.report import Bin, Latency
+from eventd.audit.report.figures import micros, moment, natural, percent, period, short_span, size, span
+from eventd.audit.report.html.latency import merged
+from eventd.audit.report.html.markup import element, join
+from eventd.audit.report.html.svg import LogScale, TimeScale
+from eventd.audit.report.report import Bin, Latency
+from eventd.audit.report.standing import short_count
+from eventd.text.invisible import printable
 
 
 @pytest.mark.parametrize(
@@ -87,7 +88,7 @@ def test_text_is_escaped_wherever_it_comes_to_stand() -> None:
     made = element("td", "a<b", element("b", "&"), [("c", None)], title='"><script>', class_="x", hidden=False)
     assert made == '<td title="&quot;&gt;&lt;script&gt;" class="x">a&lt;b<b>&amp;</b>c</td>'
     assert join("<", element("br")) == "&lt;<br/>"
-    assert plain("\u202eabc\ud800\x1b[31m") == "\\u202eabc\\ud800\\x1b[31m"
+    assert printable("\u202eabc\ud800\x1b[31m") == "\\u202eabc\\ud800\\x1b[31m"
 
 
 def test_a_scale_holds_what_lies_outside_at_its_edge() -> None:

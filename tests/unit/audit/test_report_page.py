@@ -17,11 +17,11 @@ from xml.etree import ElementTree
 import pytest
 from msgspec.structs import replace
 
-from eventd.audit.findings import Finding, Kind
-from eventd.audit.html import render
-from eventd.audit.html.page import POLICY
-from eventd.audit.report import to_json
-from eventd.unseen import UNSEEN
+from eventd.audit.report.findings import Finding, Kind
+from eventd.audit.report.html import render
+from eventd.audit.report.html.page import POLICY
+from eventd.audit.report.report import to_json
+from eventd.text.invisible import UNSEEN
 from tests.support.audit_cases import HOSTILE, MADE, event_id, hostile
 
 

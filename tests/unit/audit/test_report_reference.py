@@ -7,7 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from eventd.audit import findings, report, tables
+from eventd.audit.engine import tables
+from eventd.audit.report import findings, report
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "audit-report.md").read_text(encoding="utf-8")
 SECTIONS = {

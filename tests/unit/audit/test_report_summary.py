@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from eventd.audit.summary import summary
+from eventd.audit.report.summary import summary
 from tests.support.audit_cases import MADE, event_id
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from eventd.audit.silence import PATIENCE, find_silences, trouble_of
-from eventd.clock import SECOND
+from eventd.audit.engine.silence import PATIENCE, find_silences, trouble_of
 from eventd.lake.manifest import Head, NodeState
-from eventd.lake.reading import Survey
+from eventd.lake.reader import Survey
+from eventd.runtime.clock import SECOND
 
 NOON = 1_795_176_000 * SECOND
 """2026-11-20T12:00:00Z."""

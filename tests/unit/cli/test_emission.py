@@ -8,13 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from eventd.api.codes import envelope, restore
-from eventd.api.emitted import BadEvents, EventsTooLarge, Problem
-from eventd.api.problems import encode
-from eventd.cli import emission, input_lines
-from eventd.cli.emission import MOST_BAD, Emission
-from eventd.cli.input_lines import InputLines
-from eventd.cli.output import ZERO_TIME
+from eventd.api.admin.emitted import BadEvents, EventsTooLarge, Problem
+from eventd.api.errors.codes import envelope, restore
+from eventd.api.errors.problems import encode
+from eventd.cli.federation import emit_lines
+from eventd.cli.federation.emit_lines import MOST_BAD, Emission
+from eventd.cli.terminal import input_lines
+from eventd.cli.terminal.input_lines import InputLines
+from eventd.cli.terminal.output import ZERO_TIME
 from eventd.dynamic.guard import SelfCapture
 from eventd.errors import Conflict, EventdError, Full, Invalid, NotFound, Unavailable
 
@@ -44,7 +45,7 @@ async def emit(node: Node, lines: list[tuple[str, dict[str, Any]]]) -> Emission:
 
 
 async def test_lines_are_stored_in_chunks_and_in_the_order_of_their_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(emission, "CHUNK", 3)
+    monkeypatch.setattr(emit_lines, "CHUNK", 3)
     node = Node()
     found = await emit(node, [("gh"[n % 2], {"id": n}) for n in range(10)])
     assert [(group, [event["id"] for event in events]) for group, events in node.requests] == [
@@ -57,7 +58,7 @@ async def test_lines_are_stored_in_chunks_and_in_the_order_of_their_group(monkey
 
 
 async def test_large_lines_make_smaller_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(emission, "CHUNK_BYTES", 25)
+    monkeypatch.setattr(emit_lines, "CHUNK_BYTES", 25)
     node = Node()
     await emit(node, [("g", {"id": n}) for n in range(7)])
     assert [len(events) for _, events in node.requests] == [3, 3, 1]
@@ -103,7 +104,7 @@ async def test_an_unknown_group_concerns_its_own_lines_only() -> None:
 async def test_a_node_in_trouble_ends_it_and_says_where_to_go_on(
     error: EventdError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(emission, "CHUNK", 2)
+    monkeypatch.setattr(emit_lines, "CHUNK", 2)
     node = Node(r1=error)
     with pytest.raises(type(error)) as raised:
         await emit(node, [("g", {"id": 1}), ("g", {"id": 2}), ("h", {"id": 3}), ("g", {"id": 4}), ("g", {"id": 5})])

@@ -7,9 +7,9 @@ import errno
 import pytest
 import typer
 
-from eventd.cli.exits import ExitCode, exit_code, render, run, system_error
+from eventd.cli.program.exits import ExitCode, exit_code, render, run, system_error
 from eventd.errors import CheckFailed, Conflict, EventdError, Invalid, NotFound, SettingsError, Unavailable
-from eventd.settings import BadSettings, Problem
+from eventd.settings.model import BadSettings, Problem
 
 
 class Missing(NotFound):

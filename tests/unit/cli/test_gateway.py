@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from eventd.address import Address
-from eventd.api.operations import Operation
-from eventd.api.surfaces import all_operations, find_operation
-from eventd.cli.local import check_params
-from eventd.cli.remote import RemoteGateway, _fill, _outer_name, _query
+from eventd.api.catalogue import all_operations, find_operation
+from eventd.api.framework.operations import Operation
+from eventd.cli.gateway.local import check_params
+from eventd.cli.gateway.remote import RemoteGateway, _fill, _outer_name, _query
 from eventd.errors import Invalid, NotFound
+from eventd.net.address import Address
 
 
 @pytest.mark.parametrize(

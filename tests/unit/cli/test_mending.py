@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from eventd.cli.bar import Bar
-from eventd.cli.mending import IDS_AT_ONCE, LONG, REPAIRS_AT_ONCE, plan
+from eventd.cli.federation.fix import IDS_AT_ONCE, LONG, REPAIRS_AT_ONCE, plan
+from eventd.cli.terminal.bar import Bar
 
 
 def gap(first: int, events: int, *, told: int | None = None) -> dict[str, Any]:

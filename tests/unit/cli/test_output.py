@@ -7,19 +7,8 @@ from decimal import Decimal
 
 import pytest
 
-from eventd.cli.output import (
-    Column,
-    Format,
-    Output,
-    count,
-    joined,
-    moment,
-    printable,
-    show_moment,
-    show_span,
-    span,
-    text,
-)
+from eventd.cli.terminal.output import Column, Format, Output, count, joined, moment, show_moment, show_span, span, text
+from eventd.text.invisible import printable
 
 COLUMNS = (
     Column("NAME", text("name")),

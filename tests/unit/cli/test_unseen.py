@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from eventd.cli import exits
-from eventd.cli.output import Column, Format, Output, note, text
+from eventd.cli.program import exits
+from eventd.cli.terminal.output import Column, Format, Output, note, text
 from eventd.errors import Invalid
 
 EVIL = "a\x1b]0;t\x07b\x9b31mc\u202ed\u2066e\u200bf\u2028g\x7f"

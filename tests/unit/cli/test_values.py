@@ -10,7 +10,7 @@ import pytest
 from typer._adapters import build_adapter
 from typer.models import OptionInfo
 
-from eventd.cli.values import _UNSURE, _plain
+from eventd.cli.program.values import _UNSURE, _plain
 
 
 class Colour(StrEnum):
@@ -75,6 +75,6 @@ def test_what_is_not_is_left_to_the_library(wanted: Any, info: OptionInfo, word:
 
 
 def test_a_file_that_cannot_be_read_is_left_to_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eventd.cli.values.os.access", lambda *_: False)  # root may read anything
+    monkeypatch.setattr("eventd.cli.program.values.os.access", lambda *_: False)  # root may read anything
     assert _plain(str(tmp_path), Path, FREE) is _UNSURE
     assert _plain(str(tmp_path / "missing"), Path, FREE) == tmp_path / "missing"

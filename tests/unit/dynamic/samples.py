@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from eventd.resources.documents import Identity
 from eventd.resources.effective import PolicyRule
-from eventd.store.claims import Key, claims_of, masked_by, target_of
-from eventd.store.parts import Held, StoredPart
-from eventd.store.registry import StoredResource
+from eventd.resources.reading.documents import Identity
+from eventd.store.parts.claims import Key, claims_of, masked_by, target_of
+from eventd.store.parts.parts import Held, StoredPart
+from eventd.store.rows.registry import StoredResource
 from eventd.testing import NOW
 
 NET = "net.routerd.net/v1alpha1"

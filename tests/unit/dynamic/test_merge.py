@@ -11,8 +11,8 @@ import pytest
 from eventd.dynamic.merge import Effective, merge
 from eventd.dynamic.prepared import prepare, prepare_startup
 from eventd.resources.effective import PolicyRule
-from eventd.store.parts import StoredPart
-from eventd.store.registry import StoredResource
+from eventd.store.parts.parts import StoredPart
+from eventd.store.rows.registry import StoredResource
 from eventd.testing import NOW
 from tests.unit.dynamic.samples import HOUR, allow, declared, key, mask, route, stored_part
 

@@ -17,7 +17,7 @@ from eventd.dynamic.part import (
     subscription_owner,
 )
 from eventd.errors import Invalid
-from eventd.plugins.contract import Result
+from eventd.plugins.contract.contract import Result
 from eventd.testing import NOW, event
 from tests.unit.dynamic.samples import HOUR, mask, route
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from eventd.egress.budget import LEAST, PATIENCE, Allowance, Budget
+from eventd.egress.peers.budget import LEAST, PATIENCE, Allowance, Budget
 from eventd.testing import ManualClock, give_turns
 
 MIB = 1 << 20

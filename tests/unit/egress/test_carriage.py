@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eventd.egress.carriage import CarriedLine, CarriedLines, Load
+from eventd.egress.peers.outbound_batch import CarriedLine, CarriedLines, Load
 from federation.peers import BATCH_TYPE, RUNS_TYPE
 
 BODY = b'3\t\t{"id":"a"}\n5\tx,y\t{"id":"b"}\n9\t\t{"id":"c"}\n'

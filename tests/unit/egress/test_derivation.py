@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from eventd.clock import SECOND
-from eventd.egress.derivation import derive
-from eventd.egress.trigger import DERIVED_BY, Seen
-from eventd.egress.window import Batch
-from eventd.log.values import Draft, Record
-from eventd.plugins.contract import PluginFailed, Result
+from eventd.egress.subscriptions.derivation import derive
+from eventd.egress.subscriptions.trigger import DERIVED_BY, Seen
+from eventd.egress.subscriptions.window import Batch
+from eventd.log.core.values import Draft, Record
+from eventd.plugins.contract.contract import PluginFailed, Result
 from eventd.resources.effective import GroupConfig, effective
-from eventd.store.registry import StoredResource
+from eventd.runtime.clock import SECOND
+from eventd.store.rows.registry import StoredResource
 from eventd.testing import NOW, event
 from tests.support.declared import API_VERSION
 

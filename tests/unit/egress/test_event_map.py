@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from eventd.egress.event_map import Facts, check_map, cut_events, fill, say
-from eventd.egress.router import EventMap, Options, Router
+from eventd.egress.routers.event_map import Facts, check_map, cut_events, fill, say
+from eventd.egress.routers.projection import EventMap, Options, Router
 from eventd.errors import Invalid
-from eventd.log.copies import Original, Source
-from eventd.log.records import Stored, body_of_event, record_id, write_body
-from eventd.log.topics import TopicLine
-from eventd.log.values import Head
+from eventd.log.core.records import Stored, body_of_event, record_id, write_body
+from eventd.log.core.values import Head
+from eventd.log.routers.source import Original, Source
+from eventd.log.topics.topic_line import TopicLine
 from eventd.resources.effective import GroupConfig, effective
-from eventd.store.registry import StoredResource
+from eventd.store.rows.registry import StoredResource
 from eventd.testing import NOW, event
 from federation.event import decode_canonical, encode
 from tests.support.declared import API_VERSION

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from eventd.clock import SECOND
-from eventd.egress.carriage import CarriedLines, Load
-from eventd.egress.push_v2 import BATCH_IDS, Link, PushV2
-from eventd.egress.sink import LONGEST, Ack, Blocked, HeldUp
-from eventd.egress.transport import Transport
-from eventd.exchange import Answer
-from eventd.log.values import Head
+from eventd.egress.loop.sink import LONGEST, Ack, Blocked, HeldUp
+from eventd.egress.peers.outbound_batch import CarriedLines, Load
+from eventd.egress.peers.push_v2 import BATCH_IDS, Link, PushV2
+from eventd.egress.peers.transport import Transport
+from eventd.log.core.values import Head
+from eventd.net.exchange import Answer
+from eventd.runtime.clock import SECOND
 from eventd.testing import ManualClock
 from federation.batch import decode_batch
 from federation.errors import TooLarge

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eventd.egress.router import (
+from eventd.egress.routers.projection import (
     CYCLE_HOPS,
     FAN_IN_HOPS,
     MOST_KEYS,
@@ -19,8 +19,8 @@ from eventd.egress.router import (
     copy_of,
     decode_options,
 )
-from eventd.log.copies import Cut, Original
-from eventd.log.records import parse_record_id, read_body, record_id, write_body
+from eventd.log.core.records import parse_record_id, read_body, record_id, write_body
+from eventd.log.routers.source import Cut, Original
 
 ORIGIN = Origin("orders", 7, 12345, "epoch1")
 AT = 1_700_000_000_000_000

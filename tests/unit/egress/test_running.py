@@ -6,13 +6,21 @@ from typing import Any
 
 import pytest
 
-from eventd.egress.roster import Roster
-from eventd.egress.router import Guarantee, Options
-from eventd.egress.running import ROUTER_WEIGHT, SLICE_BYTES, SLICE_WEIGHT, Declared, Running, Upstream, slices_of
-from eventd.log.copies import Copy, Cut
-from eventd.log.forward import Forward, Move, Moved
-from eventd.log.records import write_body
-from eventd.log.routing import RouterLine
+from eventd.egress.routers.projection import Guarantee, Options
+from eventd.egress.routers.registry import Roster
+from eventd.egress.routers.state import (
+    ROUTER_WEIGHT,
+    SLICE_BYTES,
+    SLICE_WEIGHT,
+    Declared,
+    Running,
+    Upstream,
+    slices_of,
+)
+from eventd.log.core.records import write_body
+from eventd.log.routers.commit import Forward, Move, Moved
+from eventd.log.routers.source import Copy, Cut
+from eventd.log.topics.router_rows import RouterLine
 
 
 def line(name: str, *, at: int = 10, durability: str = "disk", version: int = 1, **options: Any) -> RouterLine:

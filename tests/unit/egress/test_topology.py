@@ -6,8 +6,8 @@ from itertools import pairwise, permutations
 
 import pytest
 
-from eventd.egress.router import Options, Router
-from eventd.egress.topology import MOST_COPIES, Foretold, Graph
+from eventd.egress.routers.graph import MOST_COPIES, Foretold, Graph
+from eventd.egress.routers.projection import Options, Router
 
 FAN_IN = Options(fan_in=True)
 ALLOWED = Options(allow_cycle=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from eventd.egress.sink import Blocked, Unavailable
-from eventd.egress.transport import Transport, is_of_an_api
-from eventd.exchange import Answer
+from eventd.egress.loop.sink import Blocked, Unavailable
+from eventd.egress.peers.transport import Transport, is_of_an_api
+from eventd.net.exchange import Answer
 from eventd.testing import ManualClock
 from tests.support.ports import free_port
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from eventd.egress.trigger import DERIVED_BY, Trigger
-from eventd.log.blocks import pack
-from eventd.log.values import Drafts, Record
+from eventd.egress.subscriptions.trigger import DERIVED_BY, Trigger
+from eventd.log.core.blocks import pack
+from eventd.log.core.values import Drafts, Record
 from eventd.testing import NOW, draft
 from federation.selector import Selector
 

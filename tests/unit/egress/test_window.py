@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from eventd.egress.trigger import Seen
-from eventd.egress.window import LONGEST, MOST_BYTES, MOST_SEEN, MOST_SEEN_BYTES, Batch, Window
-from eventd.log.values import Record
+from eventd.egress.subscriptions.trigger import Seen
+from eventd.egress.subscriptions.window import LONGEST, MOST_BYTES, MOST_SEEN, MOST_SEEN_BYTES, Batch, Window
+from eventd.log.core.values import Record
 from eventd.testing import NOW, event
 
 MS = 1000

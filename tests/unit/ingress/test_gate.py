@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from eventd.ingress import gate as gates
-from eventd.ingress.gate import Gate, LinkLife
+from eventd.ingress import reorder_buffer as gates
+from eventd.ingress.reorder_buffer import Gate, LinkLife
 from eventd.testing import ManualClock, until
 from federation.ranges import Mark, Range
 

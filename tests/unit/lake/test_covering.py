@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventd.lake.covering import Span, choose, holes
+from eventd.lake.coverage import Span, choose, holes
 
 SPANS = st.builds(lambda after, length: Span(after, after + length), st.integers(0, 12), st.integers(1, 6))
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventd.log import blocks
-from eventd.log.blocks import Block, names, pack, unpack
-from eventd.log.values import Draft, Drafts
+from eventd.log.core import blocks
+from eventd.log.core.blocks import Block, names, pack, unpack
+from eventd.log.core.values import Draft, Drafts
 from eventd.testing import NOW, draft
 from federation.lines import size_of
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventd.log import blocks
-from eventd.log.blocks import BLOCK_BYTES, BLOCK_RECORDS, Block, pack
-from eventd.log.values import Drafts
+from eventd.log.core import blocks
+from eventd.log.core.blocks import BLOCK_BYTES, BLOCK_RECORDS, Block, pack
+from eventd.log.core.values import Drafts
 from federation.lines import Bodies, Piece
 
 bodies = st.text('{}"é 1', min_size=1, max_size=12).map(lambda text: f'{{"id":{text}')

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventd.errors import Invalid
-from eventd.log.predicate import Predicate, parse
+from eventd.log.topics.predicate import Predicate, parse
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventd.log.blocks import weight_of
-from eventd.log.records import (
+from eventd.log.core.blocks import weight_of
+from eventd.log.core.records import (
     Provenance,
     RecordId,
     Stored,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eventd.log.topic_versions import TopicVersions
+from eventd.log.core.topic_versions import TopicVersions
 
 
 def known(versions: TopicVersions) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from eventd.log.wakeups import Wakeups
+from eventd.log.core.wakeups import Wakeups
 
 
 async def test_a_sign_between_the_read_and_the_wait_is_not_missed() -> None:

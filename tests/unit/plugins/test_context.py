@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from eventd.plugins.context import context_of, redact
-from eventd.resources.resource import ResourceRef
-from eventd.store.registry import StoredResource
+from eventd.plugins.run.context import context_of, redact
+from eventd.resources.validation.resource import ResourceRef
+from eventd.store.rows.registry import StoredResource
 from eventd.testing import NOW
 from tests.support.plugins import plugin_config
 

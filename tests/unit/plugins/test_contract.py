@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from eventd.plugins.contract import API_VERSION, SUBSCRIPTION_TRIGGER, Request, subscription_topic
+from eventd.plugins.contract.contract import API_VERSION, SUBSCRIPTION_TRIGGER, Request, subscription_topic
 from eventd.testing import NOW, event
 
 WRITTEN = (

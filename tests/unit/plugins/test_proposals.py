@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from eventd.plugins import Emit, Mask, Part, Plan, Resource
-from eventd.plugins.authoring import write_time
-from eventd.plugins.proposals import MAX_BYTES, Gathered, TooMuch
+from eventd.plugins.author.authoring import write_time
+from eventd.plugins.author.proposals import MAX_BYTES, Gathered, TooMuch
 
 ROUTE = {"apiVersion": "n/v1", "kind": "Route", "metadata": {"name": "r"}, "spec": {}}
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from eventd.resources.documents import load_text
-from eventd.resources.resource import Declaration
-from eventd.resources.validation import Checked, check
-from eventd.store.registry import StoredResource
+from eventd.resources.reading.documents import load_text
+from eventd.resources.validation.check import Checked, check
+from eventd.resources.validation.resource import Declaration
+from eventd.store.rows.registry import StoredResource
 
 FEDERATION = "federation.routerd.net/v1alpha1"
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from eventd.errors import Conflict, Invalid, NotFound
 from eventd.resources.apply import Action, Plan, apply_loaded, delete_resources, plan, plan_delete
-from eventd.resources.documents import Identity, load_text
-from eventd.resources.problems import Rejected
-from eventd.resources.resource import from_stored
-from eventd.resources.yaml_text import write_yaml
-from eventd.store.registry import StoredResource, read_resources, read_version
-from eventd.store.schema import log_heads, metadata
+from eventd.resources.reading.documents import Identity, load_text
+from eventd.resources.reading.problems import Rejected
+from eventd.resources.reading.yaml_text import write_yaml
+from eventd.resources.validation.resource import from_stored
+from eventd.store.rows.registry import StoredResource, read_resources, read_version
+from eventd.store.schema.tables import log_heads, metadata
 from tests.unit.resources.samples import (
     BACKING,
     EVERYTHING,

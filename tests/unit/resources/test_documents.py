@@ -10,8 +10,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventd.resources.documents import MAX_BYTES, Loaded, load_bytes, load_text, read_sources
-from eventd.resources.validation import check
+from eventd.resources.reading.documents import MAX_BYTES, Loaded, load_bytes, load_text, read_sources
+from eventd.resources.validation.check import check
 from tests.unit.resources.samples import EVERYTHING, FEDERATION, GROUP, PEER
 
 ROUTER = """\

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventd.resources.duration import HOUR, LONGEST, MINUTE, SECOND, BadDuration, format_duration, parse_duration
+from eventd.text.duration import HOUR, LONGEST, MINUTE, SECOND, BadDuration, format_duration, parse_duration
 
 
 @pytest.mark.parametrize(

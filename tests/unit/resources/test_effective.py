@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from eventd.backoff import Backoff
 from eventd.errors import Invalid
 from eventd.resources.effective import (
     GroupConfig,
@@ -13,7 +12,8 @@ from eventd.resources.effective import (
     RetentionConfig,
     effective,
 )
-from eventd.store.registry import StoredResource
+from eventd.runtime.backoff import Backoff
+from eventd.store.rows.registry import StoredResource
 from federation.selector import Selector
 from tests.unit.resources.samples import EVERYTHING, FEDERATION, GROUP, PEER, group, peer, rows
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from eventd.resources.effective import SubscriptionConfig, subscriptions
-from eventd.resources.event_subscription import EventSubscriptionSpec
+from eventd.resources.kinds.event_subscription import EventSubscriptionSpec
 from tests.unit.resources.samples import BACKING, SUBSCRIPTION, accepted, problems, rows, subscription
 
 STORED = rows(BACKING)

@@ -8,14 +8,14 @@ import pytest
 
 from eventd.errors import NotFound
 from eventd.resources.apply import plan, plan_delete
-from eventd.resources.documents import load_text
 from eventd.resources.effective import effective, startup, subscriptions
-from eventd.resources.foreign import meant_kinds
-from eventd.resources.kinds import KINDS
-from eventd.resources.resource import from_stored, identity_of
-from eventd.resources.validation import check
-from eventd.resources.yaml_text import write_yaml
-from eventd.store.registry import StoredResource
+from eventd.resources.kinds.registry import KINDS
+from eventd.resources.reading.documents import load_text
+from eventd.resources.reading.yaml_text import write_yaml
+from eventd.resources.validation.check import check
+from eventd.resources.validation.foreign import meant_kinds
+from eventd.resources.validation.resource import from_stored, identity_of
+from eventd.store.rows.registry import StoredResource
 from tests.unit.resources.samples import EVERYTHING, FEDERATION, GROUP, accepted, problems, row, rows
 
 NET = "net.routerd.net/v1alpha1"

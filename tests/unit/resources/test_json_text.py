@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventd.resources import json_text
-from eventd.resources.json_text import read_json
-from eventd.resources.nodes import Flaw, Malformed, line_of, plain
+from eventd.resources.reading import json_text
+from eventd.resources.reading.json_text import read_json
+from eventd.resources.reading.nodes import Flaw, Malformed, line_of, plain
 
 
 def read(text: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eventd.errors import NotFound
-from eventd.resources.kinds import KINDS, find_kind
+from eventd.resources.kinds.registry import KINDS, find_kind
 from tests.unit.resources.samples import FEDERATION, GROUP, accepted, problems
 
 NAME_RULE = "must be 1 to 127 letters, digits or '.', '_', '-', beginning with a letter or a digit"

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from eventd.resources.effective import PluginConfig, PolicyRule, plugins, policies
-from eventd.resources.resource import ResourceRef
+from eventd.resources.validation.resource import ResourceRef
 from tests.unit.resources.samples import PLUGIN, accepted, problems, rows
 
 ROUTE = ResourceRef("net.routerd.net/v1alpha1", "IPv4Route", "fallback")

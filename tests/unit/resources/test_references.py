@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from eventd.resources import references
+from eventd.resources.validation import references
 from tests.unit.resources.samples import (
     BACKING,
     EVERYTHING,

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from eventd.errors import Invalid
-from eventd.resources.resource import from_stored
-from eventd.store.registry import StoredResource
+from eventd.resources.validation.resource import from_stored
+from eventd.store.rows.registry import StoredResource
 from tests.unit.resources.samples import EVERYTHING, FEDERATION, accepted, row
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventd.resources.size import KIB, LARGEST, MIB, BadSize, format_size, parse_size
+from eventd.text.size import KIB, LARGEST, MIB, BadSize, format_size, parse_size
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventd.resources.nodes import MAX_DEPTH, Flaw, Malformed, line_of, plain
-from eventd.resources.yaml_text import read_yaml, write_yaml
+from eventd.resources.reading.nodes import MAX_DEPTH, Flaw, Malformed, line_of, plain
+from eventd.resources.reading.yaml_text import read_yaml, write_yaml
 
 
 def read(text: str) -> list[Any]:

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventd.api.v0.reading import decode
-from eventd.api.v0.writing import WriteBody, read_batch
+from eventd.api.topics.decoding import decode
+from eventd.api.topics.write import WriteBody, read_batch
 from eventd.errors import Invalid
-from eventd.log.records import read_body
-from eventd.log.values import Drafts
+from eventd.log.core.records import read_body
+from eventd.log.core.values import Drafts
 from tests.support.schemas import ANYTHING
 
 

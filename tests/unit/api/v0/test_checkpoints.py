@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eventd.api.v0 import checkpoints
-from eventd.api.v0.beginnings import MOST_SEQ
-from eventd.api.v0.checkpoints import (
+from eventd.api.topics import checkpoints
+from eventd.api.topics.checkpoints import (
     ID_BYTES,
     Checkpoints,
     may_need_checkpoints,
@@ -14,6 +13,7 @@ from eventd.api.v0.checkpoints import (
     read_places,
     write_places,
 )
+from eventd.api.topics.start import MOST_SEQ
 
 TAG = "0123456789ab"
 

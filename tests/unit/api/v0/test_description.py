@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from eventd.api.v0.models import Answer, Body, Query
-from eventd.api.v0.openapi import describe
-from eventd.api.v0.routes import Route
+from eventd.api.topics.models import Answer, Body, Query
+from eventd.api.topics.openapi import describe
+from eventd.api.topics.routes import Route
 
 
 class Wish(Body):

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from eventd.api.v0.reading import decode
-from eventd.api.v0.records import DiffBody
-from eventd.api.v0.writing import WriteBody
+from eventd.api.topics.decoding import decode
+from eventd.api.topics.records import DiffBody
+from eventd.api.topics.write import WriteBody
 from eventd.errors import Invalid
-from eventd.log.topic_config import TopicConfig
+from eventd.log.topics.config import TopicConfig
 
 
 @pytest.mark.parametrize(

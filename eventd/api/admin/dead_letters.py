@@ -1,0 +1,157 @@
+"""Dead letters: what a peer will never take, to be looked at, tried again, or dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from eventd.api.admin.groups import find_group, find_peer, find_topic
+from eventd.api.admin.redelivery import Link
+from eventd.api.framework.moments import show_time
+from eventd.api.framework.operations import Operation, Params, Services, operation
+from eventd.egress.cursors import PEER, link_name, peer_of
+from eventd.errors import Conflict, NotFound
+from eventd.log.core.head import lock_head
+from eventd.log.core.scan import read_at
+from eventd.log.delivery.repairs import MOST_POSITIONS, Letter, read_letters, remove_letters
+from eventd.store.engine.database import Connection
+
+PAGE = 1000
+REFUSED_AGAIN = frozenset({"id_conflict", "own_source", "loop"})
+"""Reasons that lie in the event itself: the peer refuses it each time, whatever is declared there or here."""
+
+
+class ListLetters(Params):
+    """Which dead letters to list, oldest first unless `newest`."""
+
+    group: str
+    peer: str = Field(default="", description="Only this peer's, by its node name.")
+    event_id: str = Field(default="", description="Only of this event.")
+    newest: bool = Field(default=False, description="Newest first; `after` then continues with older ones.")
+    after: int = Field(default=0, ge=0, description="Go on after the letter with this id.")
+    limit: int = Field(default=100, ge=1, le=1000, description="At most so many.")
+
+
+async def _list(services: Services, params: ListLetters) -> dict[str, Any]:
+    return await services.database.read(_read_list, params)
+
+
+def _read_list(conn: Connection, params: ListLetters) -> dict[str, Any]:
+    group = find_group(conn, params.group)
+    cursor = link_name(group.name, find_peer(group, params.peer).node_name) if params.peer else ""
+    found = read_letters(
+        conn,
+        find_topic(conn, group.name).id,
+        cursor=cursor,
+        kind=PEER,
+        event_id=params.event_id,
+        after=params.after,
+        limit=params.limit + 1,
+        newest=params.newest,
+    )
+    shown = found[: params.limit]
+    more = shown[-1].id if len(found) > len(shown) else None
+    return {"deadLetters": [_show(letter) for letter in shown], "next": more}
+
+
+def _show(letter: Letter) -> dict[str, Any]:
+    return {
+        "id": letter.id,
+        "eventId": letter.event_id,
+        "peer": peer_of(letter.cursor)[1],
+        "type": letter.tag,
+        "subject": letter.subject,
+        "reason": letter.reason,
+        "detail": letter.detail,
+        "attempts": letter.attempts,
+        "parkedAt": show_time(letter.parked_at),
+        "stored": letter.tag is not None,
+    }
+
+
+class ChooseLetters(Params):
+    """Some dead letters of a group: by id, all of one peer, or all."""
+
+    group: str
+    ids: list[int] = Field(default=[], max_length=MOST_POSITIONS, description="These letters.")
+    peer: str = Field(default="", description="All of this peer, by its node name.")
+    all: bool = Field(default=False, description="All of the group.")
+
+    @model_validator(mode="after")
+    def _one_way_to_choose(self) -> Self:
+        if sum((bool(self.ids), bool(self.peer), self.all)) != 1:
+            raise ValueError("choose letters in one way: ids, peer, or all")
+        return self
+
+
+async def _retry(services: Services, params: ChooseLetters) -> dict[str, Any]:
+    return await services.database.write(retry_now, params, services.clock.now())
+
+
+def retry_now(
+    conn: Connection, params: ChooseLetters, now: int, *, except_reasons: AbstractSet[str] = frozenset()
+) -> dict[str, Any]:
+    """Start a repair for each peer concerned. What cannot be sent any more stays where it is, with the reason.
+
+    Dead letters with one of the `except_reasons` are left as they are.
+    """
+    lock_head(conn)  # two retries at once: the second finds what the first has left
+    letters = [letter for letter in _chosen(conn, params) if letter.reason not in except_reasons]
+    links = {node: Link.read(conn, params.group, node) for node in {peer_of(letter.cursor)[1] for letter in letters}}
+    records = {record.position: record for record in read_at(conn, [letter.position for letter in letters])}
+    kept: list[dict[str, Any]] = []
+    retried: dict[str, list[Letter]] = {}
+    for letter in letters:
+        node = peer_of(letter.cursor)[1]
+        if reason := links[node].hindrance(records.get(letter.position), now):
+            kept.append({"id": letter.id, "eventId": letter.event_id, "reason": reason})
+        else:
+            retried.setdefault(node, []).append(letter)
+    if params.ids and kept:
+        words = "; ".join(f"letter {letter['id']}: {letter['reason']}" for letter in kept[:20])
+        raise Conflict(f"cannot be tried again, so none is: {words}", hint="drop what is of no use any more")
+    for node, those in retried.items():
+        _start(conn, links[node], those, now)
+    return {"retried": sum(map(len, retried.values())), "kept": kept}
+
+
+def _start(conn: Connection, link: Link, letters: Sequence[Letter], now: int) -> None:
+    positions = sorted({letter.position for letter in letters})
+    for start in range(0, len(positions), MOST_POSITIONS):
+        link.start_at(conn, positions[start : start + MOST_POSITIONS], now)
+    remove_letters(conn, [letter.id for letter in letters])
+
+
+async def _drop(services: Services, params: ChooseLetters) -> dict[str, Any]:
+    return {"dropped": await services.database.write(_drop_now, params)}
+
+
+def _drop_now(conn: Connection, params: ChooseLetters) -> int:
+    return remove_letters(conn, [letter.id for letter in _chosen(conn, params)])
+
+
+def _chosen(conn: Connection, params: ChooseLetters) -> list[Letter]:
+    """The letters. Raises NotFound when an id is none of this group's."""
+    group = find_group(conn, params.group)
+    topic = find_topic(conn, group.name).id
+    if params.ids:
+        found = read_letters(conn, topic, kind=PEER, ids=params.ids, limit=len(params.ids))
+        missing = sorted(set(params.ids) - {letter.id for letter in found})
+        if missing:
+            raise NotFound(f"group {group.name} has no dead letter {', '.join(map(str, missing[:20]))}")
+        return found
+    cursor = link_name(group.name, find_peer(group, params.peer).node_name) if params.peer else ""
+    chosen: list[Letter] = []
+    while page := read_letters(conn, topic, cursor=cursor, kind=PEER, after=chosen[-1].id if chosen else 0, limit=PAGE):
+        chosen += page
+    return chosen
+
+
+OPERATIONS: tuple[Operation[Any], ...] = (
+    operation("dead_letters.list", ListLetters, _list),
+    operation("dead_letters.retry", ChooseLetters, _retry),
+    operation("dead_letters.drop", ChooseLetters, _drop),
+)

@@ -1,0 +1,305 @@
+"""Deliveries: the state of every event at every peer, and what they add up to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import Field
+
+from eventd.api.admin.groups import find_group, find_topic, peers_of
+from eventd.api.admin.peer_ledger import PeerBooks, open_books, wanted_by
+from eventd.api.framework.moments import read_span, read_token, show_seconds, show_time, write_token
+from eventd.api.framework.operations import Operation, Params, Services, operation
+from eventd.log.core.blocks import Block, names, unpack
+from eventd.log.core.head import read_head
+from eventd.log.core.pages import LOOKED_AT, Question, cost_of, latest, list_latest, refreshed_span
+from eventd.log.core.scan import blocks_at, outlines
+from eventd.log.core.values import Head, Record, Topic
+from eventd.log.delivery.lag import count_stale
+from eventd.log.delivery.selection import Selection
+from eventd.log.delivery.states import BlockBooks, Delivery, DeliveryState, Uniform, derive
+from eventd.store.engine.database import Connection
+from federation.event import format_time, is_alive
+from federation.selector import Selector
+
+PAGE = 500
+"""Records looked at in one transaction, so that no reader keeps a snapshot for long."""
+SPAN = 50_000
+"""Records of the blocks that are added up in one transaction; fewer where they are taken apart."""
+
+
+class ListDeliveries(Params):
+    """Which deliveries to list. Times are RFC 3339, or how long ago (`15m`), and are those of the observation."""
+
+    group: str
+    event_id: str = Field(default="", description="Only this event.")
+    peer: str = Field(default="", description="Only to this peer, by its node name.")
+    status: list[DeliveryState] = Field(default=[], description="Only in this state; repeat it for several.")
+    type: list[str] = Field(default=[], description="Only events of this type; repeat it for several.")
+    since: str = Field(default="", description="Observed then or later.")
+    until: str = Field(default="", description="Observed then or earlier.")
+    newest: bool = Field(default=False, description="Newest events first; `after` then continues with older ones.")
+    after: str = Field(default="", description="Go on after this token.")
+    limit: int = Field(default=100, ge=1, le=1000, description="At most so many, but never a part of an event's.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    """What one request sees: taken once, so that its pages fit together."""
+
+    head: Head
+    topic: Topic
+    peers: Sequence[PeerBooks]
+
+
+def _open_scene(conn: Connection, group: str, peer: str) -> _Scene:
+    config = find_group(conn, group)
+    found = [open_books(conn, each) for each in peers_of(config, peer)]
+    return _Scene(read_head(conn), find_topic(conn, group), found)
+
+
+async def _list(services: Services, params: ListDeliveries) -> dict[str, Any]:
+    now = services.clock.now()
+    span = read_span(params.since, params.until, now)
+    scene = await services.database.read(_open_scene, params.group, params.peer)
+    place = read_token(params.after, scene.head, scene.topic)
+    rows: list[dict[str, Any]] = []
+    last = (place.position or scene.head.next_position) if params.newest else place.position
+    further: int | None = last if scene.peers else None
+    full = False
+    while further is not None and not full:
+        ask = _question(params, scene, span, further)
+        page, further = await services.database.read(_read_page, scene, ask, now)
+        for record, deliveries in page:
+            fresh = [row for row in _rows(params, scene, record, deliveries) if not _left_out(params, row)]
+            full = bool(rows) and len(rows) + len(fresh) > params.limit
+            if full:
+                break
+            rows += fresh
+            seen = record.position
+    return {"deliveries": rows, "next": write_token(scene.head, seen) if full else None, "gap": place.gap}
+
+
+def _question(params: ListDeliveries, scene: _Scene, span: tuple[int | None, int | None], place: int) -> Question:
+    """The next page from a place on: beyond it, or before it where the newest come first."""
+    return Question(
+        topic_id=scene.topic.id,
+        event_id=params.event_id,
+        types=params.type,
+        since=span[0],
+        until=span[1],
+        after=0 if params.newest else place,
+        before=place if params.newest else scene.head.next_position,
+        newest=params.newest,
+        limit=PAGE,
+    )
+
+
+Found = tuple[Record, Sequence[Delivery | None]]
+
+
+def _read_page(conn: Connection, scene: _Scene, ask: Question, now: int) -> tuple[list[Found], int | None]:
+    """The next records with their deliveries, and where to go on; None at the end."""
+    listed = list_latest(conn, ask)
+    records = listed.records[::-1] if ask.newest else listed.records
+    columns = [derive(conn, each.books, records, now=now) for each in scene.peers]
+    found: list[Found] = [(record, [column[at] for column in columns]) for at, record in enumerate(records)]
+    return found[::-1] if ask.newest else found, listed.seen if listed.more else None
+
+
+def _left_out(params: ListDeliveries, row: dict[str, Any]) -> bool:
+    return bool(params.status) and row["status"] not in params.status
+
+
+def _rows(
+    params: ListDeliveries, scene: _Scene, record: Record, deliveries: Sequence[Delivery | None]
+) -> list[dict[str, Any]]:
+    return [
+        {
+            "eventId": record.event_id,
+            "peer": each.peer.node_name,
+            "status": str(delivery.state),
+            "attempts": delivery.attempts,
+            "lastAttemptAt": show_time(delivery.attempted_at),
+            "lastError": delivery.error,
+            "deliveredAt": show_time(delivery.delivered_at),
+            "eventExpiresAt": format_time(record.expires_at),
+            "batchId": delivery.batch_id,
+            "group": params.group,
+            "type": record.tag,
+            "subject": record.subject,
+            "seq": record.seq,
+            "recordedAt": show_time(record.recorded_at),
+        }
+        for each, delivery in zip(scene.peers, deliveries, strict=True)
+        if delivery is not None
+    ]
+
+
+class SummariseDeliveries(Params):
+    """Which deliveries to add up."""
+
+    group: str
+    peer: str = Field(default="", description="Only to this peer, by its node name.")
+    type: list[str] = Field(default=[], description="Only events of this type; repeat it for several.")
+    include_expired: bool = Field(default=False, description="Count also what was delivered and has expired since.")
+
+
+@dataclass(slots=True)
+class _Sum:
+    """What one peer's deliveries add up to. Durations in microseconds."""
+
+    states: dict[DeliveryState, int] = field(default_factory=lambda: dict.fromkeys(DeliveryState, 0))
+    max_lag: int = 0
+    min_left: int | None = None
+    stale: int = 0
+
+    def add(self, record: Record, delivery: Delivery, now: int) -> None:
+        self.states[delivery.state] += 1
+        if delivery.first_at is not None:
+            self.max_lag = max(self.max_lag, delivery.first_at - record.recorded_at)
+        if record.expires_at is not None and record.expires_at >= now:
+            left = record.expires_at - now
+            self.min_left = left if self.min_left is None else min(self.min_left, left)
+
+    def add_whole(self, block: Block, uniform: Uniform) -> None:
+        """All records of a block, none of which expires."""
+        self.states[uniform.state] += block.records
+        if uniform.first_at is not None:
+            self.max_lag = max(self.max_lag, uniform.first_at - block.recorded_at)
+
+    def show(self, group: str, peer: str) -> dict[str, Any]:
+        states = self.states
+        return {
+            "group": group,
+            "peer": peer,
+            "events": sum(states.values()),
+            "delivered": states[DeliveryState.DELIVERED],
+            "staleTTL": self.stale,
+            "failed": states[DeliveryState.FAILED],
+            "pending": states[DeliveryState.PENDING],
+            "expired": states[DeliveryState.EXPIRED],
+            "refused": states[DeliveryState.REFUSED],
+            "inPath": states[DeliveryState.IN_PATH],
+            "unknown": states[DeliveryState.UNKNOWN],
+            "maxLagSeconds": show_seconds(self.max_lag),
+            "minExpiresInSeconds": show_seconds(self.min_left or 0),
+        }
+
+
+async def _summary(services: Services, params: SummariseDeliveries) -> dict[str, Any]:
+    now = services.clock.now()
+    scene = await services.database.read(_open_scene, params.group, params.peer)
+    refreshed = await services.database.read(refreshed_span, scene.topic.id)
+    sums = [_Sum() for _ in scene.peers]
+    adding = _Adding(params, scene, sums, refreshed, now)
+    after: int | None = 0 if scene.peers else None
+    while after is not None:
+        after = await services.database.read(adding.add_blocks, after)
+    for each, total in zip(scene.peers, sums, strict=True):
+        total.stale = await services.database.read(_count_stale, scene, each, params.type, now)
+    rows = [total.show(params.group, each.peer.node_name) for each, total in zip(scene.peers, sums, strict=True)]
+    return {"summary": rows}
+
+
+@dataclass(frozen=True, slots=True)
+class _Adding:
+    """Adds up block by block; only where a block's records may differ is it taken apart.
+
+    `refreshed` is where records may have been followed by a refresh, which counts in their place.
+    """
+
+    params: SummariseDeliveries
+    scene: _Scene
+    sums: Sequence[_Sum]
+    refreshed: tuple[int, int]
+    now: int
+
+    def add_blocks(self, conn: Connection, after: int) -> int | None:
+        """Add the next blocks up; where to go on, None at the end."""
+        some = _some(outlines(conn, self.scene.topic.id, after, self.scene.head.last))
+        if not some:
+            return None
+        ends = some[0].position, some[-1].last
+        books = [BlockBooks.read(conn, each.books, *ends) for each in self.scene.peers]
+        apart: list[int] = []
+        looked = 0
+        for block in some:
+            after = block.last
+            if not self._add_whole(block, books):
+                apart.append(block.position)
+                looked += cost_of(block)
+                if looked >= LOOKED_AT:
+                    break
+        for block, _ in blocks_at(conn, apart):
+            self._add_singly(conn, unpack(block))
+        return after
+
+    def _add_whole(self, block: Block, books: Sequence[BlockBooks]) -> bool:
+        """Add a block up for all peers, if that can be done without looking at its records."""
+        types, asked = names(block.types), set(self.params.type)
+        if asked and types is not None and types.isdisjoint(asked):
+            return True
+        first, end = self.refreshed
+        superseded = block.position < end and block.last >= first
+        if superseded or block.expires_first is not None or (asked and (types is None or not types <= asked)):
+            return False
+        found: list[Uniform | None] = []
+        for each, of_peer in zip(self.scene.peers, books, strict=True):
+            meant = wanted_by(each.peer).settles(block, self.now)
+            one = of_peer.uniform(block) if meant else None
+            if meant is None or (meant and one is None):
+                return False
+            found.append(one)
+        for total, uniform in zip(self.sums, found, strict=True):
+            if uniform is not None:
+                total.add_whole(block, uniform)
+        return True
+
+    def _add_singly(self, conn: Connection, records: Sequence[Record]) -> None:
+        asked = set(self.params.type)
+        found = latest(conn, self.scene.topic.id, [one for one in records if not asked or one.tag in asked])
+        for each, total in zip(self.scene.peers, self.sums, strict=True):
+            for record, delivery in zip(found, derive(conn, each.books, found, now=self.now), strict=True):
+                every = self.params.include_expired
+                if delivery is not None and _counts(each, record, delivery, self.now, all_of_them=every):
+                    total.add(record, delivery, self.now)
+
+
+def _some(blocks: Iterator[Block]) -> list[Block]:
+    """The next blocks that are looked at together."""
+    found: list[Block] = []
+    records = 0
+    for block in blocks:
+        found.append(block)
+        records += block.records
+        if records >= SPAN:
+            break
+    return found
+
+
+def _counts(each: PeerBooks, record: Record, delivery: Delivery, now: int, *, all_of_them: bool) -> bool:
+    """Whether to count it: what is alive, and what expired on the way, but not before the peer was there."""
+    if all_of_them or is_alive(record.expires_at, now):
+        return True
+    cursor = each.books.cursor
+    lost = delivery.state is DeliveryState.EXPIRED
+    return lost and cursor is not None and record.expires_at is not None and record.expires_at >= cursor.created_at
+
+
+def _count_stale(conn: Connection, scene: _Scene, each: PeerBooks, types: Sequence[str], now: int) -> int:
+    peer, cursor = each.peer, each.books.cursor
+    selector = peer.selector
+    both = [name for name in types if selector.takes_type(name)] if types else selector.types
+    if cursor is None or (types and not both):
+        return 0
+    narrowed = Selection(Selector.of(types=both, subject_prefixes=selector.subject_prefixes), peer.relay)
+    return count_stale(conn, scene.topic.id, narrowed.wanted_by(peer.node_name), after=cursor.position, now=now)
+
+
+OPERATIONS: tuple[Operation[Any], ...] = (
+    operation("deliveries.list", ListDeliveries, _list),
+    operation("deliveries.summary", SummariseDeliveries, _summary),
+)

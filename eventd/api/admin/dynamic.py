@@ -1,0 +1,226 @@
+"""The dynamic configuration: parts, what becomes of them, and the effective configuration as a whole."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+from pydantic import FailFast, Field
+
+from eventd.api.admin.resources import Source, Sources
+from eventd.api.framework.moments import show_time
+from eventd.api.framework.operations import Operation, Params, Services, operation
+from eventd.dynamic.merge import Effective
+from eventd.dynamic.part import part_name
+from eventd.errors import NotFound
+from eventd.log.core.head import lock_head
+from eventd.resources.reading.documents import ROUTER
+from eventd.resources.validation.check import check
+from eventd.store.engine.database import Connection
+from eventd.store.parts.claims import Key
+from eventd.store.parts.parts import StoredPart, delete_part, read_parts, read_sources
+from eventd.store.rows.registry import StoredResource
+
+ACTIVE, EXPIRED, SET_ASIDE = "active", "expired", "set-aside"
+_UNLESS = Field(default="", description="Answer only with `unchanged` if this, from an earlier answer, still holds.")
+
+
+class ListParts(Params):
+    """Which parts to list."""
+
+    owner: str = Field(default="", description="Only of this owner: `EventSubscription/NAME` or `Plugin/NAME`.")
+    unless: str = _UNLESS
+
+
+async def _list(services: Services, params: ListParts) -> dict[str, Any]:
+    snapshot = await services.effective.current()
+    if params.unless == snapshot.state:
+        return _unchanged(snapshot.state)
+    found = await services.database.read(read_parts, owner=params.owner)
+    reasons = dict(snapshot.effective.set_aside)
+    return {"parts": [_line(part, _fate(part, snapshot.effective, reasons)) for part in found], "state": snapshot.state}
+
+
+def _unchanged(state: str) -> dict[str, Any]:
+    return {"unchanged": True, "state": state}
+
+
+Fate = tuple[str, str]
+"""The status of a part, and why it has it where that is not plain."""
+
+
+def _fate(part: StoredPart, effective: Effective, reasons: Mapping[str, str]) -> Fate:
+    if part.source in reasons:
+        return SET_ASIDE, reasons[part.source]
+    return (ACTIVE if part.source in effective.active_sources else EXPIRED), ""
+
+
+def _line(part: StoredPart, fate: Fate) -> dict[str, Any]:
+    status, reason = fate
+    return {
+        "source": part.source,
+        "generation": part.generation,
+        "status": status,
+        "resources": len(part.claims) or len(part.resources) * bool(part.problem),
+        "directives": len(part.directives),
+        "actionPlans": len(part.action_plans),
+        "expiresAt": show_time(part.ends_at),
+        "plugin": part.plugin,
+        "group": part.group,
+        "reason": reason,
+    }
+
+
+class OnePart(Params):
+    """One part."""
+
+    source: str = Field(description="Its source, such as `EventSubscription/NAME/8b5cc4df7eec7d32`.")
+
+
+async def _describe(services: Services, params: OnePart) -> dict[str, Any]:
+    effective = (await services.effective.current()).effective
+    found = await services.database.read(_find, params.source)
+    reasons = dict(effective.set_aside)
+    return {"parts": [_show(part, _fate(part, effective, reasons)) for part in found]}
+
+
+def _find(conn: Connection, source: str) -> list[StoredPart]:
+    """The part of this source, or all of this owner."""
+    return read_parts(conn, source=source) or read_parts(conn, owner=source)
+
+
+def _show(part: StoredPart, fate: Fate) -> dict[str, Any]:
+    status, reason = fate
+    given = sorted(part.claims.items())
+    return {
+        "id": part.id,
+        "name": part_name(part.source, part.generation),
+        "source": part.source,
+        "generation": part.generation,
+        "status": status,
+        "storedStatus": ACTIVE,
+        "group": part.group,
+        "plugin": part.plugin,
+        "observedAt": show_time(part.observed_at),
+        "expiresAt": show_time(part.expires_at),
+        "endsAt": show_time(part.ends_at),
+        "digest": part.digest,
+        "eventIds": list(part.event_ids),
+        "resources": list(part.resources),
+        "gives": [{**_identity(key), "since": show_time(h.since), "until": show_time(h.ends_at)} for key, h in given],
+        "directives": list(part.directives),
+        **({"actionPlans": list(part.action_plans)} if part.action_plans else {}),
+        **({"error": reason or part.problem} if reason or part.problem else {}),
+        "createdAt": show_time(part.created_at),
+        "updatedAt": show_time(part.updated_at),
+    }
+
+
+def _identity(key: Key) -> dict[str, str]:
+    return {"apiVersion": key.api_version, "kind": key.kind, "name": key.name}
+
+
+async def _delete(services: Services, params: OnePart) -> dict[str, Any]:
+    gave = await services.database.write(_delete_now, params.source)
+    services.effective.changed()
+    return {"source": params.source, "gave": [_identity(key) for key in gave]}
+
+
+def _delete_now(conn: Connection, source: str) -> list[Key]:
+    """What the part gave. Raises NotFound."""
+    lock_head(conn)
+    found = read_parts(conn, source=source)
+    if not found:
+        sources = read_sources(conn)
+        close = difflib.get_close_matches(source, sources, 1)
+        hint = f"did you mean {close[0]}?" if close else "routerctl dynamic list shows them" if sources else ""
+        raise NotFound(f"there is no part of the source {source}", hint=hint)
+    delete_part(conn, source)
+    return sorted(found[0].claims)
+
+
+class Merged(Params):
+    """What to begin with."""
+
+    sources: Annotated[list[Source], FailFast()] = Field(
+        default=[], description="Begin with these instead of with what is declared."
+    )
+    unless: str = _UNLESS
+
+
+async def _render(services: Services, params: Merged) -> dict[str, Any]:
+    effective, state = await _effective(services, params)
+    if effective is None:
+        return _unchanged(state)
+    resources = [dict(entry.resource) for entry in effective.entries]
+    api_version, kind = ROUTER
+    router = {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {"name": "effective"},
+        "spec": {"resources": resources},
+    }
+    return {"router": router, "state": state}
+
+
+async def _diff(services: Services, params: Merged) -> dict[str, Any]:
+    effective, state = await _effective(services, params)
+    return _unchanged(state) if effective is None else {**show_merge(effective), "state": state}
+
+
+async def _effective(services: Services, params: Merged) -> tuple[Effective | None, str]:
+    """The configuration, None where it is the one that is known already; and what names its state."""
+    snapshot = await services.effective.current()
+    if params.unless == snapshot.state:
+        return None, snapshot.state
+    if not params.sources:
+        return snapshot.effective, snapshot.state
+    stored = await asyncio.to_thread(_read_startup, params.sources, services.clock.now())
+    return await services.effective.with_startup(stored), snapshot.state
+
+
+def _read_startup(sources: list[Source], now: int) -> list[StoredResource]:
+    """The sources as if they were declared. Raises Rejected."""
+    declarations = check(Sources(sources=sources).load(), []).accepted()
+    return [
+        StoredResource(*declared.identity, declared.annotations, declared.canonical(), 1, now, now)
+        for declared in declarations
+    ]
+
+
+def show_merge(effective: Effective) -> dict[str, Any]:
+    """What parts change of the declared configuration."""
+    return {
+        "suppressed": [
+            {
+                "target": _identity(one.target),
+                "maskedBy": one.masked_by,
+                "maskedUntil": show_time(one.masked_until),
+                **({"reason": one.reason} if one.reason else {}),
+            }
+            for one in effective.suppressed
+        ],
+        "addedResources": [
+            {"source": one.source, "generation": one.generation, **_identity(one.key)} for one in effective.added
+        ],
+        "activeParts": list(effective.active),
+        "expiredParts": list(effective.expired),
+        "setAside": [{"source": source, "reason": reason} for source, reason in effective.set_aside],
+        "warnings": list(effective.warnings),
+    }
+
+
+def identities(keys: Iterable[Key]) -> list[dict[str, str]]:
+    """The names of resources, as answers write them."""
+    return [_identity(key) for key in keys]
+
+
+OPERATIONS: tuple[Operation[Any], ...] = (
+    operation("dynamic.list", ListParts, _list),
+    operation("dynamic.describe", OnePart, _describe),
+    operation("dynamic.delete", OnePart, _delete),
+    operation("dynamic.render", Merged, _render),
+    operation("dynamic.diff", Merged, _diff),
+)

@@ -1,0 +1,216 @@
+"""From what a publisher writes to an event that can be stored: every problem of every event, with its index. Pure.
+
+Nearly every request holds nothing to look at closely: `facts` takes it as a whole. What it leaves is taken event by
+event, and gives the same.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from eventd.api.admin.event_columns import Fact, convert_facts, drafts_of
+from eventd.errors import EventdError, Invalid, TooLarge
+from eventd.ingress.admission import draft_of
+from eventd.log.core.values import Draft, Drafts
+from eventd.resources.effective import GroupConfig
+from eventd.resources.reading.problems import MOST_FOUND, shorten
+from eventd.text.duration import parse_duration
+from eventd.text.quoting import quoted
+from federation.errors import MessageError
+from federation.event import UNSET, Event, encode, from_micros, micros, new_event_id, normalise
+from federation.lenient import parse_time
+
+
+class Given(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """An event as a publisher writes it; what is missing is filled in.
+
+    The last three are what a listing shows beside the event. They mean nothing here and are allowed, so that a listing
+    can be emitted elsewhere.
+    """
+
+    id: str | None = None
+    group: str | None = None
+    source_node: str | None = None
+    type: str | None = None
+    subject: str | None = None
+    dedupe_key: str | None = None
+    payload: dict[str, str] | None = None
+    observed_at: str | None = None
+    expires_at: str | None = None
+    ttl: str | None = None
+    recorded_at: Any = None
+    seq: Any = None
+    path: Any = None
+
+
+_MEMBER_BYTES = 6
+"""The least that a member of a payload takes in JSON, with an empty name and an empty text: `"":"",`."""
+MEMBERS = tuple(field.encode_name for field in msgspec.structs.fields(Given))
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """What is wrong with one event; `index` counts from 0."""
+
+    index: int
+    message: str
+
+
+class BadEvents(Invalid):
+    """Some events cannot be stored, so none was. `problems` holds those that were found."""
+
+    code = "invalid_events"
+
+    def __init__(self, problems: Sequence[Problem], of: int = 1) -> None:
+        super().__init__(_summary(problems, of))
+        self.problems = tuple(problems)
+
+    @property
+    def detail(self) -> list[dict[str, Any]]:
+        """The problems, for answers."""
+        return [asdict(problem) for problem in self.problems]
+
+
+class EventsTooLarge(TooLarge):
+    """Some events are over the group's limit, and nothing else is wrong. None was stored."""
+
+    code = "events_too_large"
+
+    def __init__(self, problems: Sequence[Problem], of: int = 1) -> None:
+        super().__init__(_summary(problems, of), hint="raise limits.maxEventBytes of the group, here and at its peers")
+        self.problems = tuple(problems)
+
+    @property
+    def detail(self) -> list[dict[str, Any]]:
+        """The problems, for answers."""
+        return [asdict(problem) for problem in self.problems]
+
+
+def _summary(problems: Sequence[Problem], of: int) -> str:
+    if of == 1:
+        return f"the event cannot be stored: {problems[0].message}"
+    shown = "\n".join(f"  event {problem.index}: {problem.message}" for problem in problems[:20])
+    more = f"\n  and {len(problems) - 20} more" if len(problems) > 20 else ""
+    least = "at least " if len(problems) >= MOST_FOUND else ""
+    return f"{least}{len(problems)} of {of} events are wrong, nothing was stored:\n{shown}{more}"
+
+
+def drafts_from(
+    events: Sequence[Any], group: GroupConfig, *, now: int, random: Callable[[int], bytes], heavy: bool = False
+) -> Drafts:
+    """The drafts of all events: facts, or values as JSON has them. `now` in microseconds.
+
+    `heavy`: they are so many, or so large, that copies of what is refused anyhow would fill memory.
+
+    Raises BadEvents or EventsTooLarge, with every problem unless there are very many.
+    """
+    if heavy and (huge := [*islice(_find_huge(events, group), MOST_FOUND)]):
+        raise EventsTooLarge(huge, len(events))
+    facts = convert_facts(events)
+    drafts = None if facts is None else drafts_of(facts, group, now=now, random=random)
+    return drafts or Drafts.of(drafts_one_by_one(events, group, now=now, random=random))
+
+
+def _find_huge(events: Sequence[Any], group: GroupConfig) -> Iterator[Problem]:
+    """Events whose payload alone is over the limit, found before they are copied."""
+    most = group.limits.max_event_bytes
+    for index, event in enumerate(events):
+        payload = event.payload if isinstance(event, Fact) else event.get("payload") if isinstance(event, dict) else {}
+        if not isinstance(payload, dict):
+            continue
+        size = len(payload) * _MEMBER_BYTES + sum(len(text) for text in payload.values() if isinstance(text, str))
+        if size > most:
+            yield Problem(index, f"{size} bytes or more are over the limit of {most} of group {group.name}")
+
+
+def drafts_one_by_one(
+    events: Sequence[Any], group: GroupConfig, *, now: int, random: Callable[[int], bytes]
+) -> list[Draft]:
+    """The same, with a close look at each."""
+    drafts: list[Draft] = []
+    problems: list[Problem] = []
+    large: list[Problem] = []
+    for index, raw in enumerate(events):
+        if len(problems) + len(large) >= MOST_FOUND:
+            break
+        try:
+            event = _event(raw, group, now, random)
+            body = encode(event)
+        except (MessageError, EventdError) as error:
+            problems.append(Problem(index, error.message))
+            continue
+        if len(body) > group.limits.max_event_bytes:
+            words = f"{len(body)} bytes are over the limit of {group.limits.max_event_bytes} of group {group.name}"
+            large.append(Problem(index, words))
+        drafts.append(draft_of(event, body.decode(), ""))
+    if problems:
+        raise BadEvents(sorted(problems + large), len(events))
+    if large:
+        raise EventsTooLarge(large, len(events))
+    return drafts
+
+
+def _event(raw: Any, group: GroupConfig, now: int, random: Callable[[int], bytes]) -> Event:
+    given = _given(raw)
+    if (given.group or group.name) != group.name:
+        raise Invalid(f"group is {given.group}, and this request is for {group.name}")
+    observed = parse_time(given.observed_at) if given.observed_at is not None else UNSET
+    if observed == UNSET:
+        observed = from_micros(now)
+    expires = parse_time(given.expires_at) if given.expires_at is not None else UNSET
+    if given.ttl is not None:
+        if expires != UNSET:
+            raise Invalid("ttl and expiresAt are two ways to say one thing: leave one out")
+        expires = _expiry(micros(observed), given.ttl)
+    event = Event(
+        id=given.id or new_event_id(now, random(10)),
+        group=group.name,
+        source_node=given.source_node or group.node_name,
+        type=given.type or "",
+        subject=given.subject or "",
+        dedupe_key=given.dedupe_key or "",
+        payload=given.payload or {},
+        observed_at=observed,
+        expires_at=expires,
+    )
+    return normalise(event, now=now)
+
+
+def _expiry(observed: int, ttl: str) -> Any:
+    try:
+        span = parse_duration(ttl)
+        return UNSET if span <= 0 else from_micros(observed + span)
+    except EventdError as error:
+        raise Invalid(f"ttl {error.message}") from error
+    except OverflowError:
+        raise Invalid(f"ttl {quoted(ttl)} leads beyond the year 9999") from None
+
+
+def _given(raw: Any) -> Given:
+    try:
+        return msgspec.convert(msgspec.to_builtins(raw) if isinstance(raw, Fact) else raw, Given)
+    except msgspec.ValidationError as error:
+        raise Invalid(_reword(str(error))) from None
+
+
+def _reword(text: str) -> str:
+    """What msgspec says, in the words of the rest: the member first."""
+    if unknown := re.match(r"Object contains unknown field `(.*)`", text):
+        name = shorten(unknown[1])
+        close = difflib.get_close_matches(name, MEMBERS, 1, 0.7)
+        meant = f"did you mean {close[0]}?" if close else f"an event has {', '.join(MEMBERS[:-3])}"
+        return f"unknown member {name} ({meant})"
+    if wrong := re.match(r"Expected `([^`]*)`, got `([^`]*)`(?: - at `\$\.?([^`]*)`)?", text):
+        wanted, got, where = wrong[1].removesuffix(" | null"), wrong[2], wrong[3]
+        kinds = {"str": "text", "object": "an object", "int": "a number", "float": "a number", "array": "a list"}
+        if where == "payload[...]":
+            where = "each value of payload"
+        return f"{where or 'an event'} must be {kinds.get(wanted, wanted)}, not {kinds.get(got, got)}"
+    return text

@@ -1,0 +1,178 @@
+"""Events as programs write them, a request at a time: read, filled in, checked and written by columns. Pure.
+
+Whatever needs a closer look is left to `emitted`, which takes event by event and says what is wrong with which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta, Struct
+
+from eventd.log.core.values import Drafts
+from eventd.resources.effective import GroupConfig
+from federation.errors import BadEvent
+from federation.event import (
+    ENCODER,
+    WHITE_SPACE,
+    ZERO_TIME,
+    OptionalText,
+    format_time,
+    micros,
+    new_event_ids,
+)
+from federation.lenient import parse_time
+from federation.lines import Bodies, Piece, size_of
+
+MOST: Final = 10_000
+"""Events of one request."""
+
+_TOGETHER: Final = 256
+"""Events of one text, so that a few of these are a block of the log."""
+
+_NUL: Final = "\\u0000"
+"""How JSON writes the one character that no database takes."""
+
+
+class Fact(Struct, kw_only=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True, gc=False):
+    """An event as a publisher writes it. With all that is missing filled in, its encoding is the canonical one."""
+
+    id: OptionalText = ""
+    group: OptionalText = ""
+    source_node: OptionalText = ""
+    type: OptionalText = ""
+    subject: OptionalText = ""
+    dedupe_key: OptionalText = ""
+    payload: dict[str, str] = msgspec.field(default_factory=dict)
+    observed_at: str | None = None
+    expires_at: str | None = None
+
+
+class Facts(Struct, forbid_unknown_fields=True):
+    """The body of a request that emits."""
+
+    events: Annotated[list[Fact], Meta(min_length=1, max_length=MOST)]
+    brief: bool = False
+    exceptions: bool = False
+
+
+_DECODER: Final = msgspec.json.Decoder(Facts)
+_TIMES: Final = msgspec.json.Decoder(list[datetime])
+_TEXTS: Final = msgspec.json.Decoder(list[str])
+
+
+def read_facts(body: bytes | bytearray) -> Facts | None:
+    """The events of a request; None for a body that is anything else."""
+    try:
+        return _DECODER.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def convert_facts(events: Sequence[Any]) -> Sequence[Fact] | None:
+    """The same of values as JSON has them; what was read already is left as it is."""
+    try:
+        return msgspec.convert(events, list[Fact])
+    except (msgspec.ValidationError, RecursionError):
+        return None
+
+
+def drafts_of(facts: Sequence[Fact], group: GroupConfig, *, now: int, random: Callable[[int], bytes]) -> Drafts | None:
+    """The drafts of events that need no closer look; None where one of them does. `now` in microseconds."""
+    try:
+        expires_first = _set_times(facts, now)
+    except BadEvent:
+        return None
+    kinds, sources = {fact.type for fact in facts}, {fact.source_node for fact in facts}
+    texts = [fact.id for fact in facts], [fact.subject for fact in facts], [fact.dedupe_key for fact in facts]
+    groups = {fact.group for fact in facts}
+    if "" in kinds or not groups <= {"", group.name} or any(map(_has_edges, (kinds, sources, *texts))):
+        return None
+    _fill_in(facts, group, now, random)
+    try:
+        bodies = _encode(facts)
+    except UnicodeEncodeError:
+        return None
+    if any(_is_too_odd(piece.text, group.limits.max_event_bytes) for piece in bodies.pieces):
+        return None
+    return Drafts(
+        [fact.id for fact in facts],
+        [""] * len(facts),
+        bodies,
+        frozenset(kinds),
+        frozenset(sources - {""} | ({group.node_name} if "" in sources else set())),
+        expires_first,
+    )
+
+
+def _encode(facts: Sequence[Fact]) -> Bodies:
+    parts = (facts[start : start + _TOGETHER] for start in range(0, len(facts), _TOGETHER))
+    return Bodies([Piece(ENCODER.encode_lines(part).decode(), len(part)) for part in parts])
+
+
+def _is_too_odd(text: str, most: int) -> bool:
+    """Whether a U+0000 may be in it, or a line of more bytes."""
+    if "\\" in text and _NUL in text:
+        return True
+    return size_of(text) > most and max(map(size_of, text.split("\n"))) > most
+
+
+def _has_edges(texts: Iterable[str]) -> bool:
+    """Whether any begins or ends with white space. Most hold none at all, which one look at all of them tells."""
+    joined = "".join(texts)
+    return joined.split(None, 1) != [joined] and any(text.strip(WHITE_SPACE) != text for text in texts)
+
+
+def _fill_in(facts: Sequence[Fact], group: GroupConfig, now: int, random: Callable[[int], bytes]) -> None:
+    name, node = group.name, group.node_name
+    nameless = [fact for fact in facts if not fact.id]
+    for fact, event_id in zip(nameless, new_event_ids(now, len(nameless), random), strict=True):
+        fact.id = event_id
+    for fact in facts:
+        fact.group = name
+        if not fact.source_node:
+            fact.source_node = node
+        if not fact.dedupe_key:
+            fact.dedupe_key = fact.id
+
+
+def unsign(events: Iterable[Any], node: str) -> None:
+    """Take back that facts come from `node`: the group that they were filled in for goes by another name by now."""
+    for event in events:
+        if isinstance(event, Fact) and event.source_node == node:
+            event.source_node = ""
+
+
+def _set_times(facts: Sequence[Fact], now: int) -> int | None:
+    """Both times of each as its canonical form has them; when the first expires. Raises BadEvent."""
+    at = format_time(now)
+    observed = [at if fact.observed_at is None else fact.observed_at for fact in facts]
+    expiring = [fact for fact in facts if fact.expires_at is not None and fact.expires_at != ZERO_TIME]
+    observed_texts, _ = _read_times(observed)
+    for fact, text in zip(facts, observed_texts, strict=True):
+        fact.observed_at = at if text == ZERO_TIME else text
+        if fact.expires_at is None:
+            fact.expires_at = ZERO_TIME
+    texts, times = _read_times([fact.expires_at or "" for fact in expiring])
+    for fact, text in zip(expiring, texts, strict=True):
+        fact.expires_at = text
+    return min((micros(time) for text, time in zip(texts, times, strict=True) if text != ZERO_TIME), default=None)
+
+
+def _read_times(texts: list[str]) -> tuple[list[str], list[datetime]]:
+    """Times as canonical events write them, and what they are. Raises BadEvent.
+
+    The library reads other writings than we do. It is trusted with what it writes in the same way again.
+    """
+    told = msgspec.json.encode(texts)
+    try:
+        times = _TIMES.decode(told)
+    except msgspec.ValidationError:
+        times = []
+    if len(times) == len(texts) and msgspec.json.encode(times) == told and all(time.tzinfo is UTC for time in times):
+        return texts, times
+    times = [*map(parse_time, texts)]
+    return _TEXTS.decode(msgspec.json.encode(times)), times

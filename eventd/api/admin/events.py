@@ -1,0 +1,286 @@
+"""Events: emit, list, prune."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import msgspec
+from pydantic import Field
+
+from eventd.api.admin.emitted import drafts_from
+from eventd.api.admin.event_columns import MOST, read_facts, unsign
+from eventd.api.admin.event_texts import are_texts, decode_texts
+from eventd.api.admin.groups import Place, evict_some, find_group, find_place, find_topic, recall_place
+from eventd.api.bodies.bodies import SMALL_BYTES
+from eventd.api.framework.moments import Place as Token
+from eventd.api.framework.moments import read_span, read_token, show_time, write_token
+from eventd.api.framework.operations import Operation, Params, Services, operation
+from eventd.dynamic.guard import OBSERVED, refuse_captured
+from eventd.errors import Conflict, EventdError
+from eventd.log.core.head import read_head
+from eventd.log.core.id_conflicts import UNKNOWN
+from eventd.log.core.pages import Question, list_latest
+from eventd.log.core.scan import read_at
+from eventd.log.core.units import Check, Publish
+from eventd.log.core.values import Appended, Drafts, Head, IdOwner, Outcome, Record
+from eventd.resources.effective import GroupConfig
+from eventd.store.engine.database import Connection
+from federation.event import DECODER, is_plain
+from federation.loops import decode_path
+
+MANY = 1_000
+"""Events, or members of their payloads, that one request may have judged on the loop."""
+RESULTS = {
+    Outcome.NEW: "new",
+    Outcome.REFRESH: "refreshed",
+    Outcome.DUPLICATE: "duplicate",
+    Outcome.CONFLICT: "conflict",
+}
+
+
+def show_event(record: Record) -> dict[str, Any]:
+    """A stored event under its own names, and where and when it was stored."""
+    event = msgspec.json.decode(record.body)
+    return {
+        "id": event["id"],
+        "group": event["group"],
+        "sourceNode": event.get("sourceNode", ""),
+        "type": event["type"],
+        "subject": event.get("subject", ""),
+        "dedupeKey": event.get("dedupeKey", ""),
+        "payload": event.get("payload", {}),
+        "observedAt": event["observedAt"],
+        "expiresAt": event["expiresAt"],
+        "recordedAt": show_time(record.recorded_at),
+        "seq": record.seq,
+        "path": list(decode_path(record.path)),
+    }
+
+
+class Emit(Params):
+    """Events to store in one group, all of them or none: each as a JSON object with the names of the envelope."""
+
+    group: str
+    events: list[Any] = Field(
+        min_length=1,
+        max_length=MOST,
+        description="Each has a type and, as wanted, id, sourceNode, subject, dedupeKey, payload, observedAt,"
+        " expiresAt or ttl.",
+    )
+    brief: bool = Field(default=False, description="Answer without the events as they are stored, which is faster.")
+    exceptions: bool = Field(
+        default=False, description="Answer with the results alone of events that are not new, each with its index."
+    )
+
+
+class _LargeEmit(Emit):
+    """Events that take so long to judge that the loop must not do it."""
+
+
+def _is_heavy(params: Emit) -> bool:
+    """Whether the events are to be judged beside the loop. Those that were not read quickly are looked at."""
+    odd = (event for event in params.events[:MANY] if isinstance(event, dict))
+    payloads = (event.get("payload") for event in odd)
+    return (
+        isinstance(params, _LargeEmit)
+        or are_texts(params.events)
+        or len(params.events) > MANY
+        or sum(len(payload) for payload in payloads if isinstance(payload, dict)) > MANY
+    )
+
+
+def _read_quickly(path: Mapping[str, str], body: bytes | bytearray) -> Emit | None:
+    facts = read_facts(body) if is_plain(path["group"]) else None
+    if facts is None:
+        return None
+    return (_LargeEmit if len(body) > SMALL_BYTES else Emit).model_construct(
+        group=path["group"], events=facts.events, brief=facts.brief, exceptions=facts.exceptions
+    )
+
+
+async def _emit(services: Services, params: Emit) -> dict[str, Any]:
+    drafts, appended = await _append(services, params)
+    if len(drafts) == 1 and appended.outcomes[0] is Outcome.CONFLICT:
+        raise _conflict(drafts.event_ids[0], params.group, appended.owners[0])
+    counts = {word: appended.count(outcome) for outcome, word in RESULTS.items()}
+    if params.exceptions:
+        return {"counts": counts, "results": _exceptions(drafts, appended)}
+    results = _results(drafts, appended)
+    if not params.brief:
+        stored = {r.position: r for r in await services.database.read(read_at, list(appended.positions))}
+        for result, position in zip(results, appended.positions, strict=True):
+            result["event"] = show_event(stored[position]) if position in stored else None
+    return {"counts": counts, "results": results}
+
+
+def _conflict(event_id: str, group: str, owner: IdOwner) -> Conflict:
+    taken, hint = f"the id {event_id} is taken in group {group} by another event", "give the new event an id of its own"
+    if owner.source == UNKNOWN:
+        return Conflict(f"{taken}, which is not stored any more", hint=hint)
+    where = f"came with the key {owner.key_id}" if owner.key_id else "was emitted at this node"
+    if owner.key_id == UNKNOWN:
+        where = "came from another node"
+    return Conflict(
+        f"{taken} of {owner.source or 'no source'}, which {where}",
+        hint=f"{hint}; routerctl federation event list --group {group} --id {event_id} --include-expired"
+        " shows the other one",
+    )
+
+
+async def _append(services: Services, params: Emit) -> tuple[Drafts, Appended]:
+    """What becomes of the events in the group as it is declared by now.
+
+    Where it was is remembered, which saves a look into the database for each event: the writer looks, and whatever is
+    refused by a declaration that has been replaced is judged again by the one that has replaced it.
+    """
+    now = services.clock.now()
+    place = recall_place(services.database, params.group) or await find_place(services.database, params.group, now)
+    while True:
+        try:
+            return await _append_at(services, params, place, now)
+        except EventdError:
+            present = await find_place(services.database, params.group, now)
+            if present is place:
+                raise
+            unsign(params.events, place.group.node_name)
+            place = present
+
+
+async def _append_at(services: Services, params: Emit, place: Place, now: int) -> tuple[Drafts, Appended]:
+    heavy = _is_heavy(params)
+    judge = partial(_judge, params.events, place.group, now=now, heavy=heavy)
+    drafts = await asyncio.to_thread(judge) if heavy else judge()
+    check = _refusal_of(drafts) if OBSERVED in drafts.types else None
+    ceiling = place.group.retention.max_bytes
+    unit = Publish(place.topic, drafts, ceiling=ceiling, check=check, declared=place.version)
+    return drafts, await services.log.submit(unit)
+
+
+def _judge(events: list[Any], group: GroupConfig, *, now: int, heavy: bool) -> Drafts:
+    if are_texts(events):
+        decode_texts(events, group, now=now, random=secrets.token_bytes)
+    return drafts_from(events, group, now=now, random=secrets.token_bytes, heavy=heavy)
+
+
+def _refusal_of(drafts: Drafts) -> Check:
+    """What looks whether clients are reported that this node captures itself."""
+    events = [*map(DECODER.decode, drafts.bodies)]
+    reports = [(event.type, event.subject, event.payload) for event in events]
+    return lambda conn, at: refuse_captured(conn, reports, at)
+
+
+def _results(drafts: Drafts, appended: Appended) -> list[dict[str, Any]]:
+    fates = zip(drafts.event_ids, appended.outcomes, strict=True)
+    results: list[dict[str, Any]] = [{"id": event_id, "result": RESULTS[outcome]} for event_id, outcome in fates]
+    for index, owner in appended.owners.items():
+        results[index]["owner"] = {"sourceNode": owner.source, "keyId": owner.key_id}
+    return results
+
+
+def _exceptions(drafts: Drafts, appended: Appended) -> list[dict[str, Any]]:
+    if appended.count(Outcome.NEW) == len(drafts):
+        return []
+    results = enumerate(_results(drafts, appended))
+    return [{"index": index, **result} for index, result in results if result["result"] != RESULTS[Outcome.NEW]]
+
+
+class ListEvents(Params):
+    """Which events to list. Times are RFC 3339, or how long ago (`15m`)."""
+
+    group: str
+    type: list[str] = Field(default=[], description="Only these types; repeat it for several.")
+    subject_prefix: str = Field(default="", description="Only subjects that begin so.")
+    source: str = Field(default="", description="Only events of this node.")
+    id: str = Field(default="", description="Only this event.")
+    since: str = Field(default="", description="Observed then or later.")
+    until: str = Field(default="", description="Observed then or earlier.")
+    include_expired: bool = Field(default=False, description="Show also what has expired.")
+    newest: bool = Field(default=False, description="Newest first; `after` then continues with older ones.")
+    after: str = Field(default="", description="Go on after this token.")
+    limit: int = Field(default=100, ge=1, le=1000, description="At most so many.")
+
+
+async def _list(services: Services, params: ListEvents) -> dict[str, Any]:
+    now = services.clock.now()
+    since, until = read_span(params.since, params.until, now)
+    ask, scene = await services.database.read(_open_listing, params, now, since, until)
+    records: list[Record] = []
+    more = True
+    while more and len(records) < params.limit and ask.max_bytes > 0:
+        found = await services.database.read(list_latest, ask)
+        records += found.records
+        more = found.more
+        ask = replace(
+            ask,
+            limit=ask.limit - len(found.records),
+            max_bytes=ask.max_bytes - sum(record.size for record in found.records),
+            after=ask.after if params.newest else found.seen,
+            before=found.seen if params.newest else ask.before,
+        )
+    return {
+        "events": [show_event(record) for record in records],
+        "next": write_token(scene.head, records[-1].position) if more and records else None,
+        "upto": write_token(scene.head, scene.head.last),
+        "gap": scene.place.gap,
+    }
+
+
+class _Scene(NamedTuple):
+    """What a listing began with."""
+
+    head: Head
+    place: Token
+
+
+def _open_listing(
+    conn: Connection, params: ListEvents, now: int, since: int | None, until: int | None
+) -> tuple[Question, _Scene]:
+    find_group(conn, params.group)
+    head, topic = read_head(conn), find_topic(conn, params.group)
+    place = read_token(params.after, head, topic)
+    ask = Question(
+        topic_id=topic.id,
+        now=None if params.include_expired else now,
+        event_id=params.id,
+        types=params.type,
+        subject_prefix=params.subject_prefix,
+        source=params.source,
+        since=since,
+        until=until,
+        after=0 if params.newest else place.position,
+        before=(place.position or head.next_position) if params.newest else head.next_position,
+        newest=params.newest,
+        limit=params.limit,
+    )
+    return ask, _Scene(head, place)
+
+
+class Prune(Params):
+    """Apply a group's retention now."""
+
+    group: str
+
+
+async def _prune(services: Services, params: Prune) -> dict[str, Any]:
+    group, topic = await services.database.read(
+        lambda conn: (find_group(conn, params.group), find_topic(conn, params.group))
+    )
+    retention = group.retention
+    removed, upto, more = 0, topic.evicted_seq, topic.id != 0
+    while more:
+        step = await services.database.write(evict_some, group.name, services.clock.now())
+        removed, upto, more = removed + step.records, step.upto_seq, step.more
+    bounded = retention.max_events is not None or retention.max_age is not None
+    return {"group": group.name, "removed": removed, "evictedSeq": upto, "bounded": bounded}
+
+
+OPERATIONS: tuple[Operation[Any], ...] = (
+    operation("events.emit", Emit, _emit, _read_quickly),
+    operation("events.list", ListEvents, _list),
+    operation("events.prune", Prune, _prune),
+)

@@ -1,0 +1,122 @@
+"""The books for programs that check them elsewhere: what there is, and any of it as columns, by number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import Field
+
+from eventd.api.framework.operations import Operation, Params, Services, operation
+from eventd.errors import Conflict
+from eventd.lake.extract import Book, Extract, GroupState, State, read_book, read_state
+from eventd.store.engine.database import Connection
+
+MOST_ROWS = 20_000
+
+
+class EpochChanged(Conflict):
+    """Numbers of a history that has ended mean nothing in the present one; `detail` names that."""
+
+    code = "epoch_changed"
+
+    def __init__(self, asked: str, epoch: str) -> None:
+        super().__init__(
+            f"the log has begun another history: {epoch} and not {asked[:64]}",
+            hint="read each book from its beginning; what was read before belongs to the history that has ended",
+        )
+        self.detail = {"epoch": epoch}
+
+
+class ListBooks(Params):
+    """There is nothing to choose."""
+
+
+async def _list(services: Services, _params: ListBooks) -> dict[str, Any]:
+    state = await services.database.read(read_state)
+    return {
+        "nodes": state.nodes,
+        "epoch": state.epoch,
+        "instance": state.instance,
+        "head": state.head,
+        "books": {book.value: {"first": span.first, "last": span.last} for book, span in state.books.items()},
+        "groups": [_show_group(group) for group in state.groups],
+    }
+
+
+def _show_group(group: GroupState) -> dict[str, Any]:
+    return {
+        "group": group.group,
+        "node": group.node,
+        "peers": [
+            {
+                "peer": link.peer,
+                "relay": link.relay,
+                "paused": link.paused,
+                "state": link.state,
+                "reason": link.reason,
+                "since": link.since,
+                "cursor": link.cursor,
+                "createdAt": link.created_at,
+                "selections": [
+                    {"version": each.version, "declaredAt": each.declared_at, "selection": each.selection}
+                    for each in link.selections
+                ],
+                "repairs": [{"after": after, "upto": upto} for after, upto in link.repairs],
+            }
+            for link in group.peers
+        ],
+    }
+
+
+class ReadBook(Params):
+    """Which rows to read."""
+
+    book: Book = Field(description="Which one.")
+    after: int = Field(default=0, ge=0, description="Rows beyond this number: the `upto` of the answer before.")
+    rows: int = Field(default=5000, ge=1, le=MOST_ROWS, description="About so many, and never a part of a batch.")
+    epoch: str = Field(default="", description="The history that `after` is of; another one answers 409.")
+    node: str = Field(default="", description="Only of groups in which this node has that name.")
+    payloads: bool = Field(default=False, description="With the payloads of events.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    state: State
+    extract: Extract
+
+
+async def _read(services: Services, params: ReadBook) -> dict[str, Any]:
+    found = await services.database.read(_find, params)
+    state, extract = found.state, found.extract
+    columns = extract.columns
+    if "digest" in columns:
+        columns["digest"] = [digest.hex() for digest in columns["digest"]]
+    return {
+        "book": extract.book.value,
+        "node": params.node or (state.nodes[0] if len(state.nodes) == 1 else ""),
+        "epoch": state.epoch,
+        "instance": state.instance,
+        "after": extract.after,
+        "upto": extract.upto,
+        "full": extract.full,
+        "columns": columns,
+        "lost": [lost._asdict() for lost in extract.lost],
+    }
+
+
+def _find(conn: Connection, params: ReadBook) -> _Found:
+    """In one snapshot, so that the rows are of the history that is named with them."""
+    state = read_state(conn)
+    if params.epoch not in ("", state.epoch):
+        raise EpochChanged(params.epoch, state.epoch)
+    extract = read_book(
+        conn, params.book, params.after, rows=params.rows, payloads=params.payloads, node=params.node or None
+    )
+    return _Found(state, extract)
+
+
+OPERATIONS: tuple[Operation[Any], ...] = (
+    operation("books.list", ListBooks, _list),
+    operation("books.read", ReadBook, _read),
+)

@@ -1,0 +1,188 @@
+"""The declared group a request is about, and all groups at a glance."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+from eventd.api.framework.operations import Operation, Params, Services, operation
+from eventd.egress.cursors import link_name
+from eventd.errors import NotFound
+from eventd.log.core.head import ensure_topic, lock_head, read_head, read_topic, read_topics
+from eventd.log.core.values import Topic
+from eventd.log.cursors.cursors import Cursor, read_cursors
+from eventd.log.retention.evict import Evicted, Limits, evict
+from eventd.resources.effective import GroupConfig, PeerConfig, effective, topic_of
+from eventd.resources.kinds.registry import EVENT_GROUP, EVENT_PEER
+from eventd.store.engine.database import Connection, Database
+from eventd.store.rows.registry import read_resources, read_version
+
+
+def find_group(conn: Connection, name: str) -> GroupConfig:
+    """The declared group with its peers. Raises NotFound."""
+    stored = read_resources(conn, EVENT_GROUP.name, name)
+    if not stored:
+        known = [row.name for row in read_resources(conn, EVENT_GROUP.name)]
+        raise NotFound(f"there is no EventGroup {name}", hint=_meant(name, known) or _declare(known))
+    return effective([*stored, *read_resources(conn, EVENT_PEER.name)])[name]
+
+
+class Place(NamedTuple):
+    """A declared group, the id of its topic, and the version of what is declared at which both are true."""
+
+    group: GroupConfig
+    topic: int
+    version: int
+
+
+class Declared(NamedTuple):
+    """All groups as they are declared at a version, and the places of those that have a topic."""
+
+    version: int
+    groups: dict[str, GroupConfig]
+    places: dict[str, Place]
+
+
+_NOTHING = Declared(0, {}, {})
+_declared: WeakKeyDictionary[Database, Declared] = WeakKeyDictionary()
+
+
+def recall_place(database: Database, name: str) -> Place | None:
+    """The group and its topic as they were found last: for those who have the writer look whether that still holds."""
+    return _declared.get(database, _NOTHING).places.get(name)
+
+
+async def find_place(database: Database, name: str, now: int) -> Place:
+    """The group and its topic. Raises NotFound.
+
+    Both are read again only when the version of what is declared has moved, and as long as it has not the answer is the
+    same object: a topic never changes otherwise.
+    """
+    known = _declared.get(database, _NOTHING)
+    version = await database.read(read_version)
+    if version != known.version:
+        # Only what is committed may be remembered: a version that is rolled back is given again, to other contents.
+        known = _declared[database] = await database.read(_read_declared)
+    if name not in known.places:
+        await database.read(find_group, name)
+        return await database.write(_make_place, name, now)
+    return known.places[name]
+
+
+def _read_declared(conn: Connection) -> Declared:
+    version, topics = read_version(conn), {topic.name: topic.id for topic in read_topics(conn)}
+    groups = effective(read_resources(conn))
+    found = {name: (group, topics.get(topic_of(name))) for name, group in groups.items()}
+    places = {name: Place(group, topic, version) for name, (group, topic) in found.items() if topic is not None}
+    return Declared(version, groups, places)
+
+
+def _make_place(conn: Connection, name: str, now: int) -> Place:
+    """Declared, and nobody has made its topic so far."""
+    head = lock_head(conn)  # or it could be deleted in between
+    return Place(find_group(conn, name), ensure_topic(conn, topic_of(name), now), head.registry_version)
+
+
+def evict_some(conn: Connection, name: str, now: int) -> Evicted:
+    """Apply the group's retention to a few of its records, in the open transaction. Raises NotFound.
+
+    Group, topic and retention are those of this very moment: what was declared anew under the name has its own.
+    """
+    lock_head(conn)
+    keep, topic = find_group(conn, name).retention, find_topic(conn, name)
+    if not topic.id:
+        return Evicted(0, 0, more=False)
+    return evict(conn, topic.id, Limits(keep.max_events, keep.max_age, keep.keep_undelivered), now=now)
+
+
+def _meant(name: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(name, known, 1)
+    return f"did you mean {close[0]}?" if close else ""
+
+
+def _declare(known: list[str]) -> str:
+    return f"declared: {', '.join(known)}" if known else "declare one: routerctl apply -f FILE"
+
+
+def find_peer(group: GroupConfig, node: str) -> PeerConfig:
+    """The peer that is this node, by the node's name. Raises NotFound."""
+    for peer in group.peers.values():
+        if peer.node_name == node:
+            return peer
+    known = sorted(peer.node_name for peer in group.peers.values())
+    hint = _meant(node, known) or (f"its peers: {', '.join(known)}" if known else "it has no peers")
+    raise NotFound(f"group {group.name} has no peer {node}", hint=hint)
+
+
+def peers_of(group: GroupConfig, node: str = "") -> list[PeerConfig]:
+    """The peers by node name, or the one that is asked for. Raises NotFound."""
+    if node:
+        return [find_peer(group, node)]
+    return sorted(group.peers.values(), key=lambda peer: peer.node_name)
+
+
+def find_topic(conn: Connection, group: str) -> Topic:
+    """The group's line in the books; an empty one as long as nothing was stored for it."""
+    name = topic_of(group)
+    try:
+        return read_topic(conn, name)
+    except NotFound:
+        return Topic(0, name, 1, 0, 0, 0, 0, 0)
+
+
+def count_events(conn: Connection) -> dict[str, int]:
+    """How many events each declared group holds."""
+    topics = {topic.name: topic.ids for topic in read_topics(conn)}
+    return {row.name: topics.get(topic_of(row.name), 0) for row in read_resources(conn, EVENT_GROUP.name)}
+
+
+class NoParams(Params):
+    """Takes nothing."""
+
+
+async def _status(services: Services, params: NoParams) -> dict[str, Any]:
+    known = _declared.get(services.database, _NOTHING)
+    told, now = await services.database.read(_read_status, known)
+    if now is not known:
+        _declared[services.database] = now
+    return told
+
+
+def _read_status(conn: Connection, known: Declared) -> tuple[dict[str, Any], Declared]:
+    """What is told, and what is declared: read again only when its version has moved, for this is asked often."""
+    head = read_head(conn)
+    topics = {topic.name: topic for topic in read_topics(conn)}
+    links = {cursor.name: cursor for cursor in read_cursors(conn, "peer")}
+    known = known if known.version == head.registry_version else _read_declared(conn)
+    groups = known.groups
+    told = {
+        "epoch": head.epoch,
+        "incarnation": head.incarnation,
+        "position": head.last,
+        "groups": [_group(groups[name], topics.get(topic_of(name)), links) for name in sorted(groups)],
+    }
+    return told, known
+
+
+def _group(group: GroupConfig, topic: Topic | None, links: dict[str, Cursor]) -> dict[str, Any]:
+    states: dict[str, int] = {}
+    for peer in peers_of(group):
+        cursor = links.get(link_name(group.name, peer.node_name))
+        state = str(cursor.shown_state) if cursor else "new"
+        states[state] = states.get(state, 0) + 1
+    return {
+        "group": group.name,
+        "nodeName": group.node_name,
+        "listen": f"{group.listen.address}:{group.listen.port}" if group.listen else "",
+        "protocols": sorted(group.protocols),
+        "events": topic.ids if topic else 0,
+        "bytes": topic.bytes if topic else 0,
+        "seq": topic.next_seq - 1 if topic else 0,
+        "evictedSeq": topic.evicted_seq if topic else 0,
+        "peers": len(group.peers),
+        "links": states,
+    }
+
+
+OPERATIONS: tuple[Operation[Any], ...] = (operation("groups.status", NoParams, _status),)

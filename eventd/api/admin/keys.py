@@ -1,0 +1,158 @@
+"""Keys to the API: making one, listing them, ending one. Those of the settings are not among them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import Field
+
+from eventd.api.framework.auth import SCOPES, read_scopes
+from eventd.api.framework.moments import show_time
+from eventd.api.framework.operations import Operation, Params, Services, operation
+from eventd.errors import Invalid
+from eventd.log.core.head import announce_topics, lock_head
+from eventd.store.engine.database import Connection
+from eventd.store.rows.keys import KeyLine, create_key, forget_key, read_keys, revoke_key
+from eventd.text.duration import BadDuration, parse_duration
+from federation.errors import BadEvent
+from federation.event import micros
+from federation.lenient import parse_time
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_MARK = "evk_"
+"""How a key begins, so that one that strayed is known for what it is."""
+
+
+class CreateKey(Params):
+    """A key that is to be made."""
+
+    name: str = Field(description="What the key is called; a name is given once.")
+    scopes: list[str] = Field(default=[], description="`read`, `write`, `delete`, `admin` or `rw`; all by default.")
+    prefixes: list[str] = Field(
+        default=[], description="Only for groups, topics and routers whose names begin with one of these."
+    )
+    expires: str = Field(default="", description="When it ends: a time, or a duration from now; never by default.")
+
+
+async def _create(services: Services, params: CreateKey) -> dict[str, Any]:
+    now = services.clock.now()
+    secret = _MARK + secrets.token_urlsafe(32)
+    line = _line(params, secret, now)
+    await services.database.write(_enter, line)
+    await services.take_over()
+    return {**_show(line, now), "key": secret}
+
+
+def _line(params: CreateKey, secret: str, now: int) -> KeyLine:
+    if not _NAME.fullmatch(params.name):
+        raise Invalid(
+            f"name: {params.name[:80]!r} cannot be the name of a key",
+            hint="letters, digits, dots, dashes and underscores, at most 63, a letter or a digit first",
+        )
+    _require_limits(params)
+    prefixes = tuple(dict.fromkeys(params.prefixes))
+    if not all(map(str.strip, prefixes)):
+        raise Invalid(
+            "prefixes: a blank one would allow every name", hint="leave it out, or write what names begin with"
+        )
+    digest = hashlib.sha256(secret.encode()).hexdigest()
+    return KeyLine(params.name, digest, _scopes(params.scopes), prefixes, now, _end(params.expires, now), None)
+
+
+def _require_limits(params: CreateKey) -> None:
+    """Raises `Invalid` for a limit that is empty: a client whose variable is unset would make a key without limits."""
+    for name in ("scopes", "prefixes", "expires"):
+        if name in params.model_fields_set and not getattr(params, name):
+            raise Invalid(f"{name}: is empty", hint="name the limit, or leave the field out to set none")
+
+
+def _scopes(words: Sequence[str]) -> tuple[str, ...]:
+    try:
+        granted = read_scopes(words)
+    except ValueError as error:
+        raise Invalid(f"scopes: {error}") from None
+    return tuple(scope for scope in SCOPES if scope in granted)
+
+
+def _end(text: str, now: int) -> int | None:
+    """Microseconds of a time, or of a duration from `now`. Raises `Invalid`."""
+    if not text:
+        return None
+    try:
+        end = now + parse_duration(text)
+    except BadDuration:
+        try:
+            end = micros(parse_time(text))
+        except BadEvent:
+            hint = "write a duration such as 720h, or a time such as 2026-05-30T10:13:20Z"
+            raise Invalid(f"expires: {text[:80]!r} is neither a duration nor a time", hint=hint) from None
+    if end <= now:
+        raise Invalid(f"expires: {text[:80]} has passed already", hint="name a time to come, or leave it out")
+    return end
+
+
+def _enter(conn: Connection, line: KeyLine) -> None:
+    lock_head(conn)
+    create_key(conn, line)
+    announce_topics(conn)
+
+
+class ListKeys(Params):
+    """All of them."""
+
+
+async def _list(services: Services, params: ListKeys) -> dict[str, Any]:
+    now = services.clock.now()
+    return {"keys": [_show(line, now) for line in await services.database.read(read_keys)]}
+
+
+class RevokeKey(Params):
+    """A key that is to end."""
+
+    name: str = Field(description="What the key is called.")
+    forget: bool = Field(default=False, description="Strike it from the books too; its name can be given again.")
+
+
+async def _revoke(services: Services, params: RevokeKey) -> dict[str, Any]:
+    now = services.clock.now()
+    line = await services.database.write(_strike, params, now)
+    await services.take_over()
+    return {**_show(line, now), "forgotten": params.forget}
+
+
+def _strike(conn: Connection, params: RevokeKey, now: int) -> KeyLine:
+    lock_head(conn)
+    line = revoke_key(conn, params.name, now)
+    if params.forget:
+        forget_key(conn, params.name)
+    announce_topics(conn)
+    return line
+
+
+def _show(line: KeyLine, now: int) -> dict[str, Any]:
+    return {
+        "name": line.name,
+        "scopes": list(line.scopes),
+        "prefixes": list(line.prefixes),
+        "state": _state(line, now),
+        "createdAt": show_time(line.created_at),
+        "expiresAt": show_time(line.expires_at),
+        "revokedAt": show_time(line.revoked_at),
+    }
+
+
+def _state(line: KeyLine, now: int) -> str:
+    if line.revoked_at is not None:
+        return "revoked"
+    return "expired" if line.expires_at is not None and line.expires_at <= now else "active"
+
+
+OPERATIONS: tuple[Operation[Any], ...] = (
+    operation("keys.create", CreateKey, _create),
+    operation("keys.list", ListKeys, _list),
+    operation("keys.revoke", RevokeKey, _revoke),
+)

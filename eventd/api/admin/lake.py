@@ -1,0 +1,57 @@
+"""How far the node's books are in the lake, and what holds them up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eventd.api.framework.moments import show_time
+from eventd.api.framework.operations import Operation, Params, Services, operation
+from eventd.egress.lake.protocol import SEGMENTS
+from eventd.lake.extract import State, read_state
+from eventd.lake.schema import Book
+from eventd.log.cursors.cursors import Cursor, read_cursors
+from eventd.store.engine.database import Connection
+
+
+class ShowLake(Params):
+    """Nothing has to be said."""
+
+
+async def _status(services: Services, _params: ShowLake) -> dict[str, Any]:
+    return await services.database.read(read_shipping)
+
+
+def read_shipping(conn: Connection) -> dict[str, Any]:
+    """Every book that is shipped, as it is shown; none where the node has never had a lake."""
+    cursors = read_cursors(conn, SEGMENTS)
+    if not cursors:
+        return {"lake": "", "books": []}
+    state = read_state(conn)
+    kept = {f"{SEGMENTS}/{node}/{book}": (node, book) for node in state.nodes for book in Book}
+    books = [_book(cursor, *kept[cursor.name], state) for cursor in cursors if cursor.name in kept]
+    order = list(Book)
+    return {
+        "lake": str(cursors[0].selection.get("lake", "")),
+        "books": sorted(books, key=lambda row: (row["node"], order.index(row["book"]))),
+    }
+
+
+def _book(cursor: Cursor, node: str, book: Book, state: State) -> dict[str, Any]:
+    last = state.books[book].last
+    return {
+        "node": node,
+        "book": str(book),
+        "state": str(cursor.shown_state),
+        "reason": cursor.reason,
+        "since": show_time(cursor.since),
+        "upto": cursor.position,
+        "last": last,
+        "waiting": max(0, last - cursor.position),
+        "attempts": cursor.attempts,
+        "retryAt": show_time(cursor.retry_at),
+        "lastError": cursor.last_error,
+        "lastSuccessAt": show_time(cursor.succeeded_at),
+    }
+
+
+OPERATIONS: tuple[Operation[Any], ...] = (operation("lake.status", ShowLake, _status),)

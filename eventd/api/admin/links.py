@@ -1,0 +1,231 @@
+"""Links: the state of every peer and of everyone who sends to us; pause and resume."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import Field
+
+from eventd.api.admin.groups import find_group, find_peer, find_topic, peers_of
+from eventd.api.admin.peer_ledger import read_cursor_of, read_repairs_of, repairs_of, wanted_by
+from eventd.api.framework.moments import show_seconds, show_time
+from eventd.api.framework.operations import Operation, Params, Services, operation
+from eventd.egress.cursors import link_name, pause_all, reconcile
+from eventd.log.core.head import read_head
+from eventd.log.core.values import Head
+from eventd.log.cursors.cursors import Cursor, LinkState, read_cursors
+from eventd.log.delivery.lag import Lag, read_lags
+from eventd.log.delivery.repairs import count_letters
+from eventd.resources.effective import PeerConfig
+from eventd.store.engine.database import Connection
+from eventd.store.rows.links import InboundGap, InboundLink, read_inbound_gaps, read_inbound_links
+from eventd.store.rows.registry import announce, read_resources
+
+
+class ListLinks(Params):
+    """The links of one group."""
+
+    group: str
+    peer: str = Field(default="", description="Only this peer, by its node name.")
+
+
+async def _status(services: Services, params: ListLinks) -> dict[str, Any]:
+    return await services.database.read(read_links, params.group, params.peer, services.clock.now())
+
+
+def read_links(conn: Connection, group: str, node: str, now: int) -> dict[str, Any]:
+    """Both directions of a group's links, as they are shown. Raises NotFound."""
+    outbound = read_outbound(conn, group, node, now)
+    inbound = read_inbound_links(conn, find_topic(conn, group).id, node=node)
+    return {"outbound": outbound, "inbound": [_inbound(group, link) for link in inbound]}
+
+
+def read_outbound(conn: Connection, group: str, node: str, now: int) -> list[dict[str, Any]]:
+    """The links to the group's peers, or to one of them. Raises NotFound."""
+    config = find_group(conn, group)
+    head, topic = read_head(conn), find_topic(conn, group)
+    letters = count_letters(conn, topic.id)
+    peers = peers_of(config, node)
+    cursors = [read_cursor_of(conn, peers[0])] if len(peers) == 1 else _cursors_of(conn, peers)
+    repairs = read_cursors(conn, "repair")
+    places = [cursor.position if cursor else topic.evicted_position for cursor in cursors]
+    asked = [(wanted_by(peer), after) for peer, after in zip(peers, places, strict=True)]
+    lags = read_lags(conn, topic.id, asked, now=now)
+    return [
+        _outbound(peer, cursor, after, lag, repairs_of(repairs, peer), head, letters, now)
+        for peer, cursor, after, lag in zip(peers, cursors, places, lags, strict=True)
+    ]
+
+
+def _cursors_of(conn: Connection, peers: Sequence[PeerConfig]) -> list[Cursor | None]:
+    """The cursors of many peers, read together."""
+    known = {cursor.name: cursor for cursor in read_cursors(conn, "peer")}
+    return [known.get(link_name(peer.group, peer.node_name)) for peer in peers]
+
+
+def _outbound(
+    peer: PeerConfig,
+    cursor: Cursor | None,
+    after: int,
+    lag: Lag,
+    repairs: Sequence[Cursor],
+    head: Head,
+    letters: dict[str, int],
+    now: int,
+) -> dict[str, Any]:
+    return {
+        "group": peer.group,
+        "peer": peer.node_name,
+        "resource": peer.name,
+        "endpoint": peer.endpoint,
+        **(_state(cursor) if cursor else _NEW),
+        **_show_lag(lag, now),
+        "position": after,
+        "head": head.last,
+        "deadLetters": letters.get(link_name(peer.group, peer.node_name), 0),
+        "repairs": [_repair(repair) for repair in repairs],
+    }
+
+
+_NEW: dict[str, Any] = {
+    "state": str(LinkState.RUNNING),
+    "reason": "new",
+    "since": None,
+    "protocol": "",
+    "attempts": 0,
+    "retryAt": None,
+    "lastError": "",
+    "lastSuccessAt": None,
+    "pausedAt": None,
+    "pausedBy": "",
+}
+"""A peer that no node has taken notice of yet."""
+
+
+def _state(cursor: Cursor) -> dict[str, Any]:
+    paused = cursor.paused_at is not None
+    return {
+        "state": str(cursor.shown_state),
+        "reason": cursor.reason,
+        "since": show_time(cursor.paused_at if paused else cursor.since),
+        "protocol": cursor.protocol,
+        "attempts": cursor.attempts,
+        "retryAt": None if paused else show_time(cursor.retry_at),
+        "lastError": cursor.last_error,
+        "lastSuccessAt": show_time(cursor.succeeded_at),
+        "pausedAt": show_time(cursor.paused_at),
+        "pausedBy": cursor.paused_by,
+    }
+
+
+def _show_lag(lag: Lag, now: int) -> dict[str, Any]:
+    seconds = 0.0 if lag.oldest is None else max(0.0, show_seconds(now - lag.oldest))
+    return {"lagEvents": lag.events, "lagSeconds": seconds}
+
+
+def _repair(cursor: Cursor) -> dict[str, Any]:
+    return {
+        "position": cursor.position,
+        "until": cursor.until,
+        "state": str(cursor.shown_state),
+        "lastError": cursor.last_error,
+        "createdAt": show_time(cursor.created_at),
+    }
+
+
+def _inbound(group: str, link: InboundLink) -> dict[str, Any]:
+    return {
+        "group": group,
+        "node": link.node,
+        "epoch": link.mark.epoch,
+        "incarnation": link.mark.incarnation,
+        "base": link.mark.base,
+        "upto": link.mark.upto,
+        "updatedAt": show_time(link.updated_at),
+        "gaps": link.gaps,
+    }
+
+
+class ListGaps(Params):
+    """Which gaps to list, oldest first unless `newest`."""
+
+    group: str
+    node: str = Field(default="", description="Only of this sender.")
+    newest: bool = Field(default=False, description="Newest first; `after` then continues with older ones.")
+    after: int = Field(default=0, ge=0, description="Go on after the gap with this id.")
+    limit: int = Field(default=100, ge=1, le=1000, description="At most so many.")
+
+
+async def _gaps(services: Services, params: ListGaps) -> dict[str, Any]:
+    return await services.database.read(_read_gaps, params)
+
+
+def _read_gaps(conn: Connection, params: ListGaps) -> dict[str, Any]:
+    topic = find_topic(conn, find_group(conn, params.group).name)
+    found = read_inbound_gaps(
+        conn, topic.id, node=params.node, after=params.after, limit=params.limit + 1, newest=params.newest
+    )
+    shown = found[: params.limit]
+    more = shown[-1].id if len(found) > len(shown) else None
+    return {"gaps": [_gap(params.group, gap) for gap in shown], "next": more}
+
+
+def _gap(group: str, gap: InboundGap) -> dict[str, Any]:
+    return {
+        "id": gap.id,
+        "group": group,
+        "node": gap.node,
+        "epoch": gap.epoch,
+        "after": gap.after,
+        "upto": gap.upto,
+        "reason": gap.reason,
+        "recordedAt": show_time(gap.recorded_at),
+    }
+
+
+class Pause(Params):
+    """Stop sending to a peer."""
+
+    group: str
+    peer: str = Field(description="The peer, by its node name.")
+    by: str = Field(default="", max_length=200, description="Who paused it, or why; shown with the link.")
+
+
+class Resume(Params):
+    """Send to a peer again, at once."""
+
+    group: str
+    peer: str = Field(description="The peer, by its node name.")
+
+
+async def _pause(services: Services, params: Pause) -> dict[str, Any]:
+    now = services.clock.now()
+    await services.database.write(_set_paused, params.group, params.peer, now, at=now, by=params.by)
+    await services.take_over()
+    return await services.database.read(read_links, params.group, params.peer, now)
+
+
+async def _resume(services: Services, params: Resume) -> dict[str, Any]:
+    now = services.clock.now()
+    await services.database.write(_set_paused, params.group, params.peer, now, at=None, by="")
+    await services.take_over()
+    return await services.database.read(read_links, params.group, params.peer, now)
+
+
+def _set_paused(conn: Connection, group: str, node: str, now: int, *, at: int | None, by: str) -> None:
+    """Pause the peer and its repairs, or resume them. Pausing twice keeps who was first."""
+    peer = find_peer(find_group(conn, group), node)
+    announce(conn)  # locks the head, which comes before any cursor
+    if not read_cursors(conn, name=link_name(group, node)):
+        reconcile(conn, read_resources(conn), now)
+    cursor = read_cursors(conn, name=link_name(group, node))[0]
+    pause_all(conn, [cursor, *read_repairs_of(conn, peer)], now, at=at, by=by)
+
+
+OPERATIONS: tuple[Operation[Any], ...] = (
+    operation("links.status", ListLinks, _status),
+    operation("links.gaps", ListGaps, _gaps),
+    operation("links.pause", Pause, _pause),
+    operation("links.resume", Resume, _resume),
+)

@@ -1,0 +1,253 @@
+"""Sending events again to one peer: what is asked for is looked over first, then a repair is started."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+from weakref import WeakKeyDictionary
+
+from pydantic import Field, model_validator
+
+from eventd.api.admin.groups import find_group, find_peer, find_topic
+from eventd.api.admin.peer_ledger import read_cursor_of, wanted_by
+from eventd.api.framework.moments import read_span, show_time
+from eventd.api.framework.operations import Operation, Params, Services, operation
+from eventd.errors import Conflict, EventdError, Invalid, NotFound
+from eventd.log.core.scan import read_at
+from eventd.log.core.values import Record, Topic
+from eventd.log.cursors.cursors import Cursor, set_paused
+from eventd.log.delivery.repairs import (
+    MOST_POSITIONS,
+    Survey,
+    numbered_between,
+    read_placed,
+    recorded_between,
+    start_repair,
+    survey,
+)
+from eventd.log.delivery.selection import Selection
+from eventd.resources.effective import PeerConfig
+from eventd.store.engine.database import Connection, Database
+from federation.event import is_alive
+from federation.loops import decode_path, may_send
+
+
+class Redeliver(Params):
+    """Which events to send again: ids, or a range of seq, or a span of time. Receivers drop what they have."""
+
+    group: str
+    peer: str = Field(description="The peer, by its node name.")
+    ids: list[str] = Field(default=[], max_length=MOST_POSITIONS, description="These events; all of them or none.")
+    from_seq: int | None = Field(default=None, ge=1, description="From this number of the group on.")
+    to_seq: int | None = Field(default=None, ge=1, description="Up to this number of the group.")
+    since: str = Field(default="", description="Recorded here then or later: RFC 3339, or how long ago (`15m`).")
+    until: str = Field(default="", description="Recorded here then or earlier.")
+    dry_run: bool = Field(default=False, description="Only say what would be sent.")
+
+    @model_validator(mode="after")
+    def _one_way_to_choose(self) -> Self:
+        ways = [bool(self.ids), self.from_seq is not None or self.to_seq is not None, bool(self.since or self.until)]
+        if sum(ways) != 1:
+            raise ValueError("say what to send in one way: ids, a range of seq (fromSeq, toSeq), or since and until")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A peer, its cursor, and its group's topic."""
+
+    peer: PeerConfig
+    cursor: Cursor
+    topic: Topic
+
+    @classmethod
+    def read(cls, conn: Connection, group: str, node: str) -> Self:
+        """Raises NotFound for an unknown peer, Conflict while no node has taken notice of it."""
+        peer = find_peer(find_group(conn, group), node)
+        cursor = read_cursor_of(conn, peer)
+        if cursor is None:
+            raise Conflict(f"nothing has been sent to {node} yet", hint="start the node: routerd-eventd serve")
+        return cls(peer, cursor, find_topic(conn, group))
+
+    def start(self, conn: Connection, after: int, upto: int, selection: Mapping[str, Any], now: int) -> str:
+        """Start a repair; it waits while the peer is paused."""
+        name = start_repair(
+            conn,
+            group=self.peer.group,
+            node=self.peer.node_name,
+            topic_id=self.topic.id,
+            after=after,
+            upto=upto,
+            selection=selection,
+            now=now,
+        )
+        if self.cursor.paused_at is not None:
+            set_paused(conn, name, at=self.cursor.paused_at, by=self.cursor.paused_by)
+        return name
+
+    def start_at(self, conn: Connection, positions: Sequence[int], now: int) -> str:
+        """Start a repair of single records."""
+        selection = Selection(self.peer.selector, self.peer.relay, positions=frozenset(positions))
+        return self.start(conn, min(positions) - 1, max(positions), selection.to_json(), now)
+
+    def hindrance(self, record: Record | None, now: int) -> str:
+        """Why a record cannot be sent again; blank when it can."""
+        if record is None:
+            return "retention has removed it"
+        if not is_alive(record.expires_at, now):
+            return f"it expired at {show_time(record.expires_at)}"
+        if not Selection.of(self.peer).matches(record):
+            return f"it is not meant for {self.peer.node_name}"
+        if may_send(decode_path(record.path), record.node, self.peer.node_name, relay=True):
+            return f"it came from {self.peer.node_name}, or through it"
+        if record.position > self.cursor.position:
+            return "it is on its way: the link has not come to it yet"
+        return ""
+
+
+async def _redeliver(services: Services, params: Redeliver) -> dict[str, Any]:
+    now = services.clock.now()
+    plan = await (_plan_ids if params.ids else _plan_range)(services, params, now)
+    if not params.dry_run:
+        await services.database.write(_start, params, plan, now)
+    return {"group": params.group, "peer": params.peer, "dryRun": params.dry_run, **plan.told}
+
+
+class _Plan(NamedTuple):
+    """A repair of these positions, or of all of `(after, upto]` where there are none, and what is told of it."""
+
+    positions: Sequence[int]
+    after: int
+    upto: int
+    told: Mapping[str, Any]
+
+
+def _start(conn: Connection, params: Redeliver, plan: _Plan, now: int) -> None:
+    link = Link.read(conn, params.group, params.peer)
+    if plan.positions:
+        link.start_at(conn, plan.positions, now)
+    else:
+        link.start(conn, plan.after, plan.upto, Selection.of(link.peer).to_json(), now)
+
+
+async def _plan_ids(services: Services, params: Redeliver, now: int) -> _Plan:
+    return await services.database.read(_look_up_ids, params, now)
+
+
+def _look_up_ids(conn: Connection, params: Redeliver, now: int) -> _Plan:
+    link = Link.read(conn, params.group, params.peer)
+    ids = list(dict.fromkeys(params.ids))
+    placed = read_placed(conn, link.topic.id, ids)
+    records = {r.position: r for r in read_at(conn, [at for at in placed.values() if at is not None])}
+    _require_all(link, ids, placed, records, now)
+    told = {
+        "events": len(records),
+        "bytes": sum(record.size for record in records.values()),
+        **_span([record.recorded_at for record in records.values()]),
+        "expired": 0,
+        "notMeant": 0,
+        "waiting": 0,
+        "evicted": 0,
+    }
+    return _Plan(sorted(records), 0, 0, told)
+
+
+def _require_all(
+    link: Link, ids: Sequence[str], placed: Mapping[str, int | None], records: Mapping[int, Record], now: int
+) -> None:
+    """Raise NotFound or Conflict that names every id which cannot be sent again, and why."""
+    reasons = {}
+    for event_id in ids:
+        at = placed.get(event_id)
+        none = f"group {link.peer.group} has none of that id"
+        record = None if at is None else records.get(at)
+        if reason := link.hindrance(record, now) if event_id in placed else none:
+            reasons[event_id] = reason
+    if reasons:
+        raise _refusal(reasons, Conflict if reasons.keys() & placed.keys() else NotFound)
+
+
+def _refusal(reasons: Mapping[str, str], kind: type[EventdError]) -> EventdError:
+    if len(reasons) == 1:
+        [(event_id, reason)] = reasons.items()
+        return kind(f"event {event_id} cannot be sent again: {reason}")
+    lines = [f"  {event_id}: {reason}" for event_id, reason in list(reasons.items())[:20]]
+    more = [f"  and {len(reasons) - 20} more"] if len(reasons) > 20 else []
+    return kind("\n".join([f"{len(reasons)} events cannot be sent again, so none is:", *lines, *more]))
+
+
+def _span(times: Sequence[int]) -> dict[str, Any]:
+    return {"oldest": show_time(min(times, default=None)), "newest": show_time(max(times, default=None))}
+
+
+async def _plan_range(services: Services, params: Redeliver, now: int) -> _Plan:
+    link, after, upto = await services.database.read(_open_range, params, now)
+    sent = max(after, min(upto, link.cursor.position))
+    found = await _survey(services, link, after, sent, now)
+    waiting = (await _survey(services, link, sent, upto, now)).events
+    counts = {"expired": found.expired, "notMeant": found.others, "waiting": waiting}
+    counts["evicted"] = _evicted(link.topic, params)
+    if not params.dry_run and found.events == 0:
+        raise Conflict(_nothing(params.peer, counts))
+    span = {"oldest": show_time(found.oldest), "newest": show_time(found.newest)}
+    return _Plan((), after, sent, {"events": found.events, "bytes": found.bytes, **span, **counts})
+
+
+def _open_range(conn: Connection, params: Redeliver, now: int) -> tuple[Link, int, int]:
+    link = Link.read(conn, params.group, params.peer)
+    return (link, *_range(conn, link.topic, params, now))
+
+
+_surveying: WeakKeyDictionary[Database, asyncio.Lock] = WeakKeyDictionary()
+"""Held for each step of a survey of a database: several at once would hold up deliveries, and end no sooner."""
+_REST = 1
+"""How many times as long as a step of a survey the rest after it is."""
+
+
+async def _survey(services: Services, link: Link, after: int, upto: int, now: int) -> Survey:
+    """Look over `(after, upto]` in short steps, with a rest after each: a long range takes a while, and meanwhile
+    events are delivered."""
+    database, clock, wanted, found = services.database, services.clock, wanted_by(link.peer), Survey(after)
+    lock = _surveying.setdefault(database, asyncio.Lock())
+    while found.upto < upto:
+        async with lock:
+            begun = clock.monotonic()
+            step = await database.read(survey, link.topic.id, wanted, after=found.upto, upto=upto, now=now)
+            found = found.plus(step)
+            await clock.sleep(_REST * (clock.monotonic() - begun))
+    return found
+
+
+def _evicted(topic: Topic, params: Redeliver) -> int:
+    """How many of the seqs that were asked for are gone; of a span of time nobody knows."""
+    if params.from_seq is None and params.to_seq is None:
+        return 0
+    last = topic.evicted_seq if params.to_seq is None else min(params.to_seq, topic.evicted_seq)
+    return max(0, last - (params.from_seq or 1) + 1)
+
+
+def _range(conn: Connection, topic: Topic, params: Redeliver, now: int) -> tuple[int, int]:
+    if params.since or params.until:
+        since, until = read_span(params.since, params.until, now)
+        return recorded_between(conn, topic.id, since, until)
+    last = topic.next_seq - 1 if params.to_seq is None else params.to_seq
+    if params.from_seq is not None and params.from_seq > last:
+        whose = "the range" if params.to_seq is not None else f"what group {params.group} has"
+        raise Invalid(f"{whose} ends at {last}, before the range begins at {params.from_seq}")
+    return numbered_between(conn, topic.id, params.from_seq or 1, last)
+
+
+def _nothing(peer: str, counts: Mapping[str, int]) -> str:
+    words = {
+        "expired": "expired",
+        "notMeant": f"not meant for {peer}",
+        "waiting": "on their way already",
+        "evicted": "removed by retention",
+    }
+    reasons = [f"{count} {words[name]}" for name, count in counts.items() if count]
+    return f"there is nothing to send to {peer} again: {', '.join(reasons) or 'the range holds no event'}"
+
+
+OPERATIONS: tuple[Operation[Any], ...] = (operation("deliveries.redeliver", Redeliver, _redeliver),)

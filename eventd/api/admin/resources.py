@@ -1,0 +1,342 @@
+"""Declared resources: apply, diff, list, describe, delete. A change and what follows from it are one transaction."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from itertools import chain, islice
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, FailFast, Field
+
+from eventd.api.admin.groups import count_events, find_topic
+from eventd.api.admin.links import read_links
+from eventd.api.admin.subscription_runs import show_run
+from eventd.api.admin.subscription_states import ListSubscriptions, read_states
+from eventd.api.framework.moments import show_time
+from eventd.api.framework.operations import Operation, Params, Services, operation
+from eventd.egress.cursors import link_name, reconcile, subscription_name
+from eventd.errors import Conflict, EventdError, NotFound
+from eventd.log.core.head import lock_head
+from eventd.log.delivery.repairs import count_letters, read_letters
+from eventd.resources.apply import Action, Change, Plan, apply_loaded, delete_resources
+from eventd.resources.kinds.registry import EVENT_GROUP, EVENT_PEER, EVENT_SUBSCRIPTION, KINDS, PLUGIN
+from eventd.resources.reading.documents import Identity, Loaded, load_text
+from eventd.resources.reading.problems import MOST_FOUND, Problem, Rejected
+from eventd.resources.validation.foreign import KindId, full_word, meant_kinds
+from eventd.resources.validation.resource import document, from_stored, identity_of
+from eventd.store.engine.database import Connection
+from eventd.store.rows.registry import StoredResource, read_resources
+from eventd.store.rows.runs import read_runs
+
+RECENT = 5
+"""Dead letters a description shows."""
+MOST_VALUES = 200_000
+"""Values in the sources of one request together: about 40 MiB."""
+SUGGESTED = 10
+"""Names that are given where one was not found."""
+
+
+class Source(BaseModel):
+    """One file: its text, or why and on which line it could not be read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    text: str = ""
+    problem: str = ""
+    line: int = Field(default=0, ge=0)
+
+
+class Sources(Params):
+    """Resources as YAML or JSON text; the name of a source is shown with what is wrong in it."""
+
+    sources: Annotated[list[Source], FailFast()] = Field(min_length=1, description="Each has a name and a text.")
+
+    def load(self) -> Loaded:
+        """What was read, and the problems of reading. Large sources take seconds: not to be called on the loop."""
+        loaded, values = Loaded(), 0
+        for source in self.sources:
+            if source.problem:
+                found = Loaded(problems=(Problem(source.name, source.line, 0, "", source.problem),))
+            else:
+                found = load_text(source.name, source.text, MOST_VALUES)
+            values += sum(draft.node.size for draft in found.drafts)
+            if values > MOST_VALUES:
+                message = f"the sources hold more than {MOST_VALUES} values together"
+                return Loaded(problems=(Problem(source.name, 0, 0, "", message, "apply them in several steps"),))
+            loaded += found
+            if len(loaded.problems) >= MOST_FOUND:
+                break
+        return loaded
+
+
+class Apply(Sources):
+    """Make what is stored equal to the sources."""
+
+    prune: bool = Field(default=False, description="Delete what the sources do not hold.")
+    allow_empty: bool = Field(default=False, description="With prune: delete everything if the sources hold nothing.")
+    dry_run: bool = Field(default=False, description="Only say what would change.")
+
+
+async def _apply(services: Services, params: Apply) -> dict[str, Any]:
+    loaded, now = await asyncio.to_thread(params.load), services.clock.now()
+    run = services.database.read if params.dry_run else services.database.write
+    planned, events = await run(_apply_now, loaded, params, now)
+    await _in_force(services, planned, dry_run=params.dry_run)
+    return {"changes": _changes(planned, events), "dryRun": params.dry_run}
+
+
+async def _in_force(services: Services, planned: Plan, *, dry_run: bool) -> None:
+    """When the answer goes out, this node must not act by what was declared before."""
+    if planned.writes and not dry_run:
+        await services.take_over()
+
+
+Events = dict[str, int]
+"""How many events each group holds, by its name."""
+
+
+def _apply_now(conn: Connection, loaded: Loaded, params: Apply, now: int) -> tuple[Plan, Events]:
+    if not params.dry_run:
+        lock_head(conn)  # two declarations at once: the second is checked against what the first has left
+    events = count_events(conn)
+    planned = apply_loaded(
+        conn, loaded, now=now, prune=params.prune, allow_empty=params.allow_empty, dry_run=params.dry_run
+    )
+    return _follow(conn, planned, now, dry_run=params.dry_run), events
+
+
+def _follow(conn: Connection, planned: Plan, now: int, *, dry_run: bool) -> Plan:
+    """Let the cursors follow at once, node up or down: from now on retention holds what a new peer has to get."""
+    if planned.writes and not dry_run:
+        reconcile(conn, read_resources(conn), now)
+    return planned
+
+
+def _changes(planned: Plan, events: Events, *, diffs: bool = False) -> list[dict[str, Any]]:
+    """What becomes of each resource. With a group that is deleted go so many `events`."""
+    return [
+        {
+            "action": str(change.action),
+            "apiVersion": change.identity.api_version,
+            "kind": change.kind,
+            "name": change.name,
+            **({"events": events.get(change.name, 0)} if _takes_events(change) else {}),
+            **({"diff": change.diff()} if diffs else {}),
+        }
+        for change in planned.changes
+    ]
+
+
+def _takes_events(change: Change) -> bool:
+    return change.action is Action.DELETED and change.kind == EVENT_GROUP.name
+
+
+class Diff(Sources):
+    """Compare the sources with what is stored."""
+
+    prune: bool = Field(default=False, description="Show also what the sources do not hold.")
+
+
+async def _diff(services: Services, params: Diff) -> dict[str, Any]:
+    loaded, now = await asyncio.to_thread(params.load), services.clock.now()
+    what = Apply(sources=params.sources, prune=params.prune, allow_empty=True, dry_run=True)
+    planned, events = await services.database.read(_apply_now, loaded, what, now)
+    return {"changes": _changes(planned, events, diffs=True)}
+
+
+class ListResources(Params):
+    """Which resources to list."""
+
+    kind: str = Field(
+        default="",
+        description="Only of this kind: EventGroup, eventgroups, eg …; of another program also Route.v1.net.example.",
+    )
+    name: str = Field(default="", description="Only of this name.")
+
+
+async def _list(services: Services, params: ListResources) -> dict[str, Any]:
+    rows = await services.database.read(_select, params)
+    return {"resources": [_show(row) for row in _in_order(rows)]}
+
+
+def _select(conn: Connection, params: ListResources) -> list[StoredResource]:
+    if not params.kind:
+        return read_resources(conn, None, params.name or None)
+    rows = read_resources(conn)
+    kinds = set(meant_kinds(params.kind, rows))
+    return [row for row in rows if _kind_of(row) in kinds and row.name == (params.name or row.name)]
+
+
+def _kind_of(row: StoredResource) -> KindId:
+    return row.api_version, row.kind
+
+
+def _in_order(rows: Iterable[StoredResource]) -> list[StoredResource]:
+    """Our kinds as they are known, then those of other programs."""
+    order = list(KINDS)
+    return sorted(
+        rows,
+        key=lambda row: (
+            order.index(row.kind) if row.kind in order else len(order),
+            row.kind,
+            row.name,
+            row.api_version,
+        ),
+    )
+
+
+def _show(row: StoredResource) -> dict[str, Any]:
+    """The resource as it can be applied again; the two members more are ignored then."""
+    shown = document(identity_of(row), row.annotations, row.spec)
+    shown["metadata"] |= {"generation": row.generation, "creationTimestamp": show_time(row.created_at)}
+    return shown
+
+
+class OneResource(Params):
+    """One resource."""
+
+    kind: str = Field(description="EventGroup, eventgroups, eg …; of another program also Route.v1.net.example.")
+    name: str
+
+
+def _find(conn: Connection, params: OneResource) -> StoredResource:
+    rows = read_resources(conn)
+    kinds = meant_kinds(params.kind, rows)
+    known = [row for row in rows if _kind_of(row) in kinds]
+    found = _in_order(row for row in known if row.name == params.name)
+    if not found:
+        kind = kinds[0][1]
+        hint = f"there are {_first_names(known)}" if known else f"no {kind} is declared"
+        raise NotFound(f"there is no {kind}/{params.name}", hint=hint)
+    if len(found) > 1:
+        what = f"there is {identity_of(found[0])} of {' and of '.join(row.api_version for row in found)}"
+        raise Conflict(what, hint=f"say which, for example {full_word(_kind_of(found[0]))}")
+    return found[0]
+
+
+def _first_names(rows: Iterable[StoredResource]) -> str:
+    return ", ".join(dict.fromkeys(row.name for row in list(rows)[:SUGGESTED]))
+
+
+async def _get(services: Services, params: OneResource) -> dict[str, Any]:
+    return _show(await services.database.read(_find, params))
+
+
+async def _describe(services: Services, params: OneResource) -> dict[str, Any]:
+    return await services.database.read(_read_description, params, services.clock.now())
+
+
+def _read_description(conn: Connection, params: OneResource, now: int) -> dict[str, Any]:
+    row = _find(conn, params)
+    described: dict[str, Any] = {"resource": _show(row), "updatedAt": show_time(row.updated_at), "problem": ""}
+    try:
+        described["effective"] = from_stored(row).effective()
+    except EventdError as error:
+        return described | {"problem": error.message}
+    if row.kind == EVENT_GROUP.name:
+        described["status"] = _group_status(conn, row.name, now)
+    elif row.kind == EVENT_PEER.name:
+        described["status"] = _peer_status(conn, row, now)
+    elif row.kind == EVENT_SUBSCRIPTION.name:
+        described["status"] = _subscription_status(conn, row, now)
+    elif row.kind == PLUGIN.name:
+        described["status"] = {"recentRuns": [show_run(run) for run in read_runs(conn, plugin=row.name, limit=RECENT)]}
+    return described
+
+
+def _group_status(conn: Connection, name: str, now: int) -> dict[str, Any]:
+    topic = find_topic(conn, name)
+    return {
+        "events": topic.ids,
+        "bytes": topic.bytes,
+        "seq": topic.next_seq - 1,
+        "evictedSeq": topic.evicted_seq,
+        "deadLetters": sum(count_letters(conn, topic.id).values()),
+        "links": read_links(conn, name, "", now),
+    }
+
+
+def _peer_status(conn: Connection, row: StoredResource, now: int) -> dict[str, Any]:
+    group, node = str(row.spec.get("groupRef", "")), str(row.spec.get("nodeName", ""))
+    try:
+        links = read_links(conn, group, node, now)
+    except NotFound as error:
+        return {"problem": error.message}
+    recent = _recent_letters(conn, group, link_name(group, node))
+    return {"link": links["outbound"][0], "inbound": links["inbound"], "recentDeadLetters": recent}
+
+
+def _subscription_status(conn: Connection, row: StoredResource, now: int) -> dict[str, Any]:
+    group = str(row.spec.get("groupRef", ""))
+    try:
+        (state,) = read_states(conn, ListSubscriptions(group=group, subscription=row.name), now)
+    except NotFound as error:
+        return {"problem": error.message}
+    runs = read_runs(conn, subscription=row.name, group=group, limit=RECENT)
+    recent = _recent_letters(conn, group, subscription_name(group, row.name))
+    return {"subscription": state, "recentRuns": [show_run(run) for run in runs], "recentDeadLetters": recent}
+
+
+def _recent_letters(conn: Connection, group: str, cursor: str) -> list[dict[str, Any]]:
+    letters = read_letters(conn, find_topic(conn, group).id, cursor=cursor, limit=RECENT, newest=True)
+    return [
+        {"eventId": letter.event_id, "reason": letter.reason, "parkedAt": show_time(letter.parked_at)}
+        for letter in letters
+    ]
+
+
+class DeleteResource(OneResource):
+    """Delete one resource."""
+
+    dry_run: bool = Field(default=False, description="Only say what would change.")
+
+
+async def _delete(services: Services, params: DeleteResource) -> dict[str, Any]:
+    found = await services.database.read(_find, params)
+    return await _delete_all(services, [identity_of(found)], dry_run=params.dry_run)
+
+
+class DeleteResources(Sources):
+    """Delete the resources that the sources name; their specs do not matter."""
+
+    ignore_not_found: bool = Field(default=False, description="Pass over what is not stored.")
+    dry_run: bool = Field(default=False, description="Only say what would change.")
+
+
+async def _delete_sources(services: Services, params: DeleteResources) -> dict[str, Any]:
+    loaded = await asyncio.to_thread(params.load)
+    nameless = (d.problem((), "lacks apiVersion, kind or metadata.name") for d in loaded.drafts if d.identity is None)
+    if problems := [*islice(chain(loaded.problems, nameless), MOST_FOUND)]:
+        raise Rejected(problems)
+    doomed = list(dict.fromkeys(draft.identity for draft in loaded.drafts if draft.identity))
+    if params.ignore_not_found:
+        stored = {identity_of(row) for row in await services.database.read(read_resources)}
+        doomed = [identity for identity in doomed if identity in stored]
+    return await _delete_all(services, doomed, dry_run=params.dry_run)
+
+
+async def _delete_all(services: Services, doomed: list[Identity], *, dry_run: bool) -> dict[str, Any]:
+    run = services.database.read if dry_run else services.database.write
+    planned, events = await run(_delete_now, doomed, services.clock.now(), dry_run=dry_run)
+    await _in_force(services, planned, dry_run=dry_run)
+    return {"changes": _changes(planned, events), "dryRun": dry_run}
+
+
+def _delete_now(conn: Connection, doomed: list[Identity], now: int, *, dry_run: bool) -> tuple[Plan, Events]:
+    if not dry_run:
+        lock_head(conn)
+    events = count_events(conn)
+    return _follow(conn, delete_resources(conn, doomed, now=now, dry_run=dry_run), now, dry_run=dry_run), events
+
+
+OPERATIONS: tuple[Operation[Any], ...] = (
+    operation("resources.apply", Apply, _apply),
+    operation("resources.diff", Diff, _diff),
+    operation("resources.list", ListResources, _list),
+    operation("resources.get", OneResource, _get),
+    operation("resources.describe", OneResource, _describe),
+    operation("resources.delete", DeleteResource, _delete),
+    operation("resources.delete_sources", DeleteResources, _delete_sources),
+)

@@ -1,0 +1,111 @@
+"""What became of a subscription's events, run by run."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from eventd.api.framework.moments import show_time
+from eventd.api.framework.operations import Params, Services
+from eventd.store.engine.database import Connection
+from eventd.store.rows.runs import Run, RunStatus, read_runs
+
+QUALIFIED = "EventSubscription/"
+SHOWN = {
+    RunStatus.RUNNING: "pending",
+    RunStatus.INTERRUPTED: "pending",
+    RunStatus.SUCCEEDED: "succeeded",
+    RunStatus.FAILED: "failed",
+    RunStatus.BLOCKED: "failed",
+    RunStatus.PARKED: "failed",
+    RunStatus.LOST: "failed",
+}
+"""What a run means for its events."""
+
+
+class ListRuns(Params):
+    """What became of a subscription's events, the newest run first; of a deleted subscription, too."""
+
+    subscription: str = Field(description="`EventSubscription/NAME`, or NAME.")
+    group: str = Field(default="", description="Only of this EventGroup.")
+    event_id: str = Field(default="", description="Only this event.")
+    status: str = Field(default="", description="Only `pending`, `succeeded` or `failed`.")
+    before: int | None = Field(default=None, ge=1, description="Go on with runs before this one.")
+    limit: int = Field(default=100, ge=1, le=1000, description="At most so many runs.")
+
+    @model_validator(mode="after")
+    def _known_status(self) -> Self:
+        if self.status and self.status not in SHOWN.values():
+            raise ValueError(f"status: {self.status!r} is none of pending, succeeded, failed")
+        return self
+
+
+async def list_runs(services: Services, params: ListRuns) -> dict[str, Any]:
+    """The runs of a subscription, the newest first, one line for each event: `runs`, and `next` where there are more.
+
+    Of several runs of one event a page shows the newest, unless it is the event that was asked for.
+    """
+    return await services.database.read(_read, params)
+
+
+def _read(conn: Connection, params: ListRuns) -> dict[str, Any]:
+    runs = read_runs(
+        conn,
+        subscription=params.subscription.removeprefix(QUALIFIED),
+        group=params.group,
+        event_id=params.event_id,
+        before=params.before,
+        limit=params.limit + 1,
+    )
+    lines: dict[tuple[str, int], dict[str, Any]] = {}
+    for run in runs[: params.limit]:
+        for event_id in [*run.event_ids, *run.coalesced] or [""]:
+            if params.event_id in ("", event_id):
+                lines.setdefault((event_id, 0 if event_id and not params.event_id else run.id), _line(run, event_id))
+    rows = [line for line in lines.values() if params.status in ("", line["status"])]
+    return {"runs": rows, "next": runs[params.limit - 1].id if len(runs) > params.limit else None}
+
+
+def _line(run: Run, event_id: str) -> dict[str, Any]:
+    """One event's line of a run: what became of it, or that a later event went in its place."""
+    replaced = event_id in run.coalesced and event_id not in run.event_ids
+    return {
+        "id": run.id,
+        "subscription": f"{QUALIFIED}{run.subscription}",
+        "eventId": event_id,
+        "group": run.group,
+        "plugin": run.plugin,
+        "status": SHOWN[run.status],
+        "outcome": "coalesced" if replaced else str(run.status),
+        "attempts": run.attempt,
+        "startedAt": show_time(run.started_at),
+        "completedAt": show_time(run.completed_at),
+        "dynamicSource": run.source,
+        "dynamicGeneration": run.generation,
+        "error": run.error,
+    }
+
+
+def show_run(run: Run) -> dict[str, Any]:
+    """A run as a whole."""
+    return {
+        "id": run.id,
+        "plugin": run.plugin,
+        "trigger": run.trigger,
+        "subscription": run.subscription,
+        "group": run.group,
+        "status": str(run.status),
+        "attempt": run.attempt,
+        "events": run.events,
+        "eventIds": list(run.event_ids),
+        "coalesced": list(run.coalesced),
+        "startedAt": show_time(run.started_at),
+        "completedAt": show_time(run.completed_at),
+        "exitCode": run.exit_code,
+        "stdoutDigest": run.stdout_digest,
+        "stderr": run.stderr,
+        "error": run.error,
+        "dynamicSource": run.source,
+        "dynamicGeneration": run.generation,
+    }

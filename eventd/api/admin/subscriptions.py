@@ -1,0 +1,229 @@
+"""Subscriptions: the state of each, its runs, and what an operator may do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from eventd.api.admin.groups import find_group, find_topic
+from eventd.api.admin.subscription_runs import ListRuns, list_runs
+from eventd.api.admin.subscription_states import COUNTED, ListSubscriptions, find_subscription, read_states
+from eventd.api.framework.moments import read_moment, show_time
+from eventd.api.framework.operations import Operation, Params, Services, operation
+from eventd.egress.cursors import BACKFILL, begin_backfill, pause_all, reconcile, subscription_name
+from eventd.egress.subscriptions.trigger import Trigger
+from eventd.errors import Conflict, Invalid, NotFound
+from eventd.log.core.head import read_head
+from eventd.log.core.scan import read_at
+from eventd.log.cursors.cursors import (
+    Cursor,
+    clear_failures,
+    declare_selection,
+    delete_cursors,
+    move_cursor,
+    read_cursors,
+    read_selection,
+)
+from eventd.log.delivery.repairs import (
+    MOST_POSITIONS,
+    Letter,
+    read_letters,
+    recorded_between,
+    remove_letters,
+    start_repair,
+)
+from eventd.resources.effective import SubscriptionConfig
+from eventd.store.engine.database import Connection
+from eventd.store.rows.registry import announce, read_resources
+from eventd.store.rows.runs import detach_runs
+from federation.event import is_alive
+
+
+async def _list(services: Services, params: ListSubscriptions) -> dict[str, Any]:
+    return {"subscriptions": await services.database.read(read_states, params, services.clock.now())}
+
+
+def _backfills(conn: Connection, one: SubscriptionConfig) -> list[Cursor]:
+    prefix = f"{BACKFILL}:{one.group}/{one.name}/"
+    return [cursor for cursor in read_cursors(conn, BACKFILL) if cursor.name.startswith(prefix)]
+
+
+# --- what an operator may do ----------------------------------------------------------------------------------------
+
+
+class Choose(Params):
+    """One subscription."""
+
+    subscription: str = Field(description="`EventSubscription/NAME`, or NAME.")
+    group: str = Field(default="", description="Its EventGroup; a key that is held to some groups has to name it.")
+
+
+class Retry(Choose):
+    """Try at once what is held up, and once more what was parked: all of it, or these events."""
+
+    ids: list[str] = Field(default=[], max_length=MOST_POSITIONS, description="Only these parked events.")
+
+
+async def _retry(services: Services, params: Retry) -> dict[str, Any]:
+    return await services.database.write(_retry_now, params, services.clock.now())
+
+
+def _retry_now(conn: Connection, params: Retry, now: int) -> dict[str, Any]:
+    announce(conn)  # locks the head, which comes before any cursor, and has the node look
+    one = find_subscription(conn, params.subscription, params.group)
+    cursor = _cursor(conn, one, now)
+    letters = _letters(conn, cursor)
+    if params.ids:
+        missing = sorted(set(params.ids) - {letter.event_id for letter in letters})
+        if missing:
+            raise NotFound(f"{one.name} has parked no event {', '.join(missing[:20])}")
+        letters = [letter for letter in letters if letter.event_id in params.ids]
+    again, kept = _judge(conn, one, letters, now)
+    for first in range(0, len(again), MOST_POSITIONS):
+        _backfill(conn, one, cursor, [letter.position for letter in again[first : first + MOST_POSITIONS]], now)
+    remove_letters(conn, [letter.id for letter in again])
+    clear_failures(conn, [cursor.name, *(backfill.name for backfill in _backfills(conn, one))], now)
+    return {"subscription": one.name, "group": one.group, "retried": len(again), "kept": kept}
+
+
+def _letters(conn: Connection, cursor: Cursor) -> list[Letter]:
+    letters: list[Letter] = []
+    while page := read_letters(
+        conn, cursor.topic_id, cursor=cursor.name, after=letters[-1].id if letters else 0, limit=COUNTED
+    ):
+        letters += page
+    return letters
+
+
+def _judge(
+    conn: Connection, one: SubscriptionConfig, letters: Sequence[Letter], now: int
+) -> tuple[list[Letter], list[dict[str, Any]]]:
+    """Those that can be tried again, and the others with the reason."""
+    trigger = Trigger.of(one, find_group(conn, one.group).node_name)
+    stored = {record.position: record for record in read_at(conn, [letter.position for letter in letters])}
+    again: list[Letter] = []
+    kept: list[dict[str, Any]] = []
+    for letter in letters:
+        if letter.position not in stored:
+            kept.append({"eventId": letter.event_id, "reason": "retention has removed it"})
+        elif not is_alive(letter.expires_at, now):
+            kept.append({"eventId": letter.event_id, "reason": f"it expired at {show_time(letter.expires_at)}"})
+        elif trigger.take(stored[letter.position]) is None:
+            kept.append({"eventId": letter.event_id, "reason": "the subscription does not ask for it any more"})
+        else:
+            again.append(letter)
+    return again, kept
+
+
+def _backfill(conn: Connection, one: SubscriptionConfig, cursor: Cursor, positions: Sequence[int], now: int) -> None:
+    node = find_group(conn, one.group).node_name
+    name = start_repair(
+        conn,
+        kind=BACKFILL,
+        group=one.group,
+        node=one.name,
+        topic_id=cursor.topic_id,
+        after=min(positions) - 1,
+        upto=max(positions),
+        selection=Trigger.of(one, node).only(positions).to_json(),
+        now=now,
+    )
+    begin_backfill(conn, name, cursor, now)
+
+
+class Reset(Choose):
+    """Where to go on: at the oldest event there is, at a time, or behind all there is."""
+
+    since: str = Field(default="", description="At what was recorded then: RFC 3339, or how long ago (`15m`).")
+    latest: bool = Field(default=False, description="Behind everything: what waits is never run.")
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if self.since and self.latest:
+            raise ValueError("since and latest are two places: leave one out")
+        return self
+
+
+async def _reset(services: Services, params: Reset) -> dict[str, Any]:
+    return await services.database.write(_reset_now, params, services.clock.now())
+
+
+def _reset_now(conn: Connection, params: Reset, now: int) -> dict[str, Any]:
+    announce(conn)
+    one = find_subscription(conn, params.subscription, params.group)
+    cursor = _cursor(conn, one, now)
+    to = find_topic(conn, one.group).evicted_position
+    if params.latest:
+        to = read_head(conn).last
+    elif params.since:
+        since = read_moment("since", params.since, now)
+        to, last = recorded_between(conn, cursor.topic_id, since, None)
+        if last == 0:
+            raise Invalid(
+                f"nothing of group {one.group} was recorded since {params.since}",
+                hint="--latest passes over everything",
+            )
+    _go_to(conn, one, cursor, to, now)
+    return {"subscription": one.name, "group": one.group, "from": cursor.position, "to": to}
+
+
+def _go_to(conn: Connection, one: SubscriptionConfig, cursor: Cursor, to: int, now: int) -> None:
+    """Move the cursor, and forget what was under way: a run, what is being tried again, what was parked beyond."""
+    backfills = [backfill.name for backfill in _backfills(conn, one)]
+    for name in (cursor.name, *backfills):
+        detach_runs(conn, name, now)
+    delete_cursors(conn, backfills)
+    remove_letters(conn, [letter.id for letter in _letters(conn, cursor) if letter.position > to])
+    move_cursor(conn, cursor.name, to=to, now=now)
+    version, selection = read_selection(conn, cursor.name)
+    # Under a new version whoever works at the old place, perhaps with a window open for a minute, stops at once.
+    declare_selection(conn, cursor.name, max(version + 1, read_head(conn).registry_version), selection, now)
+
+
+class Pause(Choose):
+    """Stop running the plugin; events wait."""
+
+    by: str = Field(default="", max_length=200, description="Who, to be shown.")
+
+
+async def _pause(services: Services, params: Pause) -> dict[str, Any]:
+    now = services.clock.now()
+    await services.database.write(_set_paused, params, now, at=now, by=params.by)
+    await services.take_over()
+    return await _list(services, ListSubscriptions(group=params.group, subscription=params.subscription))
+
+
+async def _resume(services: Services, params: Choose) -> dict[str, Any]:
+    await services.database.write(_set_paused, params, services.clock.now(), at=None, by="")
+    await services.take_over()
+    return await _list(services, ListSubscriptions(group=params.group, subscription=params.subscription))
+
+
+def _set_paused(conn: Connection, params: Choose, now: int, *, at: int | None, by: str) -> None:
+    """Pause the subscription and its backfills, or resume them. Pausing twice keeps who was first."""
+    announce(conn)
+    one = find_subscription(conn, params.subscription, params.group)
+    pause_all(conn, [_cursor(conn, one, now), *_backfills(conn, one)], now, at=at, by=by)
+
+
+def _cursor(conn: Connection, one: SubscriptionConfig, now: int) -> Cursor:
+    """Its cursor, made where no node has taken notice of it so far."""
+    name = subscription_name(one.group, one.name)
+    if not read_cursors(conn, name=name):
+        reconcile(conn, read_resources(conn), now)
+    found = read_cursors(conn, name=name)
+    if not found:
+        raise Conflict(f"EventSubscription {one.name} has no group", hint="declare its EventGroup")
+    return found[0]
+
+
+OPERATIONS: tuple[Operation[Any], ...] = (
+    operation("subscriptions.list", ListSubscriptions, _list),
+    operation("subscriptions.runs", ListRuns, list_runs),
+    operation("subscriptions.retry", Retry, _retry),
+    operation("subscriptions.reset", Reset, _reset),
+    operation("subscriptions.pause", Pause, _pause),
+    operation("subscriptions.resume", Choose, _resume),
+)

@@ -1,0 +1,200 @@
+"""Request bodies: read within bounds of size, time and memory, before anything is made of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, TypeVar
+
+from aiohttp import web
+
+from eventd.api.bodies.memory_limit import MemoryLimit, find_limit
+from eventd.api.errors.codes import SlowBody
+from eventd.errors import Invalid, TooLarge
+from eventd.log.topics.errors import Throttled
+
+BODY_SECONDS = 30.0
+"""A body has to arrive within this time, so that slow senders cannot pile up."""
+SMALL_BYTES = 1 << 20
+"""What is made of a body up to this size takes so little time that the loop mostly does it itself."""
+LIGHT_BYTES = 64 << 10
+"""Bodies up to this size do not count towards what all of them may hold together, and are never made anything of
+beside the loop."""
+HUGE_BYTES = 16 << 20
+"""A body over this size is checked part by part before any of it is kept in another form: a refused body is not in
+memory twice."""
+BODIES_BYTES = 256 << 20
+"""Bytes of bodies over `LIGHT_BYTES` that are taken at once, or two of the largest, if that is more: each of them takes
+up several times its size until it is stored.
+"""
+GROWTH = 4
+"""How many times its size a body takes up until it is stored, about."""
+RESERVE = 32 << 20
+"""Bytes of a limited memory that are left to everything else."""
+
+T = TypeVar("T")
+
+
+class Bodies:
+    """The bodies of requests under way, which all together must fit into memory. `held` is the bytes of the large ones.
+
+    A body has its room from the moment its head names a length. Where there is none left, a key that has more of it
+    than the one that asks gives up the body that has been arriving longest: bodies that are withheld make room.
+    """
+
+    def __init__(self, largest: int, memory: MemoryLimit | None = None) -> None:
+        """`largest`: bytes of one body at most; `memory`: the limit of this process, where there is one."""
+        self.most = max(BODIES_BYTES, 2 * largest)
+        if memory is not None:
+            self.most = min(self.most, memory.limit // (2 * GROWTH))
+        self.held = 0
+        self._memory = memory
+        self._large: dict[Held, None] = {}  # in the order in which they got large
+
+    @classmethod
+    def of_process(cls, largest: int) -> Bodies:
+        """Those of a whole process, within its limit."""
+        return cls(largest, find_limit())
+
+    @contextmanager
+    def hold(self, key: bytes = b"") -> Iterator[Held]:
+        """A body as long as the block runs, of the caller with this key."""
+        body = Held(self, key)
+        try:
+            yield body
+        finally:
+            self.give_back(body)
+
+    def make_room(self, body: Held, more: int) -> None:
+        """Raises `Throttled` where so many more bytes would be over the budget, and nobody has to give way."""
+        while self.held + more > self.most:
+            giving = self._find_giving(body, more)
+            if giving is None:
+                raise Throttled(f"request bodies of {self.held} bytes are being handled: send this one later")
+            self.give_back(giving)
+            giving.give_way()
+
+    def require_memory(self, more: int) -> None:
+        """Raises `Throttled` where the process could reach its limit with so many more bytes."""
+        if self._memory is not None and self._memory.free() < GROWTH * more + RESERVE:
+            raise Throttled("the node is short of memory: send this body later, or in smaller parts")
+
+    def take(self, body: Held, more: int) -> None:
+        """So many more bytes are the body's."""
+        self._large[body] = None
+        body.bytes += more
+        self.held += more
+
+    def give_back(self, body: Held) -> None:
+        """What a body had is free again."""
+        if body in self._large:
+            del self._large[body]
+            self.held -= body.bytes
+            body.bytes = 0
+
+    def _find_giving(self, asking: Held, more: int) -> Held | None:
+        """The body that gives way to so many more bytes of another; None where none has to."""
+        by_key: Counter[bytes] = Counter()
+        for body in self._large:
+            by_key[body.key] += body.bytes
+        (key, most), *_ = by_key.most_common(1) or [(asking.key, 0)]
+        if key == asking.key or most <= by_key[asking.key] + more:
+            return None
+        return next((body for body in self._large if body.key == key and body.stop is not None), None)
+
+
+class Held:
+    """What one body takes of the memory for all. `stop` is set while it is arriving, and ends that."""
+
+    def __init__(self, bodies: Bodies, key: bytes) -> None:
+        self.key = key
+        self.bytes = 0
+        self.stop: Callable[[], None] | None = None
+        self.gave_way = False
+        self._bodies = bodies
+
+    def grow_to(self, size: int) -> None:
+        """The body has, or will have, so many bytes; small ones count nothing. Raises `Throttled`."""
+        if self.gave_way:
+            raise needs_room_error()
+        more = size - self.bytes
+        if size <= LIGHT_BYTES or more <= 0:
+            return
+        self._bodies.require_memory(more)
+        self._bodies.make_room(self, more)
+        self._bodies.take(self, more)
+
+    @asynccontextmanager
+    async def arriving(self) -> AsyncIterator[None]:
+        """While the body arrives. Raises `Throttled` when it has to give way, `SlowBody` when it takes too long."""
+        try:
+            async with asyncio.timeout(BODY_SECONDS) as deadline:
+                self.stop = lambda: deadline.reschedule(asyncio.get_running_loop().time())
+                yield
+        except TimeoutError:
+            raise needs_room_error() if self.gave_way else _slow() from None
+        finally:
+            self.stop = None
+
+    def give_way(self) -> None:
+        """Another key's body needs the room: this one is not read on."""
+        assert self.stop is not None
+        stop, self.stop, self.gave_way = self.stop, None, True
+        stop()
+
+
+async def read_body(request: web.Request, most: int, held: Held, *, setting: bool = True) -> bytes | bytearray:
+    """The body, empty where there is none. `setting`: the limit is the one of the settings.
+
+    Raises `TooLarge` beyond `most` bytes, `Throttled`, `SlowBody`, and `Invalid` for one that is broken.
+    """
+    if (request.content_length or 0) > most:
+        raise _too_large(most, setting)
+    held.grow_to(request.content_length or 0)
+    content = request.content
+    try:
+        if content.is_eof():  # small bodies mostly came with the head
+            body: bytes | bytearray = content.read_nowait()
+        else:
+            async with held.arriving():
+                body = await _gather(content, most, held, setting)
+    except web.RequestPayloadError:
+        raise Invalid("the body is broken: it does not follow its own length or encoding") from None
+    if len(body) > most:
+        raise _too_large(most, setting)
+    return body
+
+
+async def _gather(content: Any, most: int, held: Held, setting: bool) -> bytearray:
+    body = bytearray()  # grows in place: joining parts would take up the room twice
+    try:
+        while part := await content.readany():
+            if len(body) + len(part) > most:
+                raise _too_large(most, setting)
+            held.grow_to(len(body) + len(part))
+            body += part
+    except BaseException:
+        body.clear()  # the error refers to this frame, and the connection keeps the error until garbage is collected
+        raise
+    return body
+
+
+def needs_room_error() -> Throttled:
+    """Why a body is refused that has given way."""
+    return Throttled("the room for this body is needed by another key: send it later")
+
+
+def _slow() -> SlowBody:
+    return SlowBody(f"the body did not arrive within {BODY_SECONDS:g} s")
+
+
+def _too_large(most: int, setting: bool) -> TooLarge:
+    hint = "send less at once, or raise EVENTD_MAX_BODY_BYTES" if setting else "send less at once"
+    return TooLarge(f"the body is over the limit of {most} bytes", hint=hint)
+
+
+async def aside(size: int, work: Callable[..., T], *args: Any, light: int = SMALL_BYTES) -> T:
+    """What `work` gives; beside the loop for a body of so many bytes that others would have to wait for it."""
+    return await asyncio.to_thread(work, *args) if size > light else work(*args)

@@ -1,0 +1,298 @@
+"""Who may ask what of the API: keys with scopes, each perhaps for some groups only.
+
+A key is known by its SHA-256. Some are in the settings, others were made at run time and are in the database. Without
+any key everything is allowed, and then only this machine may reach the API.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import ipaddress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple, get_args
+
+from eventd.api.framework.routes import Scope
+from eventd.errors import Forbidden, SettingsError, Unauthorized
+from eventd.runtime.clock import SECOND, Clock, SystemClock
+from eventd.settings.model import BadSettings, Problem, Settings
+from eventd.store.rows.keys import KeyLine
+
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+_WORDS: dict[str, tuple[Scope, ...]] = {
+    **{word: (scope,) for scope in SCOPES for word in (scope, scope[0])},
+    "del": ("delete",),
+    "rw": ("read", "write"),
+}
+
+
+LONGEST_WAIT = 60.0
+"""Seconds after which the expiry of a key in use is looked at again: the wall clock may have been set."""
+
+
+class ApiKey(NamedTuple):
+    """What a key may do. Empty `prefixes`: with every group and topic. `expires_at` in microseconds; None: it lasts.
+
+    `name` is empty for one of the settings.
+    """
+
+    digest: bytes
+    scopes: frozenset[Scope]
+    prefixes: tuple[str, ...]
+    name: str = ""
+    expires_at: int | None = None
+
+    @classmethod
+    def of(cls, line: KeyLine) -> ApiKey:
+        """One of the database."""
+        scopes = frozenset(scope for scope in SCOPES if scope in line.scopes)
+        return cls(bytes.fromhex(line.digest), scopes, line.prefixes, line.name, line.expires_at)
+
+    def require_scope(self, scope: Scope) -> None:
+        """Raises `Forbidden` when the key may not do this kind of thing."""
+        if scope not in self.scopes:
+            raise Forbidden(f"this key lacks the scope {scope}", hint=f"it has {', '.join(sorted(self.scopes))}")
+
+    def sees(self, group: str) -> bool:
+        """Whether the key is for this group."""
+        return not self.prefixes or group.startswith(self.prefixes)
+
+    def require_group(self, group: str | None) -> None:
+        """Raises `Forbidden` when the key is held to other groups; `None` stands for all groups at once."""
+        if self.prefixes and group is None:
+            raise Forbidden("this key is for some names only", hint="name one of them, or use a key for all")
+        if group is not None and not self.sees(group):
+            raise Forbidden(f"this key is not for the group {group!r}")
+
+
+ANYONE = ApiKey(b"", frozenset(SCOPES), ())
+
+
+class Keys:
+    """The keys in force: those of the settings, which `read` gives anew for `reload`, and those of the database.
+
+    `exposed` is the address where other machines could reach an API without keys; empty where that is meant or no
+    machine could. `guards_probes`: health and readiness need a key, too, where there are any.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], Sequence[ApiKey]],
+        *,
+        clock: Clock | None = None,
+        exposed: str = "",
+        guards_probes: bool = False,
+    ) -> None:
+        self.guards_probes = guards_probes
+        self._read = read
+        self._clock = clock or SystemClock()
+        self._exposed = exposed
+        self._said = tuple(read())
+        self._made: tuple[ApiKey, ...] = ()
+        self._are_made = False
+        self._uses: dict[object, tuple[ApiKey, Callable[[], None]]] = {}
+        self._timers: dict[object, asyncio.Future[None]] = {}
+
+    @classmethod
+    def of(cls, settings: Settings, clock: Clock | None = None) -> Keys:
+        """The keys of the settings. Raises `BadSettings`."""
+        is_meant = settings.api_listen.is_loopback or settings.allow_insecure_no_auth
+        exposed = "" if is_meant else str(settings.api_listen)
+        return cls(lambda: _from_settings(settings), clock=clock, exposed=exposed, guards_probes=settings.probe_auth)
+
+    def __bool__(self) -> bool:
+        """Whether a key is needed at all. One that was revoked still says so: to end a key must never open a door."""
+        return bool(self._said or self._are_made or self._exposed)
+
+    def require_any(self) -> None:
+        """Raises `SettingsError` when others could reach the API, and nobody has made a key to it."""
+        if self._exposed and not self._said and not self._are_made:
+            raise SettingsError(
+                f"other machines could reach the API on {self._exposed}, and there are no keys to it",
+                hint="make one with `routerctl key create`, set EVENTD_API_KEYS or EVENTD_API_KEYS_FILE, listen on"
+                " 127.0.0.1, or say that this is meant with EVENTD_ALLOW_INSECURE_NO_AUTH=1",
+            )
+
+    def reload(self) -> None:
+        """Read those of the settings again. Raises `SettingsError`; then those of before stay in force."""
+        self._said = tuple(self._read())
+        self._end_gone()
+
+    def reload_from(self, lines: Iterable[KeyLine]) -> None:
+        """Take over those of the database, all at once. What uses one that is not among them any more ends now."""
+        found = list(lines)
+        self._are_made = bool(found)
+        self._made = tuple(ApiKey.of(line) for line in found if line.revoked_at is None)
+        self._end_gone()
+
+    def identify(self, authorization: str) -> ApiKey:
+        """The key of an `Authorization` header. Raises `Unauthorized`."""
+        if not self:
+            return ANYONE
+        scheme, _, token = authorization.partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            hint = "send it as Authorization: Bearer KEY; routerctl takes --key-file"
+            raise Unauthorized("this API needs a key", hint=hint)
+        return self.find(token.strip())
+
+    def find(self, token: str) -> ApiKey:
+        """The key itself, as it is sent. Raises `Unauthorized`."""
+        digest = hashlib.sha256(token.encode(errors="surrogateescape")).digest()
+        found = None
+        for key in (*self._said, *self._made):  # all of them: how long it takes must not tell which one was near
+            if hmac.compare_digest(key.digest, digest):
+                found = found or key
+        if found is None:
+            raise Unauthorized("this key is not known")
+        if self._has_expired(found):
+            raise Unauthorized("this key has expired")
+        return found
+
+    def holds(self, key: ApiKey) -> bool:
+        """Whether a key that was found is still in force, with all that it allowed."""
+        if key is ANYONE:
+            return not self
+        return key in (*self._said, *self._made) and not self._has_expired(key)
+
+    @contextmanager
+    def using(self, key: ApiKey, end: Callable[[], None]) -> Iterator[None]:
+        """While this is open, `end` is called as soon as the key is not in force any more: also under a stream."""
+        use = object()
+        self._uses[use] = key, end
+        self._look_at_expiry(use)
+        try:
+            yield
+        finally:
+            self._uses.pop(use, None)
+            if (timer := self._timers.pop(use, None)) is not None:
+                timer.cancel()
+
+    def _has_expired(self, key: ApiKey) -> bool:
+        return key.expires_at is not None and key.expires_at <= self._clock.now()
+
+    def _look_at_expiry(self, use: object) -> None:
+        """Have the use end when its key expires. The wall clock says when that is, and may be set meanwhile."""
+        key, _ = self._uses[use]
+        if key.expires_at is None:
+            return
+        left = max(0.0, (key.expires_at - self._clock.now()) / SECOND)
+        self._timers[use] = timer = self._clock.timer(min(left, LONGEST_WAIT))
+        timer.add_done_callback(lambda timer: None if timer.cancelled() else self._expire(use))
+
+    def _expire(self, use: object) -> None:
+        if use in self._uses and self._has_expired(self._uses[use][0]):
+            self._end(use)
+        elif use in self._uses:
+            self._look_at_expiry(use)
+
+    def _end_gone(self) -> None:
+        for use, (key, _) in list(self._uses.items()):
+            if not self.holds(key):
+                self._end(use)
+
+    def _end(self, use: object) -> None:
+        _, end = self._uses.pop(use)
+        end()
+
+
+def require_local_name(host: str) -> None:
+    """Raises `Forbidden` for a name that only happens to lead here.
+
+    A web page can make its own name point at this machine and then talk to an API without keys through its visitor's
+    browser; the name it was called by gives it away.
+    """
+    name = host.rsplit(":", 1)[0] if host.count(":") <= 1 or "]:" in host else host
+    name = name.strip("[]").lower()
+    if not name or name == "localhost" or name.endswith(".localhost"):
+        return
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        hint = "call it by address or as localhost, or set EVENTD_API_KEYS"
+        raise Forbidden(f"an API without keys does not answer to the name {name!r}", hint=hint) from None
+
+
+def require_own_page(origin: str, host: str) -> None:
+    """Raises `Forbidden` for a request that a page from elsewhere makes through its visitor's browser.
+
+    Without keys the browser needs none either, and a request without a body is sent without asking first.
+    """
+    if origin and origin.partition("://")[2].lower() != host.lower():
+        raise Forbidden("a page of another origin may not use this API", hint="set up keys and send one")
+
+
+def parse_keys(text: str) -> tuple[ApiKey, ...]:
+    """Entries `key`, `key:scopes`, `key:scopes:prefixes` or `key::prefixes`, parted by commas or line ends.
+
+    Scopes are joined with `+`, prefixes with `|`; a line that begins with `#` is a comment. A colon with nothing after
+    it is refused: a script whose variable is unset would make a key that may do everything. Raises ValueError, which
+    names an entry by its number and never shows any of it.
+    """
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+    entries = [entry.strip() for line in lines for entry in line.split(",") if entry.strip()]
+    keys = [_entry(number, *entry.split(":", 2)) for number, entry in enumerate(entries, start=1)]
+    if not keys:
+        raise ValueError("holds no key")
+    if len({key.digest for key in keys}) < len(keys):
+        raise ValueError("holds one key twice")
+    return tuple(keys)
+
+
+def _entry(number: int, key: str, scopes: str | None = None, prefixes: str | None = None) -> ApiKey:
+    if not key.strip():
+        raise ValueError(f"entry {number} begins with a colon: the key itself is missing")
+    limits = [] if prefixes is None else [prefix.strip() for prefix in prefixes.split("|")]
+    if "" in limits:
+        raise ValueError(f"entry {number}: a blank prefix would allow every name (leave its colon or | out)")
+    all_scopes = scopes is None or (bool(limits) and not scopes.strip())
+    try:
+        granted = read_scopes([] if all_scopes else [scopes or ""])
+    except ValueError as error:
+        # The word may be the other half of a key that holds a colon, so it is not shown.
+        raise ValueError(f"entry {number}: {error} (a key must not hold a colon)") from None
+    return ApiKey(hashlib.sha256(key.strip().encode()).digest(), granted, tuple(limits))
+
+
+def read_scopes(texts: Iterable[str]) -> frozenset[Scope]:
+    """The scopes that are named, joined with `+` or one by one; all of them where `texts` is empty.
+
+    Raises ValueError, also for a blank text, which names a word by its place and never shows it.
+    """
+    words = [word.strip().lower() for text in texts for word in text.split("+")]
+    for place, word in enumerate(words, start=1):
+        if not word:
+            raise ValueError(f"scope {place} is blank: name it, or leave all scopes out to allow everything")
+        if word not in _WORDS:
+            raise ValueError(f"scope {place} is none of {', '.join(SCOPES)} and rw")
+    return frozenset(scope for word in words for scope in _WORDS[word]) or frozenset(SCOPES)
+
+
+def _from_settings(settings: Settings) -> list[ApiKey]:
+    keys: dict[bytes, ApiKey] = {}
+    problems: list[Problem] = []
+    if settings.api_keys.get_secret_value():
+        _take(keys, problems, settings.origin("api_keys"), lambda: parse_keys(settings.api_keys.get_secret_value()))
+    if settings.api_keys_file:
+        _take(keys, problems, settings.origin("api_keys_file"), lambda: _from_file(settings))
+    if problems:
+        raise BadSettings(problems)
+    return list(keys.values())
+
+
+def _from_file(settings: Settings) -> tuple[ApiKey, ...]:
+    text = settings.read_secret(settings.api_keys_file)
+    try:
+        return parse_keys(text)
+    except ValueError as error:
+        raise ValueError(f"{settings.api_keys_file} {error}") from None
+
+
+def _take(
+    keys: dict[bytes, ApiKey], problems: list[Problem], origin: str, read: Callable[[], tuple[ApiKey, ...]]
+) -> None:
+    try:
+        keys.update({key.digest: key for key in read()})
+    except ValueError as error:
+        problems.append(Problem(origin, str(error)))

@@ -1,0 +1,37 @@
+"""Metrics in Prometheus' text format, as a key may see them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector
+
+
+def render(registry: CollectorRegistry, sees: Callable[[str], bool] | None = None) -> bytes:
+    """All of a registry, `eventd.observe.metrics.METRICS_CONTENT_TYPE`; with `sees`, that of these groups alone."""
+    if sees is None:
+        return generate_latest(registry)
+    apart = CollectorRegistry()
+    apart.register(_OfGroups(registry, sees))
+    return generate_latest(apart)
+
+
+class _OfGroups(Collector):
+    """What a registry holds of some groups."""
+
+    def __init__(self, registry: CollectorRegistry, sees: Callable[[str], bool]) -> None:
+        self._registry = registry
+        self._sees = sees
+
+    def describe(self) -> Iterator[Metric]:
+        return iter(())  # its names need no check: they are those of the whole
+
+    def collect(self) -> Iterator[Metric]:
+        for metric in self._registry.collect():
+            shown = Metric(metric.name, metric.documentation, metric.type)
+            shown.samples = [one for one in metric.samples if self._sees(one.labels.get("group", ""))]
+            if shown.samples:
+                yield shown

@@ -1,0 +1,167 @@
+"""From what somebody sent to the model of an operation's parameters; every problem is named in our own words."""
+
+from __future__ import annotations
+
+import difflib
+import types
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from eventd.api.errors.codes import BadParams
+from eventd.resources.reading.problems import shorten
+from eventd.text.quoting import with_value
+
+P = TypeVar("P", bound=BaseModel)
+
+_LARGEST = 2**63 - 1
+MOST_PROBLEMS = 20
+"""Wrong fields that are named; to word one costs far more than to send it."""
+_WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "missing": lambda _: "is required",
+    "string_type": lambda _: "must be text",
+    "string_too_short": lambda context: f"must have at least {context['min_length']} characters",
+    "string_too_long": lambda context: f"must have at most {context['max_length']} characters",
+    "string_pattern_mismatch": lambda _: "has a form that is not allowed",
+    "int_type": lambda _: "must be a whole number",
+    "int_parsing": lambda _: "must be a whole number",
+    "int_from_float": lambda _: "must be a whole number",
+    "int_parsing_size": lambda _: "must be a smaller number",
+    "float_type": lambda _: "must be a number",
+    "float_parsing": lambda _: "must be a number",
+    "finite_number": lambda _: "must be a finite number",
+    "bool_type": lambda _: "must be true or false",
+    "bool_parsing": lambda _: "must be true or false",
+    "list_type": lambda _: "must be a list",
+    "tuple_type": lambda _: "must be a list",
+    "set_type": lambda _: "must be a list",
+    "frozen_set_type": lambda _: "must be a list",
+    "dict_type": lambda _: "must be an object",
+    "model_type": lambda _: "must be an object",
+    "too_short": lambda context: f"must have at least {context['min_length']} entries",
+    "too_long": lambda context: f"must have at most {context['max_length']} entries",
+    "greater_than": lambda context: f"must be more than {context['gt']}",
+    "greater_than_equal": lambda context: f"must be at least {context['ge']}",
+    "less_than": lambda context: f"must be less than {context['lt']}",
+    "less_than_equal": lambda context: f"must be at most {context['le']}",
+    "literal_error": lambda context: f"must be {context['expected']}",
+    "enum": lambda context: f"must be {context['expected']}",
+    "value_error": lambda context: str(context["error"]),
+}
+
+
+def read_params(model: type[P], values: Mapping[str, Any], plain: Collection[str] = ()) -> P:
+    """The parameters, checked. Raises `BadParams` with every field that is wrong.
+
+    Those in `plain` are known to hold no U+0000: to look through a batch of events for it costs six times its decoding.
+    """
+    checked = {name: value for name, value in values.items() if name not in plain}
+    if flaws := dict(islice(_unstorable(checked, ""), MOST_PROBLEMS)):
+        raise BadParams(flaws)
+    unknown = values.keys() - _names(model)
+    if len(unknown) > MOST_PROBLEMS:  # before the model says so of each, at length
+        first = [name for name in values if name in unknown][:MOST_PROBLEMS]
+        raise BadParams({shorten(name): _unknown(name, model) for name in first}, len(unknown) - len(first))
+    try:
+        params = model.model_validate(dict(values))
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+        named = {_place(detail): _reword(detail, model) for detail in details[:MOST_PROBLEMS]}
+        raise BadParams(named, len(details) - len(details[:MOST_PROBLEMS])) from None
+    if huge := [name for name, value in params if _is_huge(value)]:
+        raise BadParams({_outer_name(model, name): "must be a smaller number" for name in huge})
+    return params
+
+
+def _is_huge(value: Any) -> bool:
+    """Whether it holds a number no database takes."""
+    if isinstance(value, list | tuple | set | frozenset):
+        return any(map(_is_huge, value))
+    return isinstance(value, int) and abs(value) > _LARGEST
+
+
+def from_query(model: type[BaseModel], pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """The values of a query: a field that is a list gets all of its name, another one must not be repeated."""
+    lists = {_outer_name(model, name) for name, field in model.model_fields.items() if _is_list(field.annotation)}
+    values: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in lists:
+            values.setdefault(name, []).append(value)
+        elif name in values:
+            raise BadParams({name: "is given twice"})
+        else:
+            values[name] = value
+    return values
+
+
+def merge(path: Mapping[str, Any], *others: Mapping[str, Any]) -> dict[str, Any]:
+    """All values of a request. What the path says, nothing else may say otherwise."""
+    merged = dict(path)
+    for values in others:
+        if twice := [name for name, value in values.items() if name in merged and merged[name] != value]:
+            raise BadParams({name: "is given twice, with different values" for name in twice})
+        merged |= values
+    return merged
+
+
+def _outer_name(model: type[BaseModel], name: str) -> str:
+    return model.model_fields[name].alias or name
+
+
+def _is_list(annotation: Any) -> bool:
+    origin = get_origin(annotation) or annotation
+    if origin is Annotated:
+        return _is_list(get_args(annotation)[0])
+    if origin in (Union, types.UnionType):
+        return any(_is_list(choice) for choice in get_args(annotation))
+    return origin in (list, tuple, set, frozenset)
+
+
+def _unstorable(value: Any, place: str) -> Iterator[tuple[str, str]]:
+    """Text no database takes: it would come back as an error of ours."""
+    match value:
+        case str():
+            if "\x00" in value:
+                yield place, "must not hold the character U+0000"
+        case Mapping():
+            for name, inner in value.items():
+                member = shorten(str(name))
+                if "\x00" in str(name):
+                    yield member, "is no name of a field"
+                yield from _unstorable(inner, f"{place}.{member}" if place else member)
+        case list():
+            for at, inner in enumerate(value):
+                yield from _unstorable(inner, f"{place}[{at}]")
+
+
+def _place(detail: ErrorDetails) -> str:
+    text = ""
+    for step in detail["loc"]:
+        name = shorten(str(step))
+        text += f"[{step}]" if isinstance(step, int) else f".{name}" if text else name
+    return text or "the request"
+
+
+def _reword(detail: ErrorDetails, model: type[BaseModel]) -> str:
+    if detail["type"] == "extra_forbidden":
+        return _unknown(str(detail["loc"][-1]), model)
+    words = _WORDS.get(detail["type"])
+    told = words(detail.get("ctx", {})) if words else "is not valid"
+    return with_value(told, detail["input"], *detail["loc"])
+
+
+def _names(model: type[BaseModel]) -> set[str]:
+    return {*model.model_fields, *(_outer_name(model, name) for name in model.model_fields)}
+
+
+def _unknown(name: str, model: type[BaseModel]) -> str:
+    return f"is no field of this request{_meant(shorten(name), model)}"
+
+
+def _meant(name: str, model: type[BaseModel]) -> str:
+    known = [_outer_name(model, field) for field in model.model_fields]
+    close = difflib.get_close_matches(name, known, 1, 0.7)
+    return f", did you mean {close[0]}?" if close else f", which has {', '.join(known) or 'none'}"

@@ -1,0 +1,189 @@
+"""The processes that share the work of one node: whichever of them is called answers for all.
+
+Each has two sockets in a folder that only the node's own user can enter. Over one it tells the others its own state;
+over the other it serves the API as at its door, for what only it can answer.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from aiohttp import ClientError, ClientSession, ClientTimeout, UnixConnector, web
+from multidict import CIMultiDict
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
+
+from eventd.api.errors.faults import Handler
+from eventd.api.framework.exposition import render
+from eventd.api.listener.runner import Runner
+from eventd.errors import Unavailable
+from eventd.observe.metrics import Metrics
+from eventd.runtime.worker_share import Share
+
+PATIENCE_SECONDS = 2.0
+"""How long another process may take to tell its state; then the answer is given without it."""
+_CHECKS = "/checks"
+_FIGURES = "/figures"
+_EARLIEST = "process_start_time_seconds"
+_ALIKE = "process_max_fds"
+_OF_ONE_WAY = frozenset(("connection", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"))
+"""Headers that are about one connection (RFC 9110 section 7.6.1), and not for the next."""
+_SESSION = re.compile(r"/v0/watch/wid_(\d+)\.")
+
+
+class Siblings:
+    """The other processes of this node, and the way they reach this one. `open` it, and `close` it in the end."""
+
+    def __init__(self, share: Share, readiness: Callable[[], dict[str, str]], metrics: Metrics) -> None:
+        self._share = share
+        self._readiness = readiness
+        self._metrics = metrics
+        self.check_claim: Callable[[], Awaitable[str]] | None = None
+        """Asks whether the node holds its claim on the database: `ok`, or what is wrong. None where it needs none."""
+        self._runner: Runner | None = None
+
+    async def open(self, api: web.BaseRunner) -> None:
+        """Let the others ask. Nothing is opened where there are none."""
+        if self._share.is_whole:
+            return
+        app = web.Application()
+        app.router.add_get(_CHECKS, self._tell_checks)
+        app.router.add_get(_FIGURES, self._tell_figures)
+        self._runner = Runner(app)
+        await self._runner.setup()
+        for runner, what in ((self._runner, "state"), (api, "api")):
+            place = self._socket(self._share.worker, what)
+            place.unlink(missing_ok=True)  # of one that was killed
+            await web.UnixSite(runner, str(place)).start()
+
+    async def close(self) -> None:
+        """Tell no more."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    # --- for all of them --------------------------------------------------------------------------------------
+
+    async def readiness(self) -> dict[str, str]:
+        """What every process has checked; one that does not answer is a check of its own, which failed."""
+        checks = self._readiness()
+        for index, text in (await self._ask_all(_CHECKS)).items():
+            told: Mapping[str, str] = {f"worker {index}": "does not answer"} if text is None else json.loads(text)
+            for name, state in told.items():
+                if checks.get(name, "ok") == "ok":
+                    checks[name] = state
+        if self.check_claim is not None:  # last: another node may take the claim while the workers are asked
+            checks["claim"] = await self.check_claim()
+        return checks
+
+    async def render(self, sees: Callable[[str], bool] | None = None) -> bytes:
+        """The figures of all processes as those of one, as text; with `sees`, those of these groups alone."""
+        texts = [text for text in (await self._ask_all(_FIGURES)).values() if text is not None]
+        if not texts:
+            return render(self._metrics.registry, sees)
+        together = CollectorRegistry()
+        together.register(_Together([self._metrics.registry.collect(), *map(_parse, texts)]))
+        return render(together, sees)
+
+    async def _ask_all(self, path: str) -> dict[int, str | None]:
+        """What each of the others says, by its index; None of one that does not answer in time."""
+        others = [index for index in range(self._share.workers) if index != self._share.worker]
+        return {index: await self._ask(index, path) for index in others}
+
+    async def _ask(self, index: int, path: str) -> str | None:
+        place = UnixConnector(str(self._socket(index, "state")))
+        try:
+            async with (
+                ClientSession(connector=place, timeout=ClientTimeout(PATIENCE_SECONDS)) as session,
+                session.get(f"http://worker{path}") as answer,
+            ):
+                return await answer.text()
+        except (ClientError, OSError, TimeoutError):
+            return None
+
+    async def _tell_checks(self, _request: web.Request) -> web.Response:
+        return web.json_response(self._readiness())
+
+    async def _tell_figures(self, _request: web.Request) -> web.Response:
+        return web.Response(body=self._metrics.render())
+
+    def _socket(self, index: int, what: str) -> Path:
+        return Path(self._share.folder) / f"{index}.{what}"
+
+    # --- for one of them --------------------------------------------------------------------------------------
+
+    @property
+    def session_prefix(self) -> str:
+        """What the id of a watch session begins with that this process holds, so that the others know whose it is."""
+        return "wid_" if self._share.is_whole else f"wid_{self._share.worker}."
+
+    @web.middleware
+    async def hand_on(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Let another process answer what is about a session of its own."""
+        found = _SESSION.match(request.path)
+        index = int(found[1]) if found else self._share.worker
+        if index == self._share.worker or index >= self._share.workers:
+            return await handler(request)
+        headers = _for_the_next(request.headers)
+        place = UnixConnector(str(self._socket(index, "api")))
+        async with ClientSession(connector=place, timeout=ClientTimeout(None), auto_decompress=False) as session:
+            try:
+                asked = await session.request(
+                    request.method, f"http://{request.host}{request.raw_path}", headers=headers, data=request.content
+                )
+            except (ClientError, OSError):
+                raise Unavailable("the process that holds this session does not answer", hint="begin another") from None
+            async with asked:
+                response = web.StreamResponse(status=asked.status, headers=_for_the_next(asked.headers))
+                await response.prepare(request)
+                try:
+                    async for chunk in asked.content.iter_any():
+                        await response.write(chunk)
+                except (ClientError, OSError):  # that process has ended, or the client has
+                    if request.transport is not None:
+                        request.transport.abort()  # a cut, which no client takes for the end of an answer
+                return response
+
+
+def _for_the_next(headers: Mapping[str, str]) -> CIMultiDict[str]:
+    return CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in _OF_ONE_WAY)
+
+
+def _parse(text: str) -> list[Metric]:
+    found: list[Metric] = [*text_string_to_metric_families(text)]
+    return found
+
+
+class _Together(Collector):
+    """What several processes hold of the same figures. What each counts is added up."""
+
+    def __init__(self, processes: Sequence[Iterable[Metric]]) -> None:
+        self._processes = processes
+
+    def describe(self) -> Iterator[Metric]:
+        return iter(())  # its names need no check: they are those of the first
+
+    def collect(self) -> Iterator[Metric]:
+        metrics: dict[str, Metric] = {}
+        values: dict[str, dict[tuple[str, tuple[tuple[str, str], ...]], float]] = {}
+        for metric in (metric for process in self._processes for metric in process):
+            metrics.setdefault(metric.name, metric)
+            held = values.setdefault(metric.name, {})
+            for sample in metric.samples:
+                key = sample.name, tuple(sorted(sample.labels.items()))
+                held[key] = sample.value if key not in held else _join(sample.name, held[key], sample.value)
+        for name, metric in metrics.items():
+            shown = Metric(metric.name, metric.documentation, metric.type)
+            shown.samples = [Sample(sample, dict(labels), value) for (sample, labels), value in values[name].items()]
+            yield shown
+
+
+def _join(name: str, one: float, other: float) -> float:
+    if name == _EARLIEST:
+        return min(one, other)
+    return max(one, other) if name == _ALIKE else one + other

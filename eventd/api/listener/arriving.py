@@ -1,0 +1,99 @@
+"""Request bodies that are still arriving: how much memory they take together, and which one goes when it is too much.
+
+What has arrived of a body proves nothing before the last byte is here. So where room is short, the address that holds
+most of it gives up its slowest body: one that is withheld makes room for one that comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from aiohttp import web
+
+from eventd.api.bodies.bodies import BODY_SECONDS
+from eventd.api.listener.connections import address_of
+from federation.errors import TooLarge, V1Refused
+
+
+class NoRoom(Exception):
+    """Too much is arriving at once."""
+
+
+@dataclass(eq=False, slots=True)
+class _Body:
+    """`size` in bytes, `begun` in seconds of the loop's clock."""
+
+    address: str
+    begun: float
+    deadline: asyncio.Timeout
+    size: int = 0
+    chunks: list[bytes] = field(default_factory=list)
+
+    def speed(self, now: float) -> float:
+        return self.size / max(now - self.begun, 1e-9)
+
+
+class Arriving:
+    """The bodies that are arriving at a listener, at most `most` bytes of them."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._held = 0
+        self._bodies: dict[_Body, None] = {}
+
+    async def read(self, request: web.Request, limit: int) -> bytes:
+        """The raw body of a request.
+
+        Raises `TooLarge` as soon as it is known to have more than `limit` bytes, `NoRoom` where it has to make room,
+        and `V1Refused` where it cannot be read.
+        """
+        error = TooLarge(f"a body has at most {limit} bytes", limit=limit, unit="bytes")
+        if request.content_length is not None and request.content_length > limit:
+            raise error
+        loop = asyncio.get_running_loop()
+        body = _Body(address_of(request.transport), loop.time(), asyncio.timeout(BODY_SECONDS))
+        self._bodies[body] = None
+        try:
+            async with body.deadline:
+                async for chunk in request.content.iter_any():
+                    self._take(body, chunk, loop.time())
+                    if body.size > limit:
+                        raise error
+        except BaseException as problem:
+            body.chunks.clear()  # the error refers to this frame, and the connection keeps the error
+            if not isinstance(problem, TimeoutError | ConnectionError | web.RequestPayloadError | ValueError):
+                raise
+            if body not in self._bodies:
+                raise NoRoom from None
+            raise V1Refused("read_body") from None
+        finally:
+            self._give_back(body)
+        return b"".join(body.chunks)
+
+    def _take(self, body: _Body, chunk: bytes, now: float) -> None:
+        if body not in self._bodies:  # it gave way, but this chunk was here before its deadline came
+            raise NoRoom
+        body.chunks.append(chunk)
+        body.size += len(chunk)
+        self._held += len(chunk)
+        while self._held > self._most:
+            slowest = self._slowest(now)
+            self._give_back(slowest)
+            if slowest is body:
+                raise NoRoom
+            slowest.deadline.reschedule(now)
+
+    def _slowest(self, now: float) -> _Body:
+        """The body that came slowest of those from the address that holds most."""
+        held: defaultdict[str, int] = defaultdict(int)
+        for body in self._bodies:
+            held[body.address] += body.size
+        most = max(held, key=held.__getitem__)
+        return min((body for body in self._bodies if body.address == most), key=lambda body: body.speed(now))
+
+    def _give_back(self, body: _Body) -> None:
+        if body in self._bodies:
+            del self._bodies[body]
+            self._held -= body.size

@@ -1,0 +1,149 @@
+"""Messages of one WebSocket client: the memory they take until they are handled, and the time they take to arrive."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from eventd.api.bodies.bodies import BODY_SECONDS, LIGHT_BYTES, Bodies, Held, needs_room_error
+from eventd.api.errors.codes import SlowBody
+from eventd.errors import EventdError
+
+
+class IncomingMessages:
+    """Gives each message over `LIGHT_BYTES` room in `bodies`, from the first frame's head until it is handled.
+
+    A frame's head reserves the room for the whole frame, as the head of a request does for its body. When there is no
+    room, when another key needs it, or when a message takes longer than `BODY_SECONDS` to arrive, the client is
+    refused: nothing more of it is read.
+    """
+
+    def __init__(self, bodies: Bodies, key: bytes, most: int) -> None:
+        """`key`: the digest of the client's key; `most`: the library refuses messages of so many bytes."""
+        self.refusal: EventdError | None = None
+        self._bodies = bodies
+        self._key = key
+        self._most = most
+        self._on_refusal: Callable[[EventdError], None] | None = None
+        self._size = 0  # bytes of the message that is arriving, by the heads of its frames
+        self._is_arriving = False
+        self._is_last = False  # the frame that is arriving
+        self._held: Held | None = None  # by the message that is arriving
+        self._deadline: asyncio.TimerHandle | None = None
+        self._arrived = 0
+        self._handled = 0
+        self._waiting: deque[tuple[int, Held]] = deque()  # large messages that have arrived, by their number
+        self._is_closed = False
+
+    def attend(self, on_refusal: Callable[[EventdError], None]) -> None:
+        """Call this once when the client is refused, which may be now."""
+        self._on_refusal = on_refusal
+        if self.refusal is not None:
+            on_refusal(self.refusal)
+
+    def begin_frame(self, size: int, *, last: bool) -> None:
+        """The head of a frame with data has arrived: so many bytes follow, the last ones of their message or not."""
+        if self._is_closed:
+            return
+        self._end_if_last()
+        self._is_arriving, self._is_last = True, last
+        self._size += size
+        if LIGHT_BYTES < self._size < self._most and self.refusal is None:
+            self._hold()
+
+    def begin_control(self) -> None:
+        """The head of a control frame has arrived, so the frame before it is whole."""
+        self._end_if_last()
+
+    def end_of_read(self, *, is_whole: bool) -> None:
+        """All bytes of one read from the connection are examined. `is_whole`: they complete the last frame."""
+        if self._is_closed:
+            return
+        if is_whole:
+            self._end_if_last()
+        if self._is_arriving and self._deadline is None:
+            self._deadline = asyncio.get_running_loop().call_later(BODY_SECONDS, self._expire)
+
+    def take(self) -> Held | None:
+        """The room of the next message, which is handled now and no longer gives way; None if the message is small.
+
+        Return it with `release`.
+        """
+        number = self._handled + 1
+        while self._waiting and self._waiting[0][0] <= number:
+            arrived, held = self._waiting.popleft()
+            if arrived == number:
+                held.stop = None
+                return held
+            self.release(held)  # of a message that was handled before its end was seen: it must not block later ones
+        return None
+
+    def allow_giving_way(self, held: Held | None) -> None:
+        """The message only waits for its client to read the answer: it gives way to another key again."""
+        if held is not None:
+            held.stop = self._refuse_for_room
+
+    def handled(self) -> None:
+        """The message that was taken is handled; a publish may still be waiting for the disk."""
+        self._handled += 1
+
+    def release(self, held: Held | None) -> None:
+        """Return the room of a message."""
+        if held is not None:
+            self._bodies.give_back(held)
+
+    def close(self) -> None:
+        """The connection has ended. Frames that the library still reads while it closes take no room."""
+        self._is_closed = True
+        self._stop_clock()
+        for _, held in self._waiting:
+            self.release(held)
+        self._waiting.clear()
+        self.release(self._held)
+        self._held, self._is_arriving, self._is_last = None, False, False
+
+    def _hold(self) -> None:
+        if self._held is None:
+            self._held = Held(self._bodies, self._key)
+            self._held.stop = self._refuse_for_room
+        try:
+            self._held.grow_to(self._size)
+        except EventdError as error:
+            self._refuse(error)
+
+    def _end_if_last(self) -> None:
+        """The frame that was arriving is whole: if it is the last of its message, so is the message."""
+        if self._is_last:
+            self._end_message()
+
+    def _end_message(self) -> None:
+        self._stop_clock()
+        self._arrived += 1
+        if self._held is not None:
+            self._waiting.append((self._arrived, self._held))
+        self._held, self._size = None, 0
+        self._is_arriving = self._is_last = False
+
+    def _expire(self) -> None:
+        """Where an earlier message is being handled, the rest of this one may be waiting to be read."""
+        self._stop_clock()
+        if self._handled < self._arrived:
+            self.end_of_read(is_whole=False)
+        else:
+            self._refuse(SlowBody(f"the message did not arrive within {BODY_SECONDS:g} s"))
+
+    def _stop_clock(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _refuse_for_room(self) -> None:
+        self._refuse(needs_room_error())
+
+    def _refuse(self, error: EventdError) -> None:
+        if self.refusal is None:
+            self.refusal = error
+            self._stop_clock()
+            if self._on_refusal is not None:
+                self._on_refusal(error)

@@ -1,0 +1,174 @@
+"""The HTTP server of a listener: that of the library, but what the library refuses is answered in our form."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from typing import Any, cast
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError, InvalidURLError, LineTooLong
+from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
+from aiohttp.web_protocol import _ErrInfo
+
+from eventd.api.errors import problems
+from eventd.api.errors.codes import Internal
+from eventd.api.listener.masking import MaskedFrames
+from eventd.api.listener.messages import IncomingMessages
+from eventd.api.listener.unread_answers import Untaken
+from eventd.errors import EventdError, Invalid
+
+Answer = Callable[[EventdError], web.Response]
+"""Turns an error into the response of a surface."""
+MESSAGES = web.RequestKey("messages", IncomingMessages)
+"""To be set on a request before its connection becomes a WebSocket."""
+FEW_CHUNKS = 16
+"""So many pieces of a body may wait to be read one by one."""
+logger = logging.getLogger("eventd.api")
+
+
+class Runner(web.AppRunner):
+    """Runs an application. Requests that never reach it are answered by `answer`.
+
+    Neither the answer nor the log repeats the bytes of such a request: a header may hold a key.
+    """
+
+    __slots__ = ("_answer",)
+
+    def __init__(self, app: web.Application, answer: Answer = problems.answer, **options: Any) -> None:
+        super().__init__(app, access_log=None, handle_signals=False, **options)
+        self._answer = answer
+
+    async def _make_server(self) -> web.Server:
+        made = await super()._make_server()
+        return _Server(self._answer, made)
+
+
+class _Server(web.Server):
+    def __init__(self, answer: Answer, made: web.Server) -> None:
+        super().__init__(
+            made.request_handler,
+            request_factory=made.request_factory,
+            handler_cancellation=made.handler_cancellation,
+            loop=asyncio.get_running_loop(),
+            **made._kwargs,
+        )
+        self._answer = answer
+        self._untaken = Untaken()
+
+    def __call__(self) -> web.RequestHandler:
+        return _Protocol(self._answer, self._untaken, self, loop=self._loop, **self._kwargs)
+
+
+class _Protocol(web.RequestHandler):
+    """One connection."""
+
+    __slots__ = ("_answer", "_body", "_is_held", "_unreadable", "_untaken")
+
+    def __init__(self, answer: Answer, untaken: Untaken, server: web.Server, **options: Any) -> None:
+        super().__init__(server, **options)
+        self._answer = answer
+        self._untaken = untaken
+        self._unreadable = False
+        self._is_held = False
+        self._body: StreamReader = EMPTY_PAYLOAD  # of the newest request
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """The answer to a request that cannot be read, or whose handler failed outside the application's own checks."""
+        if isinstance(exc, ConnectionError):
+            raise exc  # the client has gone: there is nobody to answer, and nothing wrong with the node
+        if request.writer.output_size > 0:
+            raise ConnectionError("the answer has begun already")
+        response = self._answer(_error_of(exc))
+        response.force_close()
+        return response
+
+    def set_parser(self, parser: Any, data_received_cb: Callable[[], None] | None = None) -> None:
+        """The connection is a WebSocket from now on."""
+        messages = self._current_request.get(MESSAGES) if self._current_request is not None else None
+        super().set_parser(cast(Any, MaskedFrames(parser, messages)), data_received_cb)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of the client. After some that cannot be read nothing is: there will be a refusal, and then the end.
+
+        The system hands on megabytes before the refusal has its turn, and the library parses each piece again.
+        """
+        if self._unreadable:
+            return
+        super().data_received(data)
+        if self._messages:
+            newest, self._body = self._messages[-1]
+            if isinstance(newest, _ErrInfo):
+                self._unreadable = True
+                newest.exc.__traceback__ = None  # it refers to a frame with the bytes, which refers to it
+        _join_chunks(self._body)
+
+    def hold_reading(self) -> None:
+        """Read nothing from the connection until `release_reading`, also where the library wants to go on."""
+        self._is_held = True
+        self._pause_transport_reading()
+
+    def release_reading(self) -> None:
+        """Read again, unless the library has paused the connection itself."""
+        self._is_held = False
+        if not (self._reading_paused or self._buffer_paused):
+            self._resume_transport_reading()
+
+    def _resume_transport_reading(self) -> None:
+        if not self._is_held:
+            super()._resume_transport_reading()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        between_requests = self._task_handler if self._current_request is None else None
+        super().connection_lost(exc)
+        if between_requests is not None:  # the library would go on waiting for the rest of a body
+            between_requests.cancel()
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """As the library does; a refusal of its own, such as of an `Expect` header, gets our form first."""
+        if isinstance(resp, problems.FrameworkRefusal):
+            path, method = request.path, request.method
+            refused = self._answer(problems.of_framework(resp, path, method)[0])
+            refused.force_close()
+            resp = refused
+        body = resp.body if isinstance(resp, web.Response) else None
+        with self._untaken.hold(request.transport, len(body) if isinstance(body, bytes | bytearray) else 0):
+            finished = await super().finish_response(request, resp, start_time)
+        if isinstance(resp, web.Response) and (request.transport is None or request.transport.is_closing()):
+            resp.body = None  # it was not taken, and the connection refers to it until garbage is collected
+        return finished
+
+
+def _join_chunks(body: StreamReader) -> None:
+    """Make one piece of the chunks that have arrived: the library parses anew for each piece that is read."""
+    if type(body) is StreamReader and len(body._buffer) > FEW_CHUNKS and not body._buffer_offset:
+        joined = b"".join(body._buffer)
+        body._buffer.clear()
+        body._buffer.append(joined)
+        if body._http_chunk_splits is not None:
+            body._http_chunk_splits.clear()
+
+
+def _error_of(problem: BaseException | None) -> EventdError:
+    match problem:
+        case LineTooLong():
+            limit = problem.args[1]
+            return Invalid(f"the request line or a header is longer than {limit} bytes: shorten it")
+        case InvalidURLError():
+            return Invalid("the request cannot be read: its target is not a valid URL")
+        case HttpProcessingError():
+            why = problem.message.partition("\n")[0].rstrip(":")  # what follows are the bytes themselves
+            return Invalid(f"the request cannot be read as HTTP: {why}")
+    incident = secrets.token_hex(4)
+    logger.error("a request failed", exc_info=problem, extra={"incident": incident})
+    return Internal(f"a fault in the node; its log has it as incident {incident}")

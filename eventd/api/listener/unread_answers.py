@@ -1,0 +1,76 @@
+"""Answers that their clients have not taken yet: how much memory they hold, and which one goes when that is too much.
+
+An answer is there as a whole until its client has read most of it, and a client may take as long as it likes. So where
+they are too many, the address that holds most of them loses the one that is taken slowest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from eventd.api.listener.connections import address_of
+
+MOST_BYTES = 128 << 20
+"""Bytes of large answers that wait for their clients at one listener, about."""
+SMALL_BYTES = 64 << 10
+"""Answers up to this size do not count."""
+_LEAST_SECONDS = 1.0
+"""An answer that is younger is taken for so old: it has had no time to be slow."""
+
+
+@dataclass(eq=False, slots=True)
+class _Answer:
+    """`size` in bytes, `begun` in seconds of the loop's clock."""
+
+    transport: asyncio.WriteTransport
+    address: str
+    size: int
+    begun: float
+
+    def speed(self, now: float) -> float:
+        """Bytes a second."""
+        return (self.size - self.transport.get_write_buffer_size()) / max(now - self.begun, _LEAST_SECONDS)
+
+
+class Untaken:
+    """The large answers of a listener that are on their way, at most `most` bytes of them beside the newest."""
+
+    def __init__(self, most: int = MOST_BYTES) -> None:
+        self._most = most
+        self._answers: dict[_Answer, None] = {}
+        self.held = 0
+
+    @contextmanager
+    def hold(self, transport: asyncio.WriteTransport | None, size: int) -> Iterator[None]:
+        """An answer of so many bytes, until its client has taken most of it. It may end other connections."""
+        if transport is None or size <= SMALL_BYTES:
+            yield
+            return
+        now = asyncio.get_running_loop().time()
+        while self._answers and self.held + size > self._most:
+            slowest = self._find_slowest(now)
+            self._give_back(slowest)
+            slowest.transport.abort()
+        answer = _Answer(transport, address_of(transport), size, now)
+        self._answers[answer] = None
+        self.held += size
+        try:
+            yield
+        finally:
+            self._give_back(answer)
+
+    def _find_slowest(self, now: float) -> _Answer:
+        by_address: Counter[str] = Counter()
+        for answer in self._answers:
+            by_address[answer.address] += answer.size
+        (address, _), *_ = by_address.most_common(1)
+        return min((each for each in self._answers if each.address == address), key=lambda each: each.speed(now))
+
+    def _give_back(self, answer: _Answer) -> None:
+        if answer in self._answers:
+            del self._answers[answer]
+            self.held -= answer.size

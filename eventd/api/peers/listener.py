@@ -1,0 +1,129 @@
+"""The listener of a group: what peers may ask, as HTTP. Turns what `ingress` says into v1 text and v2 answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from eventd.api.bodies.bodies import BODY_SECONDS
+from eventd.api.errors.codes import status_of
+from eventd.api.listener.arriving import Arriving, NoRoom
+from eventd.api.listener.connections import Door
+from eventd.errors import EventdError
+from eventd.ingress.claimed_sender import Sender
+from eventd.ingress.peers import PeerIngress
+from federation.errors import TooLarge, V1Refused
+from federation.peers import (
+    EVENTS_PATH,
+    JSON_TYPE,
+    LINK_PATH,
+    PROTOCOL_V1,
+    PROTOCOL_V2,
+    V1_EVENTS_PATH,
+    V1_MAX_BODY,
+    V1_SIGNATURE_HEADER,
+    V1_STATUS_PATH,
+    V1_TIMESTAMP_HEADER,
+    VERIFY_PATH,
+)
+from federation.signing import Head
+from federation.wire import ErrorAnswer, encode_json
+
+KEEPALIVE_SECONDS = 30.0
+"""How long the runner of the application should keep an idle connection: longer than senders do. It bounds as well how
+long the head of a next request may take."""
+READING_BYTES = 96 << 20
+"""Memory for the bodies of v2 that are still arriving, over all senders of a group: their heads are proven."""
+READING_BYTES_V1 = 32 << 20
+"""The same for v1, whose senders have proven nothing yet: they cannot take it from the others."""
+_TEXT = {"Content-Type": "text/plain; charset=utf-8"}
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def build_listener(ingress: Callable[[], PeerIngress], door: Door) -> web.Application:
+    """The application of one group. `ingress` gives the receiving side of the moment: it changes with the group."""
+    routes: dict[str, tuple[str, Handler]] = {
+        V1_EVENTS_PATH: (PROTOCOL_V1, lambda request: _events_v1(request, ingress(), unproven, door)),
+        V1_STATUS_PATH: (PROTOCOL_V1, lambda request: _status_v1(ingress())),
+        EVENTS_PATH: (PROTOCOL_V2, lambda request: _v2(request, ingress(), proven, door)),
+        LINK_PATH: (PROTOCOL_V2, lambda request: _v2(request, ingress(), proven, door)),
+        VERIFY_PATH: (PROTOCOL_V2, lambda request: _v2(request, ingress(), proven, door)),
+    }
+    proven, unproven = Arriving(READING_BYTES), Arriving(READING_BYTES_V1)
+
+    async def dispatch(request: web.Request) -> web.StreamResponse:
+        door.heard(request.transport)
+        protocol, handler = routes.get(request.path, ("", _not_found))
+        if protocol and protocol not in ingress().config.protocols:
+            handler = _not_found
+        try:
+            async with asyncio.timeout(BODY_SECONDS + 30):
+                return await handler(request)
+        except NoRoom:
+            ingress().reject("too_much_at_once", sender=lambda: Sender(request.remote or ""))
+            busy = ErrorAnswer(code="unavailable", message="too much is arriving at once")
+            return _answer(request, 503, encode_json(busy), {"Content-Type": JSON_TYPE, "Retry-After": "1"})
+        except TimeoutError:
+            return web.Response(status=408, body=b"", headers={"Connection": "close"})
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", dispatch)
+    return app
+
+
+def refused_by_library(error: EventdError) -> web.Response:
+    """What a peer gets for a request that is not valid HTTP."""
+    return web.Response(status=status_of(error), body=f"{error}\n".encode(), headers=_TEXT)
+
+
+async def _not_found(_request: web.Request) -> web.Response:
+    return web.Response(status=404, body=b"404 page not found\n", headers=_TEXT)
+
+
+async def _events_v1(request: web.Request, ingress: PeerIngress, arriving: Arriving, door: Door) -> web.Response:
+    if request.method != "POST":
+        return web.Response(status=405)
+    headers = request.headers
+    try:
+        try:
+            body = await arriving.read(request, V1_MAX_BODY)
+        except TooLarge:
+            body = None
+        timestamp, signature = headers.get(V1_TIMESTAMP_HEADER), headers.get(V1_SIGNATURE_HEADER)
+        taken = await ingress.push_v1(timestamp, signature, body, request.remote or "")
+    except V1Refused as error:
+        return _answer(request, error.status, error.body, _TEXT)
+    if taken.new:
+        door.trust(request.transport, taken.key_id)
+    return web.Response(body=taken.answer, headers={"Content-Type": JSON_TYPE})
+
+
+async def _status_v1(ingress: PeerIngress) -> web.Response:
+    try:
+        return web.Response(body=await ingress.status_v1(), headers={"Content-Type": JSON_TYPE})
+    except EventdError:
+        refusal = V1Refused("store_error")
+        return web.Response(status=refusal.status, body=refusal.body, headers=_TEXT)
+
+
+async def _v2(request: web.Request, ingress: PeerIngress, arriving: Arriving, door: Door) -> web.Response:
+    head = Head(request.method, request.raw_path, request.headers.items())
+    limit = ingress.most_bytes(request.path)
+    answer = await ingress.push_v2(
+        head, request.content_length, lambda: arriving.read(request, limit), request.remote or ""
+    )
+    if answer.key_id:
+        door.trust(request.transport, answer.key_id)
+    headers = answer.headers | ({"Retry-After": "1"} if answer.status in (429, 503) else {})
+    return _answer(request, answer.status, answer.body, headers)
+
+
+def _answer(request: web.Request, status: int, body: bytes, headers: dict[str, str]) -> web.Response:
+    """Where it is given before the body was read, what is left of that must not be taken for the next request."""
+    response = web.Response(status=status, body=body, headers=headers)
+    if not request.content.is_eof():
+        response.force_close()
+    return response

@@ -1,0 +1,54 @@
+"""Claims that are made together, where a queue wants that: of nodes that come at once none gets all there is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from eventd.api.topics.routes import V0
+from eventd.log.queues.units import Claim, Claimed, Wish
+
+Member = tuple[Wish, asyncio.Future[Claimed]]
+
+
+class Cohorts:
+    """The claims that wait for others, by the names of their queues."""
+
+    def __init__(self, v0: V0) -> None:
+        self._v0 = v0
+        self._waiting: dict[str, list[Member]] = {}
+
+    def waiting(self, queue: str) -> int:
+        """How many nodes wait for jobs of a queue."""
+        return len(self._waiting.get(queue, ()))
+
+    async def claim(self, queue: str, wish: Wish) -> Claimed:
+        """Jobs for one node, at once or with others. Raises what `Claim` does."""
+        claimed = await self._v0.log.submit(self._claim(queue, [wish], gathered=False))
+        return await self._join(queue, wish, claimed.gather_ms / 1000) if claimed.gather_ms else claimed
+
+    def _claim(self, queue: str, wishes: Sequence[Wish], *, gathered: bool = True) -> Claim:
+        return Claim(queue, wishes, self._v0.random, gathered=gathered, ceilings=self._v0.limits.ceilings)
+
+    async def _join(self, queue: str, wish: Wish, seconds: float) -> Claimed:
+        future: asyncio.Future[Claimed] = asyncio.get_running_loop().create_future()
+        members = self._waiting.setdefault(queue, [])
+        members.append((wish, future))
+        if len(members) == 1:
+            # Runs once: whatever goes wrong is answered to all who claim.
+            self._v0.supervisor.spawn(self._gather(queue, seconds), f"claims of {queue}")
+        return await future
+
+    async def _gather(self, queue: str, seconds: float) -> None:
+        await self._v0.clock.sleep(seconds)
+        members = [(wish, future) for wish, future in self._waiting.pop(queue) if not future.done()]
+        try:
+            claimed = await self._v0.log.submit(self._claim(queue, [wish for wish, _ in members]))
+        except Exception as error:
+            for _, future in members:
+                if not future.done():
+                    future.set_exception(error)
+            return
+        for (_, future), jobs in zip(members, claimed.jobs, strict=True):
+            if not future.done():
+                future.set_result(claimed._replace(jobs=[jobs]))

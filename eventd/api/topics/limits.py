@@ -1,0 +1,68 @@
+"""What one caller, and all of them together, may hold at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from eventd.api.bodies.bodies import Bodies
+from eventd.api.framework.auth import ApiKey
+from eventd.log.topics.errors import Throttled
+from eventd.log.topics.topics import Ceilings
+
+
+class Limits(NamedTuple):
+    """Ceilings of a node; 0 is none."""
+
+    max_topics: int = 100_000
+    max_routers: int = 10_000
+    max_watch_sessions: int = 10_000
+    max_sse_connections: int = 10_000
+    max_sse_connections_per_key: int = 1_000
+    max_inflight_per_key: int = 1_000
+    max_total_bytes: int = 0
+    max_body_bytes: int = 64 << 20
+
+    @property
+    def ceilings(self) -> Ceilings:
+        """Those of all topics together."""
+        return Ceilings(self.max_topics, self.max_total_bytes)
+
+
+class Places:
+    """So many places in all, and so many for each key; 0 is no limit. `taken` is how many are in use."""
+
+    def __init__(self, what: str, most: int, most_per_key: int) -> None:
+        self._what = what
+        self._most = most
+        self._most_per_key = most_per_key
+        self._by_key: Counter[bytes] = Counter()
+        self.taken = 0
+
+    @contextmanager
+    def take(self, key: ApiKey) -> Iterator[None]:
+        """A place as long as the block runs. Raises `Throttled`."""
+        if 0 < self._most <= self.taken:
+            raise Throttled(f"{self._most} {self._what} are open already: end one, or come back later")
+        if 0 < self._most_per_key <= self._by_key[key.digest]:
+            raise Throttled(f"this key has {self._most_per_key} {self._what} already: end one, or come back later")
+        self.taken += 1
+        self._by_key[key.digest] += 1
+        try:
+            yield
+        finally:
+            self.taken -= 1
+            self._by_key[key.digest] -= 1
+            if not self._by_key[key.digest]:
+                del self._by_key[key.digest]
+
+
+class Occupancy:
+    """The places of a node: requests under way, streams (SSE and WebSockets alike), and the memory for bodies."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.bodies = Bodies.of_process(limits.max_body_bytes)
+        self.requests = Places("requests", 0, limits.max_inflight_per_key)
+        self.streams = Places("streams", limits.max_sse_connections, limits.max_sse_connections_per_key)

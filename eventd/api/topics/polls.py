@@ -1,0 +1,91 @@
+"""Waiting for a page: clients that wait for the same one share the watch and the read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from eventd.api.topics.routes import V0
+from eventd.errors import EventdError
+from eventd.log.core.wakeups import Watch
+from eventd.log.topics.topic_page import Ask, Slice, read_slice
+
+
+class Poll:
+    """What several clients wait for, as long as one of them does."""
+
+    def __init__(self, ask: Ask, watch: Watch, v0: V0) -> None:
+        self.watch = watch
+        self.clients = 0
+        self._ask = ask
+        self._v0 = v0
+        self._turn = -1
+        self._reading: asyncio.Task[Slice] | None = None
+        self._sign: asyncio.Future[None] | None = None
+
+    async def read(self) -> Slice:
+        """The page as it is since the last sign of the topic; read once for all who ask between two signs."""
+        if self._reading is None or self._turn != self.watch.turn:
+            self._turn = self.watch.turn
+            name = f"a page of {self._ask.topic}"
+            self._reading = self._v0.supervisor.spawn(self._read(), name, expects=EventdError)
+        return await asyncio.shield(self._reading)
+
+    def after(self, turn: int) -> asyncio.Future[None]:
+        """The next sign of the topic since `turn`; one future for all who wait for it, not to be cancelled."""
+        if self.watch.turn > turn or self._sign is None or self._sign.done():
+            self._sign = self.watch.after(turn)
+        return self._sign
+
+    async def _read(self) -> Slice:
+        return await self._v0.database.read(read_slice, replace(self._ask, now=self._v0.clock.now()))
+
+
+class Polls:
+    """All that clients wait for."""
+
+    def __init__(self, v0: V0) -> None:
+        self._v0 = v0
+        self._polls: dict[tuple[int, Ask], Poll] = {}
+
+    @contextmanager
+    def of(self, topic_id: int, ask: Ask) -> Iterator[Poll]:
+        """A part in the wait for what is asked, of the topic that has the name now. It begins before the first read."""
+        wakeups, key = self._v0.log.wakeups, (topic_id, replace(ask, now=0))
+        poll = self._polls.get(key)
+        if poll is None:
+            poll = self._polls[key] = Poll(ask, wakeups.watch([topic_id]), self._v0)
+        poll.clients += 1
+        try:
+            yield poll
+        finally:
+            poll.clients -= 1
+            if not poll.clients:
+                del self._polls[key]
+                wakeups.unwatch(poll.watch)
+
+
+def is_at_end(found: Slice) -> bool:
+    """Whether a page says nothing but that there is nothing new."""
+    return not found.records and found.tombstone is None and found.caught_up
+
+
+async def wait_for_more(v0: V0, ask: Ask, first: Slice, seconds: float) -> Slice:
+    """The page as soon as there is anything new on it, even if only other seqs; or as it is when the time is over.
+
+    The watch stands before the page is read again, so nothing that is written in between is missed.
+    """
+    over = v0.clock.timer(seconds)
+    with v0.part(Polls).of(first.topic_id, ask) as poll:
+        try:
+            while True:
+                turn = poll.watch.turn
+                found = await poll.read()
+                is_new = not is_at_end(found) or found.next_from_seq != first.next_from_seq
+                if is_new or over.done() or v0.stopping.done():
+                    return found
+                await asyncio.wait({poll.after(turn), over, v0.stopping}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            over.cancel()

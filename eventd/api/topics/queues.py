@@ -1,0 +1,274 @@
+"""Queues: jobs are claimed, acked, given back and kept for longer; or sent to nodes that stay connected."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from aiohttp import web
+from aiohttp.http import HttpVersion11
+from msgspec import Raw, field
+
+from eventd.api.bodies.bodies import LIGHT_BYTES
+from eventd.api.topics.claim_cohorts import Cohorts
+from eventd.api.topics.client_stream import Watching
+from eventd.api.topics.dispatch import Desks, Worker
+from eventd.api.topics.jobs import ShownJobs, show_job
+from eventd.api.topics.models import U32, U64, Answer, Body, NoQuery, Query, require_u64
+from eventd.api.topics.routes import Call, Route
+from eventd.api.topics.topics import require_known
+from eventd.api.topics.watch import begin_stream, require_stream
+from eventd.errors import Invalid
+from eventd.log.queues.transaction import read_queue
+from eventd.log.queues.units import Ack, Extend, Handle, Nack, Settled, Wish, require_node
+from eventd.log.topics.errors import BatchTooLarge
+
+MOST_JOBS = 1000
+"""Jobs in one request."""
+MAX_DELAY_MS = 86_400_000
+_LEASE_ID = re.compile(r"lease_[0-9a-f]{1,64}")
+
+
+class ClaimBody(Body):
+    """Who claims, at most how many jobs, and for how long; if that is not given, for as long as the queue says."""
+
+    node: str
+    max: U32 = 0
+    lease_ms: U64 | None = None
+
+    def __post_init__(self) -> None:
+        require_u64(lease_ms=self.lease_ms or 0)
+
+
+class SettleBody(Body, kw_only=True):
+    """Jobs of a node. `lease_ids` has one for each seq, or none at all; an empty one stands for any lease."""
+
+    node: str
+    seqs: list[U64]
+    lease_ids: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        require_u64(seqs=max(self.seqs, default=0))
+
+
+class NackBody(SettleBody):
+    """Jobs that are given back, and in how many milliseconds they may be handed out again."""
+
+    delay_ms: U64 = 0
+
+    def __post_init__(self) -> None:
+        SettleBody.__post_init__(self)
+        require_u64(delay_ms=self.delay_ms)
+
+
+class ExtendBody(SettleBody, kw_only=True):
+    """Jobs that are kept, and for how many milliseconds from now."""
+
+    lease_ms: U64
+
+    def __post_init__(self) -> None:
+        SettleBody.__post_init__(self)
+        require_u64(lease_ms=self.lease_ms)
+
+
+class Claimed(Answer):
+    """Jobs, and how many more may be claimed. `deadline` and `$ts` of a job are in milliseconds."""
+
+    topic: str
+    claimed: ShownJobs
+    count: int
+    ready: int
+
+
+class Acked(Answer):
+    """How many jobs are done. `skipped` are those the node does not hold."""
+
+    topic: str
+    acked: int
+    skipped: list[int]
+    ready: int
+    in_flight: int
+
+
+class Nacked(Answer):
+    """How many jobs were given back. `skipped` are those the node does not hold."""
+
+    topic: str
+    nacked: int
+    skipped: list[int]
+    ready: int
+    in_flight: int
+
+
+class Extended(Answer):
+    """How many leases go on, and until when, by seq, in milliseconds. `skipped` are jobs the node does not hold."""
+
+    topic: str
+    extended: int
+    skipped: list[int]
+    deadlines: dict[str, int]
+
+
+class WorkQuery(Query, frozen=True):
+    """Who works, how many jobs it holds at a time, and for how long; 0: for as long as the queue says."""
+
+    node: str = ""
+    max: int = 1
+    lease_ms: int = 0
+
+
+async def claim(call: Call[NoQuery, ClaimBody]) -> web.Response:
+    """Claim jobs of a queue."""
+    require_known(call.name)
+    v0, body = call.v0, call.body
+    await v0.catch_up(call.name)
+    wish = Wish(body.node, _bounded(body.max), body.lease_ms)
+    claimed = await v0.part(Cohorts).claim(call.name, wish)
+    v0.part(Desks).look(claimed.topic_id)
+    jobs = claimed.jobs[0]
+    answer = Claimed(
+        topic=call.name,
+        claimed=Raw(f"[{','.join(map(show_job, jobs))}]"),
+        count=len(jobs),
+        ready=claimed.standing.ready,
+        performance=call.performance(),
+    )
+    return call.answer(answer)
+
+
+def _bounded(most: int) -> int:
+    """How many jobs are meant; 0 is one."""
+    return max(1, min(MOST_JOBS, most))
+
+
+async def ack(call: Call[NoQuery, SettleBody]) -> web.Response:
+    """Jobs are done: their records are deleted."""
+    unit = Ack(call.name, call.body.node, _handles(call.body), flushes=call.v0.log.flushes)
+    settled = await _settle(call, unit)
+    if settled.room:
+        call.v0.log.wakeups.touch(settled.topic_id)
+    answer = Acked(
+        topic=call.name,
+        acked=len(settled.done),
+        skipped=list(settled.skipped),
+        ready=settled.standing.ready,
+        in_flight=settled.standing.in_flight,
+        performance=call.performance(),
+    )
+    return call.answer(answer)
+
+
+async def nack(call: Call[NoQuery, NackBody]) -> web.Response:
+    """Give jobs back."""
+    delay_ms = min(MAX_DELAY_MS, call.body.delay_ms)
+    settled = await _settle(call, Nack(call.name, call.body.node, _handles(call.body), delay_ms=delay_ms))
+    answer = Nacked(
+        topic=call.name,
+        nacked=len(settled.done),
+        skipped=list(settled.skipped),
+        ready=settled.standing.ready,
+        in_flight=settled.standing.in_flight,
+        performance=call.performance(),
+    )
+    return call.answer(answer)
+
+
+async def extend(call: Call[NoQuery, ExtendBody]) -> web.Response:
+    """Keep jobs for longer."""
+    unit = Extend(call.name, call.body.node, _handles(call.body), lease_ms=call.body.lease_ms)
+    settled = await _settle(call, unit)
+    answer = Extended(
+        topic=call.name,
+        extended=len(settled.done),
+        skipped=list(settled.skipped),
+        deadlines={str(seq): settled.deadline // 1000 for seq in settled.done},
+        performance=call.performance(),
+    )
+    return call.answer(answer)
+
+
+async def _settle(call: Call[Any, Any], unit: Ack | Nack | Extend) -> Settled:
+    require_known(call.name)
+    settled = await call.v0.log.submit(unit)
+    if settled.done:
+        call.v0.part(Desks).look(settled.topic_id)
+    return settled
+
+
+def _handles(body: SettleBody) -> Sequence[Handle]:
+    """The jobs that are meant. Raises `Invalid` and `BatchTooLarge`."""
+    seqs, lease_ids = body.seqs, body.lease_ids
+    if not body.node:
+        raise Invalid("`node` is empty", hint="say who holds the jobs")
+    if len(seqs) > MOST_JOBS:
+        detail = {"seqs": len(seqs), "max": MOST_JOBS}
+        raise BatchTooLarge(f"{len(seqs)} seqs are more than the {MOST_JOBS} of one request", detail=detail)
+    if not lease_ids:
+        return [*map(Handle, seqs)]
+    if len(lease_ids) != len(seqs):
+        raise Invalid(f"there are {len(lease_ids)} `lease_ids` for {len(seqs)} `seqs`", hint="give one for each")
+    for lease_id in lease_ids:
+        if lease_id and not _LEASE_ID.fullmatch(lease_id):
+            raise Invalid(f"{lease_id[:80]!r} is no lease", hint="give `lease_id` as it came with the job, or ''")
+    return [*map(Handle, seqs, lease_ids)]
+
+
+async def work(call: Call[WorkQuery, None]) -> web.StreamResponse:
+    """Be sent jobs of a queue, as they come."""
+    request, v0, query = call.request, call.v0, call.query
+    require_stream(request)
+    require_node(query.node)
+    require_known(call.name)
+    line = await v0.database.read(read_queue, call.name)
+    await v0.catch_up(call.name)
+    watching, desks = v0.part(Watching), v0.part(Desks)
+    await watching.forget_gone()
+    with v0.occupancy.streams.take(call.key):
+        response, outlet = await begin_stream(request)
+        if outlet is None:
+            return response
+        wish = Wish(query.node, _bounded(query.max), query.lease_ms or None)
+        worker = Worker(watching, outlet, call.name, wish, chunked=request.version >= HttpVersion11)
+        worker.greet()
+        desk = desks.join(line.id, call.name, worker)
+        try:
+            await worker.run()
+        finally:
+            desks.leave(desk, worker)
+    return response
+
+
+def _settling(name: str, run: Any, summary: str, body: type[SettleBody], answer: type[Answer]) -> Route:
+    path = f"/v0/topics/{{topic}}/{name}"
+    return Route("POST", path, run, summary, ("write",), body=body, answer=answer, refusals=(404, 409))
+
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        "POST",
+        "/v0/topics/{topic}/claim",
+        claim,
+        "Claim jobs of a queue.",
+        ("read", "write"),
+        body=ClaimBody,
+        may_be_empty=True,
+        most_bytes=LIGHT_BYTES,  # it may wait
+        answer=Claimed,
+        refusals=(404, 409),
+    ),
+    _settling("ack", ack, "Jobs are done: their records are deleted.", SettleBody, Acked),
+    _settling("nack", nack, "Give jobs back.", NackBody, Nacked),
+    _settling("extend", extend, "Keep jobs for longer.", ExtendBody, Extended),
+    Route(
+        "GET",
+        "/v0/topics/{topic}/work",
+        work,
+        "Be sent jobs of a queue as they come, as server-sent events: `job`, `error`.",
+        ("read", "write"),
+        WorkQuery,
+        media="text/event-stream",
+        stream=True,
+        refusals=(404, 406, 409, 429),
+    ),
+)

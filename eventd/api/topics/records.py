@@ -1,0 +1,248 @@
+"""The records of a topic: written, read page by page, and deleted by request."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from aiohttp import web
+from msgspec import Meta, Raw
+
+from eventd.api.bodies.bodies import LIGHT_BYTES
+from eventd.api.topics import write as writing
+from eventd.api.topics.models import (
+    INT64_MAX,
+    U32,
+    U64,
+    Answer,
+    Body,
+    NoQuery,
+    Query,
+    Tombstone,
+    filter_ids,
+    require_u64,
+)
+from eventd.api.topics.polls import is_at_end, wait_for_more
+from eventd.api.topics.routes import Call, Route
+from eventd.api.topics.topics import require_known
+from eventd.api.topics.write import WriteAnswer, WriteBody, require_bounded
+from eventd.errors import Invalid
+from eventd.log.core.records import View
+from eventd.log.topics import topic_page
+from eventd.log.topics.delete import delete_records
+from eventd.log.topics.predicate import parse
+from eventd.log.topics.topic_line import read_line
+from eventd.log.topics.topic_page import Ask, read_slice
+from eventd.log.topics.topics import refuse_group
+
+PAGE_RECORDS, MAX_PAGE_RECORDS = 256, 1000
+PAGE_BYTES, MAX_PAGE_BYTES = 1 << 20, 8 << 20
+MAX_WAIT_MS = 30_000
+
+_RECORD = {
+    "type": "object",
+    "properties": {
+        "$seq": {"type": "integer"},
+        "$ts": {"type": "integer"},
+        "$node": {"type": "string"},
+        "$tag": {"type": "string"},
+        "data": {},
+        "meta": {},
+    },
+    "required": ["$seq", "$ts"],
+}
+Records = Annotated[Raw, Meta(extra_json_schema={"type": "array", "items": _RECORD})]
+"""The texts of records, put together as they are stored."""
+_PREDICATE: dict[str, Any] = {
+    "anyOf": [
+        {"type": "null"},
+        {"type": "string"},
+        {"type": "array", "items": {"type": "string"}, "minItems": 3, "maxItems": 3},
+    ]
+}
+
+
+class ReturnSeqs(Query, frozen=True):
+    """`return_seqs`: whether the seqs are told one by one."""
+
+    return_seqs: bool = True
+
+
+class DiffBody(Body):
+    """A page of at most `limit` records beyond the seq `from_seq`, and about `max_batch_bytes` of data and meta.
+
+    `node`: whose records the reader does not want back. With `wait_ms` an empty page at the head waits so long for a
+    record. `epoch` is that of the page before: in another one, seqs mean other records. A limit of 0 is the usual one.
+    """
+
+    from_seq: U64 = 0
+    limit: U32 = 0
+    node: str | list[str] | None = None
+    include_tags: bool = False
+    include_meta: bool = True
+    wait_ms: U32 = 0
+    max_batch_bytes: U64 = 0
+    epoch: str | None = None
+
+    def __post_init__(self) -> None:
+        require_u64(from_seq=self.from_seq, max_batch_bytes=self.max_batch_bytes)
+
+
+class Diff(Answer):
+    """A page. All up to `next_from_seq` was looked at; `tombstone` tells of what is missing before that."""
+
+    topic: str
+    records: Records
+    next_from_seq: int
+    head_seq: int
+    earliest_seq: int
+    caught_up: bool
+    tombstone: Tombstone | None
+    lag: int
+    epoch: str
+
+
+class DeleteBody(Body):
+    """Records below `before_seq` whose tag `match` is about; at least one of the two."""
+
+    before_seq: U64 | None = None
+    match: Annotated[Any, Meta(extra_json_schema=_PREDICATE)] = None
+
+    def __post_init__(self) -> None:
+        require_u64(before_seq=self.before_seq or 0)
+
+
+class DeleteAnswer(Answer):
+    """How many records went, and how the topic stands then."""
+
+    topic: str
+    deleted: int
+    earliest_seq: int
+    head_seq: int
+    count: int
+    bytes: int
+
+
+async def write(call: Call[ReturnSeqs, WriteBody]) -> web.Response:
+    """Write a batch of records; a topic that is missing is made."""
+    header = call.request.headers.get("Idempotency-Key", "")
+    written = await writing.write(call.v0, call.key, call.name, call.body, header)
+    answer = writing.shown(call.name, written, call.performance(), seqs=call.query.return_seqs)
+    return call.answer(answer, created=written.created)
+
+
+async def diff(call: Call[NoQuery, DiffBody]) -> web.Response:
+    """Read a page of a topic, or wait for one."""
+    require_known(call.name)
+    v0, ask = call.v0, _ask(call)
+    await v0.catch_up(call.name)
+    found = await v0.database.read(read_slice, ask)
+    v0.recency.touch(found.topic_id, ask.now)
+    if call.body.wait_ms and is_at_end(found):
+        found = await wait_for_more(v0, ask, found, min(call.body.wait_ms, MAX_WAIT_MS) / 1000)
+    performance = call.performance()
+    performance.records_scanned = found.scanned
+    answer = Diff(
+        topic=call.name,
+        records=Raw(f"[{','.join(found.records)}]"),
+        next_from_seq=found.next_from_seq,
+        head_seq=found.head_seq,
+        earliest_seq=found.earliest_seq,
+        caught_up=found.caught_up,
+        tombstone=tombstone_of(found.tombstone),
+        lag=found.lag,
+        epoch=found.epoch,
+        performance=performance,
+    )
+    return call.answer(answer)
+
+
+def _ask(call: Call[NoQuery, DiffBody]) -> Ask:
+    body = call.body
+    return Ask(
+        topic=call.name,
+        now=call.v0.clock.now(),
+        from_seq=min(body.from_seq, INT64_MAX),
+        limit=min(body.limit or PAGE_RECORDS, MAX_PAGE_RECORDS),
+        max_bytes=min(body.max_batch_bytes or PAGE_BYTES, MAX_PAGE_BYTES),
+        nodes=filter_ids(body.node),
+        view=View(tags=body.include_tags, meta=body.include_meta),
+        epoch=body.epoch or "",
+    )
+
+
+def tombstone_of(found: topic_page.Tombstone | None) -> Tombstone | None:
+    """What a reader is told to have missed."""
+    if found is None:
+        return None
+    return Tombstone(
+        gap_from=found.gap_from,
+        gap_to=found.gap_to,
+        reason=found.reason,
+        missed_estimate=found.missed,
+        earliest_seq=found.earliest_seq,
+        head_seq=found.head_seq,
+    )
+
+
+async def delete(call: Call[NoQuery, DeleteBody]) -> web.Response:
+    """Delete records, for good and without a trace to readers."""
+    body = call.body
+    if body.before_seq is None and body.match is None:
+        raise Invalid("nothing says which records: `before_seq`, `match`, or both are needed")
+    predicate = None if body.match is None else parse(body.match)
+    before_seq = None if body.before_seq is None else min(body.before_seq, INT64_MAX)
+    refuse_group(call.name, "deleted from")
+    require_known(call.name)
+    done = await delete_records(call.v0.log.submit, call.name, before_seq=before_seq, predicate=predicate)
+    line = await call.v0.database.read(read_line, call.name) if done.deleted else None
+    if line is not None:
+        call.v0.log.wakeups.touch(line.id)  # there may be room now for whoever waits to write to it
+    answer = DeleteAnswer(
+        topic=call.name,
+        deleted=done.deleted,
+        earliest_seq=done.earliest_seq,
+        head_seq=done.head_seq,
+        count=done.count,
+        bytes=done.bytes,
+        performance=call.performance(),
+    )
+    return call.answer(answer)
+
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        "POST",
+        "/v0/topics/{topic}",
+        write,
+        "Write a batch of records; a topic that is missing is made.",
+        ("write",),
+        ReturnSeqs,
+        body=WriteBody,
+        most_bytes=64 << 20,
+        require_bounded=require_bounded,
+        answer=WriteAnswer,
+        creates=True,
+        refusals=(409, 422),
+    ),
+    Route(
+        "POST",
+        "/v0/topics/{topic}/diff",
+        diff,
+        "Read the next page of a topic, or wait for one.",
+        ("read",),
+        body=DiffBody,
+        may_be_empty=True,
+        most_bytes=LIGHT_BYTES,  # it may wait for long
+        answer=Diff,
+    ),
+    Route(
+        "POST",
+        "/v0/topics/{topic}/delete",
+        delete,
+        "Delete records by seq and by tag.",
+        ("delete",),
+        body=DeleteBody,
+        answer=DeleteAnswer,
+        refusals=(409,),
+    ),
+)

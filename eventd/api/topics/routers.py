@@ -1,0 +1,298 @@
+"""Routers: declared, shown, listed, removed."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+import msgspec
+from aiohttp import web
+from msgspec import UNSET, UnsetType
+
+from eventd.api.topics.models import Answer, Body, NoQuery, Query
+from eventd.api.topics.routes import Call, Route
+from eventd.api.topics.topics import page_size, read_cursor, write_cursor
+from eventd.egress.routers.event_map import check_map
+from eventd.egress.routers.joining import Joining, router_of
+from eventd.egress.routers.projection import EventMap, Guarantee, Options, Router
+from eventd.errors import Invalid
+from eventd.log.routers.declare import DeleteRouter, Most, PutRouter, Wanted
+from eventd.log.topics.errors import RouterNotFound
+from eventd.log.topics.predicate import parse
+from eventd.log.topics.router_rows import Choice, RouterLine, list_routers, read_refused, read_router
+from eventd.log.topics.topics import GROUP, require_name
+
+TOLD_REFUSED = 10
+"""Records that were set aside last, which are told of a router."""
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}")
+
+GuaranteeName = Literal["at_least_once", "exactly_once"]
+
+
+class RouterBody(Body):
+    """What a router copies, and how. `filter` chooses by the tag, as a delete does; null copies all.
+
+    With `fan_in` a copy keeps its identity: routers from several sources may then meet in one topic, and close cycles,
+    and each record is there once. `map` says what events are made of records, where the destination is a group's topic.
+    """
+
+    source: str
+    dest: str
+    preserve_node: bool = True
+    preserve_tag: bool = True
+    create_dest: bool = True
+    filter: str | list[str] | None = None
+    allow_cycle: bool = False
+    guarantee: GuaranteeName = "at_least_once"
+    fan_in: bool = False
+    map: EventMap | None = None
+
+
+class RouterAnswer(Answer):
+    """A router, and what it does."""
+
+    router: str
+    source: str
+    dest: str
+    preserve_node: bool
+    preserve_tag: bool
+    filter: list[str] | None
+    allow_cycle: bool
+    guarantee: GuaranteeName
+    fan_in: bool
+    map: EventMap | UnsetType = UNSET
+
+
+class RouterSet(RouterAnswer, kw_only=True):
+    """A router was made, or set."""
+
+    created: bool
+
+
+class RefusedRecord(msgspec.Struct, kw_only=True):
+    """A record that was set aside at `ts` (milliseconds): its identity, where it has one by itself, and why."""
+
+    ts: int
+    id: str
+    reason: str
+    detail: str
+
+
+class RouterShown(RouterAnswer, kw_only=True):
+    """How a router stands.
+
+    `forwarded_total` counts copies, and what its source had lost before they were made; `refused_total`, records that
+    were set aside, and `refused` are the last of them. `lag`: seqs of its source that wait. `state`: running, or
+    backing-off, for `reason`.
+    """
+
+    forwarded_total: int
+    refused_total: int
+    refused: list[RefusedRecord]
+    lag: int
+    state: str
+    reason: str
+
+
+class RouterListed(msgspec.Struct, kw_only=True):
+    """A router, in short: enough to see what it makes of the graph."""
+
+    router: str
+    source: str
+    dest: str
+    guarantee: GuaranteeName
+    filter: list[str] | None
+    allow_cycle: bool
+    fan_in: bool
+    forwarded_total: int
+
+
+class RouterList(Answer):
+    """Routers in the order of their names' bytes. `next_cursor` stands where there are more."""
+
+    routers: list[RouterListed]
+    next_cursor: str | UnsetType = UNSET
+
+
+class RouterDeleted(Answer):
+    """Whether there was a router to delete."""
+
+    router: str
+    deleted: bool
+
+
+class RouterPage(Query, frozen=True):
+    """`prefix` of the names; only those from `source` and into `dest`; at most `page_size`, beyond the `cursor`."""
+
+    prefix: str = ""
+    source: str = ""
+    dest: str = ""
+    page_size: int = 100
+    cursor: str = ""
+
+
+async def put(call: Call[NoQuery, RouterBody]) -> web.Response:
+    """Make a router, with the topics it lacks, or set all that is set for it."""
+    v0, body = call.v0, call.body
+    call.require_name(body.source, body.dest)
+    router = _router(call.name, body)
+    unit = PutRouter(
+        Wanted(router.name, router.source, router.dest, router.options.encode()),
+        Joining(router),
+        Most(v0.limits.max_routers, v0.limits.max_topics),
+        create_dest=body.create_dest,
+        random=v0.random(16),
+    )
+    done = await v0.log.submit(unit)
+    v0.routing.put(done.line, done.version)
+    answer = RouterSet(**_told(done.line), created=done.created, performance=call.performance())
+    return call.answer(answer, created=done.created)
+
+
+def _router(name: str, body: RouterBody) -> Router:
+    """The router that is asked for. Raises `Invalid`."""
+    if not NAME.fullmatch(name):
+        raise Invalid(
+            f"{name[:80]!r} is no name of a router",
+            hint="a letter or digit, then up to 254 letters, digits and any of . _ : > -",
+        )
+    if body.source == body.dest:
+        raise Invalid("a router needs two topics: `source` and `dest` are the same")
+    require_name(body.source)
+    require_name(body.dest)
+    options = Options(
+        preserve_node=body.preserve_node,
+        preserve_tag=body.preserve_tag,
+        filter=None if body.filter is None else _chosen(body.filter),
+        allow_cycle=body.allow_cycle,
+        guarantee=Guarantee(body.guarantee),
+        fan_in=body.fan_in,
+        map=_mapped(body),
+    )
+    return Router(name, body.source, body.dest, options)
+
+
+def _chosen(given: str | list[str]) -> tuple[str, str, str]:
+    field, op, text = parse(given).shown()
+    return field, op, text
+
+
+def _mapped(body: RouterBody) -> EventMap | None:
+    if body.map is None:
+        return None
+    if not body.dest.startswith(GROUP):
+        raise Invalid("`map` makes events of records", hint="leave it out where the destination is no group's topic")
+    if body.fan_in and body.map.id is not None:
+        raise Invalid("`map.id` gives events another identity", hint="leave it out, or fan_in, which keeps it")
+    check_map(body.map)
+    return body.map
+
+
+def _told(line: RouterLine) -> dict[str, Any]:
+    options = router_of(line).options
+    return {
+        "router": line.name,
+        "source": line.source,
+        "dest": line.dest,
+        "preserve_node": options.preserve_node,
+        "preserve_tag": options.preserve_tag,
+        "filter": None if options.filter is None else [*options.filter],
+        "allow_cycle": options.allow_cycle,
+        "guarantee": options.guarantee.value,
+        "fan_in": options.fan_in,
+        "map": options.map or UNSET,
+    }
+
+
+async def show(call: Call[NoQuery, None]) -> web.Response:
+    """Show how a router stands, once it has caught up with its source."""
+    v0 = call.v0
+    line = await _find(call)
+    await v0.routing.drive(line.dest_id)
+    line = await _find(call)
+    answer = RouterShown(
+        **_told(line),
+        forwarded_total=line.forwarded,
+        refused_total=line.refused,
+        refused=[
+            RefusedRecord(ts=each.at // 1000, id=each.id, reason=each.reason, detail=each.detail)
+            for each in await v0.database.read(read_refused, call.name, TOLD_REFUSED)
+        ],
+        lag=max(0, line.source_head - max(line.seq, v0.routing.seen_seq(line.name))),
+        state=line.state,
+        reason=line.reason,
+        performance=call.performance(),
+    )
+    return call.answer(answer)
+
+
+async def _find(call: Call[Any, Any]) -> RouterLine:
+    """The router of the path. Raises `RouterNotFound`, `Forbidden` where one of its topics is not the key's."""
+    line = await call.v0.database.read(read_router, call.name) if NAME.fullmatch(call.name) else None
+    if line is None:
+        raise RouterNotFound(call.name)
+    call.require_name(line.source, line.dest)
+    return line
+
+
+async def list_all(call: Call[RouterPage, None]) -> web.Response:
+    """List routers."""
+    query, key = call.query, call.key
+    after, limit = read_cursor(query.cursor), page_size(query.page_size)
+
+    def sees(line: RouterLine) -> bool:
+        return all(map(key.sees, (line.name, line.source, line.dest)))
+
+    choice = Choice(query.prefix, query.source, query.dest, sees)
+    lines = await call.v0.database.read(list_routers, choice, after=after, limit=limit)
+    listed = [_listed(line) for line in lines[:limit]]
+    cursor = write_cursor(listed[-1].router) if len(lines) > limit else UNSET
+    return call.answer(RouterList(routers=listed, next_cursor=cursor, performance=call.performance()))
+
+
+def _listed(line: RouterLine) -> RouterListed:
+    options = router_of(line).options
+    return RouterListed(
+        router=line.name,
+        source=line.source,
+        dest=line.dest,
+        guarantee=options.guarantee.value,
+        filter=None if options.filter is None else [*options.filter],
+        allow_cycle=options.allow_cycle,
+        fan_in=options.fan_in,
+        forwarded_total=line.forwarded,
+    )
+
+
+async def delete(call: Call[NoQuery, None]) -> web.Response:
+    """Remove a router. What it has copied stays."""
+    deleted = False
+    try:
+        await _find(call)
+    except RouterNotFound:
+        pass
+    else:
+        version = await call.v0.log.submit(DeleteRouter(call.name))
+        deleted = version is not None
+        if version is not None:
+            call.v0.routing.removed([call.name], version)
+    return call.answer(RouterDeleted(router=call.name, deleted=deleted, performance=call.performance()))
+
+
+ROUTES: tuple[Route, ...] = (
+    Route("GET", "/v0/routers", list_all, "List routers.", ("read",), RouterPage, answer=RouterList),
+    Route(
+        "PUT",
+        "/v0/routers/{router}",
+        put,
+        "Make a router, or replace all that is set for it.",
+        ("admin",),
+        body=RouterBody,
+        answer=RouterSet,
+        creates=True,
+        refusals=(404, 409),
+    ),
+    Route("GET", "/v0/routers/{router}", show, "Show how a router stands.", ("read",), answer=RouterShown),
+    Route("DELETE", "/v0/routers/{router}", delete, "Remove a router.", ("delete",), answer=RouterDeleted),
+)

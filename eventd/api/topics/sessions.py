@@ -1,0 +1,274 @@
+"""Sessions of watchers: which topics a client follows, how it wants them, and how far it was told.
+
+They are kept in memory. A session outlives its streams for a while, so that a client can come back to where it was; a
+client that keeps the id of the last event it saw can come back to there.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import NamedTuple, Protocol
+
+from eventd.api.framework.auth import ApiKey
+from eventd.api.topics.checkpoints import (
+    MOVES,
+    TOPIC_BYTES,
+    Checkpoints,
+    may_need_checkpoints,
+    read_checkpoint,
+    read_places,
+)
+from eventd.api.topics.client_stream import WatchCursor
+from eventd.api.topics.routes import V0
+from eventd.api.topics.shared_reads import Pages, Want
+from eventd.api.topics.start import Found
+from eventd.errors import NotFound, Unauthorized
+from eventd.log.topics.errors import Throttled
+
+SESSION_SECONDS = 300.0
+"""How long a session is kept without a stream."""
+SESSIONS_BYTES = 256 << 20
+"""What all sessions may take of memory, by estimate: one that follows 256 topics takes a hundred times what most do."""
+ENDED_STREAMS = 4
+"""Streams of a session whose checkpoints are kept after they have ended, beside those that are open."""
+_ID_BYTES = 16
+
+
+class Stream(Protocol):
+    """One that is open on a session."""
+
+    def cursors(self) -> Mapping[str, WatchCursor]:
+        """How far its client was told of each topic."""
+        ...
+
+
+class StreamStart(NamedTuple):
+    """What a new stream is to tell, and from where; `checkpoints` where its ids may be too long without them."""
+
+    number: int
+    wants: list[tuple[Want, WatchCursor]]
+    checkpoints: Checkpoints | None
+
+
+@dataclass(slots=True)
+class Session:
+    """What a client wants to follow. `topics`: the ids, by name, of the topics as they were when it began.
+
+    `begun`: where its last stream began. What was written to a stream beyond that may never have reached the client:
+    only an id that comes back proves it. `told`: the furthest that any of its streams has written.
+    `heartbeat` and `idle_since` in seconds. `open`: streams that are open or about to be; `streams`: those that began.
+    `counted`: the size that `Sessions` has counted.
+    """
+
+    key: ApiKey
+    topics: dict[str, int]
+    begun: dict[str, WatchCursor]
+    pages: Pages
+    heartbeat: float
+    wid: str = ""
+    idle_since: float = 0.0
+    open: int = 0
+    counted: int = 0
+    streams: dict[int, Stream] = field(default_factory=dict)
+    told: dict[str, WatchCursor] = field(init=False)
+    stream_size: int = field(init=False)
+    """Bytes of memory that a stream may come to need in the session, by estimate."""
+    _own_size: int = field(init=False)
+    _first: dict[str, int] = field(init=False)
+    _streams_begun: int = 0
+    _checkpoints: dict[int, Checkpoints] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.told = dict(self.begun)
+        self._first = {name: cursor.seq for name, cursor in self.begun.items()}
+        self.stream_size = TOPIC_BYTES * len(self.topics) + 10 * MOVES if may_need_checkpoints(self.topics) else 0
+        self._own_size = (
+            1000 + sum(400 + len(name) for name in self.topics) + sum(100 + len(n) for n in self.pages.nodes)
+        )
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory, by estimate: of an open stream, all that it may come to need."""
+        ended = sum(kept.size for number, kept in self._checkpoints.items() if number not in self.streams)
+        return self._own_size + self.open * self.stream_size + ended
+
+    def begin_stream(self, present: Mapping[str, Found], last_event_id: str) -> StreamStart:
+        """Where a new stream begins, when these topics are `present`.
+
+        A client that says what it saw last goes on from there; it cannot skip what it was never told. Without that it
+        begins where the last stream did.
+        """
+        for stream in self.streams.values():
+            self.note(stream)
+        seen = self._seen(last_event_id)
+        for name, told in self.told.items():
+            if name in seen:
+                self.begun[name] = told._replace(seq=min(told.seq, seen[name]))
+        for name, found in present.items():
+            self.topics[name] = found.topic_id
+        self._streams_begun += 1
+        checkpoints = None
+        if self.stream_size:
+            seqs = {name: cursor.seq for name, cursor in self.begun.items()}
+            checkpoints = self._checkpoints[self._streams_begun] = Checkpoints(self._tag, self._streams_begun, seqs)
+        wants = [(Want(self.topics[name], name, self.pages), cursor) for name, cursor in self.begun.items()]
+        return StreamStart(self._streams_begun, wants, checkpoints)
+
+    def note(self, stream: Stream) -> None:
+        """Remember how far a stream has come, of each topic where that is furthest."""
+        for name, cursor in stream.cursors().items():
+            known = self.told[name]
+            if cursor.epoch != known.epoch or cursor.seq > known.seq:
+                self.told[name] = cursor
+
+    def end_stream(self, number: int) -> None:
+        """A stream has ended; how far it came stays known."""
+        self.note(self.streams.pop(number))
+        ended = [number for number in self._checkpoints if number not in self.streams]
+        for old in ended[:-ENDED_STREAMS]:
+            del self._checkpoints[old]
+
+    def _seen(self, last_event_id: str) -> Mapping[str, int]:
+        """Where the client stood after the event that it saw last; nothing of topics that its id does not tell of."""
+        named = read_checkpoint(last_event_id)
+        if named is None:
+            return read_places(last_event_id)
+        tag, number, count = named
+        if tag != self._tag or not 1 <= number <= self._streams_begun:
+            return {}
+        kept = self._checkpoints.get(number)
+        return self._first if kept is None else kept.places(count)
+
+    @property
+    def _tag(self) -> str:
+        """What the ids of its checkpoints begin with: those of another session are nothing to this one."""
+        return sha256(self.wid.encode()).hexdigest()[:12]
+
+
+class _Claim(NamedTuple):
+    """What comes below one limit. `most`: 0 is none. `taken`: by all sessions; `cost`: by one of them."""
+
+    limit: str
+    most: int
+    taken: int
+    coming: int
+    cost: Callable[[Session], int]
+
+
+class Sessions:
+    """The sessions of a node."""
+
+    def __init__(self, v0: V0) -> None:
+        self._clock = v0.clock
+        self._random = v0.random
+        self._most = v0.limits.max_watch_sessions
+        self._prefix = v0.siblings.session_prefix
+        self._sessions: dict[str, Session] = {}
+        self._bytes = 0  # what all were counted with
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def begin(self, session: Session) -> Session:
+        """Keep a session under an id that nobody can guess. Raises `Throttled`.
+
+        Where there is no place left, a key that has more than this one loses sessions that are idle, the oldest first.
+        """
+        self._forget_idle()
+        number = _Claim("max_watch_sessions", self._most, len(self._sessions), 1, lambda _: 1)
+        self._make_room(session.key, number, self._memory(session.size))
+        session.wid = self._prefix + urlsafe_b64encode(self._random(_ID_BYTES)).rstrip(b"=").decode()
+        session.idle_since = self._clock.monotonic()
+        self._sessions[session.wid] = session
+        self._count(session)
+        return session
+
+    def find(self, wid: str, key: ApiKey) -> Session:
+        """A session, for the key that it was made with. Raises `NotFound` and `Unauthorized`."""
+        self._forget_idle()
+        session = self._sessions.get(wid)
+        if session is None:
+            raise NotFound("there is no such session, or it has ended", hint="begin one with POST /v0/watch")
+        if session.key.digest != key.digest:
+            raise Unauthorized("this session was begun with another key")
+        return session
+
+    @contextmanager
+    def streaming(self, session: Session, number: int, stream: Stream) -> Iterator[None]:
+        """Remember how far a stream came when it ends."""
+        session.streams[number] = stream
+        try:
+            yield
+        finally:
+            session.end_stream(number)
+
+    @contextmanager
+    def opening(self, session: Session) -> Iterator[None]:
+        """Keep the session, and the memory for one more of its streams, as long as the block runs.
+
+        Raises `Throttled`.
+        """
+        if session.stream_size:
+            self._make_room(session.key, self._memory(session.stream_size), but=session)
+        session.open += 1
+        self._count(session)
+        try:
+            yield
+        finally:
+            session.open -= 1
+            session.idle_since = self._clock.monotonic()
+            self._count(session)
+
+    def _memory(self, coming: int) -> _Claim:
+        return _Claim("watch_sessions_bytes", SESSIONS_BYTES, self._bytes, coming, lambda kept: kept.counted)
+
+    def _make_room(self, asking: ApiKey, *claims: _Claim, but: Session | None = None) -> None:
+        """Have what comes of a key fit below all limits. Raises `Throttled`, and then ends no session.
+
+        `but`: what comes is part of this session, which cannot make room for it.
+        """
+        leaving: dict[str, Session] = {}
+        for claim in claims:
+            self._choose(asking, claim, leaving, but)
+        for session in leaving.values():
+            self._end(session)
+
+    def _choose(self, asking: ApiKey, claim: _Claim, leaving: dict[str, Session], but: Session | None) -> None:
+        """Add to `leaving` the idle sessions that have to end for one claim. Raises `Throttled`."""
+        over = claim.taken - sum(map(claim.cost, leaving.values())) + claim.coming - claim.most
+        if over <= 0 or not claim.most:
+            return
+        staying = [kept for kept in self._sessions.values() if kept.wid not in leaving]
+        by_key: Counter[bytes] = Counter()
+        for kept in staying:
+            by_key[kept.key.digest] += claim.cost(kept)
+        fair = by_key[asking.digest] + claim.coming
+        (key, held), *_ = by_key.most_common(1) or [(b"", 0)]
+        idle = (kept for kept in staying if kept.key.digest == key and not kept.open and kept is not but)
+        for kept in sorted(idle, key=lambda kept: kept.idle_since):
+            if over <= 0 or held <= fair:
+                break
+            leaving[kept.wid] = kept
+            over, held = over - claim.cost(kept), held - claim.cost(kept)
+        if over > 0:
+            raise Throttled.by(claim.limit, claim.most)
+
+    def _count(self, session: Session) -> None:
+        """Keep the total: the size of one session may have changed."""
+        self._bytes += session.size - session.counted
+        session.counted = session.size
+
+    def _end(self, session: Session) -> None:
+        del self._sessions[session.wid]
+        self._bytes -= session.counted
+
+    def _forget_idle(self) -> None:
+        old = self._clock.monotonic() - SESSION_SECONDS
+        for session in [*self._sessions.values()]:
+            if not session.open and session.idle_since < old:
+                self._end(session)

@@ -1,0 +1,327 @@
+"""Reads that clients share: who stands at the same place of a topic and wants the same of it gets the same page.
+
+Nothing is kept for a client. Those who have caught up wait at a `Feed`; when the topic moves, one read serves all of
+them. Who is behind asks for the pages beyond its own place, and whoever asks for the same one gets the same read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Collection
+from dataclasses import replace
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+from eventd.api.topics.routes import V0
+from eventd.errors import EventdError
+from eventd.log.core.records import View
+from eventd.log.topics.errors import TopicNotFound
+from eventd.log.topics.topic_page import Ask, Slice, Tombstone, continue_slice, read_slice
+
+LINGER_SECONDS = 0.2
+"""How long a page is given to others who ask for it, as long as nothing was written to its topic meanwhile."""
+AT_ONCE = 50
+"""Clients that are served before others have their turn of the loop."""
+
+
+_NODE = re.compile(r'{"\$seq":\d+,"\$ts":\d+,"\$node":("(?:[^"\\]|\\.)*")')
+"""The beginning of a record that tells its node."""
+
+
+class Pages(NamedTuple):
+    """How a client wants pages: whose records it does not want, what of the others, and how much at once at most."""
+
+    nodes: frozenset[str]
+    view: View
+    limit: int
+    max_bytes: int
+
+
+class Want(NamedTuple):
+    """What is wanted of a topic."""
+
+    topic_id: int
+    name: str
+    pages: Pages
+
+    @property
+    def of_any_node(self) -> Want:
+        """The same, with the records of all nodes."""
+        return self._replace(pages=self.pages._replace(nodes=frozenset()))
+
+
+Spot = tuple[int, frozenset[str], str]
+"""Where clients stand that share a read: a seq, whose records they do not want, and the seq's history, if known."""
+
+
+class Portion:
+    """A page of a topic beyond the seq `after`; without a slice the topic is no more.
+
+    `texts` holds what was made of it for clients, so that it is made once.
+    """
+
+    def __init__(self, name: str, after: int, found: Slice | None) -> None:
+        self.name = name
+        self.after = after
+        self.found = found
+        self.texts: dict[object, bytes] = {}
+        self._without: dict[frozenset[str], Portion] = {}
+
+    def without(self, nodes: frozenset[str]) -> Portion:
+        """The page as a client gets it that does not want the records of these nodes, which are given as JSON texts."""
+        if not nodes or self.found is None or not self.found.dedupe_node or nodes.isdisjoint(self._nodes):
+            return self
+        hidden = nodes.intersection(self._nodes)
+        if hidden not in self._without:
+            texts = zip(self.found.records, self._nodes, strict=True)
+            kept = replace(self.found, records=[text for text, node in texts if node not in hidden])
+            self._without[hidden] = Portion(self.name, self.after, kept)
+        return self._without[hidden]
+
+    @cached_property
+    def _nodes(self) -> list[str]:
+        """Who wrote each of its records, as JSON; empty where nobody said."""
+        found = map(_NODE.match, () if self.found is None else self.found.records)
+        return [match[1] if match else "" for match in found]
+
+    @property
+    def gone(self) -> bool:
+        """Whether the topic is no more."""
+        return self.found is None
+
+    @property
+    def upto(self) -> int:
+        """The seq to go on from."""
+        return self.after if self.found is None else self.found.next_from_seq
+
+    @property
+    def epoch(self) -> str:
+        """The history that its seqs belong to; empty when the topic is no more."""
+        return "" if self.found is None else self.found.epoch
+
+    @property
+    def caught_up(self) -> bool:
+        return self.found is not None and self.found.caught_up
+
+    @property
+    def head_seq(self) -> int:
+        return 0 if self.found is None else self.found.head_seq
+
+    @property
+    def tombstone(self) -> Tombstone | None:
+        return None if self.found is None else self.found.tombstone
+
+    @property
+    def begins_after(self) -> int:
+        """The seq after which its records begin: beyond what was lost."""
+        return self.after if self.tombstone is None else self.tombstone.earliest_seq - 1
+
+    @cached_property
+    def records(self) -> str:
+        """Its records as one JSON list; empty when there are none."""
+        return f"[{','.join(self.found.records)}]" if self.found is not None and self.found.records else ""
+
+    @cached_property
+    def bounds(self) -> tuple[str, str, str]:
+        """The members that tell which seqs its records are of: from_seq, to_seq, head_seq."""
+        return f'"from_seq":{self.begins_after}', f'"to_seq":{self.upto}', f'"head_seq":{self.head_seq}'
+
+    def loss(self, lost: Tombstone, reason: str = "") -> dict[str, str | int]:
+        """What a client is told of records that were lost, perhaps for another `reason`."""
+        return {
+            "topic": self.name,
+            "reason": reason or lost.reason,
+            "gap_from": lost.gap_from,
+            "gap_to": lost.gap_to,
+            "earliest_seq": lost.earliest_seq,
+            "head_seq": lost.head_seq,
+        }
+
+
+class Waiting(Protocol):
+    """A client at the end of a topic. `after` is where it stands."""
+
+    after: int
+
+    def take(self, portion: Portion) -> None:
+        """A page from where it stood. It may wait at the feed again, or go its own way."""
+        ...
+
+    def look(self) -> None:
+        """There is something new, and it has to be read anew."""
+        ...
+
+
+class Feed:
+    """One topic as some clients want it. Its interest in the topic is registered before any of them reads.
+
+    Which nodes' records a client does not want makes no feed of its own: of a page at the end of a topic they are left
+    out for each client, so that nodes which only do not want to hear themselves share one read.
+    """
+
+    def __init__(self, want: Want, v0: V0) -> None:
+        self.want = want
+        self.users = 0
+        self._v0 = v0
+        self._watch = v0.log.wakeups.watch((want.topic_id,))
+        self._reads: dict[Spot, tuple[int, asyncio.Task[Portion]]] = {}
+        self._last: tuple[int, Slice] | None = None  # a page that had caught up, after so many looks of the watch
+        self._waiting: dict[int, dict[Waiting, None]] = {}
+        # It must live: clients that have caught up would hear of nothing more.
+        self._serving = v0.supervisor.keep(self._serve_for_ever, f"feed of {want.name}")
+
+    @property
+    def turn(self) -> int:
+        """Moves with every sign that the topic has."""
+        return self._watch.turn
+
+    @property
+    def waiting(self) -> int:
+        """How many clients wait for what comes."""
+        return sum(map(len, self._waiting.values()))
+
+    def wait(self, client: Waiting, turn: int) -> bool:
+        """Serve the client what is new from now on; False when there was a sign since `turn`, and it must look."""
+        if turn != self.turn:
+            return False
+        self.await_more(client)
+        return True
+
+    def await_more(self, client: Waiting) -> None:
+        """For a client that was just served: the next page as well."""
+        self._waiting.setdefault(client.after, {})[client] = None
+
+    def forget(self, client: Waiting) -> None:
+        """It waits no more."""
+        there = self._waiting.get(client.after, {})
+        there.pop(client, None)
+        if not there:
+            self._waiting.pop(client.after, None)
+
+    async def read(self, after: int, nodes: frozenset[str] = frozenset(), epoch: str = "") -> Portion:
+        """The page beyond a seq of the history `epoch`, without the records of some nodes, as new as this call.
+
+        It is shared with all who ask for it before the topic moves on. A page that is there already costs a turn of
+        the loop: a caller that reads page after page would otherwise keep everything else waiting.
+        """
+        turn, place = self.turn, (after, nodes, epoch)
+        known, reading = self._reads.get(place, (-1, None))
+        if reading is None or known != turn:
+            name = f"read of {self.want.name}"
+            reading = self._v0.supervisor.spawn(self._load(*place), name, expects=EventdError)
+            self._reads[place] = turn, reading
+            reading.add_done_callback(lambda done: self._linger(place, done))
+        if reading.done():
+            await self._v0.clock.sleep(0)
+        return await asyncio.shield(reading)
+
+    async def _load(self, after: int, nodes: frozenset[str], epoch: str) -> Portion:
+        looks, ask = self._watch.looks, self._ask(after, nodes, epoch)
+        self._v0.recency.touch(self.want.topic_id, ask.now)
+        try:
+            found = await self._v0.database.read(read_slice, ask)
+        except TopicNotFound:
+            return Portion(self.want.name, after, None)
+        self._last = (looks, found) if found.caught_up else self._last
+        return Portion(self.want.name, after, found)
+
+    def _ask(self, after: int, nodes: frozenset[str] = frozenset(), epoch: str = "") -> Ask:
+        pages = self.want.pages
+        return Ask(
+            topic=self.want.topic_id,
+            now=self._v0.clock.now(),
+            from_seq=after,
+            limit=pages.limit,
+            max_bytes=pages.max_bytes,
+            nodes=nodes,
+            view=pages.view,
+            epoch=epoch,
+            apart=True,
+        )
+
+    def _at_hand(self, after: int) -> Portion | None:
+        """The page beyond the end of the last one, out of memory; None: it has to be read.
+
+        The topic must have grown, and changed in no other way, and by the hand of this process alone.
+        """
+        log, (looks, last) = self._v0.log, self._last or (-1, None)
+        if last is None or looks != self._watch.looks or last.head_seq != after:
+            return None
+        recent = log.tail.beyond(self.want.topic_id, last.head.last, own=False)
+        if recent is None or recent.head.last != log.wakeups.head:
+            return None
+        ask = self._ask(after)
+        found = continue_slice(last, recent, ask)
+        if found is None:
+            return None
+        self._v0.recency.touch(self.want.topic_id, ask.now)
+        self._last = looks, found
+        return Portion(self.want.name, after, found)
+
+    def _linger(self, place: Spot, done: asyncio.Task[Portion]) -> None:
+        def forget() -> None:
+            if self._reads.get(place, (0, None))[1] is done:
+                del self._reads[place]
+
+        asyncio.get_running_loop().call_later(LINGER_SECONDS, forget)
+
+    async def _serve_for_ever(self) -> None:
+        turn, more = self.turn, False
+        while True:
+            if not more:
+                await self._watch.after(turn)
+            turn, more = self.turn, False
+            waiting, self._waiting = self._waiting, {}
+            for after, clients in waiting.items():
+                more |= await self._serve(after, clients)
+
+    async def _serve(self, after: int, clients: Collection[Waiting]) -> bool:
+        """The next page for all of them; whether there is another one that a client waits for."""
+        try:
+            portion = self._at_hand(after) or await self.read(after)
+        except Exception:
+            for client in clients:
+                client.look()  # and meet the error itself
+            return False
+        for served, client in enumerate(clients, 1):
+            client.take(portion)
+            if not served % AT_ONCE:
+                await self._v0.clock.sleep(0)
+        # Danger: without a client that has got on, the same page would be served again and again, for ever.
+        return after < portion.upto in self._waiting and not (portion.caught_up or portion.gone)
+
+    def close(self) -> None:
+        """Nobody uses it any more."""
+        self._serving.cancel()
+        self._v0.log.wakeups.unwatch(self._watch)
+
+
+class Feeds:
+    """The feeds in use, each as long as somebody uses it."""
+
+    def __init__(self, v0: V0) -> None:
+        self._v0 = v0
+        self._feeds: dict[Want, Feed] = {}
+
+    @property
+    def in_use(self) -> list[Feed]:
+        """Those that somebody uses."""
+        return [*self._feeds.values()]
+
+    def use(self, want: Want) -> Feed:
+        """The feed of what is wanted, with the records of all nodes. End the use with `release`."""
+        want = want.of_any_node
+        feed = self._feeds.get(want)
+        if feed is None:
+            feed = self._feeds[want] = Feed(want, self._v0)
+        feed.users += 1
+        return feed
+
+    def release(self, feed: Feed, client: Waiting) -> None:
+        """End one use."""
+        feed.forget(client)
+        feed.users -= 1
+        if not feed.users:
+            del self._feeds[feed.want]
+            feed.close()

@@ -1,0 +1,104 @@
+"""Where a client begins in the topics it asks for, and how it wants their pages."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from eventd.api.topics.models import U64, filter_ids, require_u64
+from eventd.api.topics.routes import V0
+from eventd.api.topics.shared_reads import Pages
+from eventd.errors import Invalid
+from eventd.log.core.head import read_head
+from eventd.log.core.records import View
+from eventd.log.topics.errors import TopicNotFound
+from eventd.log.topics.limits import read_standing
+from eventd.log.topics.topic_line import read_line
+from eventd.log.topics.topic_page import epoch_of
+from eventd.log.topics.topics import NAME
+from eventd.store.engine.database import Connection
+
+MOST_TOPICS = 256
+MOST_RECORDS = 1000
+MOST_BYTES = 8 << 20
+MOST_SEQ = 2**63 - 1
+"""A seq that no topic reaches."""
+
+
+class From(Struct, kw_only=True):
+    """Where to begin in a topic: beyond a seq, or with `tail` beyond its newest record."""
+
+    from_seq: U64 = 0
+    tail: bool = False
+
+    def __post_init__(self) -> None:
+        require_u64(from_seq=self.from_seq)
+
+
+class Viewing(Struct, kw_only=True):
+    """Which records a client wants, and what of them; it does not want those that carry a `node` it names."""
+
+    node: str | list[str] | None = None
+    include_meta: bool = True
+    include_tags: bool = False
+    include_data: bool = True
+
+    def pages(self, limit: int, max_bytes: int) -> Pages:
+        """Pages of at most so many records and about so many bytes, within our own bounds."""
+        view = View(tags=self.include_tags, meta=self.include_meta, data=self.include_data)
+        return Pages(filter_ids(self.node), view, min(limit, MOST_RECORDS), min(max_bytes, MOST_BYTES))
+
+
+class Beginning(Struct, kw_only=True):
+    """Where a client begins in a topic, and what the topic holds."""
+
+    from_seq: int
+    head_seq: int
+    earliest_seq: int
+
+
+class Found(NamedTuple):
+    """A topic as it was found: its id, the seq of its newest record, that of its oldest, and the history of them."""
+
+    topic_id: int
+    head_seq: int
+    earliest_seq: int
+    epoch: str
+
+    def begin(self, asked: From) -> Beginning:
+        """Where a client begins in it."""
+        first = self.head_seq if asked.tail else min(asked.from_seq, MOST_SEQ)
+        return Beginning(from_seq=first, head_seq=self.head_seq, earliest_seq=self.earliest_seq)
+
+
+async def find_topics(v0: V0, names: Collection[str], *, lenient: bool) -> dict[str, Found]:
+    """Topics as they are when all that was written upstream of them has arrived.
+
+    Raises `TopicNotFound`; `lenient` leaves out what is not there.
+    """
+    known = [name for name in names if NAME.fullmatch(name)]
+    for name in known:
+        await v0.catch_up(name)
+    found = await v0.database.read(_find, known, v0.clock.now())
+    missing = [name for name in names if name not in found]
+    if missing and not lenient:
+        raise TopicNotFound(missing[0])
+    return found
+
+
+def require_some(names: Collection[str]) -> None:
+    """Raises `Invalid` for no topic at all, and for too many."""
+    if not 1 <= len(names) <= MOST_TOPICS:
+        raise Invalid(f"`topics` must name 1 to {MOST_TOPICS} topics, and names {len(names)}")
+
+
+def _find(conn: Connection, names: Iterable[str], now: int) -> dict[str, Found]:
+    epoch = read_head(conn).epoch
+    lines = ((name, read_line(conn, name)) for name in names)
+    return {
+        name: Found(line.id, line.head_seq, read_standing(conn, line, now).earliest_seq, epoch_of(epoch, line.id))
+        for name, line in lines
+        if line is not None
+    }

@@ -1,0 +1,328 @@
+"""Topics themselves: made, set, shown, listed, deleted."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any
+
+import msgspec
+from aiohttp import web
+from msgspec import UNSET, Struct, UnsetType
+
+from eventd.api.framework.auth import ApiKey
+from eventd.api.topics.models import U64_MAX, Answer, NoQuery, Query
+from eventd.api.topics.routes import V0, Call, Route, require_names
+from eventd.errors import Invalid
+from eventd.log.topics.config import TopicConfig, merged
+from eventd.log.topics.errors import Detailed, TopicNotFound
+from eventd.log.topics.state import TopicState, list_states, read_state
+from eventd.log.topics.topic_line import read_line
+from eventd.log.topics.topics import (
+    GROUP,
+    NAME,
+    DeleteTopic,
+    PatchTopic,
+    PutTopic,
+    TopicPut,
+    refuse_group,
+    require_name,
+)
+from eventd.runtime.clock import Moment
+from eventd.store.rows.leases import Jobs
+
+MAX_PAGE = 1000
+
+TopicChanges: type[Struct] = msgspec.defstruct(
+    "TopicChanges",
+    [(field.encode_name, field.type | None | UnsetType, UNSET) for field in msgspec.structs.fields(TopicConfig)],
+    kw_only=True,
+    module=__name__,
+)
+"""Some of what is set for a topic: members that are not given stay, null takes one back to its default."""
+
+
+class InvalidSetting(Detailed, Invalid):
+    """A topic cannot be set like that; `detail` names what is wrong."""
+
+
+class TopicSet(Answer):
+    """A topic was made, or set; `config` is all that is set for it now."""
+
+    topic: str
+    created: bool
+    config: TopicConfig
+
+
+class QueueState(Struct, kw_only=True):
+    """The jobs of a queue: those that may be claimed, those that are, and those given up so far."""
+
+    ready: int
+    in_flight: int
+    dead_lettered: int
+
+
+class TopicShown(Answer):
+    """How a topic stands. Times in milliseconds."""
+
+    topic: str
+    type: str
+    head_seq: int
+    earliest_seq: int
+    next_seq: int
+    count: int
+    bytes: int
+    config: TopicConfig
+    effective_priority: int
+    last_write_ts: int | None
+    last_read_ts: int | None
+    queue: QueueState | UnsetType = UNSET
+
+
+class TopicListed(Struct, kw_only=True):
+    """How a topic stands, in short."""
+
+    topic: str
+    head_seq: int
+    earliest_seq: int
+    count: int
+    bytes: int
+    durable: bool
+    effective_priority: int
+
+
+class TopicList(Answer):
+    """Topics in the order of their names' bytes. `next_cursor` stands where there are more."""
+
+    topics: list[TopicListed]
+    next_cursor: str | UnsetType = UNSET
+
+
+class TopicDeleted(Answer):
+    """Whether there was a topic to delete, and the routers that went with it."""
+
+    topic: str
+    deleted: bool
+    routers_removed: list[str]
+
+
+class Touch(Query, frozen=True):
+    """`touch`: whether this counts as a read."""
+
+    touch: bool = True
+
+
+class TopicPage(Query, frozen=True):
+    """`prefix` of the names, at most `page_size` topics, beyond the `cursor` of the page before."""
+
+    prefix: str = ""
+    page_size: int = 100
+    cursor: str = ""
+    touch: bool = False
+
+
+class IfEmpty(Query, frozen=True):
+    """`if_empty`: only a topic without records is deleted."""
+
+    if_empty: bool = False
+
+
+async def put(call: Call[NoQuery, TopicConfig]) -> web.Response:
+    """Make a topic, or replace all that is set for it."""
+    refuse_group(call.name, "configured")
+    require_name(call.name)
+    require_config(call.body, call.name, call.key)
+    unit = PutTopic(call.name, call.body, max_topics=call.v0.limits.max_topics, random=call.v0.random(16))
+    return _show_set(call, await call.v0.log.submit(unit))
+
+
+async def patch(call: Call[NoQuery, Any]) -> web.Response:
+    """Change some of what is set for a topic."""
+    refuse_group(call.name, "configured")
+    require_known(call.name)
+    changes = {name: value for name in call.body.__struct_fields__ if (value := getattr(call.body, name)) is not UNSET}
+    line = await call.v0.database.read(read_line, call.name)
+    if line is None:
+        raise TopicNotFound(call.name)
+    require_config(merged(line.config, changes), call.name, call.key)
+    return _show_set(call, await call.v0.log.submit(PatchTopic(call.name, changes)))
+
+
+def _show_set(call: Call[Any, Any], put: TopicPut) -> web.Response:
+    call.v0.moved(put.line.id)
+    answer = TopicSet(topic=call.name, created=put.created, config=put.line.config, performance=call.performance())
+    return call.answer(answer, created=put.created)
+
+
+def require_config(config: TopicConfig, topic: str, key: ApiKey) -> None:
+    """Raises `Invalid` for what no topic of this name can be set to.
+
+    Raises `Forbidden` where its dead letters would go to a topic that the key is not for.
+    """
+    for name in config.__struct_fields__:
+        value = getattr(config, name)
+        if isinstance(value, int) and value > U64_MAX:
+            raise Invalid(f"`{name}` must be at most {U64_MAX}")
+    letters = config.dead_letter
+    if letters is None:
+        return
+    if not NAME.fullmatch(letters):
+        told = letters[:255]
+        raise InvalidSetting("`dead_letter` is no name of a topic", detail={"dead_letter": told})
+    if config.type == "queue" and letters == topic:
+        raise InvalidSetting("a queue cannot be its own `dead_letter`", detail={"dead_letter": letters})
+    if letters.startswith(GROUP):
+        raise InvalidSetting("`dead_letter` is the topic of an event group", detail={"dead_letter": letters})
+    require_names(key, (letters,))
+
+
+def require_known(name: str) -> None:
+    """Names that no topic can have are not even looked for: some of them no database takes."""
+    if not NAME.fullmatch(name):
+        raise TopicNotFound(name)
+
+
+async def show(call: Call[Touch, None]) -> web.Response:
+    """Show how a topic stands."""
+    require_known(call.name)
+    v0, at = call.v0, Moment.of(call.v0.clock)
+    await v0.catch_up(call.name)
+    state = await v0.database.read(read_state, call.name, at)
+    if state is None:
+        raise TopicNotFound(call.name)
+    if call.query.touch:
+        v0.recency.touch(state.line.id, at.wall)
+    return call.answer(_shown(v0, state, at.wall, call))
+
+
+def _shown(v0: V0, state: TopicState, now: int, call: Call[Any, Any]) -> TopicShown:
+    line, standing = state.line, state.standing
+    read_ms = v0.recency.last_ms(line.id)
+    return TopicShown(
+        topic=line.name,
+        type=line.config.type,
+        head_seq=line.head_seq,
+        earliest_seq=standing.earliest_seq,
+        next_seq=line.next_seq,
+        count=standing.count,
+        bytes=standing.bytes,
+        config=line.config,
+        effective_priority=line.config.effective_priority(read_ms, now // 1000),
+        last_write_ts=None if line.written_at is None else line.written_at // 1000,
+        last_read_ts=read_ms,
+        queue=UNSET if state.jobs is None else _queue(state.jobs),
+        performance=call.performance(),
+    )
+
+
+def _queue(jobs: Jobs) -> QueueState:
+    return QueueState(ready=jobs.ready, in_flight=jobs.in_flight, dead_lettered=jobs.dead_lettered)
+
+
+async def list_all(call: Call[TopicPage, None]) -> web.Response:
+    """List topics."""
+    v0, query, at = call.v0, call.query, Moment.of(call.v0.clock)
+    after, states, more = read_cursor(query.cursor), list[TopicState](), False
+    if not query.prefix or NAME.fullmatch(query.prefix):
+        states, more = await v0.database.read(
+            list_states,
+            prefixes=call.key.prefixes,
+            prefix=query.prefix,
+            after=after,
+            limit=page_size(query.page_size),
+            at=at,
+        )
+    if query.touch:
+        for state in states:
+            v0.recency.touch(state.line.id, at.wall)
+    listed = [_listed(v0, state, at.wall) for state in states]
+    cursor = write_cursor(listed[-1].topic) if more else UNSET
+    return call.answer(TopicList(topics=listed, next_cursor=cursor, performance=call.performance()))
+
+
+def _listed(v0: V0, state: TopicState, now: int) -> TopicListed:
+    line, standing = state.line, state.standing
+    return TopicListed(
+        topic=line.name,
+        head_seq=line.head_seq,
+        earliest_seq=standing.earliest_seq,
+        count=standing.count,
+        bytes=standing.bytes,
+        durable=line.config.durable,
+        effective_priority=line.config.effective_priority(v0.recency.last_ms(line.id), now // 1000),
+    )
+
+
+def page_size(asked: int) -> int:
+    """How many there are on a page."""
+    return max(1, min(MAX_PAGE, asked))
+
+
+def write_cursor(name: str) -> str:
+    """Where the page after this name begins."""
+    return base64.b64encode(msgspec.json.encode({"after": name})).decode()
+
+
+def read_cursor(cursor: str) -> str:
+    """The name after which a page begins; empty for the first page. Raises `Invalid`."""
+    if not cursor:
+        return ""
+    try:
+        after = msgspec.json.decode(base64.b64decode(cursor, validate=True), type=dict[str, str])["after"]
+    except (binascii.Error, ValueError, KeyError, RecursionError):
+        raise Invalid("the cursor is none of ours", hint="take `next_cursor` as it was given") from None
+    if not after.isprintable():
+        raise Invalid("the cursor is none of ours", hint="take `next_cursor` as it was given")
+    return after
+
+
+async def delete(call: Call[IfEmpty, None]) -> web.Response:
+    """Delete a topic with its records and its routers."""
+    refuse_group(call.name, "deleted")
+    done = None
+    if NAME.fullmatch(call.name):
+        done = await call.v0.log.submit(DeleteTopic(call.name, if_empty=call.query.if_empty))
+    if done is not None:
+        call.v0.log.wakeups.touch(done.topic_id)
+        call.v0.routing.removed(done.routers_removed, done.version)
+    routers, performance = done.routers_removed if done else [], call.performance()
+    answer = TopicDeleted(topic=call.name, deleted=done is not None, routers_removed=routers, performance=performance)
+    return call.answer(answer)
+
+
+ROUTES: tuple[Route, ...] = (
+    Route("GET", "/v0/topics", list_all, "List topics.", ("read",), TopicPage, answer=TopicList),
+    Route(
+        "PUT",
+        "/v0/topics/{topic}",
+        put,
+        "Make a topic, or replace all that is set for it.",
+        ("admin",),
+        body=TopicConfig,
+        may_be_empty=True,
+        answer=TopicSet,
+        creates=True,
+        refusals=(409,),
+    ),
+    Route(
+        "PATCH",
+        "/v0/topics/{topic}",
+        patch,
+        "Change some of what is set for a topic.",
+        ("admin",),
+        body=TopicChanges,
+        answer=TopicSet,
+        refusals=(409,),
+    ),
+    Route("GET", "/v0/topics/{topic}", show, "Show how a topic stands.", ("read",), Touch, answer=TopicShown),
+    Route(
+        "DELETE",
+        "/v0/topics/{topic}",
+        delete,
+        "Delete a topic with its records and its routers.",
+        ("delete",),
+        IfEmpty,
+        answer=TopicDeleted,
+        refusals=(409,),
+    ),
+)

@@ -1,0 +1,389 @@
+"""Topics over a WebSocket: one connection on which a client follows topics and publishes to them.
+
+Each text frame is a JSON object. The client's say in `op` what is to be done, and may carry a `request_id` of any kind,
+which comes back with the answer. What was published is acknowledged in the order in which it came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+from contextlib import closing
+from typing import Any
+
+import msgspec
+from aiohttp import WSCloseCode, WSMsgType, web
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from eventd.api.bodies.bodies import Held
+from eventd.api.framework.auth import ApiKey
+from eventd.api.listener.messages import IncomingMessages
+from eventd.api.listener.runner import MESSAGES
+from eventd.api.topics import problems
+from eventd.api.topics.client_stream import Follower, Following, Outlet, WatchCursor, Watching
+from eventd.api.topics.decoding import decode
+from eventd.api.topics.models import U32, U64, NoQuery, Performance, require_u64
+from eventd.api.topics.routes import V0, Call, Route, require_names
+from eventd.api.topics.shared_reads import Portion, Want
+from eventd.api.topics.start import From, Viewing, find_topics, require_some
+from eventd.api.topics.write import WriteBody, shown, write
+from eventd.errors import EventdError, Invalid
+from eventd.log.topics.errors import Throttled
+
+RECORDS = 1000
+BYTES = 1 << 20
+"""Of a page, if nothing else is asked for."""
+MOST_FOLLOWED = 4096
+"""Topics that one connection may follow."""
+UNDER_WAY = 64
+"""Publishes of one client that wait for the disk together."""
+AT_ONCE = 50
+"""Frames of one client that are read before others have their turn of the loop."""
+SILENT_SECONDS = 15.0
+"""After so long without a word the client is pinged: so a connection that is no more is noticed."""
+CLOSE_SECONDS = 1.0
+"""How long a client has to answer when the connection is closed."""
+_PING = b"\x89\x00"
+_NO_ID = Raw(b"null")
+logger = logging.getLogger("eventd.api")
+
+
+class Command(Struct):
+    """What every frame of a client carries."""
+
+    op: str
+    request_id: Raw = _NO_ID
+
+
+class Subscribe(Viewing, kw_only=True):
+    """Follow topics: `topic` beyond `from_seq` or from its end, and each of `topics` from its own place.
+
+    Following one anew replaces where it stood. `lenient`: what is not there is left out.
+    """
+
+    topic: str | None = None
+    topics: dict[str, From] | None = None
+    from_seq: U64 = 0
+    tail: bool = False
+    limit: U32 = RECORDS
+    max_batch_bytes: U64 = BYTES
+    lenient: bool = False
+
+    def __post_init__(self) -> None:
+        require_u64(from_seq=self.from_seq, max_batch_bytes=self.max_batch_bytes)
+
+    def beginnings(self) -> dict[str, From]:
+        """Where to begin, by topic."""
+        single = {} if self.topic is None else {self.topic: From(from_seq=self.from_seq, tail=self.tail)}
+        return single | (self.topics or {})
+
+
+class Unsubscribe(Struct, kw_only=True):
+    """Follow these topics no more."""
+
+    topic: str | None = None
+    topics: list[str] | None = None
+
+    def names(self) -> list[str]:
+        """The topics, each once."""
+        single = [] if self.topic is None else [self.topic]
+        return [*dict.fromkeys(single + (self.topics or []))]
+
+
+class Publish(WriteBody, kw_only=True):
+    """Write a batch to a topic."""
+
+    topic: str
+    return_seqs: bool = True
+
+
+class Ping(Struct):
+    """Only an answer is wanted."""
+
+
+class Refusal(Struct, kw_only=True):
+    """Why a command was not done."""
+
+    code: str
+    message: str
+    detail: dict[str, Any] | UnsetType = UNSET
+
+
+class InvalidJson(Invalid):
+    """A frame is no JSON object."""
+
+    code = "invalid_json"
+
+
+class UnsupportedMessage(Invalid):
+    """A frame is not text."""
+
+    code = "unsupported_message"
+
+
+def frame(payload: bytes) -> bytes:
+    """A text as one frame of a server: whole, not masked, and so the same for every client."""
+    size = len(payload)
+    if size < 126:
+        return b"\x81%c%b" % (size, payload)
+    if size < 1 << 16:
+        return b"\x81\x7e%b%b" % (size.to_bytes(2, "big"), payload)
+    return b"\x81\x7f%b%b" % (size.to_bytes(8, "big"), payload)
+
+
+def say(op: str, **members: Any) -> bytes:
+    """What a server says, as a frame."""
+    return frame(msgspec.json.encode({"op": op, **members}))
+
+
+MAX_MESSAGE_BYTES = 4 << 20
+"""Bytes of one message of a client: it is held until it is whole, and decoded on the loop."""
+
+
+async def serve(call: Call[NoQuery, None]) -> web.StreamResponse:
+    """GET /v0/ws."""
+    request, v0 = call.request, call.v0
+    key = v0.callers.identify(request)
+    version = request.headers.get("Sec-WebSocket-Version", problems.WEBSOCKET_VERSION)
+    if version != problems.WEBSOCKET_VERSION:
+        raise problems.UnsupportedVersion(
+            f"Sec-WebSocket-Version {version[:20]!r} is not supported: use {problems.WEBSOCKET_VERSION}"
+        )
+    watching = v0.part(Watching)
+    await watching.forget_gone()
+    most = min(v0.limits.max_body_bytes, MAX_MESSAGE_BYTES)
+    socket = web.WebSocketResponse(compress=False, timeout=CLOSE_SECONDS, max_msg_size=most)
+    messages = IncomingMessages(v0.occupancy.bodies, key.digest, most)
+    request[MESSAGES] = messages
+    with v0.occupancy.streams.take(key), v0.callers.using(request, key), closing(messages):
+        writer = await socket.prepare(request)
+        if (transport := request.transport) is None:
+            return socket  # the client has gone
+        follower = WsFollower(watching, Outlet(transport, writer), SILENT_SECONDS)
+        await Conversation(v0, key, socket, messages, follower).run()
+    return socket
+
+
+class WsFollower(Follower):
+    """A client of a WebSocket. It stays connected also when it follows nothing."""
+
+    stays = True
+
+    def words(self, following: Following, portion: Portion) -> bytes:
+        """Clients of this topic that stand at the same place get the same bytes."""
+        key = (WsFollower, following.owes_end)
+        text = portion.texts.get(key)
+        if text is None:
+            text = portion.texts[key] = b"".join(_frames(following, portion))
+        return text
+
+    def heartbeat(self) -> bytes:
+        return _PING
+
+    def error(self, code: str, message: str) -> bytes:
+        return say("error", code=code, message=message)
+
+
+def _frames(following: Following, portion: Portion) -> list[bytes]:
+    name, head = portion.name, portion.head_seq
+    if portion.gone:
+        return [say("topic_deleted", topic=name, head_seq=0, reason="deleted")]
+    frames = []
+    if portion.tombstone is not None:
+        frames.append(say("tombstone", **portion.loss(portion.tombstone)))
+    if portion.records:
+        begin, end, newest = portion.bounds
+        said = f'{{"op":"record","topic":"{name}",{begin},{end},{newest},"records":{portion.records}}}'
+        frames.append(frame(said.encode()))
+    if portion.caught_up and (frames or following.owes_end):
+        frames.append(say("caught_up", topic=name, head_seq=head))
+    return frames
+
+
+class Conversation:
+    """One connection: what the client says is done in order, while it is told of what it follows."""
+
+    def __init__(
+        self,
+        v0: V0,
+        key: ApiKey,
+        socket: web.WebSocketResponse,
+        messages: IncomingMessages,
+        follower: WsFollower,
+    ) -> None:
+        self._v0 = v0
+        self._key = key
+        self._socket = socket
+        self._messages = messages
+        self._follower = follower
+        self._heard = 0
+        self._publishing: set[asyncio.Task[None]] = set()
+        self._ending: set[asyncio.Task[bool]] = set()
+        self._held: Held | None = None  # by the message that is handled
+        self._commands: dict[str, Callable[[str, Raw], Awaitable[None]]] = {
+            "subscribe": self._subscribe,
+            "unsubscribe": self._unsubscribe,
+            "publish": self._publish,
+            "ping": self._ping,
+        }
+
+    async def run(self) -> None:
+        """Until the client goes, or the node stops."""
+        telling = self._v0.supervisor.spawn(self._tell(), "telling a client of a WebSocket")
+        self._messages.attend(self._turn_away)
+        try:
+            async for message in self._socket:
+                if self._messages.refusal is not None:
+                    break  # the room of this message may be another's already
+                self._held = self._messages.take()
+                try:
+                    await self._hear(message)
+                    self._messages.allow_giving_way(self._held)
+                    await self._follower.outlet.drain()  # a client that does not read answers gets no more of them
+                finally:
+                    self._messages.handled()
+                    self._messages.release(self._held)
+        except ConnectionError:
+            pass  # the client has gone
+        finally:
+            self._follower.end()
+            await asyncio.wait({telling, *self._publishing, *self._ending})
+
+    def _turn_away(self, error: EventdError) -> None:
+        """A message is refused while it arrives, so nothing that follows can be read."""
+        self._refuse(_NO_ID, error)
+        self._follower.outlet.part(b"")  # a client that does not read ends as well
+        # Runs once: whatever goes wrong, the connection ends.
+        ending = self._socket.close(code=WSCloseCode.TRY_AGAIN_LATER, drain=False)
+        self._ending.add(self._v0.supervisor.spawn(ending, "end of a WebSocket whose message is refused"))
+
+    async def _tell(self) -> None:
+        """What the client follows. It runs once: when it fails, so does the connection, and the client comes back."""
+        try:
+            await self._follower.run()
+            await self._socket.close(code=WSCloseCode.GOING_AWAY)
+        except ConnectionError:
+            pass  # the client has gone
+        except Exception:
+            self._follower.outlet.abort()
+            raise
+
+    async def _hear(self, message: Any) -> None:
+        request_id = _NO_ID
+        try:
+            if message.type is not WSMsgType.TEXT:
+                raise UnsupportedMessage("only text frames are read", hint="send JSON as text")
+            command = _read_command(message.data)
+            request_id = command.request_id
+            perform = self._commands.get(command.op)
+            if perform is None:
+                raise Invalid(f"there is no op {command.op[:40]!r}", hint=f"there are {', '.join(self._commands)}")
+            if perform != self._publish:
+                await self._settle()
+            await perform(message.data, request_id)
+        except EventdError as error:
+            self._refuse(request_id, error)
+        except Exception:
+            self._fail(request_id)
+        self._heard += 1
+        if not self._heard % AT_ONCE:  # what has arrived is read, and mostly answered, without a wait
+            await self._v0.clock.sleep(0)
+
+    def _refuse(self, request_id: Raw, error: EventdError) -> None:
+        detail = getattr(error, "detail", None) or UNSET
+        told = Refusal(code=problems.code_of(error), message=str(error), detail=detail)
+        self._say("error", request_id, **msgspec.to_builtins(told))
+
+    def _fail(self, request_id: Raw) -> None:
+        incident = secrets.token_hex(4)
+        logger.exception("a command failed", extra={"incident": incident})
+        message = f"a fault in the node: its log has it as incident {incident}"
+        self._say("error", request_id, code="internal", message=message)
+
+    def _say(self, op: str, request_id: Raw, **members: Any) -> None:
+        self._follower.outlet.write(say(op, request_id=request_id, **members))
+
+    async def _settle(self) -> None:
+        """What comes next sees all that was published before."""
+        if self._publishing:
+            await asyncio.wait(self._publishing)
+
+    async def _subscribe(self, text: str, request_id: Raw) -> None:
+        self._key.require_scope("read")
+        asked = decode(text.encode(), Subscribe)
+        beginnings = asked.beginnings()
+        require_some(beginnings)
+        require_names(self._key, tuple(beginnings))
+        found = await find_topics(self._v0, beginnings, lenient=asked.lenient)
+        if len(self._follower.topics.keys() | found.keys()) > MOST_FOLLOWED:
+            raise Throttled.by("max_topics_per_connection", MOST_FOLLOWED)
+        begun = {name: topic.begin(beginnings[name]) for name, topic in found.items()}
+        self._say("subscribed", request_id, topics=begun)
+        pages = asked.pages(asked.limit or RECORDS, asked.max_batch_bytes or BYTES)
+        for name, topic in found.items():
+            self._follower.follow(Want(topic.topic_id, name, pages), WatchCursor(begun[name].from_seq, topic.epoch))
+
+    async def _unsubscribe(self, text: str, request_id: Raw) -> None:
+        names = decode(text.encode(), Unsubscribe).names()
+        require_some(names)
+        for name in names:
+            self._follower.leave(name)
+        self._say("unsubscribed", request_id, topics=names)
+
+    async def _ping(self, text: str, request_id: Raw) -> None:
+        self._say("pong", request_id)
+
+    async def _publish(self, text: str, request_id: Raw) -> None:
+        self._key.require_scope("write")
+        asked = decode(text.encode(), Publish)
+        require_names(self._key, (asked.topic,))
+        if asked.config is not None:
+            self._key.require_scope("admin")
+            await self._settle()  # before it is written, it is looked whether there is such a topic
+        elif len(self._publishing) >= UNDER_WAY:
+            await asyncio.wait(self._publishing, return_when=asyncio.FIRST_COMPLETED)
+        # Runs once: whatever goes wrong is answered.
+        held, self._held = self._held, None
+        publishing = self._v0.supervisor.spawn(self._write(asked, request_id), "publish of a client of a WebSocket")
+        self._publishing.add(publishing)
+        publishing.add_done_callback(self._publishing.discard)
+        publishing.add_done_callback(lambda _: self._messages.release(held))
+
+    async def _write(self, asked: Publish, request_id: Raw) -> None:
+        begun = self._v0.clock.monotonic()
+        try:
+            written = await write(self._v0, self._key, asked.topic, asked)
+        except EventdError as error:
+            self._refuse(request_id, error)
+            return
+        except Exception:
+            self._fail(request_id)
+            return
+        elapsed = round((self._v0.clock.monotonic() - begun) * 1000, 3)
+        performance = Performance(server_total_ms=elapsed)
+        answer = shown(asked.topic, written, performance, seqs=asked.return_seqs)
+        self._say("ack", request_id, **{"seqs": None, **msgspec.to_builtins(answer)})
+
+
+def _read_command(text: str) -> Command:
+    try:
+        return msgspec.json.decode(text, type=Command)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"the frame does not fit: {error}") from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InvalidJson(f"the frame is not valid JSON: {str(error).removeprefix('JSON is malformed: ')}") from None
+
+
+ROUTES = (
+    Route(
+        "GET",
+        "/v0/ws",
+        serve,
+        "Follow topics and publish to them over a WebSocket; needs a key where the node has some.",
+        stream=True,
+        upgrade=True,
+        refusals=(400, 401, 403, 429),
+    ),
+)

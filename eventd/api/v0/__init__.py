@@ -1,1 +1,0 @@
-"""Topics, routers, watches and queues over HTTP under /v0."""

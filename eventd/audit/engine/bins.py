@@ -1,0 +1,87 @@
+"""Histograms of times: fixed bins, eight to each doubling, so that those of any two segments can be added up.
+
+Bin 0 holds what took no time; the others are at most 12.5 % wide, from one microsecond to 100 days.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from itertools import accumulate
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from eventd.audit.report.report import Bin, Latency
+from eventd.runtime.clock import SECOND
+
+Numbers = npt.NDArray[np.int64]
+Edges = npt.NDArray[np.float64]
+
+BINS: Final = 346
+"""How many there are. The last one takes all that is longer."""
+PER_DOUBLING: Final = 8
+_FRACTION_BITS: Final = 49
+"""Of a float's 52, all but the three that part a doubling in eight."""
+_OF_ONE: Final = 1023 << 3
+"""What is left of the number one: the biased exponent and no fraction."""
+
+
+def bins_of(spans: Numbers) -> Numbers:
+    """The bin of each span in microseconds; a negative one, which only a clock can make, counts as none."""
+    positive = np.maximum(spans, 0).astype(np.float64)
+    found = (positive.view(np.int64) >> _FRACTION_BITS) - (_OF_ONE - 1)
+    return np.clip(found, 0, BINS - 1, out=found)
+
+
+def latency(counts: Mapping[int, int], longest: int | None) -> Latency:
+    """The histogram as a report shows it: `counts` by bin, `longest` the longest span in microseconds."""
+    filled = sorted((at, n) for at, n in counts.items() if n > 0)
+    if not filled:
+        return Latency()
+    whole = tuple(Bin(_LOW[at], _HIGH[at], n) for at, n in filled)
+    top = None if longest is None else max(longest, 0) / SECOND
+    return Latency(
+        count=sum(n for _, n in filled),
+        p50=percentile(whole, 0.50, top),
+        p95=percentile(whole, 0.95, top),
+        p99=percentile(whole, 0.99, top),
+        max=top,
+        bins=whole,
+    )
+
+
+def edges_of(bins: Numbers) -> tuple[Edges, Edges]:
+    """Where each bin begins and ends, in microseconds."""
+    doubling, part = np.divmod(np.maximum(bins - 1, 0), PER_DOUBLING)
+    size = np.exp2(doubling)
+    low, high = size * (1 + part / PER_DOUBLING), size * (1 + (part + 1) / PER_DOUBLING)
+    return np.where(bins > 0, low, 0.0), np.where(bins > 0, high, 1.0)
+
+
+_LOW, _HIGH = ((edges / SECOND).tolist() for edges in edges_of(np.arange(BINS)))
+"""The edges in seconds."""
+
+
+def percentile(bins: tuple[Bin, ...], share: float, longest: float | None = None) -> float:
+    """The value (seconds) that `share` of all do not exceed, by a straight line through the bin it lies in.
+
+    Never more than the `longest`, where that is known.
+    """
+    reached = list(accumulate(one.count for one in bins))
+    wanted = share * reached[-1]
+    at = min(bisect_left(reached, wanted), len(bins) - 1)
+    within = 1 - (reached[at] - wanted) / bins[at].count
+    value = bins[at].low + (bins[at].high - bins[at].low) * within
+    return round(value if longest is None else min(value, longest), 6)
+
+
+def middle(counts: Mapping[int, int], share: float) -> int | None:
+    """The smallest whole number that `share` of all do not exceed; None for none at all."""
+    total, seen = sum(counts.values()), 0
+    for number in sorted(counts):
+        seen += counts[number]
+        if seen >= share * total and total:
+            return number
+    return None

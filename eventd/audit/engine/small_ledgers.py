@@ -1,0 +1,285 @@
+"""What the small books of a segment come down to: how far links went and by which selection, what bounds the clocks,
+which keys were used, what was refused and what was lost. Values that are small enough to be gathered in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import numpy as np
+
+from eventd.audit.engine.cells import HOUR, What, mark_cells
+from eventd.audit.engine.columns import NEVER, Columns, Mask, Numbers, Words
+from eventd.lake.layout import MINUTE
+from eventd.lake.schema import Book
+from federation.digest import fingerprint
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+RECEIPT_COLUMNS: Final = (
+    *("number", "node", "group", "peer", "batch_id", "after", "upto", "repair", "selector_version", "selection"),
+    *("attempts", "sent_at", "acked_at", "peer_recorded_at", "status", "protocol", "key_id", "receipt_alg"),
+    "receipt_digest",
+)
+INBOUND_COLUMNS: Final = ("node", "group", "peer", "batch_id", "key_id", "recorded_at", "receipt_digest")
+GAP_COLUMNS: Final = ("group", "peer", "gap_epoch", "after", "upto", "reason", "recorded_at")
+REFUSAL_COLUMNS: Final = ("group", "peer", "reason", "count", "first_at", "last_at")
+
+
+class Passed(msgspec.Struct, array_like=True):
+    """How far a link went: ranges from `after` up to `upto`, and up to where by which version of its selection.
+
+    `repaired`: up to where what a version let in anew was sent afterwards. `passage`: positions in order, and when they
+    were behind it (microseconds), one for each minute.
+    """
+
+    group: str
+    peer: str
+    after: int
+    upto: int
+    versions: list[tuple[int, int]]
+    selections: dict[int, str]
+    repaired: dict[int, int]
+    passage: list[tuple[int, int]]
+
+
+class Clocks(msgspec.Struct, array_like=True):
+    """In one hour the peer's clock was ahead by `low` to `high` microseconds."""
+
+    peer: str
+    hour: int
+    low: int
+    high: int
+
+
+class KeyUsed(msgspec.Struct, array_like=True):
+    """Requests of a node that were signed with a key. Times in microseconds."""
+
+    node: str
+    group: str
+    key_id: str
+    protocol: str
+    requests: int
+    first: int
+    last: int
+
+
+class GapTold(msgspec.Struct, array_like=True):
+    """A row of the book `gaps`."""
+
+    group: str
+    peer: str
+    gap_epoch: str
+    after: int
+    upto: int
+    reason: str
+    recorded_at: int
+
+
+class Refused(msgspec.Struct, array_like=True):
+    """Requests that were refused for one reason."""
+
+    group: str
+    peer: str
+    reason: str
+    count: int
+    first: int
+    last: int
+
+
+class Facts(msgspec.Struct):
+    """What one segment of a small book comes down to."""
+
+    passed: list[Passed] = []
+    clocks: list[Clocks] = []
+    keys: list[KeyUsed] = []
+    algorithms: dict[str, int] = {}
+    gaps: list[GapTold] = []
+    refused: list[Refused] = []
+
+
+def read_facts(book: Book, table: Columns, *, limit: int) -> Facts:
+    """The facts of a segment. Of `receipts` beyond the number `limit`, links are not said to have gone so far."""
+    return _READERS[book](table, limit)
+
+
+def columns_of(book: Book) -> tuple[str, ...]:
+    """What has to be read of a small book."""
+    return _COLUMNS[book]
+
+
+def mark_of(text: str) -> int:
+    """A signed number that stands for a text."""
+    return fingerprint(text)
+
+
+def sum_batches(segment: str, book: Book, table: Columns) -> pa.Table:
+    """Cells that stand for single batches: receipts at their sender, batches at their receiver."""
+    digest = table.words("receipt_digest")
+    signed = digest.where(bool)
+    marks = np.array([mark_of(batch) for batch in table.some("batch_id", signed)], np.int64)
+    digests = np.array([_digest_mark(value) for value in digest.values], np.int64)[digest.codes[signed]]
+    node, other = table.words("node").at(signed), table.words("peer").at(signed)
+    group = table.words("group").at(signed)
+    if book is Book.RECEIPTS:
+        ends = {"node": node, "group": group, "source": node, "peer": other}
+        return mark_cells(segment, What.RECEIPT, ends, marks, digests, *_times(table, signed, "sent_at", "acked_at"))
+    ends = {"node": node, "group": group, "source": other, "peer": node}
+    return mark_cells(segment, What.INBOUND, ends, marks, digests, *_times(table, signed, "recorded_at", "recorded_at"))
+
+
+def _times(table: Columns, rows: Mask, first: str, last: str) -> tuple[Numbers, Numbers]:
+    return table.numbers(first)[rows], table.numbers(last)[rows]
+
+
+def _digest_mark(digest: str) -> int:
+    try:
+        return int.from_bytes(bytes.fromhex(digest[:16]), "big", signed=True)
+    except ValueError:
+        return mark_of(digest)
+
+
+def _receipts(table: Columns, limit: int) -> Facts:
+    sent = table.numbers("status") != 0
+    algorithm = table.words("receipt_alg").at(sent)
+    return Facts(
+        passed=list(_passed(table, limit)),
+        clocks=list(_clocks(table)),
+        keys=list(_keys(table, sent)),
+        algorithms={word: n for word, n in _counted(algorithm).items() if n},
+    )
+
+
+def _counted(words: Words) -> dict[str, int]:
+    return dict(zip(words.values, np.bincount(words.codes, minlength=words.size).tolist(), strict=True))
+
+
+def _by(table: Columns, *names: str) -> Iterator[tuple[tuple[str, ...], Numbers]]:
+    """The rows of each combination of words."""
+    words = [table.words(name) for name in names]
+    code = np.zeros(table.rows, np.int64)
+    for column in words:
+        code = code * column.size + column.codes
+    for one in np.unique(code):
+        rows = np.flatnonzero(code == one)
+        yield tuple(column.values[column.codes[rows[0]]] for column in words), rows
+
+
+def _passed(table: Columns, limit: int) -> Iterator[Passed]:
+    number, after, upto = (table.numbers(name) for name in ("number", "after", "upto"))
+    version, repair = table.numbers("selector_version"), table.whether("repair")
+    selection, acked = table.words("selection"), table.numbers("acked_at")
+    for (group, peer), found in _by(table, "group", "peer"):
+        rows = found[number[found] <= limit]
+        ordinary = rows[~repair[rows]]
+        ordinary = ordinary[np.argsort(upto[ordinary], kind="stable")]
+        again = rows[repair[rows]]
+        said = {
+            int(version[row]): selection.values[selection.codes[row]]
+            for row in (ordinary[version[ordinary] == one][0] for one in np.unique(version[ordinary]))
+        }
+        yield Passed(
+            group,
+            peer,
+            int(after[ordinary].min()) if len(ordinary) else -1,
+            int(upto[ordinary].max()) if len(ordinary) else -1,
+            _changes(version[ordinary], upto[ordinary]),
+            said,
+            {int(one): int(upto[again][version[again] == one].max()) for one in np.unique(version[again])},
+            _passage(upto[ordinary], acked[ordinary]),
+        )
+
+
+def _changes(version: Numbers, upto: Numbers) -> list[tuple[int, int]]:
+    """Up to which position which version counted, in order of position."""
+    if not len(version):
+        return []
+    ends = np.append(np.flatnonzero(version[1:] != version[:-1]), len(version) - 1)
+    return [(int(upto[end]), int(version[end])) for end in ends]
+
+
+def _passage(upto: Numbers, acked: Numbers) -> list[tuple[int, int]]:
+    """Positions in order, and when each was behind the link: the last one of each minute."""
+    if not len(upto):
+        return []
+    minute = acked // MINUTE
+    starts = np.concatenate(([0], np.flatnonzero(minute[1:] != minute[:-1]) + 1))
+    ends = np.append(starts[1:], len(upto)) - 1
+    return list(zip(upto[ends].tolist(), np.maximum.reduceat(acked, starts).tolist(), strict=True))
+
+
+def _clocks(table: Columns) -> Iterator[Clocks]:
+    """The peer recorded between the sending and the answer: so much its clock may be ahead, and so much it must."""
+    recorded = table.numbers("peer_recorded_at")
+    low, high = recorded - table.numbers("acked_at"), recorded - table.numbers("sent_at")
+    hour = table.numbers("acked_at") // (HOUR * MINUTE)
+    for (peer,), found in _by(table, "peer"):
+        known = found[recorded[found] != NEVER]
+        for one in np.unique(hour[known]):
+            rows = known[hour[known] == one]
+            yield Clocks(peer, int(one), int(low[rows].max()), int(high[rows].min()))
+
+
+def _keys(table: Columns, sent: Mask) -> Iterator[KeyUsed]:
+    attempts, first, last = (table.numbers(name) for name in ("attempts", "sent_at", "acked_at"))
+    for (node, group, key_id, protocol), found in _by(table, "node", "group", "key_id", "protocol"):
+        rows = found[sent[found]]
+        if len(rows):
+            used = int(np.maximum(attempts[rows], 1).sum())
+            yield KeyUsed(node, group, key_id, protocol, used, int(first[rows].min()), int(last[rows].max()))
+
+
+def _inbound(table: Columns, limit: int) -> Facts:
+    time = table.numbers("recorded_at")
+    return Facts(
+        keys=[
+            KeyUsed(peer, group, key_id, "v2", len(rows), int(time[rows].min()), int(time[rows].max()))
+            for (peer, group, key_id), rows in _by(table, "peer", "group", "key_id")
+        ]
+    )
+
+
+def _gaps(table: Columns, limit: int) -> Facts:
+    group, peer, epoch, reason = (table.words(name) for name in ("group", "peer", "gap_epoch", "reason"))
+    after, upto, at = (table.numbers(name) for name in ("after", "upto", "recorded_at"))
+    return Facts(
+        gaps=[
+            GapTold(
+                group.values[group.codes[row]],
+                peer.values[peer.codes[row]],
+                epoch.values[epoch.codes[row]],
+                int(after[row]),
+                int(upto[row]),
+                reason.values[reason.codes[row]],
+                int(at[row]),
+            )
+            for row in range(table.rows)
+        ]
+    )
+
+
+def _refusals(table: Columns, limit: int) -> Facts:
+    count, first, last = (table.numbers(name) for name in ("count", "first_at", "last_at"))
+    return Facts(
+        refused=[
+            Refused(group, peer, reason, int(count[rows].sum()), int(first[rows].min()), int(last[rows].max()))
+            for (group, peer, reason), rows in _by(table, "group", "peer", "reason")
+        ]
+    )
+
+
+_READERS: Final[dict[Book, Callable[[Columns, int], Facts]]] = {
+    Book.RECEIPTS: _receipts,
+    Book.INBOUND: _inbound,
+    Book.GAPS: _gaps,
+    Book.REFUSALS: _refusals,
+}
+_COLUMNS: Final = {
+    Book.RECEIPTS: RECEIPT_COLUMNS,
+    Book.INBOUND: INBOUND_COLUMNS,
+    Book.GAPS: GAP_COLUMNS,
+    Book.REFUSALS: REFUSAL_COLUMNS,
+}

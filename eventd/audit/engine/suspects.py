@@ -1,0 +1,222 @@
+"""Stage 3: the marks of uneven slots joined per event, and those that are not plainly in order judged.
+
+A part has every mark of the events that are in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from eventd.audit.engine.columns import Columns, Mask, Numbers, grouped, with_texts
+from eventd.audit.engine.counts import key_of
+from eventd.audit.engine.coverage import Sight
+from eventd.audit.engine.link_figures import Judged
+from eventd.audit.engine.rows import (
+    DELIVERY_KEYS,
+    DELIVERY_ROWS,
+    EVENT_KEYS,
+    Line,
+    Role,
+    Uneven,
+    candidates,
+    event_rows,
+    mark_deliveries,
+    mark_events,
+)
+from eventd.audit.engine.spreading import keys_of
+from eventd.audit.engine.tasks import Job
+from eventd.audit.engine.verdicts import Trail
+from eventd.lake.reader import open_segment
+from eventd.lake.schema import Book
+from eventd.lake.storage import connect
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+EVENT: Final = ("group", "source", "peer", "id", "fingerprint")
+"""What makes marks those of one event on its way to one peer."""
+_COUNTS: Final = ("origin", "due", "ahead", "sent", "expired", "in_path", "refused", "held")
+"""The roles by the names that `Trail` has for their counts."""
+
+
+def uneven_of(tables: Sequence[pa.Table]) -> Uneven:
+    """The slots to look at, from the columns group, source, peer and time."""
+    import pyarrow as pa
+
+    if not tables:
+        return {}
+    by_line = pa.concat_tables(tables).group_by([*Line._fields]).aggregate([("time", "list")])
+    return {
+        Line(row["group"], row["source"], row["peer"]): np.unique(np.array(row["time_list"], np.int64))
+        for row in by_line.to_pylist()
+    }
+
+
+@dataclass(frozen=True)
+class Marks:
+    """Segments of a lake in shares, and the slots that are looked at. Called with the number of a share it makes marks.
+
+    Raises BadSegment and LakeUnavailable.
+    """
+
+    lake: str
+    shares: Sequence[Sequence[Job]]
+    uneven: Uneven
+
+    def __call__(self, piece: int) -> Iterator[pa.Table]:
+        lake = connect(self.lake)
+        for job in self.shares[piece]:
+            file, book = open_segment(lake, job.segment), job.segment.place.book
+            keys, rest = (EVENT_KEYS, event_rows(job.links)) if book is Book.EVENTS else (DELIVERY_KEYS, DELIVERY_ROWS)
+            for at in range(file.num_row_groups):
+                places = candidates(Columns(file.read_row_group(at, keys)), self.uneven)
+                if not len(places):
+                    continue
+                table = Columns(file.read_row_group(at, rest).take(places))
+                if book is Book.EVENTS:
+                    yield from mark_events(table, job.links, self.uneven, job.since)
+                else:
+                    yield from mark_deliveries(table, job.since)
+
+
+def keys(marks: Columns) -> Numbers:
+    """What has to be looked at together: everything of an event and a peer."""
+    return keys_of(marks, ("group", "source", "peer"), marks.numbers("fingerprint"))
+
+
+def compare(marks: pa.Table, sight: Sight) -> dict[str, pa.Table]:
+    """Judge the events of a part: see `Judged.to_tables`."""
+    judged = Judged()
+    found = trails(marks, frozenset(sight.until))
+    for row in found.select([*Trail._fields]).to_pylist():
+        judged.add(Trail(**row), sight)
+    return judged.to_tables()
+
+
+def trails(marks: pa.Table, keeping: Collection[str]) -> pa.Table:
+    """One row per event and peer that is not plainly in order, with the columns of `Trail`.
+
+    `keeping` are the nodes that keep books: what was delivered to others is in order without being held.
+    """
+    marks = marks.combine_chunks()
+    doubtful = with_texts(marks.filter(_doubtful(Columns(marks), keeping)))
+    by_sender = _by_sender(doubtful.sort_by("at"))
+    found = _by_event(by_sender.sort_by("due_at"))
+    filled = {"seq": 0, "due_node": "", "due_epoch": "", "sent_node": ""}
+    for name in ("due_at", "due_position", "sent_at", "done_at", "held_at"):
+        filled[name] = 0
+    for name, value in filled.items():
+        found = found.set_column(found.schema.get_field_index(name), name, found[name].fill_null(value))
+    return found
+
+
+def _by_sender(marks: pa.Table) -> pa.Table:
+    import pyarrow as pa
+
+    table = Columns(marks)
+    role, at_source = table.numbers("role"), table.words("node").equal(table.words("source"))
+    for one, name in zip(Role, _COUNTS, strict=True):
+        marks = marks.append_column(name, pa.array((role & one > 0).astype(np.int64)))
+    due, sent = role & Role.DUE > 0, role & Role.SENT > 0
+    masked = {
+        "origin_seq": ("seq", role & Role.ORIGIN > 0),
+        "source_seq": ("seq", (due | sent) & at_source),
+        "due_at": ("at", due),
+        "due_epoch": ("epoch", due),
+        "due_position": ("position", due),
+        "sent_at": ("at", sent),
+        "done_at": ("done", sent),
+        "arrived_at": ("arrived", sent),
+        "held_at": ("at", role & Role.HELD > 0),
+    }
+    for name, (column, rows) in masked.items():
+        marks = marks.append_column(name, _only(marks[column], rows))
+    made = [
+        *(("type", "max"), ("slot", "min")),
+        *((name, "sum") for name in _COUNTS),
+        *(("origin_seq", "max"), ("source_seq", "max")),
+        # The marks are in order of time, so what comes first belongs together.
+        *(("due_at", "first"), ("due_epoch", "first"), ("due_position", "first")),
+        *(("sent_at", "min"), ("done_at", "max"), ("arrived_at", "max"), ("held_at", "min")),
+    ]
+    return grouped(marks, (*EVENT, "node"), made)
+
+
+def _by_event(senders: pa.Table) -> pa.Table:
+    import pyarrow as pa
+    from pyarrow import compute
+
+    table = Columns(senders)
+    sent = table.numbers("sent")
+    senders = senders.append_column("senders", pa.array((sent > 0).astype(np.int64)))
+    senders = senders.append_column("repeated", pa.array(np.maximum(sent - 1, 0)))
+    senders = senders.append_column("due_node", _only(senders["node"], table.numbers("due") > 0))
+    senders = senders.append_column("sent_node", _only(senders["node"], sent > 0))
+    made = [
+        *(("type", "max"), ("slot", "min")),
+        *((name, "sum") for name in (*_COUNTS, "senders", "repeated")),
+        *(("origin_seq", "max"), ("source_seq", "max")),
+        *((name, "first") for name in ("due_at", "due_node", "due_epoch", "due_position", "sent_node")),
+        *(("sent_at", "min"), ("done_at", "max"), ("arrived_at", "max"), ("held_at", "min")),
+    ]
+    events = grouped(senders, EVENT, made)
+    # The number at the source; a sender that is the source has the same.
+    return events.append_column("seq", compute.coalesce(events["origin_seq"], events["source_seq"]))
+
+
+def _only(column: Any, rows: Mask) -> Any:
+    """The column with values in some rows only."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    return compute.if_else(pa.array(rows), column, pa.scalar(None, column.type))
+
+
+def _doubtful(marks: Columns, keeping: Collection[str]) -> Mask:
+    """The marks of events that are not plainly in order.
+
+    Those of one event are counted by their roles, each in some bits of one number, and few such numbers are plain.
+    """
+    source, peer = marks.words("source"), marks.words("peer")
+    line = key_of(*((column.codes, column.size) for column in (marks.words("group"), source, peer))).values
+    order = np.lexsort((line, marks.numbers("fingerprint")))
+    line, event, role = line[order], marks.numbers("fingerprint")[order], marks.numbers("role")[order]
+    starts = np.concatenate(([0], np.flatnonzero((np.diff(event) != 0) | (np.diff(line) != 0)) + 1))
+    counted = np.array([_bits(Role(value)) for value in range(2 * max(Role))], np.int64)[role]
+    total = np.add.reduceat(counted, starts)
+    keeps = peer.where(keeping.__contains__)[order][starts]
+    plain = np.where(keeps, np.isin(total, _plain(1)), np.isin(total, _plain(0)))
+    plain &= ~source.equal(peer)[order][starts]
+    found = np.zeros(marks.rows, bool)
+    found[order] = np.repeat(~plain, np.diff(starts, append=marks.rows))
+    return found
+
+
+_BITS: Final = 7
+"""For the count of each role. More than 127 marks of one role carry over, to a number that is not plain either."""
+
+
+def _bits(role: Role, count: int = 1) -> int:
+    """So many marks of these roles, as one number."""
+    return sum(count << _BITS * at for at, one in enumerate(Role) if one in role)
+
+
+@cache
+def _plain(held: int) -> tuple[int, ...]:
+    """Delivered once and held (if the peer keeps books: so many times), set aside, still to come, or meant for others.
+
+    A node that was restored states its events again in its new epoch, and holds again what it held.
+    """
+    found = []
+    for stated in (1, 2):
+        origin = _bits(Role.ORIGIN, stated)
+        arrived = (1, 2) if held else (0, 1, 2)
+        found += [origin + _bits(Role.DUE | Role.SENT) + _bits(Role.HELD, times) for times in arrived]
+        found += [origin + _bits(Role.DUE | aside) for aside in (Role.EXPIRED, Role.IN_PATH, Role.REFUSED)]
+        found += [origin + _bits(Role.AHEAD), origin]
+    return tuple(found)

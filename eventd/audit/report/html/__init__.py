@@ -1,0 +1,10 @@
+"""The report as one HTML file that needs nothing else.
+
+May import: audit.report, text.
+"""
+
+from __future__ import annotations
+
+from eventd.audit.report.html.page import render
+
+__all__ = ["render"]

@@ -1,0 +1,112 @@
+"""Small drawings: scales, axes and shapes. Colours are classes of the page's style: they follow light, dark and print.
+
+A drawing is an image with a label that says in words what it shows. It scales with the width it is given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from eventd.audit.report.figures import DAY, HOUR, MINUTE
+from eventd.audit.report.html.markup import Child, Markup, element, number
+
+SECOND = 1_000_000
+"""Microseconds in a second, in which moments are counted."""
+_STEPS = tuple(
+    seconds * SECOND
+    for seconds in (
+        *(1, 5, 15, 30),
+        *(MINUTE, 5 * MINUTE, 15 * MINUTE, 30 * MINUTE),
+        *(HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR),
+        *(DAY, 2 * DAY, 7 * DAY, 14 * DAY, 28 * DAY, 91 * DAY, 365 * DAY),
+    )
+)
+
+
+def drawing(width: float, height: float, label: str, *children: Child, class_: str | None = None) -> Markup:
+    """An SVG image of that many units; `label` is what a screen reader says in its place."""
+    box = f"0 0 {number(width)} {number(height)}"
+    return element(
+        "svg", *children, class_=class_, viewBox=box, width=width, height=height, role="img", aria_label=label
+    )
+
+
+def text(x: float, y: float, words: str, *, class_: str | None = None, anchor: str | None = None) -> Markup:
+    """A line of text; `anchor` is start, middle or end."""
+    return element("text", words, x=float(x), y=float(y), class_=class_, text_anchor=anchor)
+
+
+def line(x1: float, y1: float, x2: float, y2: float, class_: str) -> Markup:
+    """A straight line."""
+    return element("line", x1=float(x1), y1=float(y1), x2=float(x2), y2=float(y2), class_=class_)
+
+
+def bar(x: float, y: float, width: float, height: float, class_: str, *, title: str | None = None) -> Markup:
+    """A rectangle, with a title that shows when it is pointed at."""
+    told = element("title", title) if title else None
+    return element("rect", told, x=float(x), y=float(y), width=float(width), height=float(height), class_=class_)
+
+
+def outline(points: Sequence[tuple[float, float]], class_: str, *, close: bool = False) -> Markup:
+    """A line through the points, closed to a shape if asked."""
+    way = "L".join(f"{number(x)} {number(y)}" for x, y in points)
+    return element("path", d=f"M{way}{'Z' if close else ''}", class_=class_)
+
+
+@dataclass(frozen=True, slots=True)
+class LogScale:
+    """Durations (or any positive values) between two pixels, a decade as wide as the next."""
+
+    first: float
+    last: float
+    left: float
+    right: float
+
+    def at(self, value: float) -> float:
+        """The pixel of a value; what lies outside is put at the edge."""
+        inside = min(max(value, self.first), self.last)
+        share = math.log(inside / self.first) / math.log(self.last / self.first)
+        return self.left + share * (self.right - self.left)
+
+    def ticks(self) -> list[float]:
+        """Powers of ten that lie on the scale; where they are few, twice and five times them as well."""
+        steps = (1, 2, 5) if self.last / self.first < 10**2.5 else (1,)
+        powers = range(math.floor(math.log10(self.first)), math.ceil(math.log10(self.last)) + 1)
+        marks = (step * 10.0**power for power in powers for step in steps)
+        return [mark for mark in marks if self.first * (1 - 1e-9) <= mark <= self.last * (1 + 1e-9)]
+
+
+@dataclass(frozen=True, slots=True)
+class TimeScale:
+    """Moments (microseconds since 1970) between two pixels."""
+
+    first: int
+    last: int
+    left: float
+    right: float
+
+    def at(self, moment: float) -> float:
+        """The pixel of a moment; what lies outside is put at the edge."""
+        inside = min(max(moment, self.first), self.last)
+        return self.left + (inside - self.first) / max(self.last - self.first, 1) * (self.right - self.left)
+
+    def ticks(self, most: int = 8) -> list[tuple[int, str]]:
+        """At most that many round moments, each with its label: the time of day, or the day where one begins."""
+        length = max(self.last - self.first, 1)
+        step = next(
+            (step for step in _STEPS if length / step <= most), _STEPS[-1] * math.ceil(length / _STEPS[-1] / most)
+        )
+        start = -(-self.first // step) * step
+        return [(moment, _label(moment, step)) for moment in range(start, self.last + 1, step)]
+
+
+def _label(moment: int, step: int) -> str:
+    time = datetime.fromtimestamp(moment // SECOND, UTC)
+    if step >= DAY * SECOND:
+        return f"{time:%Y-%m-%d}" if step >= 28 * DAY * SECOND else f"{time:%b} {time.day}"
+    if moment % (DAY * SECOND) == 0:
+        return f"{time:%b} {time.day}"
+    return f"{time:%H:%M}" if step >= MINUTE * SECOND else f"{time:%H:%M:%S}"

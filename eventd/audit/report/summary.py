@@ -1,0 +1,165 @@
+"""The report on a terminal: the verdict, what was found, and the matrix. What it leaves out is in report.html."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from eventd.audit.report.figures import NONE, counted, natural, span
+from eventd.audit.report.findings import Finding, Kind
+from eventd.audit.report.report import Report
+from eventd.audit.report.standing import (
+    SIGNS,
+    VERDICTS,
+    Standing,
+    State,
+    due,
+    groups,
+    idle,
+    not_read_again,
+    noun,
+    share_of,
+    standings,
+)
+from eventd.text.invisible import printable
+
+MOST_FINDINGS = 20
+MOST_IDS = 3
+MOST_DOUBTS = 8
+LONG_WAY = 40
+"""Characters up to which the names of pairs are aligned."""
+WIDE_NODES = 8
+"""Up to so many nodes the cells of the matrix hold figures; beyond it signs alone, and numbers for names."""
+MOST_NODES = 40
+
+_STYLES: dict[State, str] = {"good": "green", "bad": "bold red", "open": "yellow", "none": "magenta"}
+
+
+def summary(report: Report) -> RenderableType:
+    """The report for a terminal of any width. Names of other nodes are shown with nothing that could steer it."""
+    return Group(*_parts(report))
+
+
+def _parts(report: Report) -> Iterator[RenderableType]:
+    yield _verdict(report)
+    if report.findings:
+        yield Padding(_findings(report.findings), (1, 0, 0, 2), expand=False)
+    for group in groups(report):
+        yield Padding(_matrix(report, group), (1, 0, 0, 2), expand=False)
+    if doubts := list(_doubts(report)):
+        lines = Text("\n").join(doubts)
+        yield Padding(lines, (1, 0, 0, 2), expand=False)
+    yield Padding(Text(_figures(report), style="dim"), (1, 0, 0, 2), expand=False)
+
+
+def _verdict(report: Report) -> Text:
+    state = VERDICTS[report.verdict]
+    first, *others = report.headline or (f"The audit is {report.verdict}.",)
+    text = Text.assemble((f"{SIGNS[state]} {printable(first)}", _STYLES[state]))
+    for line in others:
+        text.append(f"\n  {printable(line)}")
+    if report.failed:
+        text.append(f"\n  Failed on what was asked: {printable(', '.join(report.failed))}.", style=_STYLES["bad"])
+    return text
+
+
+def _findings(found: Sequence[Finding]) -> Group:
+    """One line a finding, and its first ids below it, each whole on a line of its own: they are there to be copied."""
+    shown = found[:MOST_FINDINGS]
+    ways = [printable(f"{one.source} → {one.peer}" if one.peer else one.source) for one in shown]
+    width = min(max(map(len, ways)), LONG_WAY)
+    lines: list[RenderableType] = []
+    for one, way in zip(shown, ways, strict=True):
+        line = Text.assemble((f"{one.kind.value:<12}", _STYLES["bad"]), f"  {way:<{width}}")
+        lines.append(line.append(f"  {_range(one)}{counted(one.events, noun(one.kind))}", style="dim"))
+        lines += [Padding(Text(words, overflow="fold"), (0, 0, 0, 4), expand=False) for words in _ids(one)]
+    if (more := len(found) - MOST_FINDINGS) > 0:
+        lines.append(Text(f"and {counted(more, 'more finding')}, in report.html", style="dim"))
+    return Group(*lines)
+
+
+def _range(one: Finding) -> str:
+    if not one.last:
+        return ""
+    word = "row" if one.kind is Kind.CORRUPT else "number"
+    return f"{word} {one.first:,} · " if one.first == one.last else f"{word}s {one.first:,}-{one.last:,} · "
+
+
+def _ids(one: Finding) -> Iterator[str]:
+    shown = one.ids[:MOST_IDS]
+    yield from map(printable, shown)
+    if (more := one.events - len(shown)) > 0 and shown:
+        yield f"and {more:,} more"
+    if one.detail:
+        yield printable(one.detail)
+
+
+def _matrix(report: Report, group: str) -> RenderableType:
+    pairs = {(pair.source, pair.peer): pair for pair in report.pairs if pair.group == group}
+    stands = {
+        at: None if at in pairs and idle(pairs[at], standing) else standing
+        for at, standing in standings(report, group).items()
+    }
+    names = sorted({name for at in stands for name in at}, key=natural)
+    shown = names[:MOST_NODES]
+    wide = len(names) <= WIDE_NODES
+    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="dim" if not wide else "")
+    table.add_column(Text("source ↓  peer →", style="dim"), justify="right", overflow="ellipsis", no_wrap=True)
+    for number, name in enumerate(shown, start=1):
+        header = printable(name) if wide else str(number)
+        table.add_column(Text(header), justify="center", no_wrap=True, overflow="ellipsis")
+    for number, source in enumerate(shown, start=1):
+        row = printable(source) if wide else f"{printable(source)} {number}"
+        table.add_row(Text(row), *(_cell(stands.get((source, peer)), wide=wide) for peer in shown))
+    title = Text(f"group {printable(group)}: the share of what is due that is proven, in percent", style="dim")
+    left_out = [Text(f"and {len(names) - MOST_NODES:,} more nodes", style="dim")] if names[MOST_NODES:] else []
+    return Group(title, table, *left_out, _legend())
+
+
+def _cell(standing: Standing | None, *, wide: bool) -> Text:
+    if standing is None:
+        return Text("·", style="dim")
+    sign = SIGNS[standing.state]
+    figure = f" {standing.share.removesuffix(' %')}" if wide and standing.share not in ("?", NONE) else ""
+    return Text(f"{sign}{figure}", style=_STYLES[standing.state])
+
+
+def _legend() -> Text:
+    words: tuple[tuple[State, str], ...] = (
+        ("good", "all there"),
+        ("bad", "something is wrong"),
+        ("open", "waits for long"),
+        ("none", "cannot be proven"),
+    )
+    legend = Text(style="dim")
+    for state, told in words:
+        legend.append(SIGNS[state], style=_STYLES[state]).append(f" {told}   ")
+    return legend
+
+
+def _doubts(report: Report) -> Iterator[Text]:
+    """What limits the verdict: one line each."""
+    lines = [f"{one.where}: {one.message}" for one in report.troubles]
+    notes: dict[str, list[str]] = {}
+    for pair in report.pairs:
+        for note in pair.notes:
+            notes.setdefault(note, []).append(f"{pair.source} → {pair.peer}")
+    lines += [f"{ways[0]}{f' and {len(ways) - 1:,} more' if ways[1:] else ''}: {note}" for note, ways in notes.items()]
+    for line in lines[:MOST_DOUBTS]:
+        yield Text.assemble((f"{SIGNS['none']} ", _STYLES["none"]), printable(line))
+    if more := len(lines[MOST_DOUBTS:]):
+        yield Text(f"  and {counted(more, 'more reason')}, in report.html", style="dim")
+
+
+def _figures(report: Report) -> str:
+    totals, work = report.totals, report.work
+    share = share_of(totals, exact=True)
+    return (
+        f"{counted(len(report.nodes), 'node')}, {counted(totals.events, 'event')}, {totals.delivered:,} of "
+        f"{due(totals):,} deliveries proven ({share}); "
+        f"{counted(work.segments_read, 'segment')} read in {span(work.seconds)}{not_read_again(work)}"
+    )

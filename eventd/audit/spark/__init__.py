@@ -1,0 +1,4 @@
+"""Spark sessions: Java, logging, and what a cluster needs.
+
+May import: settings.
+"""

@@ -1,0 +1,234 @@
+"""Carrying out a measurement: its options for keeping the result, its run, and how the result is shown."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from eventd.cli.gateway.session import Session, offline
+from eventd.cli.program.stopping import CancelOnSignal
+from eventd.cli.terminal.bar import Bar
+from eventd.cli.terminal.output import Column, count, note
+from eventd.errors import CheckFailed, Invalid
+
+if TYPE_CHECKING:
+    from eventd.bench.result import Result
+    from eventd.bench.running import Bench
+    from eventd.bench.site import Wanted
+
+INTERRUPTED = 130
+NEARLY_A_CORE = 0.85
+LEFT_OUT = ("data_dir", "state_file")
+"""Options that name the files of a node that is there: a measurement makes its own."""
+
+
+class Job(NamedTuple):
+    """What is to be measured, and how."""
+
+    bench: Bench
+    wanted: Wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """What is done with the result."""
+
+    save: Path | None
+    compare: Path | None
+    plot: Path | None
+
+
+_KEEPING: dict[str, tuple[Any, Any]] = {
+    "json": (Annotated[bool, typer.Option("--json", help="One JSON object; the same as -o json.")], False),
+    "save": (
+        Annotated[Path | None, typer.Option("--save", metavar="FILE", help="Append the result to this file.")],
+        None,
+    ),
+    "compare": (
+        Annotated[
+            Path | None,
+            typer.Option(
+                "--compare",
+                metavar="FILE",
+                help="Tell the ratio to the last results in this file with the same settings on such a machine.",
+            ),
+        ],
+        None,
+    ),
+    "plot": (
+        Annotated[
+            Path | None,
+            typer.Option("--plot", metavar="FILE", help="Draw this result and those kept before, as an SVG image."),
+        ],
+        None,
+    ),
+}
+
+
+def measurement(command: Callable[..., Job]) -> Callable[..., None]:
+    """A command that says what to measure, made to measure it, with the options of `_KEEPING` after its own."""
+    own = list(inspect.signature(command, eval_str=True).parameters.values())
+    kept = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, (annotation, default) in _KEEPING.items()
+    ]
+
+    def begin(session: Session, **given: Any) -> None:
+        if given.pop("json"):
+            session.out.format = "json"
+        keeping = Keeping(**{name: given.pop(name) for name in Keeping.__slots__})
+        _carry_out(session, command(session, **given), keeping)
+
+    session, *rest = own
+    keywords = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in rest]
+    begin.__signature__ = inspect.Signature([session, *keywords, *kept])  # type: ignore[attr-defined]
+    begin.__name__, begin.__doc__ = command.__name__, command.__doc__
+    return _as_guest(offline(begin))
+
+
+def _as_guest(command: Callable[..., None]) -> Callable[..., None]:
+    """Without the options of files; and a server counts only if the command line names it: it gets a lot to do."""
+    signature = inspect.signature(command)
+    shown = [one for name, one in signature.parameters.items() if name not in LEFT_OUT]
+
+    def run(context: typer.Context, **given: Any) -> None:
+        if getattr(context.get_parameter_source("server"), "name", "") != "COMMANDLINE":
+            given["server"] = ""
+        command(context, **given, **dict.fromkeys(LEFT_OUT))
+
+    run.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    return run
+
+
+def _carry_out(session: Session, job: Job, keeping: Keeping) -> None:
+    from eventd.bench.kept import compare, keep, read_kept
+
+    kept = _look_before(keeping)
+    if job.wanted.durability != "full":
+        note("note: durability normal: what is acknowledged last may be lost with the power; the usual one is full")
+    result = _measure(job)
+    told = result.show()
+    if keeping.compare is not None:
+        told["compared"] = compare(kept, told)
+        if told["compared"] is None:
+            note(f"note: {keeping.compare} holds no verified {result.bench} with these settings on such a machine")
+    _show(session, told)
+    if told["client_cpu"] > NEARLY_A_CORE:
+        note(f"note: this command took {told['client_cpu']:.0%} of a core: it may be what is slow, and not the node")
+    if keeping.save is not None:
+        keep(keeping.save, told)
+    if keeping.plot is not None:
+        _draw(keeping.plot, read_kept(keeping.save) if keeping.save is not None else [*kept, told], told)
+    if not result.verified:
+        raise CheckFailed(
+            f"what was read back is not what was sent: {'; '.join(result.problems)}", hint="the figures do not count"
+        )
+
+
+def _look_before(keeping: Keeping) -> list[dict[str, Any]]:
+    """What was kept. Raises what would otherwise be noticed only when the measurement is done."""
+    from eventd.bench.kept import read_kept
+
+    if keeping.plot is not None:
+        if keeping.save is None and keeping.compare is None:
+            raise typer.BadParameter("--plot draws what is kept: add --save FILE or --compare FILE")
+        if keeping.plot.suffix != ".svg":
+            raise typer.BadParameter(f"--plot {keeping.plot}: the name must end in .svg")
+    for file in (keeping.save, keeping.plot):
+        if file is not None and (file.is_dir() or not file.absolute().parent.is_dir()):
+            raise Invalid(f"{file}: no file can be written there", hint="name a file in a folder that exists")
+    if keeping.save is not None and keeping.save.exists():
+        read_kept(keeping.save)
+    return read_kept(keeping.compare) if keeping.compare is not None else []
+
+
+def _measure(job: Job) -> Result:
+    """Run it on a loop of the kind that a node has. Whatever ends it, its nodes and files end with it."""
+    import uvloop
+
+    from eventd.bench.running import run_bench
+
+    bar, left = Bar(), list[str]()
+
+    async def main() -> Result:
+        with CancelOnSignal() as signals:
+            try:
+                return await run_bench(job.bench, job.wanted, bar.show, left)
+            except asyncio.CancelledError:
+                if not signals.number:
+                    raise
+                raise SystemExit(128 + signals.number) from None
+
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(main())
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        raise SystemExit(INTERRUPTED) from None
+    finally:
+        bar.clear()
+        for words in left:
+            note(f"note: could not be removed: {words}")
+
+
+ROWS = (Column("WHAT", lambda row: row["what"]), Column("VALUE", lambda row: row["value"]))
+
+
+def _show(session: Session, told: dict[str, Any]) -> None:
+    """The settings, and then what came of it."""
+    if session.out.format == "name":
+        session.out.line(told["bench"])
+        return
+    if not session.out.is_table:
+        session.out.value(told)
+        return
+    settings = {name.replace("_", " "): value for name, value in told["settings"].items()}
+    rows = {**settings, **_machine(told), **_figures(told)}
+    session.out.table(ROWS, [{"what": what, "value": _text(value)} for what, value in rows.items()])
+
+
+def _machine(told: dict[str, Any]) -> dict[str, Any]:
+    machine = told["machine"]
+    flush = {"fsync": f"{machine['fsync_ms']} ms"} if "fsync_ms" in machine else {}
+    return {"machine": f"{count(machine['cores'], 'core')}, load {machine['load']} at the start", **flush}
+
+
+def _figures(told: dict[str, Any]) -> dict[str, Any]:
+    shown = {
+        "events": told["events"],
+        "seconds": told["seconds"],
+        "events/s": round(told["events_per_second"]),
+        "MB/s": told["mb_per_second"],
+        "p50/p95/p99": f"{told['p50_ms']} / {told['p95_ms']} / {told['p99_ms']} ms",
+        "client": f"{told['client_cpu']:.0%} of a core",
+        **{name.replace("_", " "): value for name, value in told["figures"].items()},
+        "verified": "yes" if told["verified"] else "no",
+    }
+    if compared := told.get("compared"):
+        ratios = ", ".join(f"{name} {compared[name]}" for name in compared if name != "runs")
+        shown["compared"] = f"with the median of {count(compared['runs'], 'run')}: {ratios}"
+    return shown
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.10g}" if isinstance(value, float) else str(value)
+
+
+def _draw(file: Path, kept: list[dict[str, Any]], told: dict[str, Any]) -> None:
+    from eventd.bench.kept import alike
+    from eventd.bench.plot import plot
+
+    shown = alike(kept, told)
+    if not shown:
+        note(f"note: {file} is not drawn: there is no verified result")
+        return
+    file.write_text(plot(shown), encoding="utf-8")

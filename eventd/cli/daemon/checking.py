@@ -1,0 +1,138 @@
+"""Would a node start with these settings, on this database? Everything that can be told without starting it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from eventd.api.framework.auth import Keys
+from eventd.cli.gateway.lock import holder
+from eventd.cli.terminal.output import count
+from eventd.errors import EventdError, SettingsError
+from eventd.log.core.head import lock_head
+from eventd.resources.kinds.registry import EVENT_GROUP
+from eventd.settings.model import Settings
+from eventd.store.engine.database import Database
+from eventd.store.engine.foreign_file import refuse_foreign
+from eventd.store.engine.integrity import find_damage
+from eventd.store.rows.keys import KeyLine, read_keys
+from eventd.store.rows.registry import read_resources
+from eventd.store.schema import migrations
+
+LITTLE_SPACE = 1 << 30
+NO_SPACE = 64 << 20
+"""Free bytes below which a disk is a warning, and below which it is a failure."""
+
+State = Literal["ok", "warning", "failed"]
+
+
+class Check(NamedTuple):
+    """One thing that was looked at."""
+
+    name: str
+    state: State
+    detail: str
+
+
+def check_settings(settings: Settings) -> Iterator[Check]:
+    """What the settings say by themselves."""
+    for warning in settings.warnings:
+        yield Check("settings", "warning", warning)
+    try:
+        keys = keys_of(settings)
+    except SettingsError as error:
+        yield Check("api keys", "failed", str(error))
+        return
+    if keys:
+        yield Check("api keys", "ok", "a key is needed")
+    elif settings.api_listen.is_loopback:
+        yield Check("api keys", "ok", "none: whoever is on this machine may use the API")
+    else:
+        yield Check("api keys", "warning", f"none: whoever reaches {settings.api_listen} may use the API")
+
+
+def keys_of(settings: Settings) -> Keys:
+    """The keys to the API. Raises `SettingsError`, also when others could reach an API to which there is none."""
+    keys = Keys.of(settings)
+    keys.reload_from(_made_keys(settings))
+    keys.require_any()
+    return keys
+
+
+def _made_keys(settings: Settings) -> list[KeyLine]:
+    """Those of the database; none where it cannot be asked, or is too old to have any: that is said elsewhere."""
+    try:
+        with closing(Database(settings.database_url)) as database:
+            if database.path is not None and not database.path.exists():
+                return []
+            refuse_foreign(database.path)
+            return database.read_now(read_keys)
+    except EventdError:
+        return []
+
+
+def check_database(settings: Settings) -> Iterator[Check]:
+    """What the database says. Changes nothing in it, and makes none."""
+    try:
+        database = Database(settings.database_url)
+    except EventdError as error:
+        yield Check("database", "failed", str(error))
+        return
+    try:
+        if database.path is not None:
+            yield _check_folder(database.path.parent)
+        if database.path is not None and not database.path.exists():
+            yield Check("database", "ok", f"{database.label()} is not there yet: serve makes it")
+            return
+        yield from _look_inside(settings, database)
+    except EventdError as error:
+        yield Check("database", "failed", str(error))
+    finally:
+        database.close()
+
+
+def _check_folder(folder: Path) -> Check:
+    standing = next(place for place in (folder, *folder.parents) if place.exists())
+    if not standing.is_dir():
+        return Check("folder", "failed", f"{standing} is no folder")
+    if not os.access(standing, os.W_OK | os.X_OK):
+        return Check("folder", "failed", f"{standing} cannot be written by this user")
+    free = shutil.disk_usage(standing).free
+    state: State = "failed" if free < NO_SPACE else "warning" if free < LITTLE_SPACE else "ok"
+    only = "" if state == "ok" else "only "
+    return Check("folder", state, f"{folder} can be written, {only}{free >> 20} MiB free")
+
+
+def _look_inside(settings: Settings, database: Database) -> Iterator[Check]:
+    refuse_foreign(database.path)
+    missing = database.read_now(migrations.pending)
+    yield Check("database", "ok", f"{database.label()} opens")
+    if database.kind == "sqlite":
+        damage = database.read_now(find_damage)
+        yield Check("integrity", "failed" if damage else "ok", "; ".join(damage) or "no damage found")
+    if missing:
+        can_serve = database.kind == "sqlite"
+        advice = "serve applies them" if can_serve else "run `routerd-eventd migrate`"
+        yield Check("schema", "ok" if can_serve else "failed", f"{count(len(missing), 'migration')} to apply: {advice}")
+        return
+    yield Check("schema", "ok", f"revision {migrations.NEWEST}, the newest")
+    head = database.write_now(lock_head)  # writes what was there before: the proof that writing works
+    yield Check("writing", "ok", f"works; the log ends at {head.last}, epoch {head.epoch}")
+    if problem := missing_group(settings, database):
+        yield Check("group", "warning", problem)
+    if process := holder(database):
+        yield Check("node", "ok", f"process {process} serves this database")
+
+
+def missing_group(settings: Settings, database: Database) -> str:
+    """What is odd about the group this node is to run alone: that nobody has declared it. Blank when all is well."""
+    if not settings.group:
+        return ""
+    declared = [row.name for row in database.read_now(read_resources, EVENT_GROUP.name)]
+    if settings.group in declared:
+        return ""
+    return f"there is no EventGroup {settings.group} to run alone (declared: {', '.join(declared) or 'none'})"

@@ -1,0 +1,64 @@
+"""Telling the service manager how it goes, in systemd's protocol: a datagram for each change of state."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Mapping
+
+from eventd.runtime.clock import SECOND, Clock
+
+
+class ServiceManager:
+    """Whoever supervises this process; nobody, where the surroundings name no socket. Never raises."""
+
+    def __init__(self, surroundings: Mapping[str, str], clock: Clock) -> None:
+        self._address = surroundings.get("NOTIFY_SOCKET", "")
+        self._interval = _watchdog_seconds(surroundings)
+        self._clock = clock
+        self._timer: asyncio.Future[None] | None = None
+
+    def ready(self, status: str) -> None:
+        """Up, or done with a reload."""
+        self._say("READY=1", f"STATUS={status}")
+
+    def reloading(self) -> None:
+        """A reload has begun; `ready` ends it."""
+        self._say("RELOADING=1", f"MONOTONIC_USEC={int(self._clock.monotonic() * SECOND)}")
+
+    def stopping(self) -> None:
+        """A stop has begun."""
+        self._say("STOPPING=1", "STATUS=finishing what is under way")
+
+    def keep_alive(self) -> None:
+        """Answer the watchdog from the running loop until `close`: a loop that hangs does not answer."""
+        if self._interval:
+            self._say("WATCHDOG=1")
+            self._timer = self._clock.timer(self._interval)
+            self._timer.add_done_callback(lambda timer: None if timer.cancelled() else self.keep_alive())
+
+    def close(self) -> None:
+        """Answer no longer."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _say(self, *lines: str) -> None:
+        if not self._address:
+            return
+        address = f"\0{self._address[1:]}" if self._address.startswith("@") else self._address
+        with (
+            contextlib.suppress(OSError),
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as out,
+        ):
+            out.connect(address)
+            out.sendall("\n".join(lines).encode())
+
+
+def _watchdog_seconds(surroundings: Mapping[str, str]) -> float:
+    """Seconds between two answers, half of what the manager allows; 0 where it does not watch this process."""
+    microseconds = surroundings.get("WATCHDOG_USEC", "")
+    if not microseconds.isdigit() or surroundings.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
+        return 0.0
+    return int(microseconds) / SECOND / 2

@@ -1,0 +1,241 @@
+"""Running a node as a process: signals become calls, the service manager hears how it goes, a stop has a deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Protocol
+
+import eventd
+from eventd.cli.program.exits import ExitCode
+from eventd.errors import EventdError
+from eventd.processes.hidden import hide_process
+from eventd.runtime.clock import Clock
+from eventd.settings.model import Endpoint, Settings
+
+GRACE_SECONDS = 5.0
+"""What a stop may take beyond the drain time, for closing listeners and the database."""
+ONE_REQUEST_SECONDS = 0.5
+"""Signals this near to each other are one request: `timeout`, among others, sends its signal twice."""
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+logger = logging.getLogger("eventd.serve")
+
+
+class Service(Protocol):
+    """A node as its process sees it.
+
+    `start` closes again what it opened when it fails or is cancelled. Cancelling `run_until_stopped` leaves the node
+    running. `stop` drains and closes, and is harmless when repeated.
+    """
+
+    @property
+    def api_address(self) -> tuple[str, int] | None: ...
+
+    async def start(self) -> None: ...
+
+    async def run_until_stopped(self) -> None: ...
+
+    async def reload(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+class Manager(Protocol):
+    """Who is told how it goes; see `ServiceManager`."""
+
+    def ready(self, status: str, /) -> None: ...
+
+    def reloading(self) -> None: ...
+
+    def stopping(self) -> None: ...
+
+    def keep_alive(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Steward:
+    """Sees one node through its life, from the loop's main task.
+
+    SIGTERM and SIGINT drain it, a second one leaves at once, SIGHUP re-reads its secrets.
+    """
+
+    def __init__(
+        self,
+        node: Service,
+        settings: Settings,
+        manager: Manager,
+        clock: Clock,
+        announce: Callable[[Endpoint], None] | None = None,
+    ) -> None:
+        self._node = node
+        self._announce = announce
+        self._settings = settings
+        self._manager = manager
+        self._clock = clock
+        self._end: signal.Signals | None = None
+        self._end_asked = 0.0
+        self._reload = False
+        self._status = ""
+        self._yields_to: tuple[signal.Signals, ...] = ()
+
+    async def run(self) -> None:
+        """Until a signal asks for the end, or the node ends by itself. Raises `EventdError` when it fails."""
+        self._main = asyncio.current_task()
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, self._signalled, number)
+        self._manager.keep_alive()
+        try:
+            if await self._unless_signalled(self._node.start, (signal.SIGTERM, signal.SIGINT)):
+                await self._attend()
+        finally:
+            await self._stop()
+            for number in _SIGNALS:
+                loop.remove_signal_handler(number)
+
+    def _signalled(self, number: signal.Signals) -> None:
+        if number is signal.SIGHUP:
+            self._reload = True
+        elif self._end is None:
+            self._end = number
+            self._end_asked = self._clock.monotonic()
+        elif self._clock.monotonic() - self._end_asked > ONE_REQUEST_SECONDS:
+            # Whoever asks twice means now. What was acknowledged is durable: nothing is lost by leaving at once.
+            logger.warning("leaving at once", extra={"signal": number.name})
+            os._exit(ExitCode.ERROR)
+        if number in self._yields_to and self._main is not None:
+            self._yields_to = ()  # one interruption is enough
+            self._main.cancel()
+
+    async def _unless_signalled(
+        self, step: Callable[[], Coroutine[Any, Any, None]], signals: tuple[signal.Signals, ...]
+    ) -> bool:
+        """Do `step`; False when one of the signals came before its end."""
+        if self._end or (self._reload and signal.SIGHUP in signals):
+            return False
+        self._yields_to = signals
+        try:
+            await step()
+            return True
+        except asyncio.CancelledError:
+            if self._yields_to or self._main is None:  # it was not us who cancelled
+                raise
+            self._main.uncancel()
+            return False
+        finally:
+            self._yields_to = ()
+
+    async def _attend(self) -> None:
+        address = Endpoint(*self._node.api_address) if self._node.api_address else None
+        if self._settings.port_file and address:
+            write_port_file(self._settings.port_file, address)
+        if self._announce and address:
+            self._announce(address)
+        self._status = f"API on {address}"
+        self._manager.ready(self._status)
+        shown = {setting.name: setting.value for setting in self._settings.describe()}
+        about = {"api": str(address), "database": shown["database_url"], "version": eventd.__version__}
+        logger.info("ready", extra=about)
+        try:
+            while not await self._unless_signalled(self._node.run_until_stopped, _SIGNALS):
+                if self._end:
+                    logger.info("stopping", extra={"signal": self._end.name})
+                    return
+                await self._reread()
+        finally:
+            if self._settings.port_file:
+                self._settings.port_file.unlink(missing_ok=True)
+
+    async def _reread(self) -> None:
+        self._reload = False
+        self._manager.reloading()
+        try:
+            await self._node.reload()
+        except EventdError as error:  # what was read before stays in force
+            logger.error("could not re-read the secrets: %s", error)
+        except Exception:  # a fault in here must not end a node that works
+            logger.exception("could not re-read the secrets")
+        self._manager.ready(self._status)
+
+    async def _stop(self) -> None:
+        self._manager.stopping()
+        seconds = self._settings.drain_timeout + GRACE_SECONDS
+        try:
+            async with asyncio.timeout(seconds):
+                await self._node.stop()
+        except TimeoutError:
+            logger.warning("the stop took longer than %g s: leaving what is under way to the next start", seconds)
+            os._exit(ExitCode.OK)
+        finally:
+            self._manager.close()
+        logger.info("stopped")
+
+
+def write_port_file(path: Path, address: Endpoint) -> None:
+    """Tell where the API listens. Whoever waits for the file never sees half of it."""
+    # Others may write to the folder: a name that they foresaw could be a link to any file of ours.
+    handle, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="ascii") as file:
+            os.fchmod(handle, 0o644)
+            file.write(f"{address}\n")
+        os.replace(draft, path)
+    except BaseException:
+        os.unlink(draft)
+        raise
+
+
+def run_service(
+    make: Callable[[], Service],
+    settings: Settings,
+    manager: Manager,
+    clock: Clock,
+    announce: Callable[[Endpoint], None] | None = None,
+) -> None:
+    """Run a node on a loop of this process; `announce` is called with the API's address. Raises `EventdError`."""
+    # The loop and the database's threads hand the interpreter's lock back and forth at every transaction. At its
+    # default of 5 ms the one that waits would get it only after 5 ms of the other's work, on every single commit.
+    sys.setswitchinterval(0.0005)
+    gc.freeze()  # as for the collector at all: see `exits.tune`
+    if not settings.allow_debugger:
+        hide_process()
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(run_node(make, settings, manager, clock, announce))
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop where there is one; it takes a good part of the cost off every request."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+async def run_node(
+    make: Callable[[], Service],
+    settings: Settings,
+    manager: Manager,
+    clock: Clock,
+    announce: Callable[[Endpoint], None] | None = None,
+) -> None:
+    """Make a node on this loop and see it through. Raises `EventdError`, whatever it was that failed."""
+    try:
+        await Steward(make(), settings, manager, clock, announce).run()
+    except (EventdError, OSError):
+        raise
+    except Exception as error:
+        logger.exception("the node failed")
+        raise EventdError(
+            f"the node cannot go on: {type(error).__name__}", hint="its log says more; please report it"
+        ) from error

@@ -1,0 +1,183 @@
+"""A node that waits while another one serves the database, and takes over when that one ends, freezes or is cut off."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Sequence
+
+from aiohttp import web
+
+import eventd
+from eventd.api.framework.auth import Keys
+from eventd.api.listener.connections import listen
+from eventd.api.listener.runner import Runner
+from eventd.api.waiting import build_waiting
+from eventd.cli.daemon.serving import Service
+from eventd.errors import Conflict, DatabaseUnavailable
+from eventd.observe.metrics import Metrics
+from eventd.runtime.clock import Clock
+from eventd.runtime.supervisor import Supervisor
+from eventd.settings.model import Settings
+from eventd.store.engine.claim import SILENT_SECONDS, Claim, Holder
+
+LOOK_SECONDS = 0.5
+"""Between two tries to get the claim. Each waits for it some time, and gets it as soon as it is free."""
+
+logger = logging.getLogger("eventd.serve")
+
+
+class Standby:
+    """Serves once it has the `claim`. `prepare` then looks at the database; `make` gives the node, which takes the
+    claim over and serves the API at the sockets that this one has listened at."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        claim: Claim,
+        keys: Keys,
+        clock: Clock,
+        prepare: Callable[[], None],
+        make: Callable[[Sequence[socket.socket]], Service],
+    ) -> None:
+        self.api_address: tuple[str, int] | None = None
+        self._settings = settings
+        self._claim = claim
+        self._keys = keys
+        self._clock = clock
+        self._prepare = prepare
+        self._make = make
+        self._metrics = Metrics()
+        self._silence = Silence()
+        self._holder = ""
+        self._sockets: list[socket.socket] = []
+        self._node: Service | None = None
+        self._waiting: Runner | None = None
+        self._supervisor: Supervisor | None = None
+
+    async def start(self) -> None:
+        """Serve, or stand by; the API listens in either case."""
+        self._supervisor = Supervisor(self._clock, self._metrics.task_failed)
+        self._sockets = await listen(*self._settings.api_listen, self._clock)
+        self.api_address = self._sockets[0].getsockname()[:2]
+        try:
+            if await self._claims():
+                await self._serve()
+                self._supervisor.guard(self._run_node(), "the node")  # its end is the end of this process
+            else:
+                logger.info("standing by", extra={"served_by": self._holder})
+                self._metrics.standing_by()
+                await self._open_waiting()
+                self._supervisor.guard(self._take_over(), "standing by")  # as one that cannot take over is of no use
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _claims(self) -> bool:
+        try:
+            await asyncio.to_thread(self._claim.take)
+        except Conflict:
+            self._holder = self._claim.holder
+            return False
+        return True
+
+    async def _serve(self) -> None:
+        await asyncio.to_thread(self._prepare)
+        sockets = [each.dup() for each in self._sockets]  # or there would be none for another try
+        node = self._make(sockets)
+        try:
+            await node.start()
+        except BaseException:
+            for each in sockets:
+                each.close()
+            raise
+        self._node = node
+        self._close_sockets()  # a connection that comes while it stops is refused, and does not wait
+
+    async def _run_node(self) -> None:
+        assert self._node is not None
+        await self._node.run_until_stopped()
+
+    # --- standing by ------------------------------------------------------------------------------------------
+
+    async def _open_waiting(self) -> None:
+        app = build_waiting(self._keys, self._metrics, eventd.__version__, lambda: self._holder)
+        self._waiting = Runner(app)
+        await self._waiting.setup()
+        for each in self._sockets:  # copies: what waits for a connection meanwhile is for the node
+            await web.SockSite(self._waiting, each.dup()).start()
+
+    async def _close_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            await waiting.cleanup()
+
+    async def _take_over(self) -> None:
+        while not await self._takes_over():
+            await self._clock.sleep(LOOK_SECONDS)
+        logger.info("serves now")
+        await self._run_node()
+
+    async def _takes_over(self) -> bool:
+        """One try to. What is wrong with the database passes: it is away, or a program holds a lock in it."""
+        try:
+            if not await self._claims():
+                await self._end_silent()
+                return False
+            logger.info("taking over", extra={"from": self._holder})
+            await self._close_waiting()
+            await self._serve()
+        except DatabaseUnavailable as error:
+            logger.warning("%s", error)
+            if self._waiting is None:
+                await self._open_waiting()
+            return False
+        return True
+
+    async def _end_silent(self) -> None:
+        """End the claim of a node that does not check it any more: it is frozen, or cut off."""
+        for holder in self._silence.over(self._claim.holders, self._clock.monotonic()):
+            if await asyncio.to_thread(self._claim.end_silent, holder):
+                about = {"served_by": self._holder, "seconds": SILENT_SECONDS}
+                logger.warning("ended the claim of a node that is frozen or cut off", extra=about)
+
+    async def run_until_stopped(self) -> None:
+        """Until the node ends by itself, with its error."""
+        assert self._supervisor is not None
+        await asyncio.wait({self._supervisor.failed})
+        self._supervisor.failed.result()
+
+    async def reload(self) -> None:
+        """Read the secrets again."""
+        if self._node is not None:
+            await self._node.reload()
+        else:
+            self._keys.reload()
+
+    async def stop(self) -> None:
+        """End the node, or the wait for it."""
+        if self._supervisor is not None:
+            await self._supervisor.stop()  # first: what is taking over must not start a node behind our back
+        node, self._node = self._node, None
+        if node is not None:
+            await node.stop()
+        await self._close_waiting()
+        self._close_sockets()
+
+    def _close_sockets(self) -> None:
+        for each in self._sockets:
+            each.close()
+        self._sockets = []
+
+
+class Silence:
+    """For how long each holder of a claim has not checked it, by the clock of this process."""
+
+    def __init__(self) -> None:
+        self._since: dict[Holder, float] = {}
+
+    def over(self, holders: Sequence[Holder], now: float) -> list[Holder]:
+        """Those that have been seen unchanged for `SILENT_SECONDS`. Call it with all holders, again and again."""
+        self._since = {holder: self._since.get(holder, now) for holder in holders if holder.checked}
+        return [holder for holder, since in self._since.items() if now - since >= SILENT_SECONDS]

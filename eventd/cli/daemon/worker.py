@@ -1,0 +1,85 @@
+"""One process of a node that has several: it serves its share, and tells the one that started it how that goes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import pickle
+import socket
+import sys
+from typing import Any, NoReturn
+
+from eventd.cli.daemon.serving import run_service
+from eventd.cli.daemon.workers import BEAT_SECONDS, Terms
+from eventd.cli.program.exits import ExitCode, tune
+from eventd.errors import EventdError
+from eventd.node.node import Node
+from eventd.observe.log_lines import configure_logging
+from eventd.processes.lifeline import end_with
+from eventd.runtime.clock import Clock, SystemClock
+
+
+class _Parent:
+    """Whoever started this process, in the place of a service manager."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._timer: asyncio.Future[None] | None = None
+
+    def ready(self, _status: str) -> None:
+        """Up."""
+        self.say({"ready": True})
+
+    def say(self, told: dict[str, Any]) -> None:
+        """Tell it."""
+        os.write(1, json.dumps(told).encode() + b"\n")
+
+    def reloading(self) -> None:
+        """It knows."""
+
+    def stopping(self) -> None:
+        """It knows."""
+
+    def keep_alive(self) -> None:
+        """Tell it again and again, from the running loop: one that hangs does not."""
+        self.say({"alive": True})
+        self._timer = self._clock.timer(BEAT_SECONDS)
+        self._timer.add_done_callback(lambda timer: None if timer.cancelled() else self.keep_alive())
+
+    def close(self) -> None:
+        """Tell it no longer."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+def main(lifeline: int) -> NoReturn:
+    """Take the terms from the standard input, and serve. `lifeline` is a pipe whose other end the parent holds."""
+    end_with(lifeline)
+    tune()
+    terms: Terms = pickle.load(sys.stdin.buffer)
+    settings = terms.settings.model_copy(update={"port_file": None})
+    configure_logging(sys.stderr, format=settings.log_format, level=settings.log_level)
+    _sign(terms.share.worker)
+    clock = SystemClock(terms.origin)
+    parent = _Parent(clock)
+    sockets = [socket.socket(fileno=number) for number in terms.sockets]
+    try:
+        run_service(lambda: Node(settings, clock=clock, share=terms.share, sockets=sockets), settings, parent, clock)
+    except EventdError as error:
+        parent.say({"error": error.message, "hint": error.hint})
+        os._exit(ExitCode.ERROR)
+    os._exit(ExitCode.OK)
+
+
+def _sign(worker: int) -> None:
+    """Say in each line which of the processes logs it. That each begins and ends, the parent says for all."""
+
+    def sign(record: logging.LogRecord) -> bool:
+        record.worker = worker
+        return True
+
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(sign)
+    logging.getLogger("eventd.serve").setLevel(logging.WARNING)

@@ -1,0 +1,236 @@
+"""A node of several processes: this one starts them, holds what they share, and starts one again that has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import pickle
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, NamedTuple
+
+from eventd.api.listener.connections import listen
+from eventd.errors import EventdError
+from eventd.processes.process import Process
+from eventd.runtime.backoff import Backoff
+from eventd.runtime.clock import SECOND, Clock
+from eventd.runtime.supervisor import Supervisor
+from eventd.runtime.worker_share import Share
+from eventd.settings.model import Settings, worker_environment
+from eventd.store.engine.claim import Claim
+
+AGAIN = Backoff(base=0.1, cap=10.0)
+STEADY_SECONDS = 60.0
+"""A process that has run for so long has not failed in a row when it ends."""
+BEAT_SECONDS = 5.0
+"""How often a process tells that its loop runs."""
+SILENT_SECONDS = 20.0
+"""One that has told nothing for so long hangs, and is killed. It may take twice as long to start."""
+_MAIN = """\
+from eventd.cli.daemon.worker import main
+main(int(sys.argv[1]))
+"""
+
+logger = logging.getLogger("eventd.workers")
+
+
+class Terms(NamedTuple):
+    """What a process is to do. `sockets` are the numbers of descriptors that it inherits, `origin` is that of the
+    node's `SystemClock`.
+    """
+
+    settings: Settings
+    share: Share
+    sockets: tuple[int, ...]
+    origin: int
+
+
+class Workers:
+    """The processes of one node, which end with this one, however it ends. `start`, `run_until_stopped`, `stop`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        clock: Clock,
+        claim: Claim | None = None,
+        sockets: Sequence[socket.socket] = (),
+    ) -> None:
+        self.api_address: tuple[str, int] | None = None
+        if settings.log_format == "auto" and sys.stderr.isatty():  # they write to a pipe
+            settings = settings.model_copy(update={"log_format": "text"})
+        self._settings = settings
+        self._clock = clock
+        self._origin = clock.steady() - round(clock.monotonic() * SECOND)
+        self._claim = claim
+        self._sockets = sockets
+        self._jitter = Random()
+        self._folder = ""
+        self._workers: list[_Worker] = []
+        self._tending: list[asyncio.Task[None]] = []
+        self._supervisor: Supervisor | None = None
+        self._stopped = asyncio.Event()
+
+    async def start(self) -> None:
+        """Start them all; returns when all are ready. Raises `EventdError`, with the words of one that is not."""
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start(self) -> None:
+        self._supervisor = Supervisor(self._clock)
+        self._sockets = self._sockets or await listen(*self._settings.api_listen, self._clock)
+        self.api_address = self._sockets[0].getsockname()[:2]
+        self._folder = tempfile.mkdtemp(prefix="eventd-workers-")
+        self._workers = [_Worker(self._begin, number, self._clock) for number in range(self._settings.workers)]
+        for worker in self._workers:
+            await worker.ready
+        tasks = {f"worker {worker.number}": self._tend(worker) for worker in self._workers}
+        if self._claim is not None:
+            tasks["claim"] = self._claim.keep(self._clock.sleep)
+        # Without any of these the node is not what it says: it ends, and its service manager starts it again.
+        self._tending = [self._supervisor.guard(task, name) for name, task in tasks.items()]
+
+    def _begin(self, number: int, resumed: bool) -> Process:
+        claim = self._claim.name if self._claim else ""
+        share = Share(number, self._settings.workers, resumed, self._folder, claim)
+        sockets = tuple(each.fileno() for each in self._sockets)
+        terms = pickle.dumps(Terms(self._settings, share, sockets, self._origin))
+        process = Process.start_python(_MAIN, (), worker_environment(), self._clock, inherited=sockets)
+        process.stdin.write(terms, last=True)
+        return process
+
+    async def _tend(self, worker: _Worker) -> None:
+        """Start a process again whenever it has ended. The others go on meanwhile."""
+        failures = 0
+        while True:
+            begun = self._clock.monotonic()
+            code = await asyncio.shield(worker.process.exited)
+            failures = 1 if self._clock.monotonic() - begun > STEADY_SECONDS else failures + 1
+            how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
+            about = {"worker": worker.number} | ({"reason": worker.trouble} if worker.trouble else {})
+            logger.warning("a worker %s: starting it again", how, extra=about)
+            await worker.close()
+            await self._clock.sleep(AGAIN.delay(failures, self._jitter.random()))
+            worker.begin(resumed=True)
+
+    async def run_until_stopped(self) -> None:
+        """Until the claim on the database is lost. A process that ends is no reason to end."""
+        assert self._supervisor is not None
+        stopped = self._supervisor.spawn(self._stopped.wait(), "stopped")  # awaited here
+        waits: set[asyncio.Future[Any]] = {stopped, self._supervisor.failed}
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        if self._supervisor.failed.done():
+            self._supervisor.failed.result()
+
+    async def reload(self) -> None:
+        """Let each read its secrets again."""
+        for worker in self._workers:
+            worker.process.tell(signal.SIGHUP)
+
+    async def stop(self) -> None:
+        """Let each finish what is under way, then close what they shared. Harmless when repeated."""
+        self._stopped.set()
+        for task in self._tending:
+            task.cancel()
+        await asyncio.gather(*self._tending, return_exceptions=True)
+        for worker in self._workers:
+            worker.process.tell(signal.SIGTERM)
+        for worker in self._workers:
+            await asyncio.shield(worker.process.exited)
+            await worker.close()
+        self._workers.clear()
+        if self._supervisor is not None:
+            await self._supervisor.stop()
+        for each in self._sockets:
+            each.close()
+        self._sockets = ()
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class _Worker:
+    """One of the processes, perhaps the second or third of its number. One that hangs is killed."""
+
+    def __init__(self, start: Callable[[int, bool], Process], number: int, clock: Clock) -> None:
+        self.number = number
+        self._start = start
+        self._clock = clock
+        self.begin(resumed=False)
+
+    def begin(self, *, resumed: bool) -> None:
+        """Start the process. Raises OSError."""
+        self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.ready.add_done_callback(lambda ready: ready.cancelled() or ready.exception())  # seen, if nobody waits
+        self._told = bytearray()
+        self._said = bytearray()
+        self._hung = False
+        self.process = self._start(self.number, resumed)
+        self.process.read_stdout(self._hear)
+        self._errors = self.process.read_stderr(self._relay)
+        self.process.exited.add_done_callback(self._ended)
+        self._await_word(heard=True)  # to begin with: it may take long to load
+
+    def _await_word(self, *, heard: bool = False) -> None:
+        self._heard = heard
+        self._silence = self._clock.timer(SILENT_SECONDS)
+        self._silence.add_done_callback(lambda timer: None if timer.cancelled() else self._check())
+
+    def _check(self) -> None:
+        """Kill it where it has told nothing since the last look."""
+        if self._heard:
+            self._await_word()
+            return
+        logger.error("a worker hangs: ending it", extra={"worker": self.number})
+        self._hung = True
+        self.process.kill()
+
+    def _hear(self, chunk: bytes) -> None:
+        """What it tells us: that its loop runs, that it is ready, or why it will not be."""
+        self._told += chunk
+        self._heard = True
+        while b"\n" in self._told:
+            line, _, rest = self._told.partition(b"\n")
+            self._told = bytearray(rest)
+            told = json.loads(line)
+            if self.ready.done():
+                continue
+            if "error" in told:
+                self.ready.set_exception(EventdError(told["error"], hint=told["hint"]))
+            elif "ready" in told:
+                self.ready.set_result(None)
+
+    def _relay(self, chunk: bytes) -> None:
+        """What it logs is ours to say, line by line: the lines of two processes must not run into each other."""
+        self._said += chunk
+        whole, newline, rest = self._said.rpartition(b"\n")
+        if newline:
+            self._said = bytearray(rest)
+            os.write(sys.stderr.fileno(), whole + newline)
+
+    def _ended(self, exited: asyncio.Future[int]) -> None:
+        self._silence.cancel()
+        self._errors.drain(1 << 20)
+        if not self.ready.done():
+            how = "hung" if self._hung else "ended"
+            self.ready.set_exception(EventdError(f"worker {self.number} {how} before it was ready"))
+
+    @property
+    def trouble(self) -> str:
+        """Why it was never ready; empty where it was."""
+        error = self.ready.exception() if self.ready.done() else None
+        return "" if error is None else str(error)
+
+    async def close(self) -> None:
+        """See it to its end, with all that it started."""
+        self.process.end()
+        await self.process.wait_gone()

@@ -1,0 +1,326 @@
+"""`routerd-eventd demo`: three nodes exchange facts, one is killed and comes back, and nothing is lost.
+
+The demo uses what a user has: `routerd-eventd serve` as processes, `routerctl` on their databases, and the API. It
+waits for facts, never for time, and leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+
+from rich.console import Console
+
+from eventd.cli.demo.nodes import GROUP, NAMES, DemoFailed, Holding, Link, Stage
+from eventd.cli.demo.picture import (
+    WIDTH,
+    Picture,
+    Teller,
+    delivery_table,
+    holding_table,
+    link_table,
+    process_table,
+    proof_table,
+)
+from eventd.cli.program.stopping import CancelOnSignal
+from eventd.runtime.clock import SystemClock
+
+MANY = 300
+"""Facts a node emits in one round."""
+OFFLINE = 50
+"""Facts that are emitted on the node that is down."""
+DOWN = "site-b"
+OTHERS = tuple(name for name in NAMES if name != DOWN)
+
+_EMIT = ("federation", "event", "emit")
+_BY_HAND, _TRACED = "ups-1", "door-1"
+_FIRST = (*_EMIT, "--id", _BY_HAND, "--type", "power.lost", "--subject", "hall")
+_MEANWHILE = (*_EMIT, "--id", _TRACED, "--type", "door.open", "--subject", "gate")
+
+
+def run(*, keep: bool = False) -> None:
+    """Play the demo. With `keep` the nodes stay until Ctrl-C. Raises `DemoFailed` when something was not as it should.
+
+    Whatever happens, no process and no file of it is left when this returns.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(
+            errors="replace"
+        )  # a terminal without the characters of the picture still gets the story
+    console = Console(highlight=False)
+    console.width = min(console.width, WIDTH) if console.is_terminal else WIDTH
+    try:
+        with asyncio.Runner() as runner:
+            runner.run(_play(console, keep=keep))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        raise DemoFailed("stopped before its end; its nodes and files are gone") from None
+
+
+async def _play(console: Console, *, keep: bool) -> None:
+    demo = Demo(Teller(console))
+    with CancelOnSignal():
+        async with demo.stage:
+            await demo.play()
+            if keep:
+                await demo.stay()
+    if not keep:
+        demo.say_goodbye()
+
+
+class Demo:
+    """The story, act by act."""
+
+    def __init__(self, tell: Teller) -> None:
+        self.clock = SystemClock()
+        self.stage = Stage(self.clock, self._tick)
+        self._tell = tell
+        self._nodes = list(self.stage.nodes.values())
+        self._emitted = 0
+
+    async def play(self) -> None:
+        """All acts, in order."""
+        began = self.clock.monotonic()
+        self._tell.title("routerd-eventd", "Three nodes on this machine, and no server between them.")
+        with self._tell.live(Picture(self.stage.nodes)):
+            await self._start_nodes()
+            await self._emit_facts()
+            await self._cut_one_off()
+            await self._bring_it_back()
+            await self._prove()
+            await self._trace()
+        self._tell.note(f"The whole demo took {self.clock.monotonic() - began:.0f} seconds.", gap=True)
+
+    # --- acts -------------------------------------------------------------------------------------------------
+
+    async def _start_nodes(self) -> None:
+        self._tell.act("1", "Three nodes that know each other")
+        key = self.stage.write_key()
+        for node in self._nodes:
+            self.stage.write_declaration(node.name, key)
+            node.start()
+        for node in self._nodes:
+            await self.stage.until(f"{node.name} to start", node.listens)
+        self._tell.command("routerctl apply -f site-a.yaml")
+        told = await self.stage.routerctl_each([(n.name, ("apply", "-f", f"{n.name}.yaml"), "") for n in self._nodes])
+        self._tell.output(told[0])
+        self._tell.note("and the same on site-b and site-c, each with the two others as its peers.")
+        for node in self._nodes:
+            await self.stage.until(f"{node.name} to be ready", self.stage.is_ready, node)
+        self._tell.show(process_table(self._nodes))
+        self._tell.proven("One short file for each node, one key for all. The running nodes took it over.")
+
+    async def _emit_facts(self) -> None:
+        self._tell.act("2", "Facts spread")
+        self._tell.command(f"routerctl {shlex.join(_EMIT)} --stdin < seen.jsonl")
+        self._tell.note(f"{MANY} facts on each node, and then one by hand, on {DOWN}:")
+        await self._emit([_observed(name, MANY, 0) for name in NAMES])
+        await self._all_in_step()
+        self._tell.command(f"routerctl {shlex.join(_FIRST)}")
+        await self._emit([], (DOWN, _FIRST, ""))
+        await self._all_in_step()
+        self._tell.show(holding_table(self._nodes, await self._read_all()))
+        self._tell.show(link_table(self._nodes))
+        took = await self._time_of(DOWN, _BY_HAND)
+        self._tell.proven(
+            f"Each node holds all {self._emitted:,} facts. The one by hand took {took * 1000:,.0f} ms, from the moment"
+            f" it was stored on {DOWN} until both others had confirmed it with a signed receipt."
+        )
+
+    async def _cut_one_off(self) -> None:
+        self._tell.act("3", "One dies, the others go on")
+        victim = self.stage.nodes[DOWN]
+        self._tell.command(f"kill -9 {victim.pid}")
+        victim.kill()
+        await self._emit([_observed(name, MANY, 1) for name in OTHERS])
+        await self._show_waiting(MANY)
+        self._tell.command(f"routerctl {shlex.join(_MEANWHILE)}")
+        rounds = [_observed(name, MANY, 2) for name in OTHERS]
+        await self._emit([*rounds, _observed(DOWN, OFFLINE, 2)], (OTHERS[0], _MEANWHILE, ""))
+        await self._show_waiting(2 * MANY)
+        self._tell.note(f"{DOWN} takes facts even now: routerctl has just written {OFFLINE} into its log.")
+        await self.stage.until(f"the links to {DOWN} to say why they wait", self._links_tell_why)
+        self._tell.show(link_table(self._nodes))
+        self._tell.proven(
+            f"Both links to {DOWN} say what is wrong, how much waits and since when. The links between the two"
+            " others did not notice."
+        )
+
+    async def _show_waiting(self, least: int) -> None:
+        await self.stage.until(f"{least} facts to wait for {DOWN}", self._waiting, least)
+        waiting = " and ".join(f"{self._link_to_down(name).lag_events:,} on {name}" for name in OTHERS)
+        self._tell.note(f"facts go on, and wait for {DOWN}: {waiting}")
+
+    async def _bring_it_back(self) -> None:
+        self._tell.act("4", "It comes back")
+        node = self.stage.nodes[DOWN]
+        self._tell.command(f"routerd-eventd serve --data-dir {DOWN}")
+        began = self.clock.monotonic()
+        node.start()
+        await self.stage.until(f"{DOWN} to start", node.listens)
+        await self.stage.until(f"{DOWN} to be ready", self.stage.is_ready, node)
+        ready = self.clock.monotonic()
+        await self._all_in_step()
+        caught_up = self.clock.monotonic()
+        self._tell.show(link_table(self._nodes))
+        self._tell.proven(
+            f"Ready after {ready - began:.1f} s, on the files the crash left behind. {caught_up - ready:.1f} s later"
+            f" nothing waits any more, in either direction. Its first call told the others that it is back."
+        )
+
+    async def _prove(self) -> None:
+        self._tell.act("5", "The proof")
+        held = await self._read_all()
+        await self.stage.look()
+        self._tell.show(proof_table(self._nodes, held))
+        for node in self._nodes:
+            if (has := held[node.name]) != held[NAMES[0]]:
+                raise DemoFailed(f"{node.name} holds other facts than {NAMES[0]}: {_difference(has, held[NAMES[0]])}")
+            if not len(has.ids) == node.seen.records == self._emitted:
+                told = f"{len(has.ids)} ids in {node.seen.records} records, and {self._emitted} were emitted"
+                raise DemoFailed(f"{node.name} does not hold every fact once: {told}")
+        self._tell.proven(
+            f"{self._emitted:,} facts were emitted. Every node holds {self._emitted:,}, each of them once, and the"
+            " three digests are the same. Nothing lost, nothing doubled."
+        )
+
+    async def _trace(self) -> None:
+        self._tell.act("6", "Where did this one go?")
+        asked = ("federation", "event", "deliveries", "--event-id", _TRACED)
+        self._tell.command(f"routerctl {shlex.join(asked)}")
+        self._tell.show(delivery_table(json.loads(await self.stage.routerctl(OTHERS[0], *asked, "-o", "json"))))
+        self._tell.proven(
+            f"Emitted on {OTHERS[0]} while {DOWN} was down, kept, tried again, confirmed. Every fact can be asked about"
+            " like this."
+        )
+
+    # --- what is waited for -----------------------------------------------------------------------------------
+
+    async def _emit(self, many: Sequence[tuple[str, list[str]]], *others: tuple[str, Sequence[str], str]) -> None:
+        """Emit JSON lines on some nodes and, at the same time, single facts by other commands."""
+        calls = [(name, (*_EMIT, "--stdin"), "".join(lines)) for name, lines in many]
+        await self.stage.routerctl_each([*calls, *others])
+        self._emitted += sum(len(lines) for _, lines in many) + len(others)
+
+    async def _all_in_step(self) -> None:
+        await self.stage.until("every node to hold every fact, and nothing to wait", self._in_step)
+
+    async def _in_step(self) -> bool:
+        await self.stage.look()
+        links = [link for node in self._nodes for link in node.seen.links.values()]
+        idle = [link for link in links if link.state == "running" and not link.lag_events]
+        return len(idle) == 6 and all(node.seen.facts == self._emitted for node in self._nodes)
+
+    async def _waiting(self, least: int) -> bool:
+        await self.stage.look()
+        return all(self._link_to_down(name).lag_events >= least for name in OTHERS)
+
+    async def _links_tell_why(self) -> bool:
+        """Those to the node that is down back off, and the others are in step."""
+        await self.stage.look()
+        links = [(peer, link) for name in OTHERS for peer, link in self.stage.nodes[name].seen.links.items()]
+        return all(link.state == "backing-off" if peer == DOWN else not link.lag_events for peer, link in links)
+
+    def _link_to_down(self, name: str) -> Link:
+        return self.stage.nodes[name].seen.links[DOWN]
+
+    async def _read_all(self) -> dict[str, Holding]:
+        return {node.name: await self.stage.holding(node) for node in self._nodes}
+
+    async def _time_of(self, name: str, event_id: str) -> float:
+        """Seconds from the recording of an event until its last peer had confirmed it."""
+        path = f"/api/v1/groups/{GROUP}/deliveries?eventId={event_id}"
+        rows = (await self.stage.ask(self.stage.nodes[name], path))["deliveries"]
+        spans = [datetime.fromisoformat(r["deliveredAt"]) - datetime.fromisoformat(r["recordedAt"]) for r in rows]
+        return max(span.total_seconds() for span in spans)
+
+    async def _tick(self) -> None:
+        if self._tell.refresh():
+            await self.stage.look()
+
+    # --- the end ----------------------------------------------------------------------------------------------
+
+    def say_goodbye(self) -> None:
+        """What to do next; everything of the demo is gone by now."""
+        self._tell.act("→", "Your turn")
+        self._tell.note("The three nodes are gone, with all their files. To have them stay, and play with them:")
+        self._tell.paste(f"{_program('routerd-eventd')} demo --keep")
+        self._tell.note("All that a node can be asked:")
+        self._tell.paste(f"{_program('routerctl')} --help")
+        self._tell.note("Two nodes of your own take five minutes: see README.md.")
+
+    async def stay(self) -> None:
+        """Leave the nodes running until Ctrl-C, with commands to paste into another terminal."""
+        self._tell.act("→", "Your turn")
+        for words, *commands in self._suggestions():
+            self._tell.note(words, gap=True)
+            for command in commands:
+                self._tell.paste(command)
+        self._tell.note("The nodes stay until Ctrl-C.", gap=True)
+        with suppress(asyncio.CancelledError):
+            while True:
+                await self.clock.sleep(3600)
+        self._tell.note("The nodes are gone, with all their files.")
+
+    def _suggestions(self) -> Iterator[tuple[str, ...]]:
+        daemon, control = _program("routerd-eventd"), _program("routerctl")
+        on = {name: f"--data-dir {shlex.quote(str(node.home))}" for name, node in self.stage.nodes.items()}
+        down, here, there = self.stage.nodes[DOWN], OTHERS[0], OTHERS[1]
+        yield (
+            f"Say something on {here}, and find it on {there}:",
+            f"{control} {shlex.join(_EMIT)} --type hello --subject world --payload from=me {on[here]}",
+            f"{control} federation event list --type hello {on[there]}",
+        )
+        yield (
+            "See every link; ask the database, or the running node:",
+            f"{control} federation links {on[here]}",
+            f"{control} federation links --server http://{self.stage.nodes[here].api}",
+        )
+        yield (
+            f"Hold the link to {DOWN}, and let it go on:",
+            f"{control} federation pause {DOWN} {on[here]}",
+            f"{control} federation resume {DOWN} {on[here]}",
+        )
+        yield (
+            f"Kill {DOWN}, and bring it back:",
+            f"kill -9 {down.pid}",
+            f"{daemon} serve --api-listen 127.0.0.1:0 {on[DOWN]}",
+        )
+
+
+def _program(name: str) -> str:
+    """How to call a command from where the user is: the one beside the one that runs now."""
+    beside, found = Path(sys.argv[0]).absolute().with_name(name), shutil.which(name)
+    if not beside.exists():
+        return name if found else f"{shlex.quote(sys.executable)} -m eventd.cli.{name.replace('-', '_')}"
+    if found and beside.samefile(found):
+        return name
+    here = Path.cwd()
+    return shlex.quote(str(beside.relative_to(here) if beside.is_relative_to(here) else beside))
+
+
+def _observed(name: str, count: int, round_: int) -> tuple[str, list[str]]:
+    """So many facts of a site as JSON lines, as an observer of its network would write them."""
+    site = NAMES.index(name) + 1
+    lines = []
+    for at in range(count):
+        high, low = divmod(at, 256)
+        fact = {
+            "type": "routerd.client.ipv4.observed",
+            "subject": f"10.{site}.{10 * round_ + high}.{low}/32",
+            "payload": {"mac": f"02:00:0{site}:0{round_}:{high:02x}:{low:02x}", "interface": f"ge-0/0/{at % 8}"},
+        }
+        lines.append(json.dumps(fact) + "\n")
+    return name, lines
+
+
+def _difference(one: Holding, other: Holding) -> str:
+    extra, missing = len(one.ids - other.ids), len(other.ids - one.ids)
+    return f"{missing} are missing, {extra} are too many" if extra or missing else "the ids agree, the contents do not"

@@ -1,0 +1,317 @@
+"""The three nodes of the demo: processes of this machine, their files in one temporary folder, and what they tell."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, ParamSpec
+
+import aiohttp
+
+from eventd.bench.children import bare_environment, free_ports
+from eventd.errors import EventdError
+from eventd.runtime.clock import Clock
+
+P = ParamSpec("P")
+
+GROUP = "sites"
+NAMES = ("site-a", "site-b", "site-c")
+
+PATIENCE_SECONDS = 30.0
+"""How long the demo waits for any one fact before it says that it did not come."""
+LOG_LINES = 15
+
+
+class DemoFailed(EventdError):
+    """The demo could not show what it wants to show."""
+
+    code = "demo_failed"
+
+
+class Link(NamedTuple):
+    """One direction between two nodes, as its sender sees it. The lag is what waits, and the age of the oldest."""
+
+    state: str
+    reason: str
+    error: str
+    protocol: str
+    lag_events: int
+    lag_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What a node told when it was last asked. `records` counts what is stored, `facts` the different ids."""
+
+    facts: int = 0
+    records: int = 0
+    links: Mapping[str, Link] = field(default_factory=dict)
+
+
+class Holding(NamedTuple):
+    """Everything a node holds: how many facts of each source, and one digest over the ids and contents of all."""
+
+    by_source: dict[str, int]
+    ids: frozenset[str]
+    digest: str
+
+
+class DemoNode:
+    """One node: its folder, its port for peers, and its process while it runs."""
+
+    def __init__(self, name: str, home: Path, port: int) -> None:
+        self.name = name
+        self.home = home
+        self.port = port
+        self.api = ""
+        self.seen = Sight()
+        self.log_path = home.with_suffix(".log")
+        self._port_file = home.with_suffix(".api")
+        self._child: subprocess.Popen[bytes] | None = None
+
+    @property
+    def running(self) -> bool:
+        return self._child is not None and self._child.poll() is None
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid if self._child else 0
+
+    def start(self) -> None:
+        """Start `routerd-eventd serve`; does not wait for it."""
+        self._port_file.unlink(missing_ok=True)  # that of an earlier life would be believed
+        self.api = ""
+        where = ("--data-dir", str(self.home), "--api-listen", "127.0.0.1:0", "--port-file", str(self._port_file))
+        with self.log_path.open("ab") as log:
+            self._child = subprocess.Popen(
+                [sys.executable, "-m", "eventd.cli.routerd_eventd", "serve", *where, "--log-format", "text"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self.home.parent,
+                env=bare_environment(),
+            )
+
+    def kill(self) -> None:
+        """SIGKILL: the process gets no chance to write anything more. Harmless when repeated."""
+        if self._child is not None:
+            self._child.kill()
+            self._child.wait()
+            self._child = None
+
+    def listens(self) -> bool:
+        """Whether the API listens."""
+        if not self.api and self._port_file.exists():
+            self.api = self._port_file.read_text().strip()
+        return bool(self.api)
+
+    def require_running(self) -> None:
+        """Raise `DemoFailed` when the process has ended though nobody killed it."""
+        if self._child is not None and not self.running:
+            raise DemoFailed(f"{self.name} ended with status {self._child.returncode}; {self.log_tail()}")
+
+    def log_tail(self) -> str:
+        """The end of the log, to be put into an error."""
+        text = self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+        lines = [f"  {line}" for line in text.splitlines()[-LOG_LINES:]] or ["  (nothing)"]
+        return "\n".join([f"the log of {self.name} ends with:", *lines])
+
+
+class Stage:
+    """All nodes in a temporary folder. `tick` is called while something is waited for, a few times a second.
+
+    Use it as a context manager: at its end every process is gone and the folder, too.
+    """
+
+    def __init__(self, clock: Clock, tick: Callable[[], Awaitable[None]]) -> None:
+        self.clock = clock
+        self.folder = Path(tempfile.mkdtemp(prefix="routerd-eventd-demo-"))
+        self.nodes = {
+            name: DemoNode(name, self.folder / name, port)
+            for name, port in zip(NAMES, free_ports(len(NAMES)), strict=True)
+        }
+        self._tick = tick
+        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10))
+        self._commands: list[subprocess.Popen[bytes]] = []
+
+    async def __aenter__(self) -> Stage:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for child in self._commands:
+            child.kill()
+            child.wait()
+        for node in self.nodes.values():
+            node.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        await self._session.close()
+
+    # --- files ------------------------------------------------------------------------------------------------
+
+    def write_key(self) -> Path:
+        """A fresh secret that only this user can read."""
+        path = self.folder / "sites.key"
+        path.touch(0o600)
+        path.write_text(secrets.token_hex(32) + "\n")
+        return path
+
+    def write_declaration(self, name: str, key: Path) -> Path:
+        """The YAML of one node: the group as it sees it, and the two others as peers."""
+        documents = [_group(self.nodes[name], key)]
+        documents += [_peer(other) for other in self.nodes.values() if other.name != name]
+        path = self.folder / f"{name}.yaml"
+        path.write_text("---\n".join(documents))
+        return path
+
+    # --- commands ---------------------------------------------------------------------------------------------
+
+    async def routerctl(self, node: str, *arguments: str, stdin: str = "") -> str:
+        """Run `routerctl` on the database of a node, up or down; what it printed. Raises `DemoFailed`."""
+        (told,) = await self.routerctl_each([(node, arguments, stdin)])
+        return told
+
+    async def routerctl_each(self, calls: Iterable[tuple[str, Sequence[str], str]]) -> list[str]:
+        """Run several at the same time: (node, arguments, standard input) each."""
+        started = [self._start(node, arguments, stdin) for node, arguments, stdin in calls]
+        for child, words, _ in started:
+            await self.until(f"{words} to end", _has_ended, child)
+        told = []
+        for child, words, output in started:
+            self._commands.remove(child)
+            text = output.read_text(errors="replace")
+            if child.returncode != 0:
+                raise DemoFailed(f"{words} ended with status {child.returncode}:\n{text.rstrip()}")
+            told.append(text)
+        return told
+
+    def _start(self, node: str, arguments: Sequence[str], stdin: str) -> tuple[subprocess.Popen[bytes], str, Path]:
+        number = secrets.token_hex(4)
+        given, output = self.folder / f"{number}.in", self.folder / f"{number}.out"
+        given.write_text(stdin)
+        data = str(self.nodes[node].home)
+        with given.open("rb") as source, output.open("wb") as target:
+            child = subprocess.Popen(
+                [sys.executable, "-m", "eventd.cli.routerctl", *arguments, "--data-dir", data],
+                stdin=source,
+                stdout=target,
+                stderr=subprocess.STDOUT,
+                cwd=self.folder,
+                env=bare_environment(),
+            )
+        self._commands.append(child)
+        return child, f"routerctl {shlex.join(arguments)}", output
+
+    # --- asking -----------------------------------------------------------------------------------------------
+
+    async def ask(self, node: DemoNode, path: str) -> Any:
+        """What the node's API answers. Raises `DemoFailed` when it does not."""
+        try:
+            async with self._session.get(f"http://{node.api}{path}") as answer:
+                told = await answer.json(content_type=None)
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+            node.require_running()
+            raise DemoFailed(
+                f"{node.name} does not answer {path} ({type(error).__name__}); {node.log_tail()}"
+            ) from None
+        if answer.status >= 400 and path != "/readyz":
+            raise DemoFailed(f"{node.name} answered {answer.status} to {path}: {told}")
+        return told
+
+    async def look(self) -> None:
+        """Ask every running node what it holds and how its links are."""
+        for node in self.nodes.values():
+            if node.running and node.api:
+                node.seen = await self._see(node)
+
+    async def _see(self, node: DemoNode) -> Sight:
+        status = await self.ask(node, "/api/v1/status")
+        mine = [group for group in status["groups"] if group["group"] == GROUP]
+        if not mine:
+            return Sight()
+        links = await self.ask(node, f"/api/v1/groups/{GROUP}/links")
+        return Sight(mine[0]["events"], mine[0]["seq"], {link["peer"]: _link(link) for link in links["outbound"]})
+
+    async def is_ready(self, node: DemoNode) -> bool:
+        """Whether it listens for its peers."""
+        if not node.listens():
+            return False
+        return bool((await self.ask(node, "/readyz"))["checks"].get(f"group {GROUP}") == "ok")
+
+    async def holding(self, node: DemoNode) -> Holding:
+        """Read every fact the node holds, page by page."""
+        facts: list[dict[str, Any]] = []
+        after: str | None = ""
+        while after is not None:
+            page = await self.ask(node, f"/api/v1/groups/{GROUP}/events?limit=1000&includeExpired=true&after={after}")
+            facts += page["events"]
+            after = page["next"]
+        return _hold(facts)
+
+    async def until(self, what: str, fact: Callable[P, bool | Awaitable[bool]], *args: P.args, **kw: P.kwargs) -> None:
+        """Wait until `fact(*args)` is true; `what` completes "waited for". Raises `DemoFailed` when it never is."""
+        deadline = self.clock.monotonic() + PATIENCE_SECONDS
+        while True:
+            for node in self.nodes.values():
+                node.require_running()
+            answer = fact(*args, **kw)
+            if await answer if isinstance(answer, Awaitable) else answer:
+                return
+            if self.clock.monotonic() > deadline:
+                logs = "\n".join(node.log_tail() for node in self.nodes.values())
+                raise DemoFailed(f"waited {PATIENCE_SECONDS:g} s for {what}\n{logs}")
+            await self._tick()
+            await self.clock.sleep(0.05)
+
+
+def _has_ended(child: subprocess.Popen[bytes]) -> bool:
+    return child.poll() is not None
+
+
+def _group(node: DemoNode, key: Path) -> str:
+    return (
+        "apiVersion: federation.routerd.net/v1alpha1\n"
+        "kind: EventGroup\n"
+        f"metadata: {{name: {GROUP}}}\n"
+        "spec:\n"
+        f"  nodeName: {node.name}\n"
+        f"  listen: {{address: 127.0.0.1, port: {node.port}}}\n"
+        f"  auth: {{secretFile: {json.dumps(str(key))}}}\n"
+    )
+
+
+def _peer(node: DemoNode) -> str:
+    return (
+        "apiVersion: federation.routerd.net/v1alpha1\n"
+        "kind: EventPeer\n"
+        f"metadata: {{name: {node.name}}}\n"
+        "spec:\n"
+        f"  groupRef: {GROUP}\n"
+        f"  nodeName: {node.name}\n"
+        f"  endpoint: http://127.0.0.1:{node.port}\n"
+    )
+
+
+def _link(told: Mapping[str, Any]) -> Link:
+    names = ("state", "reason", "lastError", "protocol", "lagEvents", "lagSeconds")
+    return Link(*(told[name] for name in names))
+
+
+def _hold(facts: Sequence[Mapping[str, Any]]) -> Holding:
+    """Where and when a node stored a fact is its own affair and left out of the digest; all else is in it."""
+    local = ("recordedAt", "seq", "path")
+    said = [{name: value for name, value in fact.items() if name not in local} for fact in facts]
+    digest = hashlib.sha256()
+    by_source: dict[str, int] = {}
+    for fact in sorted(said, key=lambda fact: str(fact["id"])):
+        digest.update(json.dumps(fact, sort_keys=True, ensure_ascii=False).encode() + b"\n")
+        by_source[fact["sourceNode"]] = by_source.get(fact["sourceNode"], 0) + 1
+    return Holding(by_source, frozenset(fact["id"] for fact in said), digest.hexdigest())

@@ -1,0 +1,207 @@
+"""Emitting many events from the standard input: good lines are stored, bad ones are named, nothing is held back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from eventd.cli.gateway.selecting import one_group
+from eventd.cli.gateway.session import Session
+from eventd.cli.program.stopping import EndOnSignal
+from eventd.cli.terminal.input_lines import InputLines
+from eventd.cli.terminal.output import ZERO_TIME, count, note
+from eventd.errors import Conflict, EventdError, Forbidden, Invalid, NotFound, TooLarge
+from eventd.runtime.clock import SystemClock
+
+CHUNK = 1000
+"""Lines of one request."""
+CHUNK_BYTES = 4 << 20
+LINGER = 0.2
+"""Seconds that a line waits for others to be sent with; it is then sent alone."""
+LONGEST_LINE = 16 << 20
+SHOWN = 100
+"""Bad lines that are named one by one; all are counted."""
+MOST_BAD = 10_000
+"""Bad lines that are kept for the JSON output: an input that never ends must not fill the memory."""
+
+Line = tuple[int, dict[str, Any]]
+
+
+class Emission:
+    """Collects lines by group and stores them in chunks, each group's in their order."""
+
+    def __init__(self, session: Session, group: str = "", defaults: Mapping[str, str] | None = None) -> None:
+        self.group = group
+        """Where lines belong that name no group; blank while nobody has asked."""
+        self._defaults = dict(defaults or {})
+        self.counts: Counter[str] = Counter()
+        self.bad: list[dict[str, Any]] = []
+        """The first `MOST_BAD` of the refused lines."""
+        self.refused = 0
+        self._session = session
+        self._waiting: dict[str, list[Line]] = {}
+        self._sizes: Counter[str] = Counter()
+
+    async def take(self, number: int, raw: bytes) -> None:
+        """A line as it was read: an event is filled in and added, anything else is refused."""
+        import msgspec
+
+        if len(raw) > LONGEST_LINE:
+            self.refuse(number, f"is longer than {LONGEST_LINE >> 20} MiB")
+            return
+        try:
+            event = msgspec.json.decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            self.refuse(number, f"is not JSON: {str(error).removeprefix('JSON is malformed: ')}")
+            return
+        if not isinstance(event, dict):
+            self.refuse(number, "is not a JSON object")
+            return
+        self._fill_in(event)
+        group = event.get("group") or self.group
+        if not group:
+            group = self.group = await one_group(self._session, "")
+        await self.add(number, str(group), event, len(raw))
+
+    def _fill_in(self, event: dict[str, Any]) -> None:
+        """Give it the members that it lacks; a time to live only where it has no expiry."""
+        for name, value in self._defaults.items():
+            lacks = event.get(name) in (None, "")
+            if lacks and not (name == "ttl" and event.get("expiresAt") not in (None, ZERO_TIME)):
+                event[name] = value
+
+    async def add(self, number: int, group: str, event: dict[str, Any], size: int) -> None:
+        """One good line, numbered from 1."""
+        self._waiting.setdefault(group, []).append((number, event))
+        self._sizes[group] += size
+        if len(self._waiting[group]) >= CHUNK or self._sizes[group] >= CHUNK_BYTES:
+            await self.flush(group)
+
+    async def flush(self, group: str) -> None:
+        """Store what waits for a group. Lines that are refused are left out, and the others go on."""
+        while lines := self._waiting[group]:
+            try:
+                events = [event for _, event in lines]
+                answer = await self._session.call("events.emit", group=group, events=events, brief=True)
+            except (Invalid, TooLarge) as error:
+                self._waiting[group] = self._leave_out(lines, _wrong(error, len(lines)))
+            except (Conflict, Forbidden, NotFound) as error:  # about this group, or about single events
+                if isinstance(getattr(error, "detail", None), list):
+                    self._waiting[group] = self._leave_out(lines, _wrong(error, len(lines)))
+                    continue
+                if group == self.group and not isinstance(error, Conflict):
+                    raise self._interrupted(error) from None  # so it would go with every other line
+                for number, _ in lines:
+                    self.refuse(number, error.message)
+                self._waiting[group] = []
+            except EventdError as error:
+                raise self._interrupted(error) from None
+            else:
+                self._count(lines, answer["results"])
+                self._waiting[group] = []
+        del self._waiting[group], self._sizes[group]
+
+    async def flush_all(self) -> None:
+        """Store all that waits."""
+        for group in list(self._waiting):
+            await self.flush(group)
+
+    def refuse(self, number: int, message: str) -> None:
+        """A line that is not stored, and why."""
+        self.refused += 1
+        if self.refused <= MOST_BAD:
+            self.bad.append({"line": number, "message": message})
+        if self.refused <= SHOWN:
+            note(f"line {number}: {message}")
+
+    def _leave_out(self, lines: Sequence[Line], wrong: Mapping[int, str]) -> list[Line]:
+        """What is left when the lines are refused that are wrong, by index."""
+        for at, message in wrong.items():
+            self.refuse(lines[at][0], message)
+        return [line for at, line in enumerate(lines) if at not in wrong]
+
+    def _count(self, lines: Sequence[Line], results: Sequence[dict[str, Any]]) -> None:
+        for (number, _), result in zip(lines, results, strict=True):
+            self.counts[result["result"]] += 1
+            if result["result"] == "conflict":
+                self.refuse(number, f"the id {result['id']} is taken by another content or another source")
+
+    @property
+    def waits(self) -> bool:
+        """Whether a line is not stored yet."""
+        return any(self._waiting.values())
+
+    def progress(self, ahead: int) -> str:
+        """Up to where all lines are stored or refused; `ahead` is the first line that was not added."""
+        first = min([ahead, *(lines[0][0] for lines in self._waiting.values() if lines)])
+        return f"lines before {first} are dealt with, repeat from there"
+
+    def _interrupted(self, error: EventdError) -> EventdError:
+        """What stopped us, with the first line that is not known to be stored."""
+        hint = self.progress(max(lines[-1][0] for lines in self._waiting.values() if lines))
+        error.hint = f"{error.hint}; {hint}" if error.hint else hint
+        return error
+
+
+def _wrong(error: EventdError, of: int) -> dict[int, str]:
+    """The messages by index. Raises the error itself where it is not about single events."""
+    detail = getattr(error, "detail", None)
+    if not isinstance(detail, list):
+        raise error
+    found = {int(problem["index"]): str(problem["message"]) for problem in detail}
+    if not found or not all(0 <= at < of for at in found):
+        raise error
+    return found
+
+
+async def emit_lines(session: Session, group: str, defaults: Mapping[str, str]) -> None:
+    """Emit every line of the standard input; `defaults` holds members for events that lack them.
+
+    Ctrl-C, SIGTERM and SIGHUP end the input: what was read is stored and reported, and the command exits with 128 and
+    the signal's number. Raises `Invalid` at the end when some lines were not stored.
+    """
+    lines = InputLines(longest=LONGEST_LINE)
+    emission = Emission(session, group, defaults)
+    try:
+        with EndOnSignal(lines.stop) as signals:
+            await _emit_all(lines, emission)
+    except asyncio.CancelledError:  # a second Ctrl-C
+        note(f"interrupted: {emission.progress(lines.finished + 1)}")
+        raise
+    _report(session, emission)
+    refused = f"not stored: {count(emission.refused, 'line')}" if emission.refused else ""
+    if signals.number:
+        unfinished = f"; line {lines.finished + 1} is unfinished and was not stored" if lines.unfinished else ""
+        note(f"interrupted: {emission.progress(lines.finished + 1)}{unfinished}")
+        if refused:
+            note(refused)
+        raise SystemExit(128 + signals.number)
+    if refused:
+        raise Invalid(refused)
+
+
+async def _emit_all(lines: InputLines, emission: Emission) -> None:
+    """Emit the lines until there are no more. None waits for longer than `LINGER` to be sent with others."""
+    clock, due = SystemClock(), None
+    while (found := await lines.read(None if due is None else max(0.0, due - clock.monotonic()))) is not None:
+        for number, raw in found:
+            await emission.take(number, raw)
+        if due is not None and clock.monotonic() >= due:
+            await emission.flush_all()
+        if not emission.waits:
+            due = None
+        elif due is None:
+            due = clock.monotonic() + LINGER
+    await emission.flush_all()
+
+
+def _report(session: Session, emission: Emission) -> None:
+    counts = {word: emission.counts[word] for word in ("new", "refreshed", "duplicate", "conflict")}
+    if session.out.is_table:
+        taken = {word: number for word, number in counts.items() if number and word != "conflict"}
+        words = f": {', '.join(f'{number} {word}' for word, number in taken.items())}" if taken else ""
+        session.out.line(f"{count(sum(taken.values()), 'event')} taken{words}")
+    elif session.out.format != "name":
+        session.out.value({**counts, "bad": emission.bad, "badLines": emission.refused})

@@ -1,0 +1,268 @@
+"""routerctl federation event: emit, list, deliveries, prune."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from eventd.cli.gateway.selecting import (
+    AfterOption,
+    BeforeOption,
+    GroupOption,
+    GroupsOption,
+    LimitOption,
+    OldestOption,
+    Pages,
+    PeerFilter,
+    SinceFilter,
+    TypeFilter,
+    UntilFilter,
+    WatchOption,
+    all_groups,
+    one_group,
+)
+from eventd.cli.gateway.session import Session, connected
+from eventd.cli.program.values import MayBeEmpty
+from eventd.cli.terminal.output import Column, count, moment, note, text
+from eventd.errors import Invalid
+
+DEFAULTS = ("type", "subject", "sourceNode", "ttl")
+"""Members that an option can give to all lines that lack them."""
+OPTION_OF = {"id": "--id", "dedupeKey": "--dedupe-key", "payload": "--payload", "observedAt": "--observed-at"}
+
+
+class Status(StrEnum):
+    """The states of a delivery, here so that help and completion need nothing of the node."""
+
+    DELIVERED = "delivered"
+    PENDING = "pending"
+    FAILED = "failed"
+    EXPIRED = "expired"
+    REFUSED = "refused"
+    IN_PATH = "in_path"
+    UNKNOWN = "unknown"
+
+
+EVENTS = (
+    Column("ID", text("id")),
+    Column("GROUP", text("group")),
+    Column("SOURCE", text("sourceNode")),
+    Column("TYPE", text("type")),
+    Column("SUBJECT", text("subject")),
+    Column("OBSERVED", moment("observedAt")),
+    Column("EXPIRES", moment("expiresAt")),
+    Column("RECORDED", moment("recordedAt"), wide=True),
+    Column("SEQ", text("seq"), wide=True),
+    Column("VIA", lambda row: ",".join(row["path"]) or "-", wide=True),
+    Column("DEDUPE_KEY", text("dedupeKey"), wide=True),
+    Column("PAYLOAD", lambda row: _pairs(row["payload"]), wide=True),
+)
+DELIVERIES = (
+    Column("EVENT_ID", text("eventId")),
+    Column("PEER", text("peer")),
+    Column("STATUS", text("status")),
+    Column("ATTEMPTS", text("attempts")),
+    Column("LAST_ATTEMPT", moment("lastAttemptAt")),
+    Column("LAST_ERROR", text("lastError")),
+    Column("DELIVERED", moment("deliveredAt")),
+    Column("EXPIRES", moment("eventExpiresAt"), wide=True),
+    Column("GROUP", text("group"), wide=True),
+    Column("TYPE", text("type"), wide=True),
+    Column("SUBJECT", text("subject"), wide=True),
+    Column("SEQ", text("seq"), wide=True),
+    Column("BATCH", text("batchId"), wide=True),
+)
+
+
+def _pairs(payload: Mapping[str, str]) -> str:
+    return " ".join(f"{key}={value}" for key, value in payload.items()) or "-"
+
+
+@connected
+async def emit(
+    session: Session,
+    group: GroupOption = "",
+    type: Annotated[str, typer.Option("--type", help="What was observed, as a dotted name.")] = "",
+    subject: Annotated[str, MayBeEmpty("--subject", help="What it is about, such as an address.")] = "",
+    source_node: Annotated[
+        str, typer.Option("--source-node", metavar="NODE", help="Who observed it; the group's own node by default.")
+    ] = "",
+    id: Annotated[str, typer.Option("--id", help="The event's id; a new one by default.")] = "",
+    dedupe_key: Annotated[str, typer.Option("--dedupe-key", help="Names the thing observed; the id by default.")] = "",
+    payload: Annotated[
+        list[str] | None, typer.Option("--payload", metavar="KEY=VALUE", help="An attribute; repeat it for several.")
+    ] = None,
+    ttl: Annotated[
+        str,
+        typer.Option("--ttl", metavar="DURATION", help="How long it holds from then on, such as 90s or 1h."),
+    ] = "",
+    observed_at: Annotated[
+        str, typer.Option("--observed-at", metavar="TIME", help="When it was observed, RFC 3339; now by default.")
+    ] = "",
+    stdin: Annotated[
+        bool,
+        typer.Option(
+            "--stdin",
+            help="Read events from the standard input, one JSON object a line. --type, --source-node, --subject and"
+            " --ttl then apply to lines that lack them.",
+        ),
+    ] = False,
+) -> None:
+    """Record an observed fact, durably, to be sent to the group's peers."""
+    given = {
+        "type": type,
+        "subject": subject,
+        "sourceNode": source_node,
+        "id": id,
+        "dedupeKey": dedupe_key,
+        "payload": dict(map(_pair, payload or [])),
+        "ttl": ttl,
+        "observedAt": observed_at,
+    }
+    said = {name: value for name, value in given.items() if value}
+    if stdin:
+        from eventd.cli.federation.emit_lines import emit_lines
+
+        own = [name for name in said if name not in DEFAULTS]
+        if own:
+            option = OPTION_OF[own[0]]
+            raise typer.BadParameter(f"{option} is about one event: with --stdin each line has its own {own[0]}")
+        if ttl:
+            _check_ttl(ttl)
+        await emit_lines(session, group, {name: str(value) for name, value in said.items()})
+        return
+    if not type:
+        raise typer.BadParameter("say what was observed with --type, or read events with --stdin")
+    answer = await session.call("events.emit", group=await one_group(session, group), events=[said])
+    (result,) = answer["results"]
+    session.out.one(EVENTS, result["event"] or {**said, "id": result["id"]}, name=_event_name)
+    if session.out.is_table and result["result"] != "new":
+        note(f"note: {result['id']} was there already: {result['result']}")
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise typer.BadParameter(f"--payload {text!r} is no KEY=VALUE")
+    return key, value
+
+
+def _check_ttl(ttl: str) -> None:
+    """Raises `Invalid` before anything is read: otherwise each line would be refused for it."""
+    from eventd.text.duration import BadDuration, parse_duration
+
+    try:
+        parse_duration(ttl)
+    except BadDuration as error:
+        raise Invalid(f"--ttl {error.message}") from None
+
+
+def _event_name(row: Mapping[str, Any]) -> str:
+    return str(row["id"])
+
+
+@connected
+async def list_events(
+    session: Session,
+    group: GroupsOption = "",
+    type: TypeFilter = None,
+    subject: Annotated[str, typer.Option("--subject", metavar="PREFIX", help="Only of subjects that begin so.")] = "",
+    source_node: Annotated[str, typer.Option("--source-node", metavar="NODE", help="Only of this node.")] = "",
+    id: Annotated[str, typer.Option("--id", help="Only this event.")] = "",
+    since: SinceFilter = "",
+    until: UntilFilter = "",
+    include_expired: Annotated[bool, typer.Option("--include-expired", help="Show also what has expired.")] = False,
+    newest: Annotated[bool, typer.Option("--newest", help="Show the newest first.")] = False,
+    oldest: OldestOption = False,
+    limit: LimitOption = 100,
+    before: BeforeOption = "",
+    after: AfterOption = "",
+    watch: WatchOption = False,
+) -> None:
+    """List the newest events, one row for each id; the newest comes last."""
+    asked = {
+        "type": type or [],
+        "subject_prefix": subject,
+        "source": source_node,
+        "id": id,
+        "since": since,
+        "until": until,
+        "include_expired": include_expired,
+    }
+    names = await all_groups(session, group)
+    if watch:
+        from eventd.cli.federation.watch import watch_events
+
+        if newest or oldest or before:
+            option = "--newest" if newest else "--oldest" if oldest else "--before"
+            raise typer.BadParameter(f"--watch shows what is new in its order: leave {option} out")
+        await watch_events(session, names, asked, EVENTS, limit=limit, after=after)
+        return
+    pages = Pages(
+        session,
+        "events.list",
+        "events",
+        limit=limit,
+        after=after,
+        before=before,
+        oldest=oldest,
+        newest_first=newest,
+    )
+    for name in names:
+        await pages.read(name, **asked)
+    session.out.rows(EVENTS, pages.rows, name=_event_name)
+    pages.tell()
+    if id and not pages.rows:
+        hidden = "" if include_expired else "; what has expired is shown with --include-expired"
+        note(f"note: no event {id} answers that{hidden}")
+
+
+@connected
+async def deliveries(
+    session: Session,
+    group: GroupsOption = "",
+    event_id: Annotated[str, typer.Option("--event-id", metavar="ID", help="Only of this event.")] = "",
+    peer: PeerFilter = "",
+    status: Annotated[
+        list[Status] | None, typer.Option("--status", help="Only in this state; repeat it for several.")
+    ] = None,
+    type: TypeFilter = None,
+    since: SinceFilter = "",
+    until: UntilFilter = "",
+    oldest: OldestOption = False,
+    limit: LimitOption = 100,
+    before: BeforeOption = "",
+    after: AfterOption = "",
+) -> None:
+    """Show the state of each event at each peer, of the newest events; the newest come last."""
+    pages = Pages(session, "deliveries.list", "deliveries", limit=limit, after=after, before=before, oldest=oldest)
+    for name in await all_groups(session, group):
+        await pages.read(
+            name,
+            event_id=event_id,
+            peer=peer,
+            status=[str(state) for state in status or []],
+            type=type or [],
+            since=since,
+            until=until,
+        )
+    session.out.rows(DELIVERIES, pages.rows, name=lambda row: f"{row['eventId']}/{row['peer']}")
+    pages.tell()
+    if event_id and not pages.rows:
+        find = f"routerctl federation event list --id {event_id} --include-expired"
+        note(f"note: no delivery of event {event_id} matches; look for the event: {find}")
+
+
+@connected
+async def prune(session: Session, group: GroupOption = "") -> None:
+    """Apply the group's retention now."""
+    answer = await session.call("events.prune", group=await one_group(session, group))
+    if not session.out.is_table:
+        session.out.rows((), [answer], name=lambda row: row["group"])
+        return
+    session.out.line(f"removed {count(answer['removed'], 'record')} of group {answer['group']}")
+    if not answer["bounded"]:
+        note(f"note: group {answer['group']} has no retention.maxEvents and no retention.maxAge: it keeps everything")

@@ -1,0 +1,125 @@
+"""Sending again what a peer turned out not to hold, until it holds it, or nothing moves any more."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from eventd.cli.gateway.session import Session
+from eventd.cli.terminal.bar import Bar
+from eventd.cli.terminal.output import count
+from eventd.errors import Conflict, NotFound
+from eventd.runtime.clock import SystemClock
+
+LONG = 1000
+"""Events of a gap from which on it is sent as a range; shorter ones are sent together, by their ids."""
+IDS_AT_ONCE = 10_000
+REPAIRS_AT_ONCE = 8
+"""What is asked for at once; the rest follows when that is done."""
+MOST_ROUNDS = 50
+LOOK_SECONDS = 0.25
+STILL_SECONDS = 60.0
+"""How long nothing may move before the waiting ends."""
+
+Compare = Callable[[Session, str, str, Bar], Awaitable[dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """The last report, how many events were asked to be sent again, and why that did not end well."""
+
+    report: dict[str, Any]
+    asked: int
+    trouble: str = ""
+
+    def show(self) -> dict[str, Any]:
+        return {"events": self.asked, "done": self.report["clean"], "trouble": self.trouble}
+
+    def words(self, peer: str) -> str:
+        """In one line."""
+        if not self.asked and not self.trouble:
+            return "nothing was missing, so nothing was sent"
+        told = f"sent {count(self.asked, 'event')} to {peer} again"
+        if self.trouble:
+            return f"{told}: {self.trouble}"
+        return f"{told}, and compared again: {'it holds them' if not self.report['events']['missing'] else 'not all'}"
+
+
+async def mend(session: Session, group: str, peer: str, report: dict[str, Any], compare: Compare, bar: Bar) -> Mended:
+    """Have the node send again what the report names, wait, and compare again, as long as that helps."""
+    asked = 0
+    for _ in range(MOST_ROUNDS):
+        missing = report["events"]["missing"]
+        if not missing:
+            return Mended(report, asked)
+        sent, refused = await _ask(session, group, peer, plan(report["events"]["gaps"]))
+        asked += sent
+        if not sent:
+            return Mended(report, asked, refused)
+        if not served(session):
+            words = "no node serves this database now; they go out when it is started"
+            return Mended(report, asked, words)
+        if trouble := await _wait(session, group, peer, bar):
+            return Mended(report, asked, trouble)
+        report = await compare(session, group, peer, bar)
+        if not report["compared"]:
+            return Mended(report, asked)
+        if report["events"]["missing"] >= missing:
+            return Mended(report, asked, f"{peer} still lacks {count(report['events']['missing'], 'event')}")
+    return Mended(report, asked, "there is more: run it again")
+
+
+async def _ask(session: Session, group: str, peer: str, parts: Sequence[Mapping[str, Any]]) -> tuple[int, str]:
+    """How many events are sent again; and why some are not, which may have expired or been evicted since they were
+    found to be missing: the next comparison sets them aside."""
+    sent, refused = 0, ""
+    for params in parts:
+        try:
+            told = await session.call("deliveries.redeliver", group=group, peer=peer, **params)
+            sent += told["events"]
+        except (Conflict, NotFound) as error:
+            refused = error.message
+    return sent, refused
+
+
+def plan(gaps: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What to ask for first: exactly what is missing, the longest gaps as ranges, others by their ids."""
+    ordered = sorted(gaps, key=lambda gap: -gap["events"])
+    long = [gap for gap in ordered if gap["events"] >= LONG or len(gap["ids"]) < gap["events"]][: REPAIRS_AT_ONCE // 2]
+    found = [{"from_seq": gap["fromSeq"], "to_seq": gap["toSeq"]} for gap in long]
+    ids = [event_id for gap in ordered if gap not in long for event_id in gap["ids"]]
+    parts = [ids[start : start + IDS_AT_ONCE] for start in range(0, len(ids), IDS_AT_ONCE)]
+    return [*found, *({"ids": part} for part in parts[: REPAIRS_AT_ONCE - len(found)])]
+
+
+def served(session: Session) -> bool:
+    """Whether a node is at work on what the session is about."""
+    if session.is_remote:
+        return True
+    from eventd.cli.gateway.local import LocalGateway
+    from eventd.cli.gateway.lock import holder
+
+    database = session.gateway.database if isinstance(session.gateway, LocalGateway) else None
+    return bool(database and holder(database))
+
+
+async def _wait(session: Session, group: str, peer: str, bar: Bar) -> str:
+    """Until no repair of the peer is under way; otherwise what is in the way."""
+    clock, most, left, moved = SystemClock(), 0, 0, SystemClock().monotonic()
+    while True:
+        [link] = (await session.call("links.status", group=group, peer=peer))["outbound"]
+        repairs = link["repairs"]
+        if not repairs:
+            return ""
+        ahead = sum(repair["until"] - repair["position"] for repair in repairs if repair["until"] is not None)
+        most = max(most, ahead)
+        if link["pausedAt"]:
+            return f"{peer} is paused; they go out when it is resumed: routerctl federation resume {peer}"
+        if ahead != left:
+            left, moved = ahead, clock.monotonic()
+        elif clock.monotonic() - moved > STILL_SECONDS:
+            why = next((repair["lastError"] for repair in repairs if repair["lastError"]), link["state"])
+            return f"nothing has moved for {STILL_SECONDS:g} s: {why}"
+        bar.show(f"sending to {peer} again", most - ahead, most)
+        await clock.sleep(LOOK_SECONDS)

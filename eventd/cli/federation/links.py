@@ -1,0 +1,257 @@
+"""routerctl federation: deliveries summary, links, gaps, pause, resume, redeliver, status."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from eventd.cli.federation.links_table import GAPS, INBOUND, OUTBOUND
+from eventd.cli.gateway.selecting import (
+    DryRunOption,
+    GroupOption,
+    GroupsOption,
+    LimitOption,
+    OldestOption,
+    Pages,
+    PeerFilter,
+    TypeFilter,
+    WatchOption,
+    all_groups,
+    one_group,
+)
+from eventd.cli.gateway.session import Session, connected
+from eventd.cli.terminal.output import Column, count, joined, note, show_moment, span, text
+
+SUMMARY = (
+    Column("GROUP", text("group")),
+    Column("PEER", text("peer")),
+    Column("EVENTS", text("events")),
+    Column("DELIVERED", text("delivered")),
+    Column("STALE_TTL", text("staleTTL")),
+    Column("FAILED", text("failed")),
+    Column("PENDING", text("pending")),
+    Column("MAX_LAG", span("maxLagSeconds")),
+    Column("MIN_EXPIRES_IN", span("minExpiresInSeconds")),
+    Column("EXPIRED", text("expired"), wide=True),
+    Column("REFUSED", text("refused"), wide=True),
+    Column("IN_PATH", text("inPath"), wide=True),
+    Column("UNKNOWN", text("unknown"), wide=True),
+)
+STATUS = (
+    Column("GROUP", text("group")),
+    Column("NODE", text("nodeName")),
+    Column("EVENTS", text("events")),
+    Column("BYTES", text("bytes")),
+    Column("SEQ", text("seq")),
+    Column("PEERS", text("peers")),
+    Column("LINKS", lambda row: ",".join(f"{number} {state}" for state, number in row["links"].items()) or "-"),
+    Column("LISTEN", text("listen")),
+    Column("PROTOCOLS", joined("protocols"), wide=True),
+    Column("EVICTED", text("evictedSeq"), wide=True),
+)
+
+PeerArgument = Annotated[str, typer.Argument(metavar="PEER", help="The peer, by its node name.")]
+
+
+@connected
+async def summary(
+    session: Session,
+    group: GroupsOption = "",
+    peer: PeerFilter = "",
+    type: TypeFilter = None,
+    include_expired: Annotated[
+        bool, typer.Option("--include-expired", help="Count also what was delivered and has expired since.")
+    ] = False,
+) -> None:
+    """Add up the deliveries to each peer. The lag is measured from the recording of an event here."""
+    rows: list[dict[str, Any]] = []
+    for name in await all_groups(session, group):
+        answer = await session.call(
+            "deliveries.summary", group=name, peer=peer, type=type or [], include_expired=include_expired
+        )
+        rows += answer["summary"]
+    session.out.rows(SUMMARY, rows, name=_link_name)
+    if session.out.format == "table":
+        for row in rows:
+            _tell_losses(row)
+
+
+def _tell_losses(row: Mapping[str, Any]) -> None:
+    """What the short table has no column for and nobody should overlook."""
+    words = {"expired": "expired on their way", "refused": "refused", "unknown": "of unknown state"}
+    lost = [f"{row[name]} {told}" for name, told in words.items() if row[name]]
+    if lost:
+        note(f"note: {row['peer']} in group {row['group']}: {', '.join(lost)}")
+
+
+def _link_name(row: Mapping[str, Any]) -> str:
+    return f"{row['group']}/{row['peer']}"
+
+
+@connected
+async def links(session: Session, group: GroupsOption = "", peer: PeerFilter = "", watch: WatchOption = False) -> None:
+    """Show each link: its state and why, what waits, and what came in."""
+    names = await all_groups(session, group)
+    if watch:
+        from eventd.cli.federation.watch import watch_links
+
+        await watch_links(session, names, OUTBOUND, peer)
+        return
+    outbound: list[dict[str, Any]] = []
+    inbound: list[dict[str, Any]] = []
+    for name in names:
+        answer = await session.call("links.status", group=name, peer=peer)
+        outbound += answer["outbound"]
+        inbound += answer["inbound"]
+    if session.out.format in ("json", "yaml"):
+        session.out.value({"outbound": outbound, "inbound": inbound})
+        return
+    session.out.rows(OUTBOUND, outbound, name=_link_name)
+    if inbound and session.out.is_table:
+        session.out.line()
+        session.out.table(INBOUND, inbound)
+    if outbound and session.out.is_table and not _process(session):
+        note("note: no node serves this database now; this is how the last one left its links")
+
+
+@connected
+async def gaps(
+    session: Session,
+    group: GroupsOption = "",
+    node: Annotated[str, typer.Option("--from", metavar="NODE", help="Only of this sender, by its node name.")] = "",
+    oldest: OldestOption = False,
+    limit: LimitOption = 100,
+    before: Annotated[int, typer.Option("--before", metavar="GAP", min=0, help="Show those before this gap.")] = 0,
+    after: Annotated[
+        int, typer.Option("--after", metavar="GAP", min=0, help="Show those after this gap, the oldest first.")
+    ] = 0,
+) -> None:
+    """Show what senders could not deliver any more: ranges of their positions that they lost, or took back."""
+    pages = Pages(session, "links.gaps", "gaps", limit=limit, after=after, before=before, oldest=oldest)
+    for name in await all_groups(session, group):
+        await pages.read(name, node=node)
+    session.out.rows(GAPS, pages.rows, name=lambda row: str(row["id"]))
+    pages.tell()
+
+
+@connected
+async def pause(
+    session: Session,
+    peer: PeerArgument,
+    group: GroupOption = "",
+    by: Annotated[
+        str, typer.Option("--by", metavar="WHO", help="Who pauses it, or why; your user name by default.")
+    ] = "",
+) -> None:
+    """Stop sending to a peer. What it has to get is kept, and waits."""
+    by = by or user()
+    answer = await session.call("links.pause", group=await one_group(session, group), peer=peer, by=by)
+    _show_link(session, answer)
+    (link,) = answer["outbound"]
+    if link["pausedBy"] != by:
+        note(f"note: {peer} was paused before, by {link['pausedBy']} at {show_moment(link['pausedAt'])}")
+
+
+def user() -> str:
+    """Who runs this command, as the system knows them."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"user {os.getuid()}"
+
+
+@connected
+async def resume(session: Session, peer: PeerArgument, group: GroupOption = "") -> None:
+    """Send to a paused peer again. Also ends the back-off of one that is not paused."""
+    answer = await session.call("links.resume", group=await one_group(session, group), peer=peer)
+    _show_link(session, answer)
+
+
+def _show_link(session: Session, answer: Mapping[str, Any]) -> None:
+    (link,) = answer["outbound"]
+    session.out.one(OUTBOUND, link, name=_link_name)
+
+
+@connected
+async def redeliver(
+    session: Session,
+    peer: PeerArgument,
+    group: GroupOption = "",
+    id: Annotated[list[str] | None, typer.Option("--id", help="This event; repeat it for several.")] = None,
+    from_seq: Annotated[
+        int | None, typer.Option("--from-seq", metavar="SEQ", min=1, help="From this number of the group on.")
+    ] = None,
+    to_seq: Annotated[
+        int | None, typer.Option("--to-seq", metavar="SEQ", min=1, help="Up to this number of the group.")
+    ] = None,
+    since: Annotated[
+        str, typer.Option("--since", metavar="TIME", help="Recorded here then or later: RFC 3339, or how long ago.")
+    ] = "",
+    until: Annotated[str, typer.Option("--until", metavar="TIME", help="Recorded here then or earlier.")] = "",
+    dry_run: DryRunOption = False,
+) -> None:
+    """Send events to a peer again: some by id, or a range, or a span of time. The peer drops what it has."""
+    ways = [bool(id), from_seq is not None or to_seq is not None, bool(since or until)]
+    if sum(ways) != 1:
+        raise typer.BadParameter(
+            "say what to send in one way: --id, a range of --from-seq and --to-seq, or --since and --until"
+        )
+    answer = await session.call(
+        "deliveries.redeliver",
+        group=await one_group(session, group),
+        peer=peer,
+        ids=id or [],
+        from_seq=from_seq,
+        to_seq=to_seq,
+        since=since,
+        until=until,
+        dry_run=dry_run,
+    )
+    if not session.out.is_table:
+        session.out.one((), answer, name=_link_name)
+        return
+    session.out.line(_told(answer))
+
+
+def _told(answer: Mapping[str, Any]) -> str:
+    verb = "would send" if answer["dryRun"] else "sends"
+    told = f"{verb} {count(answer['events'], 'event')} ({answer['bytes']} bytes) to {answer['peer']} again"
+    if answer["events"]:
+        told += f", recorded from {show_moment(answer['oldest'])} to {show_moment(answer['newest'])}"
+    words = {
+        "expired": "expired",
+        "notMeant": "not meant for this peer",
+        "waiting": "on their way already",
+        "evicted": "removed by retention",
+    }
+    left = [f"{answer[name]} {word}" for name, word in words.items() if answer[name]]
+    return f"{told}; left out: {', '.join(left)}" if left else told
+
+
+@connected
+async def status(session: Session) -> None:
+    """Show all groups at a glance: sizes, peers, the state of links."""
+    answer = await session.call("groups.status")
+    if session.out.format in ("json", "yaml"):
+        session.out.value(answer)
+        return
+    session.out.rows(STATUS, answer["groups"], name=lambda row: row["group"])
+    if session.out.is_table and not session.is_remote:
+        process = _process(session)
+        note(f"note: process {process} serves this database" if process else "note: no node serves this database now")
+
+
+def _process(session: Session) -> str:
+    """Who is at work on this database, blank when nobody is; what a command finds there does not depend on it."""
+    if session.is_remote:
+        return "the server"
+    from eventd.cli.gateway.local import LocalGateway
+    from eventd.cli.gateway.lock import holder
+
+    database = session.gateway.database if isinstance(session.gateway, LocalGateway) else None
+    return holder(database) if database else ""

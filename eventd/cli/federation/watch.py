@@ -1,0 +1,76 @@
+"""Staying and showing what is new. Ends with Ctrl-C, or when whoever reads the output has gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from eventd.cli.gateway.session import Session
+from eventd.cli.terminal.output import Column, note
+from eventd.runtime.clock import SystemClock
+
+PAUSE = 0.5
+"""Seconds between two looks."""
+
+
+async def watch_events(
+    session: Session, groups: Sequence[str], asked: dict[str, Any], columns: Sequence[Column], *, limit: int, after: str
+) -> None:
+    """Show what there is, at most the newest `limit` of each group, and then every event that is recorded."""
+    show, clock = session.out.stream_rows(columns), SystemClock()
+    tokens: dict[str, str] = {}
+    try:
+        for group in groups:
+            tokens[group] = after or await _begin(session, group, asked, show, limit)
+        while True:
+            for group in groups:
+                tokens[group] = await _follow(session, group, asked, show, tokens[group])
+            await clock.sleep(PAUSE)
+    except asyncio.CancelledError:
+        return  # Ctrl-C is how it ends
+
+
+async def _begin(session: Session, group: str, asked: dict[str, Any], show: Any, limit: int) -> str:
+    """Show the newest ones; the token of what was looked at."""
+    answer = await session.call("events.list", group=group, newest=True, limit=min(limit, 1000) or 1000, **asked)
+    show(answer["events"][::-1])
+    return str(answer["upto"])
+
+
+async def _follow(session: Session, group: str, asked: dict[str, Any], show: Any, token: str) -> str:
+    """Show everything after the token; the next one."""
+    while True:
+        answer = await session.call("events.list", group=group, after=token, limit=1000, **asked)
+        if answer["gap"]:
+            note(f"gap: group {group}: {answer['gap']['message']}")
+        if answer["events"]:
+            show(answer["events"])
+        if answer["next"] is None:
+            return str(answer["upto"])
+        token = answer["next"]
+
+
+async def watch_links(session: Session, groups: Sequence[str], columns: Sequence[Column], peer: str) -> None:
+    """Show every link, and again whenever more than its lag in time has changed."""
+    show, clock = session.out.stream_rows(columns), SystemClock()
+    seen: dict[tuple[str, str], dict[str, Any]] = {}
+    try:
+        while True:
+            for group in groups:
+                answer = await session.call("links.status", group=group, peer=peer)
+                fresh = [row for row in answer["outbound"] if _changed(seen, row)]
+                if fresh:
+                    show(fresh)
+            await clock.sleep(PAUSE)
+    except asyncio.CancelledError:
+        return  # Ctrl-C is how it ends
+
+
+def _changed(seen: dict[tuple[str, str], dict[str, Any]], row: dict[str, Any]) -> bool:
+    key = (row["group"], row["peer"])
+    steady = {name: value for name, value in row.items() if name not in ("lagSeconds", "head", "position")}
+    if seen.get(key) == steady:
+        return False
+    seen[key] = steady
+    return True

@@ -1,0 +1,125 @@
+"""The way to a node through its database, whether the node is up or down. It runs the operations that the API runs."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from eventd.errors import NotFound
+from eventd.runtime.clock import Clock, SystemClock
+
+if TYPE_CHECKING:
+    from eventd.api.framework.operations import Operation, Services
+    from eventd.resources.effective import GroupConfig
+    from eventd.settings.model import Settings
+    from eventd.store.engine.database import Database
+    from federation.keys import KeyRing
+
+
+def check_params(operation: Operation[Any], params: Mapping[str, Any]) -> Any:
+    """The operation's parameters. Raises `Invalid` in the words of the API."""
+    from pydantic import ValidationError
+
+    try:
+        return operation.params.model_validate(dict(params))
+    except ValidationError:
+        from eventd.api.framework.params import read_params
+
+        return read_params(operation.params, params)
+
+
+class LocalGateway:
+    """Works on the database of the settings. One that is not there is made with `make`, and with `pretend` is empty."""
+
+    def __init__(self, settings: Settings, *, make: bool = False, pretend: bool = False) -> None:
+        self._settings = settings
+        self._make = make
+        self._pretend = pretend
+        self._clock: Clock = SystemClock()
+        self._services: Services | None = None
+        self._socket: Path | None = None
+        self._held = AsyncExitStack()
+
+    async def call(self, operation: str, **params: Any) -> Any:
+        from eventd.api.catalogue import find_operation
+
+        found = find_operation(operation)
+        checked = check_params(found, params)
+        if self._services is None:
+            self._services = await self._open()
+        return await found.run(self._services, checked)
+
+    async def socket(self) -> Path:
+        """The Unix socket of an API over the database, served as long as this is open."""
+        if self._socket is None:
+            from eventd.cli.gateway.local_api import served
+
+            if self._services is None:
+                self._services = await self._open()
+            self._socket = await self._held.enter_async_context(served(self._services, self._settings))
+        return self._socket
+
+    @property
+    def database(self) -> Database | None:
+        """The open database; None before the first call."""
+        return self._services.database if self._services else None
+
+    async def _open(self) -> Services:
+        from eventd.api.framework.operations import Services
+        from eventd.cli.gateway.lock import holder, read_serving
+        from eventd.cli.gateway.probing import ask_readiness
+        from eventd.dynamic.effective import Following
+        from eventd.log.core.eventlog import EventLog
+        from eventd.store.engine.database import Database
+
+        database = Database(self._settings.database_url)
+        self._held.callback(database.close)
+        if database.path is not None and not database.path.exists():
+            database = self._begin(database, database.path)
+        else:
+            self._require_schema(database)
+        if holder(database) and (told := read_serving(database)) is not None:
+            self._clock = SystemClock(told.origin)  # what it stores of waits must mean the same to the node
+        log = await EventLog.open(database, self._clock)
+        self._held.push_async_callback(log.close)
+        following = Following(database, self._clock, counts=False)
+        return Services(log, following=following, ring=self._ring, readiness=partial(ask_readiness, database))
+
+    def _ring(self, group: GroupConfig) -> KeyRing:
+        """The keys of a group. Few commands need any, and none of the others waits for the cryptography."""
+        from eventd.resources.keyring import load_ring
+
+        return load_ring(group, credentials=self._settings.credentials_directory)
+
+    def _begin(self, database: Database, path: Path) -> Database:
+        """A new database, where this command may make one."""
+        from eventd.store.engine.database import Database
+        from eventd.store.schema import migrations
+
+        if self._pretend:
+            folder = self._held.enter_context(tempfile.TemporaryDirectory(prefix="routerctl-"))
+            database = Database(f"sqlite:///{folder}/empty.db")
+            self._held.callback(database.close)
+        elif self._make:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        else:
+            raise NotFound(
+                f"there is no database {path}",
+                hint="declare something first: routerctl apply -f FILE; or name the node's place: --data-dir, --server",
+            )
+        database.write_now(migrations.upgrade, now=self._clock.now())
+        return database
+
+    def _require_schema(self, database: Database) -> None:
+        """Raises `DatabaseUnusable` with the command to run when the schema is older than this program."""
+        from eventd.store.schema import migrations
+
+        migrations.require_current(database)
+
+    async def close(self) -> None:
+        """Let go of the database."""
+        await self._held.aclose()

@@ -1,0 +1,103 @@
+"""/v0 over a database of this machine, for one command: served in this process, on a socket only its user can reach."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+from aiohttp import web
+
+import eventd
+from eventd.api.framework.auth import Keys
+from eventd.api.framework.callers import Callers
+from eventd.api.framework.operations import Services
+from eventd.api.framework.worker_peers import Siblings
+from eventd.api.listener.connections import Door
+from eventd.api.listener.runner import Runner
+from eventd.api.topics.app import add_v0
+from eventd.api.topics.limits import Limits, Occupancy
+from eventd.api.topics.routes import V0
+from eventd.egress.routers.pump import Routing
+from eventd.errors import EventdError
+from eventd.observe.metrics import Metrics
+from eventd.resources.effective import effective
+from eventd.runtime.supervisor import Supervisor
+from eventd.runtime.worker_share import Share
+from eventd.settings.model import Settings
+from eventd.store.rows.registry import read_resources
+
+CONNECTIONS = 64
+STOP_SECONDS = 1.0
+BROKEN_SECONDS = 1.0
+
+
+@asynccontextmanager
+async def served(services: Services, settings: Settings) -> AsyncIterator[Path]:
+    """The socket of the API. Whoever may open the database may do everything, within the node's ceilings."""
+    async with AsyncExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="routerctl-"))
+        metrics = Metrics()
+        callers = Callers(Keys(tuple), Door("", CONNECTIONS, metrics))
+        v0 = await stack.enter_async_context(topics_of(services, callers, metrics, settings))
+        app = web.Application()
+        add_v0(app, v0)
+        runner = Runner(app, shutdown_timeout=STOP_SECONDS)
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        stack.callback(v0.stopping.set_result, None)
+        socket = Path(folder) / "api"
+        await web.UnixSite(runner, str(socket)).start()
+        yield socket
+
+
+@asynccontextmanager
+async def topics_of(services: Services, callers: Callers, metrics: Metrics, settings: Settings) -> AsyncIterator[V0]:
+    """What /v0 works with, beside a node or without one. Routers move here, too: a topic is read with what is due."""
+    limits = Limits(**{name: getattr(settings, name) for name in Limits._fields})
+    async with AsyncExitStack() as stack:
+        supervisor = Supervisor(services.clock)
+        stack.push_async_callback(supervisor.stop)
+        groups = effective(await services.database.read(read_resources))
+        routing = Routing(services.log, lambda: groups, supervisor.spawn, limits.max_total_bytes)
+        stack.push_async_callback(routing.stop)
+        await routing.load()
+        # It must live: whoever waits for what another process writes would hear of nothing more.
+        supervisor.keep(partial(_follow_changes, services, routing), "changes")
+        yield V0(
+            log=services.log,
+            callers=callers,
+            routing=routing,
+            metrics=metrics,
+            siblings=Siblings(Share(), dict, metrics),
+            supervisor=supervisor,
+            random=os.urandom,
+            stopping=asyncio.get_running_loop().create_future(),
+            version=eventd.__version__,
+            limits=limits,
+            occupancy=Occupancy(limits),
+            started=services.clock.monotonic(),
+        )
+
+
+async def _follow_changes(services: Services, routing: Routing) -> None:
+    """Notice what the node and other commands write, so that whoever waits for it here gets it at once."""
+    source, versions = services.database.change_source(services.clock.sleep), services.log.topic_versions
+    try:
+        while True:
+            await source.wait()
+            try:
+                head = await services.log.look_around()
+            except EventdError:  # whoever asks for something is told
+                await services.clock.sleep(BROKEN_SECONDS)
+                continue
+            if not versions.knows(head.topics_version):
+                routing.changed()
+                services.log.wakeups.touch_all()
+                versions.read(head.topics_version)
+    finally:
+        await source.close()

@@ -1,0 +1,110 @@
+"""One node for one database: two would send every event twice and fight over every cursor."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import platform
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from eventd.errors import Conflict, DatabaseUnavailable
+from eventd.store.engine.claim import Claim
+from eventd.store.engine.database import Database
+
+
+def lock_path(database: Database) -> Path | None:
+    """The file that stands for serving the database; None on Postgres."""
+    return Path(f"{database.path}.lock") if database.path else None
+
+
+@contextlib.contextmanager
+def serving(database: Database) -> Iterator[None]:
+    """Hold a SQLite database for this process. Raises `Conflict`, which names the file and who holds it.
+
+    The lock is the kernel's and ends with the process, however it ends; the file itself stays and means nothing.
+    """
+    path = lock_path(database)
+    if path is None:
+        yield
+        return
+    if not path.parent.is_dir():
+        raise DatabaseUnavailable(f"there is no folder {path.parent} for the database", hint="make it, or set data_dir")
+    # Danger: what lies behind a link would be emptied.
+    with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600), "r+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            told = file.readline(32).strip()
+            who = f"process {told}" if told.isdigit() else "another process"
+            raise Conflict(
+                f"{who} serves this database and holds {path}", hint="stop it first, or choose another data folder"
+            ) from None
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield
+        file.truncate(0)
+
+
+@contextlib.contextmanager
+def claimed(database: Database, group: str, *, wait: bool = False) -> Iterator[Claim | None]:
+    """Hold a Postgres database, or one group of it, for this process. Raises `Conflict`, which says who holds it.
+
+    `wait` leaves it to whoever runs the node to take the claim, when it is free.
+    The claim ends with its session, so whoever runs the node has to watch over it: `Claim.keep`. None on SQLite.
+    """
+    claim = database.claim(group, f"{os.getpid()} on {platform.node() or 'an unknown machine'}")
+    if claim is None:
+        yield None
+        return
+    try:
+        if not wait:
+            claim.take()
+        yield claim
+    finally:
+        claim.close()
+
+
+def holder(database: Database) -> str:
+    """The process that serves the database, blank when none does; several of them on Postgres, with their machines."""
+    path = lock_path(database)
+    if path is None:
+        return ", ".join(database.claims())
+    if not path.exists():
+        return ""
+    with path.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return file.readline(32).strip() or "unknown"
+    return ""
+
+
+class Serving(NamedTuple):
+    """What the node that serves a database tells commands beside it.
+
+    `address` is where its API is, `origin` that of its steady clock, in microseconds: see `SystemClock`.
+    """
+
+    address: str
+    origin: int
+
+
+def write_serving(database: Database, told: Serving) -> None:
+    """Add it to the lock file, which the node holds."""
+    path = lock_path(database)
+    if path is not None:
+        with path.open("a") as file:
+            file.write(f"{told.address} {told.origin}\n")
+
+
+def read_serving(database: Database) -> Serving | None:
+    """What the node that serves the database tells; None where none does, or where it does not say, as on Postgres."""
+    path = lock_path(database)
+    if path is None or not path.exists():
+        return None
+    address, _, origin = path.read_text(errors="replace").partition("\n")[2].strip().partition(" ")
+    return Serving(address, int(origin)) if origin.lstrip("-").isdigit() else None

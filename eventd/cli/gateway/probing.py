@@ -1,0 +1,57 @@
+"""Asking the node that serves a database whether it is ready: what it cannot do does not stand in the database."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from http.client import HTTPConnection, HTTPException
+
+from eventd.cli.gateway.lock import holder, read_serving
+from eventd.errors import Unavailable
+from eventd.net.address import Address
+from eventd.store.engine.database import Database
+
+SECONDS = 5.0
+"""How long the node may take to answer. One whose workers hang waits 2 s for each of them."""
+_ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # where a listener of all addresses is reached from here
+
+
+async def ask_readiness(database: Database) -> Mapping[str, str] | None:
+    """What the node that serves the database checks of itself; None where none serves it.
+
+    Raises `Unavailable` where one does and it is not known where to ask it.
+    """
+    process = holder(database)
+    if not process:
+        return None
+    told = read_serving(database)
+    if told is None:
+        raise Unavailable(
+            f"process {process} serves this database, and only it knows whether it is ready",
+            hint="ask it: routerctl doctor --server URL",
+        )
+    address = Address.parse(told.address)
+    try:
+        return _ask(address)
+    except (OSError, HTTPException, ValueError) as error:
+        words = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        return {"api": f"process {process} serves this database and does not answer at {address}: {words}"}
+
+
+def _ask(address: Address) -> Mapping[str, str] | None:
+    """It blocks, and there is nothing else in this process to be blocked."""
+    connection = HTTPConnection(_ANY.get(address.host, address.host), address.port, timeout=SECONDS)
+    try:
+        connection.request("GET", "/readyz")
+        answer = connection.getresponse()
+        content = answer.read()
+    finally:
+        connection.close()
+    if answer.status == 401:
+        raise Unavailable("the node wants a key before it tells whether it is ready", hint=_WITH_KEY)
+    checks = json.loads(content).get("checks", {})
+    return {str(name): _WHICH if name == "groups" and told != "ok" else str(told) for name, told in checks.items()}
+
+
+_WHICH = "one is not ready; the node's log says which and why, and so does routerctl doctor --server URL with a key"
+_WITH_KEY = "ask it: routerctl doctor --server URL --key-file PATH"

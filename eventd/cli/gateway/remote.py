@@ -1,0 +1,126 @@
+"""The way to a running node: its API. It asks for an operation by its route, and loads nothing of what answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from eventd.api.framework.routes import ROUTES, Route
+from eventd.errors import EventdError, Invalid, NotFound, Unavailable
+from eventd.net.address import Address
+
+REQUEST_SECONDS = 60.0
+
+
+class RemoteGateway:
+    """Works on the API of a running node, which says what is wrong with what it is asked."""
+
+    def __init__(self, server: str, key: str) -> None:
+        self._address = Address.parse(server)
+        self._key = key
+        self._connection: HTTPConnection | None = None
+
+    async def call(self, operation: str, **params: Any) -> dict[str, Any]:
+        try:
+            method, target, body = _request(ROUTES[operation], params)
+        except UnicodeEncodeError:
+            raise Invalid(f"{_undecoded(params)} holds bytes that are no UTF-8") from None
+        return self._ask(method, target, body)
+
+    def _ask(self, method: str, target: str, body: bytes | None) -> dict[str, Any]:
+        """One request. It blocks, and there is nothing else in this process to be blocked."""
+        try:
+            connection = self._connect()
+            connection.request(method, f"{self._address.prefix}{target}", body, self._headers(body))
+            answer = connection.getresponse()
+            content = answer.read()
+        except (OSError, HTTPException) as error:
+            raise self._unreachable(error) from None
+        if answer.status != 200:
+            from eventd.api.errors.codes import restore
+
+            raise restore(answer.status, content)
+        try:
+            told = json.loads(content)
+        except (ValueError, RecursionError):
+            told = None
+        if not isinstance(told, dict):
+            raise EventdError(f"{self._address} answers, but not as a routerd-eventd does")
+        return told
+
+    def _connect(self) -> HTTPConnection:
+        if self._connection is None:
+            kind = HTTPSConnection if self._address.secure else HTTPConnection
+            self._connection = kind(self._address.host, self._address.port, timeout=REQUEST_SECONDS)
+        return self._connection
+
+    def _headers(self, body: bytes | None) -> dict[str, str]:
+        headers = {"Accept": "application/json"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        if self._key:
+            headers["Authorization"] = f"Bearer {self._key}"
+        return headers
+
+    def _unreachable(self, error: Exception) -> Unavailable:
+        if isinstance(error, TimeoutError):
+            words = f"no answer within {REQUEST_SECONDS:g} s"
+        else:
+            words = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        return Unavailable(
+            f"cannot reach {self._address}: {words}", hint="is the node running, and is this its API's address?"
+        )
+
+    async def close(self) -> None:
+        """Drop the connection."""
+        if self._connection is not None:
+            self._connection.close()
+
+
+def _request(route: Route, params: Mapping[str, Any]) -> tuple[str, str, bytes | None]:
+    """Method, path with query, and body. Raises UnicodeEncodeError for what is no text."""
+    path, rest = _fill(route.path, {_outer_name(name): value for name, value in params.items()})
+    if route.method == "GET":
+        return route.method, path + _query(rest), None
+    return route.method, path, json.dumps(rest, ensure_ascii=False).encode()
+
+
+def _outer_name(name: str) -> str:
+    """What the API calls a parameter."""
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
+def _undecoded(params: Mapping[str, Any]) -> str:
+    """The parameter with bytes of a command line that are no text."""
+    for name, value in params.items():
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            return _outer_name(name)
+    return "the request"
+
+
+def _fill(path: str, values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The path with its fields filled in, and the values that are left. Raises `NotFound` for a blank name."""
+    rest = dict(values)
+    parts = path.split("/")
+    for at, part in enumerate(parts):
+        if part.startswith("{"):
+            name = part[1:-1]
+            parts[at] = quote(str(rest.pop(name)), safe="")
+            if not parts[at]:
+                raise NotFound(f"the {name} is blank, and nothing is called so")
+    return "/".join(parts), rest
+
+
+def _query(values: Mapping[str, Any]) -> str:
+    texts = {
+        name: str(value).lower() if isinstance(value, bool) else value
+        for name, value in values.items()
+        if value is not None
+    }
+    return f"?{urlencode(texts, doseq=True)}" if texts else ""

@@ -1,0 +1,120 @@
+"""Options that several commands share, and the groups a command is about."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from eventd.cli.gateway.session import Session
+from eventd.cli.terminal.output import note
+from eventd.errors import Forbidden, NotFound
+
+MOST = 1000
+"""Entries an operation gives at once."""
+
+GroupOption = Annotated[
+    str, typer.Option("--group", "-g", metavar="NAME", help="The group. Not needed where only one is declared.")
+]
+GroupsOption = Annotated[str, typer.Option("--group", "-g", metavar="NAME", help="Only this group; all by default.")]
+PeerFilter = Annotated[str, typer.Option("--peer", metavar="NODE", help="Only this peer, by its node name.")]
+TypeFilter = Annotated[list[str] | None, typer.Option("--type", help="Only of this type; repeat it for several.")]
+SinceFilter = Annotated[
+    str, typer.Option("--since", metavar="TIME", help="Observed then or later: RFC 3339, or how long ago, such as 15m.")
+]
+UntilFilter = Annotated[str, typer.Option("--until", metavar="TIME", help="Observed then or earlier.")]
+LimitOption = Annotated[
+    int, typer.Option("--limit", min=0, help="At most so many of each group, the newest; 0 shows all.")
+]
+OldestOption = Annotated[bool, typer.Option("--oldest", help="Begin with the oldest instead of showing the newest.")]
+BeforeOption = Annotated[
+    str, typer.Option("--before", metavar="TOKEN", help="Show what comes before an earlier list; it names the token.")
+]
+AfterOption = Annotated[
+    str, typer.Option("--after", metavar="TOKEN", help="Show what comes after this token, the oldest first.")
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
+WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Stay, and show what is new. Ends with Ctrl-C.")]
+
+
+async def all_groups(session: Session, group: str) -> list[str]:
+    """The group that was asked for, or every declared one."""
+    if group:
+        return [group]
+    status = await session.call("groups.status")
+    return [row["group"] for row in status["groups"]]
+
+
+async def one_group(session: Session, group: str) -> str:
+    """The group that was asked for, or the only one there is. Raises NotFound, or BadParameter where there are more."""
+    try:
+        names = await all_groups(session, group)
+    except Forbidden as error:  # a key that may only write, or only some groups, cannot ask which groups there are
+        error.hint = f"{error.hint}; say which group with --group" if error.hint else "say which group with --group"
+        raise
+    if not names:
+        raise NotFound("no EventGroup is declared", hint="declare one: routerctl apply -f FILE")
+    if len(names) > 1:
+        raise typer.BadParameter(f"say which group with --group: {', '.join(names)}")
+    return names[0]
+
+
+class Pages:
+    """What a listing operation gives for some groups: the newest `limit` of each (0: all), the oldest of them first.
+
+    `oldest` begins at the other end, `after` goes on from there, `before` goes on from a list of the newest. Where an
+    operation did not give all, `tell` says so.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        operation: str,
+        member: str,
+        *,
+        limit: int,
+        after: Any,
+        before: Any = "",
+        oldest: bool = False,
+        newest_first: bool = False,
+    ) -> None:
+        if sum(map(bool, (before, oldest, after and not newest_first))) > 1:
+            raise typer.BadParameter("--before shows older ones, --after and --oldest newer ones: say one of them")
+        self.rows: list[dict[str, Any]] = []
+        self._session = session
+        self._operation = operation
+        self._member = member
+        self._limit = limit
+        self._place = before or after
+        self._backwards = newest_first or bool(before) or not (oldest or after or not limit)
+        self._newest_first = newest_first
+        self._notes: list[str] = []
+
+    async def read(self, group: str, **params: Any) -> None:
+        """Add the entries of a group."""
+        place = self._place
+        rows: list[dict[str, Any]] = []
+        while True:
+            wanted = min(MOST, self._limit - len(rows)) if self._limit else MOST
+            given = {"limit": wanted, "after": place, **({"newest": True} if self._backwards else {})}
+            answer = await self._session.call(self._operation, group=group, **given, **params)
+            rows += [row if "group" in row else {**row, "group": group} for row in answer[self._member]]
+            place = answer["next"]
+            if gap := answer.get("gap"):
+                self._notes.append(f"gap: group {group}: {gap['message']}")
+            if place is None or (self._limit and len(rows) >= self._limit):
+                break
+        if self._backwards and not self._newest_first:
+            rows.sort(key=lambda row: row.get("seq") or row["id"])  # an event's deliveries stay in their order
+        self.rows += rows
+        if place is not None:
+            what, option = ("older ones", "--before") if self._backwards else ("more", "--after")
+            option = f"--newest {option}" if self._newest_first else option
+            self._notes.append(
+                f"note: group {group} has {what}: go on with --group {group} {option} {place} (--limit 0 shows all)"
+            )
+
+    def tell(self) -> None:
+        """Say that a list is not all there is."""
+        for words in self._notes:
+            note(words)

@@ -1,0 +1,293 @@
+"""What every command of routerctl shares: the way to the node, the output, and the options that choose them."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from eventd.cli.program.stopping import CancelOnSignal
+from eventd.cli.terminal.output import Format, Output
+from eventd.errors import Invalid, NotFound
+
+if TYPE_CHECKING:
+    from eventd.cli.gateway.local import LocalGateway
+    from eventd.cli.gateway.remote import RemoteGateway
+    from eventd.client import Client
+
+_NODE, _SHOW = "The node", "Output"
+
+_SHARED: dict[str, tuple[Any, Any]] = {
+    "server": (
+        Annotated[
+            str,
+            typer.Option(
+                "--server",
+                metavar="URL",
+                envvar="EVENTD_SERVER",
+                help="Work on the API of a running node instead of its database.",
+                rich_help_panel=_NODE,
+                show_default=False,
+            ),
+        ],
+        "",
+    ),
+    "key": (
+        Annotated[
+            str,
+            typer.Option(
+                "--key",
+                metavar="KEY",
+                envvar="EVENTD_API_KEY",
+                help="Key for the API; other users of this machine can see it here, so better use a file.",
+                rich_help_panel=_NODE,
+                show_default=False,
+            ),
+        ],
+        "",
+    ),
+    "key_file": (
+        Annotated[
+            Path | None,
+            typer.Option(
+                "--key-file",
+                metavar="PATH",
+                envvar="EVENTD_API_KEY_FILE",
+                help="File that holds the key for the API.",
+                rich_help_panel=_NODE,
+                show_default=False,
+            ),
+        ],
+        None,
+    ),
+    "database": (
+        Annotated[
+            str | None,
+            typer.Option(
+                "--database",
+                metavar="URL",
+                help="The node's database. [EVENTD_DATABASE_URL]",
+                rich_help_panel=_NODE,
+                show_default=False,
+            ),
+        ],
+        None,
+    ),
+    "data_dir": (
+        Annotated[
+            str | None,
+            typer.Option(
+                "--data-dir",
+                metavar="PATH",
+                help="The node's folder. [EVENTD_DATA_DIR]",
+                rich_help_panel=_NODE,
+                show_default=False,
+            ),
+        ],
+        None,
+    ),
+    "state_file": (
+        Annotated[
+            Path | None,
+            typer.Option(
+                "--state-file",
+                metavar="PATH",
+                help="The node's SQLite file: the same as --database sqlite:///PATH.",
+                rich_help_panel=_NODE,
+                show_default=False,
+            ),
+        ],
+        None,
+    ),
+    "output": (
+        Annotated[
+            Format,
+            typer.Option("-o", "--output", help="How to show it.", rich_help_panel=_SHOW),
+        ],
+        "table",
+    ),
+    "no_headers": (
+        Annotated[bool, typer.Option("--no-headers", help="Tables without headers.", rich_help_panel=_SHOW)],
+        False,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Whereabouts:
+    """Which node is meant. A database that is named comes before a server."""
+
+    server: str
+    key: str
+    key_file: Path | None
+    database: str | None
+    data_dir: str | None
+    state_file: Path | None
+
+    @property
+    def is_remote(self) -> bool:
+        named = self.database is not None or self.data_dir is not None or self.state_file is not None
+        return bool(self.server) and not named
+
+    def read_key(self) -> str:
+        """The key for the API. Raises `Invalid` when its file cannot be read, or when it is none."""
+        key = self.key if self.key or self.key_file is None else self._read_key_file(self.key_file)
+        if not (key.isascii() and key.isprintable()):
+            raise Invalid("the key for the API holds characters that no key has", hint="it is printable ASCII")
+        return key
+
+    def _read_key_file(self, file: Path) -> str:
+        try:
+            key = file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "is no text"
+            raise Invalid(f"{file}: {why}", hint="the file should hold the key and nothing else") from None
+        if not key:
+            raise Invalid(f"{file}: is empty", hint="the file should hold the key and nothing else")
+        return key
+
+    def flags(self) -> dict[str, Any]:
+        """What the command line says about settings."""
+        if self.database is not None and self.state_file is not None:
+            raise typer.BadParameter("--database and --state-file name one thing: leave one out")
+        url = f"sqlite:///{self.state_file.absolute()}" if self.state_file is not None else self.database
+        return {"database_url": url, "data_dir": self.data_dir}
+
+
+@dataclass(slots=True)
+class Session:
+    """One run of a command."""
+
+    where: Whereabouts
+    out: Output
+    make: bool = False
+    """Make the database when it is missing."""
+    pretend: bool = False
+    """Take a missing database as an empty one, and make none."""
+    _gateway: LocalGateway | RemoteGateway | None = field(default=None)
+    _client: Client | None = field(default=None)
+
+    @property
+    def is_remote(self) -> bool:
+        return self.where.is_remote
+
+    async def call(self, operation: str, **params: Any) -> Any:
+        """Run an operation on the node."""
+        return await self.gateway.call(operation, **params)
+
+    @property
+    def gateway(self) -> LocalGateway | RemoteGateway:
+        """The way to the node, opened with the first call."""
+        if self._gateway is None:
+            self._gateway = self._connect()
+        return self._gateway
+
+    def _connect(self) -> LocalGateway | RemoteGateway:
+        if self.where.is_remote:
+            from eventd.cli.gateway.remote import RemoteGateway
+
+            return RemoteGateway(self.where.server, self.where.read_key())
+        from eventd.cli.gateway.local import LocalGateway
+        from eventd.settings.model import load
+
+        return LocalGateway(load(self.where.flags()), make=self.make, pretend=self.pretend)
+
+    async def client(self, *, again: bool = False) -> Client:
+        """The node's API under /v0. What fails for now is tried `again` only where that was asked for."""
+        from eventd.cli.gateway.local import LocalGateway
+        from eventd.client import ONCE, USUAL, Client
+
+        retry = USUAL if again else ONCE
+        if self._client is None and isinstance(self.gateway, LocalGateway):
+            self._client = Client("http://localhost", socket=await self.gateway.socket(), retry=retry)
+        elif self._client is None:
+            self._client = Client(self.where.server, self.where.read_key(), retry=retry)
+            if again:
+                await self._client.reach()  # who is not there from the first is not waited for
+        return self._client
+
+    async def close(self) -> None:
+        """Let go of the node."""
+        if self._client is not None:
+            await self._client.close()
+        if self._gateway is not None:
+            await self._gateway.close()
+
+
+def connected(command: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """A command that takes a `Session` first, made to take the options of `_SHARED` after its own."""
+    return _with_shared(command, lambda session, given: asyncio.run(_run(command, session, given)))
+
+
+def offline(command: Callable[..., None]) -> Callable[..., None]:
+    """The same for one that asks no node: it blocks without a loop, so Ctrl-C ends it where it is."""
+    return _with_shared(command, lambda session, given: command(session, **given))
+
+
+def _with_shared(command: Callable[..., Any], begin: Callable[[Session, dict[str, Any]], None]) -> Callable[..., None]:
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    shared = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, (annotation, default) in _SHARED.items()
+    ]
+
+    def run(context: typer.Context, **given: Any) -> None:
+        named = _named(context)
+        if "key_file" in named:
+            given["key"] = ""  # that of the environment: what the command line says comes first
+        where = Whereabouts(**{name: given.pop(name) for name in Whereabouts.__slots__})
+        out = Output(given.pop("output"), headers=not given.pop("no_headers"), colour=_may_colour())
+        begin(Session(where, out), given)
+        sys.stdout.flush()  # whoever has stopped reading is noticed here, where it can be dealt with
+
+    keywords = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
+    context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+    signature = inspect.Signature([context, *keywords, *shared])
+    run.__signature__ = signature  # type: ignore[attr-defined]  # this is what typer reads
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in signature.parameters.values()}
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    return run
+
+
+def _named(context: typer.Context) -> list[str]:
+    """Which shared options stand on the command line. Raises `BadParameter` for two nodes or two keys."""
+    named = [name for name in _SHARED if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"]
+    for one, others in {"server": ("database", "data_dir", "state_file"), "key": ("key_file",)}.items():
+        for other in others:
+            if one in named and other in named:
+                flag = other.replace("_", "-")
+                raise typer.BadParameter(f"--{one} and --{flag} contradict each other: leave one out")
+    return named
+
+
+async def _run(command: Callable[..., Awaitable[None]], session: Session, given: dict[str, Any]) -> None:
+    """Run it to its end. A signal cancels it, and the node is closed all the same."""
+    with CancelOnSignal() as signals:
+        try:
+            try:
+                await command(session, **given)
+            except NotFound as error:
+                if error.code == "topic_not_found" and not error.hint:
+                    error.hint = "routerctl topic list shows those there are"
+                raise
+            finally:
+                await session.close()
+        except asyncio.CancelledError:  # also where a command was done, and only letting go of the node
+            if not signals.number:
+                raise
+            raise SystemExit(128 + signals.number) from None
+
+
+def _may_colour() -> bool:
+    if not sys.stdout.isatty():
+        return False
+    from eventd.settings.model import surroundings
+
+    around = surroundings()
+    return "NO_COLOR" not in around and around.get("TERM") != "dumb"

@@ -1,0 +1,4 @@
+"""routerctl lake.
+
+May import: cli.gateway, cli.terminal, lake, runtime, settings, text.
+"""

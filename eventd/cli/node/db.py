@@ -1,0 +1,148 @@
+"""routerctl db: backup, restore."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from eventd.cli.gateway.session import Session, offline
+from eventd.cli.terminal.output import Column, count, text
+from eventd.errors import Conflict, EventdError, Invalid, NotFound
+
+if TYPE_CHECKING:
+    from eventd.store.backup.backup import Copy
+    from eventd.store.engine.database import Database
+
+BACKUP = (
+    Column("FILE", text("file")),
+    Column("SIZE", text("size")),
+    Column("EVENTS", lambda row: str(row["events"])),
+    Column("EPOCH", text("epoch")),
+    Column("DATABASE", text("database"), wide=True),
+)
+
+
+@offline
+def backup(
+    session: Session,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to make.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
+) -> None:
+    """Copy the database to a file, the node up or down. The copy is of one moment, is checked, and is durable."""
+    with _sqlite(session, "pg_dump") as (database, place):
+        from eventd.store.backup.backup import back_up
+
+        if not place.exists():
+            raise NotFound(f"there is no database {place}", hint="name the node's place: --data-dir, --state-file")
+        copy = back_up(database, file, force=force)
+    row = {"file": str(copy.path), "size": copy.size, "events": copy.events, "epoch": copy.epoch}
+    session.out.one(BACKUP, {**row, "database": str(place)}, name=lambda row: str(row["file"]))
+
+
+@offline
+def restore(
+    session: Session,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The back-up.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Put a back-up in the place of the database, and begin a new history. The node must be down."""
+    if not yes and not sys.stdin.isatty():
+        raise typer.BadParameter("there is no terminal to ask on: say --yes to replace the database")
+    with _sqlite(session, "pg_restore") as (database, place):
+        from eventd.cli.gateway.lock import serving
+        from eventd.store.backup.backup import examine
+
+        if file.exists() and place.exists() and file.samefile(place):
+            raise Conflict(f"{file} is the database itself", hint="name a back-up")
+        found = examine(file.absolute())
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with serving(database):
+            if not yes:
+                _ask(found, place)
+            done = _replace(found, place)
+    _tell(session, done)
+
+
+@contextmanager
+def _sqlite(session: Session, instead: str) -> Iterator[tuple[Database, Path]]:
+    """The database of the settings and its file. Raises `Invalid` where there is none to copy."""
+    from eventd.settings.model import load
+    from eventd.store.engine.database import Database
+
+    if session.is_remote:
+        raise Invalid(
+            "back-ups are made of the database, not through the API", hint="run it beside the database: --data-dir PATH"
+        )
+    database = Database(load(session.where.flags()).database_url)
+    try:
+        if database.path is None:
+            raise Invalid(
+                f"{database.label()} is on Postgres: use {instead} or what your server is backed up with",
+                hint="after a restore run `routerd-eventd migrate --new-epoch`, before the node starts",
+            )
+        yield database, database.path.resolve()
+    finally:
+        database.close()
+
+
+def _ask(found: Copy, place: Path) -> None:
+    """Raises `EventdError` unless the answer is yes."""
+    told = f"{found.path} holds {count(found.events, 'event')} of the epoch {found.epoch}"
+    verb = "replace" if place.exists() else "make"
+    print(f"{told}\n{verb} {place} with it? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise EventdError("nothing was changed")
+
+
+def _replace(found: Copy, place: Path) -> dict[str, Any]:
+    """Everything is done to a file beside the database, so that there is but one step from the old to the new."""
+    from eventd.runtime.clock import SystemClock
+    from eventd.store.backup.backup import copy_file, part_of, put_in_place
+    from federation.event import from_micros
+
+    now = SystemClock().now()
+    with part_of(place) as part:
+        copy_file(found.path, part)
+        applied, epoch = _begin_history(part, now)
+        kept = put_in_place(part, place, f"{from_micros(now):%Y%m%dT%H%M%SZ}")
+    return {
+        "file": str(found.path),
+        "database": str(place),
+        "kept": str(kept) if kept else None,
+        "events": found.events,
+        "applied": applied,
+        "epoch": epoch,
+        "previousEpoch": found.epoch,
+    }
+
+
+def _begin_history(part: Path, now: int) -> tuple[list[str], str]:
+    """The migrations that were applied, and the new epoch."""
+    from eventd.log.core.head import renew_epoch
+    from eventd.store.engine.database import Database
+    from eventd.store.schema import migrations
+
+    database = Database(f"sqlite:///{part}")
+    try:
+        with database.transaction() as conn:
+            return migrations.upgrade(conn, now=now), renew_epoch(conn)
+    finally:
+        database.close()
+
+
+def _tell(session: Session, done: Mapping[str, Any]) -> None:
+    out = session.out
+    if not out.is_table:
+        out.one((), done, name=lambda row: str(row["database"]))
+        return
+    out.line(f"restored {done['database']} from {done['file']}: {count(done['events'], 'event')}")
+    if done["kept"]:
+        out.line(f"the database that was there is kept: {done['kept']}")
+    for name in done["applied"]:
+        out.line(f"applied {name}")
+    out.line(f"the log has the new epoch {done['epoch']}, before it had {done['previousEpoch']}")

@@ -1,0 +1,125 @@
+"""routerctl doctor: is everything in order, what could be done about it, and doing what is safe."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from eventd.cli.gateway.selecting import GroupsOption
+from eventd.cli.gateway.session import Session, connected
+from eventd.cli.program.exits import ExitCode
+from eventd.cli.terminal.output import GAP, Column, note, text
+from eventd.runtime.clock import SystemClock
+
+CHECKS = (
+    Column("AREA", text("area")),
+    Column("STATUS", text("status")),
+    Column("CHECK", text("name")),
+    Column("CODE", lambda row: row.get("code", "-"), wide=True),
+    Column("DETAIL", lambda row: row.get("detail", "-")),
+    Column("REMEDY", lambda row: row.get("remedy", "-")),
+)
+_TARGETS = (
+    Column("GROUP", lambda row: row.get("targetGroup", "-")),
+    Column("PEER", lambda row: row.get("targetPeer", "-")),
+    Column("RESOURCE", lambda row: row.get("targetResource", "-")),
+)
+PLAN = (
+    Column("ACTION", text("action")),
+    *_TARGETS,
+    Column("SAFE", lambda row: "yes" if row["safe"] else "no"),
+    Column("APPROVAL", lambda row: "yes" if row["requiresOperatorApproval"] else "no"),
+    Column("REASON", text("reason")),
+    Column("REMEDY", lambda row: row.get("remedy", "-")),
+)
+DONE = (
+    Column("ACTION", text("action")),
+    *_TARGETS,
+    Column("CHANGED", lambda row: "yes" if row["changed"] else "no"),
+    Column("RESULT", text("result")),
+)
+
+PAUSE = 2.0
+"""Seconds between two looks."""
+
+
+@connected
+async def doctor(
+    session: Session,
+    area: Annotated[str, typer.Argument(metavar="[AREA]", help="federation; all areas by default.")] = "",
+    group: GroupsOption = "",
+    remediation_plan: Annotated[
+        bool, typer.Option("--remediation-plan", help="Add what could be done about it; nothing is done.")
+    ] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Do what the plan calls safe, and say what was done.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Stay, and report again when a check changes. Ends with Ctrl-C.")
+    ] = False,
+) -> None:
+    """Check whether everything is in order; end with 4 if a check fails."""
+    if watch and fix:
+        raise typer.BadParameter("--watch and --fix do not go together: leave one out")
+    asked = {"area": area, "group": group, "remediation_plan": remediation_plan}
+    if watch:
+        await _watch(session, asked)
+        return
+    answer = await session.call("doctor.mend" if fix else "doctor.examine", **asked)
+    _show(session, answer)
+    if session.out.is_table and not _is_served(session):
+        note("note: no node serves this database now; this is how the last one left it")
+    if answer["summary"]["fail"]:
+        note("doctor found failing checks")
+        raise typer.Exit(ExitCode.CHECK_FAILED)
+
+
+def _is_served(session: Session) -> bool:
+    """Whether a node is at work on what was looked at."""
+    if session.is_remote:
+        return True
+    from eventd.cli.gateway.local import LocalGateway
+    from eventd.cli.gateway.lock import holder
+
+    database = session.gateway.database if isinstance(session.gateway, LocalGateway) else None
+    return bool(database and holder(database))
+
+
+async def _watch(session: Session, asked: dict[str, Any]) -> None:
+    show = session.out.stream_rows(())  # JSON: one object a line
+    clock, seen = SystemClock(), None
+    try:
+        while True:
+            answer = await session.call("doctor.examine", **asked)
+            found = [(check["name"], check.get("code"), check["status"]) for check in answer["checks"]]
+            if found != seen:
+                if session.out.is_table:
+                    _show(session, answer)
+                    session.out.line()
+                    sys.stdout.flush()
+                else:
+                    show([answer])
+            seen = found
+            await clock.sleep(PAUSE)
+    except asyncio.CancelledError:
+        return  # Ctrl-C is how it ends
+
+
+def _show(session: Session, answer: Mapping[str, Any]) -> None:
+    out = session.out
+    if out.format in ("json", "yaml"):
+        out.value(dict(answer))
+        return
+    if out.is_table:
+        counts = answer["summary"]
+        numbers = GAP.join(f"{name}={counts[name]}" for name in ("pass", "warn", "fail", "skip"))
+        out.line(GAP.join(("DOCTOR", counts["overall"].upper(), numbers)))
+    out.rows(CHECKS, answer["checks"], name=lambda row: str(row["name"]))
+    if not out.is_table:
+        return
+    for columns, rows in ((PLAN, answer.get("remediationPlan", {}).get("actions")), (DONE, answer.get("fix"))):
+        if rows is not None:
+            out.line()
+            out.rows(columns, rows, name=str)

@@ -1,0 +1,4 @@
+"""routerctl plugin.
+
+May import: api.admin, cli.gateway, cli.terminal, plugins.author, plugins.contract, plugins.run, runtime, text.
+"""

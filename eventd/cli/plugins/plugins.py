@@ -1,0 +1,250 @@
+"""routerctl plugin: init, list, check, run, runs, logs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from eventd.cli.gateway.selecting import DryRunOption
+from eventd.cli.gateway.session import Session, connected, offline
+from eventd.cli.terminal.output import Column, count, moment, note, show_moment, show_span, text
+from eventd.errors import CheckFailed, NotFound
+from eventd.text.invisible import printable
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name of the Plugin.")]
+BeforeOption = Annotated[
+    int | None, typer.Option("--before", metavar="RUN", min=1, help="Go on with those before this one.")
+]
+
+PLUGINS = (
+    Column("NAME", text("name")),
+    Column("EXECUTABLE", lambda row: row["executable"] or f"entryPoint:{row['entryPoint']}"),
+    Column("CAPABILITIES", text("capabilities")),
+    Column("TRIGGERS", text("triggers")),
+    Column("ENTRY_POINT", text("entryPoint"), wide=True),
+)
+CHECKS = (
+    Column("CHECK", text("check")),
+    Column("VERDICT", text("verdict")),
+    Column("TOOK", lambda row: show_span(row["tookSeconds"])),
+    Column("REASON", text("reason")),
+)
+RUNS = (
+    Column("RUN", text("id")),
+    Column("PLUGIN", text("plugin")),
+    Column("TRIGGER", text("trigger")),
+    Column("STATUS", text("status")),
+    Column("EVENTS", lambda row: str(row["events"])),
+    Column("ATTEMPT", text("attempt")),
+    Column("STARTED", moment("startedAt")),
+    Column("COMPLETED", moment("completedAt")),
+    Column("ERROR", lambda row: _cut(row["error"]), uncut=text("error")),
+    Column("SUBSCRIPTION", text("subscription"), wide=True),
+    Column("EXIT", lambda row: "-" if row["exitCode"] is None else str(row["exitCode"]), wide=True),
+    Column("SOURCE", text("dynamicSource"), wide=True),
+)
+_LONGEST_ERROR = 60
+
+
+def _cut(error: str) -> str:
+    return (error if len(error) <= _LONGEST_ERROR else error[: _LONGEST_ERROR - 3] + "...") or "-"
+
+
+@offline
+def init(
+    session: Session,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Small letters, digits and dashes.")],
+    shell: Annotated[bool, typer.Option("--shell", help="A shell script instead of a Python package.")] = False,
+    directory: Annotated[
+        Path | None, typer.Option("--directory", metavar="PATH", help="Where to; a folder of its name by default.")
+    ] = None,
+) -> None:
+    """Begin a plugin: a folder that works as it is, with a test and the resources that put it to use."""
+    from eventd.plugins.author.skeleton import skeleton, write_skeleton
+
+    folder = directory or Path(name)
+    files = skeleton(name, folder, shell=shell)
+    write_skeleton(files, folder)
+    rows = [{"file": str(folder / path)} for path in files]
+    if session.out.is_table:
+        for row in rows:
+            session.out.line(f"{row['file']} created")
+        note(f"{folder / 'README.md'} says how to go on")
+    else:
+        session.out.rows((), rows, name=lambda row: row["file"])
+
+
+@connected
+async def list_plugins(session: Session) -> None:
+    """Show which plugins are declared."""
+    answer = await session.call("plugins.list")
+    session.out.rows(PLUGINS, answer["plugins"], name=lambda row: row["name"])
+
+
+@connected
+async def check(
+    session: Session,
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="A declared Plugin.")] = "",
+    executable: Annotated[
+        Path | None, typer.Option("--executable", metavar="PATH", help="A program of this machine instead.")
+    ] = None,
+    entry_point: Annotated[
+        str, typer.Option("--entry-point", metavar="NAME", help="An entry point of this machine instead.")
+    ] = "",
+    type: Annotated[str, typer.Option("--type", metavar="TYPE", help="The type of the events it is given.")] = "",
+) -> None:
+    """Run a plugin with sample requests and judge its answers. Ends with 4 when it does not keep the contract."""
+    if sum((bool(name), executable is not None, bool(entry_point))) != 1:
+        raise typer.BadParameter("say what to check: NAME, --executable PATH or --entry-point NAME")
+    if name:
+        answer = await session.call("plugins.check", name=name, type=type)
+    else:
+        answer = await _check_here(executable, entry_point, type)
+    session.out.rows(CHECKS, answer["checks"], name=lambda row: f"{row['check']}: {row['verdict']}")
+    if answer["failed"]:
+        _tell_stderr(next((row for row in answer["checks"] if row["stderr"]), None))
+        raise CheckFailed(
+            f"the plugin does not keep the contract: {count(answer['failed'], 'check')} failed",
+            hint="the reasons stand beside them",
+        )
+
+
+def _absolute(path: Path | None) -> str:
+    return "" if path is None else str(path.absolute())
+
+
+async def _check_here(executable: Path | None, entry_point: str, type: str) -> dict[str, Any]:
+    """Check what is not declared anywhere: it may propose everything, and has the time a Plugin has by default."""
+    from eventd.api.admin.plugins import make_checking, run_checks
+    from eventd.plugins.run.check import undeclared
+    from eventd.runtime.clock import SystemClock
+
+    path = _absolute(executable)
+    config = undeclared(entry_point or Path(path).name, executable=path, entry_point=entry_point)
+    return await run_checks(make_checking(SystemClock(), config, type))
+
+
+@connected
+async def run(session: Session, name: NameArgument, dry_run: DryRunOption = False) -> None:
+    """Run a plugin once, without events, and store what it proposes."""
+    from eventd.plugins.contract.contract import PluginFailed
+    from eventd.plugins.run.executable import LOOK
+
+    try:
+        answer = await session.call("plugins.run", name=name, dry_run=dry_run)
+    except PluginFailed as failed:
+        _tell_stderr(failed.detail.get("outcome"))
+        failed.hint = "" if failed.hint == LOOK else failed.hint  # it has just been shown
+        raise
+    if session.out.is_table:
+        _show_report(session, answer)
+    else:
+        session.out.one((), answer, name=lambda row: row["source"])
+
+
+def _tell_stderr(outcome: Any) -> None:
+    if isinstance(outcome, Mapping):
+        for line in str(outcome.get("stderr", "")).splitlines():
+            note(f"plugin: {printable(line)}")
+
+
+def _show_report(session: Session, answer: Mapping[str, Any]) -> None:
+    spec, summary = answer["part"]["spec"], answer["summary"]
+    named = [f"  {_identity(resource)}" for resource in spec["resources"]]
+    lines = [
+        ("Plugin", answer["plugin"]),
+        ("Mode", "stored" if answer["stored"] else "dry-run"),
+        ("Source", answer["source"]),
+        ("Generation", spec["generation"]),
+        ("Observed At", show_moment(spec["observedAt"])),
+        ("Expires", show_moment(spec["expiresAt"])),
+        ("Digest", spec["digest"]),
+        ("Resources", "\n".join([str(summary["resources"]), *named])),
+        ("Directives", summary["directives"]),
+        ("Action Plans", f"{summary['actionPlans']} (display-only)" if summary["actionPlans"] else 0),
+        ("Events", summary["events"]),
+    ]
+    for title, value in lines:
+        first, *rest = str(value).splitlines()
+        session.out.line(f"{title + ':':<14}{printable(first)}")
+        for line in rest:
+            session.out.line(printable(line))
+    _tell_stderr(answer["outcome"])
+
+
+def _identity(resource: Mapping[str, Any]) -> str:
+    return f"{resource['apiVersion']}/{resource['kind']}/{resource['metadata']['name']}"
+
+
+@connected
+async def runs(
+    session: Session,
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="Only of this Plugin.")] = "",
+    status: Annotated[
+        list[str] | None, typer.Option("--status", metavar="STATUS", help="Only these, such as failed; repeatable.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="At most so many.")] = 100,
+    before: Annotated[
+        int | None, typer.Option("--before", metavar="RUN", min=1, help="Go on with those before it.")
+    ] = None,
+) -> None:
+    """Show what runs of plugins came to, the latest first."""
+    further = {} if before is None else {"before": before}
+    answer = await session.call("plugins.runs", plugin=name, status=status or [], limit=limit, **further)
+    session.out.rows(RUNS, answer["runs"], name=lambda row: str(row["id"]))
+    if name and not answer["runs"]:
+        await _tell_stranger(session, name)
+    if answer["next"] is not None:
+        note(f"note: there are more; go on with --before {answer['next']}")
+
+
+async def _tell_stranger(session: Session, name: str) -> None:
+    """Runs outlive their Plugin, so a name that is declared nowhere is no error; it may be a misspelt one, though."""
+    declared = [row["name"] for row in (await session.call("plugins.list"))["plugins"]]
+    if name not in declared:
+        note(f"note: there is no Plugin {name} (declared: {', '.join(declared) or 'none'})")
+
+
+@connected
+async def logs(
+    session: Session,
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="The name of the Plugin.")] = "",
+    run: Annotated[
+        int | None,
+        typer.Option("--run", metavar="RUN", min=1, help="This run; the latest that said anything by default."),
+    ] = None,
+) -> None:
+    """Show what a run of a plugin said: its error, what it printed, its traceback."""
+    if not name and run is None:
+        raise typer.BadParameter("say of which plugin, or of which run: NAME or --run RUN")
+    further = {} if run is None else {"before": run + 1, "limit": 1}
+    found = (await session.call("plugins.runs", plugin=name, status=[], **further))["runs"]
+    said = [one for one in found if one["error"] or one["stderr"]] or found
+    if not said or run not in (None, said[0]["id"]):
+        what = f"run {run}" if run else "run"
+        raise NotFound(f"no {what} of {name or 'any plugin'} is kept", hint="routerctl plugin runs lists them")
+    if session.out.is_table:
+        _show_log(session, said[0])
+    else:
+        session.out.one((), said[0], name=lambda row: str(row["id"]))
+
+
+def _show_log(session: Session, run: Mapping[str, Any]) -> None:
+    from eventd.plugins.run.executable import LOOK
+
+    lines = [
+        ("Run", f"{run['id']} of {run['plugin']}, {run['trigger']}"),
+        ("Started", show_moment(run["startedAt"])),
+        ("Status", f"{run['status']}, attempt {run['attempt']}, {count(run['events'], 'event')}"),
+        ("Exit Code", "-" if run["exitCode"] is None else run["exitCode"]),
+        ("Error", run["error"].removesuffix(f" ({LOOK})") or "-"),
+    ]
+    for title, value in lines:
+        session.out.line(f"{title + ':':<12}{printable(str(value))}")
+    if run["stderr"]:
+        session.out.line()
+    for line in run["stderr"].splitlines():
+        session.out.line(printable(line))

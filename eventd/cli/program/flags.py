@@ -1,0 +1,61 @@
+"""Every setting as a flag, so that a setting cannot be without one."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from eventd.cli.program.values import MayBeEmpty
+from eventd.settings.model import Settings, flag_of, load, variable_of
+
+_MAY_BE_EMPTY = frozenset({"lake"})
+"""Settings whose empty value is documented: it turns off what a variable or the file turns on."""
+_PANEL = "Settings (flags, then EVENTD_* variables, then the file, then defaults)"
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """What the command line says about settings, not judged yet; None where it says nothing."""
+
+    values: dict[str, Any]
+    file: Path | None
+
+    def load(self) -> Settings:
+        """The settings in force. Raises `BadSettings`."""
+        return load(self.values, file=self.file)
+
+
+def with_settings(command: Callable[..., None]) -> Callable[..., None]:
+    """A command that takes `Flags` first, made to take each setting as a flag beside its own options."""
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    mirrored = {name: _parameter(name) for name in Settings.model_fields if flag_of(name)}
+    file = typer.Option("--config", help="TOML or YAML file with settings. [EVENTD_CONFIG]", rich_help_panel=_PANEL)
+
+    def run(**given: Any) -> None:
+        values = {name: given.pop(name) for name in mirrored}
+        command(Flags(values, given.pop("config")), **given)
+
+    config = _keyword("config", Annotated[Path | None, file])
+    signature = inspect.Signature([*own, config, *mirrored.values()])
+    run.__signature__ = signature  # type: ignore[attr-defined]  # this is what typer reads
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in signature.parameters.values()}
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    return run
+
+
+def _parameter(name: str) -> inspect.Parameter:
+    field = Settings.model_fields[name]
+    text = f"{(field.description or '').replace('`', '')} [{variable_of(name)}]"
+    make = MayBeEmpty if name in _MAY_BE_EMPTY else typer.Option
+    option = make(flag_of(name), help=text, rich_help_panel=_PANEL, show_default=False)
+    kind: Any = bool | None if field.annotation is bool else str | None
+    return _keyword(name, Annotated[kind, option])
+
+
+def _keyword(name: str, annotation: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)

@@ -1,0 +1,138 @@
+"""One resource in words: what it says with its defaults, and how its links are doing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from eventd.cli.federation.links_table import INBOUND, OUTBOUND
+from eventd.cli.terminal.output import Column, Output, count, show_moment, show_span, text
+from eventd.text.invisible import printable
+
+LETTERS = (
+    Column("EVENT_ID", text("eventId")),
+    Column("REASON", text("reason")),
+    Column("PARKED", lambda row: show_moment(row["parkedAt"])),
+)
+RUNS = (
+    Column("RUN", text("id")),
+    Column("STARTED", lambda row: show_moment(row["startedAt"])),
+    Column("STATUS", text("status")),
+    Column("EVENTS", text("events")),
+    Column("ATTEMPT", text("attempt")),
+    Column("SOURCE", text("dynamicSource")),
+    Column("ERROR", text("error")),
+)
+
+
+def describe_resource(out: Output, answer: Mapping[str, Any]) -> None:
+    """Show what `resources.describe` answered."""
+    resource = answer["resource"]
+    metadata = resource["metadata"]
+    _pairs(
+        out,
+        {
+            "Name": metadata["name"],
+            "Kind": resource["kind"],
+            "Version": resource["apiVersion"],
+            "Generation": metadata["generation"],
+            "Created": show_moment(metadata["creationTimestamp"]),
+            "Changed": show_moment(answer["updatedAt"]),
+            **{f"Annotation {key}": value for key, value in metadata.get("annotations", {}).items()},
+        },
+    )
+    if answer["problem"]:
+        out.line(f"Problem:     {answer['problem']}")
+    _section(out, "Spec, with defaults", answer.get("effective", resource["spec"]))
+    status = answer.get("status", {})
+    if "link" in status:
+        _peer(out, status)
+    elif "links" in status:
+        _group(out, status)
+    elif "subscription" in status:
+        _subscription(out, status)
+    elif "recentRuns" in status:
+        _table(out, "Recent runs", RUNS, status["recentRuns"])
+    elif "problem" in status:
+        out.line(f"\nProblem:     {status['problem']}")
+
+
+def _pairs(out: Output, pairs: Mapping[str, Any]) -> None:
+    width = max(12, *(len(name) + 2 for name in pairs))
+    for name, value in pairs.items():
+        out.line(printable(f"{name + ':':<{width}} {value if value not in ('', None) else '-'}"))
+
+
+def _section(out: Output, title: str, value: Mapping[str, Any]) -> None:
+    from eventd.resources.reading.yaml_text import write_yaml
+
+    out.line(f"\n{title}:")
+    for line in write_yaml(dict(value)).splitlines():
+        out.line(printable(f"  {line}"))
+
+
+def _peer(out: Output, status: Mapping[str, Any]) -> None:
+    link = status["link"]
+    out.line("\nLink:")
+    _pairs(
+        out,
+        {
+            "  State": link["state"] + (f" ({link['reason']})" if link["reason"] else ""),
+            "  Since": show_moment(link["since"]),
+            "  Waiting": _waiting(link),
+            "  Protocol": link["protocol"],
+            "  Attempts": link["attempts"],
+            "  Next try": show_moment(link["retryAt"]),
+            "  Last error": link["lastError"],
+            "  Last success": show_moment(link["lastSuccessAt"]),
+            "  Paused by": link["pausedBy"],
+            "  Dead letters": link["deadLetters"],
+            "  Repairs": len(link["repairs"]),
+        },
+    )
+    _table(out, "Recent dead letters", LETTERS, status["recentDeadLetters"])
+    _table(out, "Received from it", INBOUND, status["inbound"])
+
+
+def _subscription(out: Output, status: Mapping[str, Any]) -> None:
+    state = status["subscription"]
+    waiting = count(state["waitingEvents"], "event")
+    out.line("\nSubscription:")
+    _pairs(
+        out,
+        {
+            "  Phase": state["phase"],
+            "  State": state["state"] + (f" ({state['reason']})" if state["reason"] else ""),
+            "  Waiting": f"{waiting}, the oldest for {show_span(state['waitingSeconds'])}"
+            if state["waitingEvents"]
+            else "nothing",
+            "  Attempts": state["attempts"],
+            "  Next try": show_moment(state["retryAt"]),
+            "  Last error": state["lastError"],
+            "  Paused by": state["pausedBy"],
+            "  Dead letters": state["deadLetters"],
+            "  Backfills": len(state["backfills"]),
+        },
+    )
+    _table(out, "Recent runs", RUNS, status["recentRuns"])
+    _table(out, "Recent dead letters", LETTERS, status["recentDeadLetters"])
+
+
+def _waiting(link: Mapping[str, Any]) -> str:
+    if not link["lagEvents"]:
+        return "nothing"
+    return f"{count(link['lagEvents'], 'event')}, the oldest for {show_span(link['lagSeconds'])}"
+
+
+def _group(out: Output, status: Mapping[str, Any]) -> None:
+    out.line("\nStored:")
+    names = {"events": "Events", "bytes": "Bytes", "seq": "Last seq", "evictedSeq": "Evicted up to"}
+    _pairs(out, {f"  {title}": status[name] for name, title in names.items()})
+    _table(out, "Links", OUTBOUND, status["links"]["outbound"])
+    _table(out, "Received from", INBOUND, status["links"]["inbound"])
+
+
+def _table(out: Output, title: str, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> None:
+    if rows:
+        out.line(f"\n{title}:")
+        out.table(columns, rows)

@@ -1,0 +1,224 @@
+"""routerctl dynamic: list, describe, render, diff, delete."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Annotated, Any
+
+import typer
+
+from eventd.cli.federation.watch import PAUSE
+from eventd.cli.gateway.selecting import WatchOption
+from eventd.cli.gateway.session import Session, connected
+from eventd.cli.resources.resources import read_files
+from eventd.cli.terminal.output import Column, count, moment, note, show_moment, text, write_json
+from eventd.runtime.clock import SystemClock
+from eventd.text.invisible import printable
+
+PARTS = (
+    Column("SOURCE", text("source")),
+    Column("GEN", text("generation")),
+    Column("STATUS", text("status")),
+    Column("RESOURCES", lambda row: str(row["resources"])),
+    Column("DIRECTIVES", lambda row: str(row["directives"])),
+    Column("ACTIONPLANS", lambda row: str(row["actionPlans"])),
+    Column("EXPIRES", moment("expiresAt")),
+    Column("PLUGIN", text("plugin"), wide=True),
+    Column("GROUP", text("group"), wide=True),
+    Column("REASON", text("reason"), wide=True),
+)
+
+SourceArgument = Annotated[str, typer.Argument(metavar="SOURCE", help="The part's source, as `dynamic list` shows it.")]
+ConfigOption = Annotated[
+    list[str] | None,
+    typer.Option("--config", metavar="FILE", help="Begin with these files instead of with what is declared."),
+]
+
+
+@connected
+async def list_parts(
+    session: Session,
+    owner: Annotated[
+        str, typer.Option("--owner", metavar="OWNER", help="Only of EventSubscription/NAME or Plugin/NAME.")
+    ] = "",
+    watch: WatchOption = False,
+) -> None:
+    """List what plugins have derived, the latest observed first. A part that is set aside is of no effect."""
+    if watch:
+        show, seen = session.out.stream_rows(PARTS), dict[str, Any]()
+        async for answer in _answers(session, "dynamic.list", owner=owner):
+            present = {row["source"]: row for row in answer["parts"]}
+            show([row for source, row in present.items() if seen.get(source) != row])
+            for source in seen.keys() - present.keys():
+                note(f"gone: {source}")
+            seen = present
+        return
+    parts = (await session.call("dynamic.list", owner=owner))["parts"]
+    session.out.rows(PARTS, parts, name=_source)
+    if session.out.format == "table":
+        for part in parts:
+            if part["reason"]:
+                note(f"note: {part['source']} is set aside: {printable(part['reason'])}")
+
+
+def _source(row: Mapping[str, Any]) -> str:
+    return str(row["source"])
+
+
+async def _answers(session: Session, operation: str, **params: Any) -> AsyncIterator[dict[str, Any]]:
+    """What there is, and again whenever it has changed, until Ctrl-C."""
+    clock, state = SystemClock(), ""
+    try:
+        while True:
+            answer = await session.call(operation, unless=state, **params)
+            if not answer.get("unchanged"):
+                yield answer
+            state = answer["state"]
+            await clock.sleep(PAUSE)
+    except asyncio.CancelledError:
+        return  # Ctrl-C is how it ends
+
+
+@connected
+async def describe(session: Session, source: SourceArgument) -> None:
+    """Show a part, or with EventSubscription/NAME all parts of that subscription."""
+    parts = (await session.call("dynamic.describe", source=source))["parts"]
+    if not session.out.is_table:
+        session.out.rows((), parts, name=_source)
+    for number, part in enumerate(parts if session.out.is_table else ()):
+        if number:
+            session.out.line()
+        for name, value in _block(part):
+            label = f"{name}:" if name else ""
+            session.out.line(f"{label:<14}{printable(value)}".rstrip())
+    if not parts:
+        meant = "" if "/" in source else f" (did you mean EventSubscription/{source}?)"
+        note(f"note: there is no part of the source {source}; routerctl dynamic list shows those there are{meant}")
+
+
+def _block(part: Mapping[str, Any]) -> list[tuple[str, str]]:
+    lines = [
+        ("Source", part["source"]),
+        ("Generation", str(part["generation"])),
+        ("Status", part["status"] + (f": {part['error']}" if part.get("error") else "")),
+        ("Plugin", part["plugin"]),
+        ("Group", part["group"] or "-"),
+        ("Observed At", show_moment(part["observedAt"])),
+        ("Expires", show_moment(part["expiresAt"])),
+        ("Digest", part["digest"]),
+        ("Events", ", ".join(part["eventIds"]) or "-"),
+        ("Gives", str(len(part["gives"]))),
+    ]
+    until = f"until {show_moment(part['expiresAt'])}"
+    lines += [("", f"  {_name(one)}  until {show_moment(one['until'])}") for one in part["gives"]]
+    lines += [("Directives", str(len(part["directives"])))]
+    lines += [("", f"  {one.get('op', '?')} {_name(one.get('target') or {})}  {until}") for one in part["directives"]]
+    lines += [("Action Plans", f"{len(part.get('actionPlans', []))} (for display only)")]
+    lines += [("", f"  {one.get('name', '?')}  {one.get('action', '')}") for one in part.get("actionPlans", [])]
+    return lines
+
+
+def _name(resource: Mapping[str, Any]) -> str:
+    return "/".join(str(resource.get(name, "?")) for name in ("apiVersion", "kind", "name"))
+
+
+@connected
+async def render(session: Session, config: ConfigOption = None, watch: WatchOption = False) -> None:
+    """Print the effective configuration: what is declared, without what is masked, with what parts give."""
+    sources = read_files(config) if config else []
+    if watch:
+        async for answer in _answers(session, "dynamic.render", sources=sources):
+            _print_router(session, answer["router"], again=True)
+        return
+    _print_router(session, (await session.call("dynamic.render", sources=sources))["router"])
+
+
+def _print_router(session: Session, router: Mapping[str, Any], *, again: bool = False) -> None:
+    out = session.out
+    if out.format == "name":
+        for resource in router["spec"]["resources"]:
+            out.line(f"{resource['kind'].lower()}/{resource['metadata']['name']}")
+    elif out.format == "json":
+        _print_json(session, router, again=again)
+    else:
+        from eventd.resources.reading.yaml_text import write_yaml
+
+        out.document((f"---\n{write_yaml(router)}" if again else write_yaml(router)).rstrip("\n"))
+    out.flush()
+
+
+def _print_json(session: Session, value: Mapping[str, Any], *, again: bool) -> None:
+    """Indented once, and as a line each where it comes again."""
+    if again:
+        session.out.document(write_json(value))
+    else:
+        session.out.value(value)
+
+
+@connected
+async def diff(
+    session: Session,
+    config: ConfigOption = None,
+    watch: WatchOption = False,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="End with 4 if there is a difference, instead of 0.")
+    ] = False,
+) -> None:
+    """Show what parts change of what is declared, and which of them are set aside."""
+    sources = read_files(config) if config else []
+    if watch:
+        first = True
+        async for answer in _answers(session, "dynamic.diff", sources=sources):
+            if session.out.is_table and not first:
+                session.out.line()
+            _print_diff(session, answer, again=True)
+            first = False
+        return
+    answer = await session.call("dynamic.diff", sources=sources)
+    _print_diff(session, answer)
+    if exit_code and (answer["suppressed"] or answer["addedResources"]):
+        raise typer.Exit(4)
+
+
+def _print_diff(session: Session, answer: Mapping[str, Any], *, again: bool = False) -> None:
+    out = session.out
+    told = {name: value for name, value in answer.items() if name != "state"}
+    if out.format == "name":
+        for added in answer["addedResources"]:
+            out.line(f"{added['kind'].lower()}/{added['name']}")
+    elif out.format == "json":
+        _print_json(session, told, again=again)
+    elif out.format == "yaml":
+        out.value(told)
+    else:
+        for line in _diff_lines(answer):
+            out.line(printable(line))
+        for aside in answer["setAside"]:
+            note(f"note: {aside['source']} is set aside: {printable(aside['reason'])}")
+    out.flush()
+
+
+def _diff_lines(answer: Mapping[str, Any]) -> list[str]:
+    lines = [
+        f"+ {_name(one)}  source={one['source']}  generation={one['generation']}" for one in answer["addedResources"]
+    ]
+    for one in answer["suppressed"]:
+        reason = f"  reason={one['reason']}" if one.get("reason") else ""
+        until = show_moment(one["maskedUntil"])
+        lines.append(f"- {_name(one['target'])}  maskedBy={one['maskedBy']}  maskedUntil={until}{reason}")
+    return lines or ["no dynamic config changes"]
+
+
+@connected
+async def delete(session: Session, source: SourceArgument) -> None:
+    """Delete a part. Nobody gives what it gave, until a plugin proposes it again."""
+    answer = await session.call("dynamic.delete", source=source)
+    if not session.out.is_table:
+        session.out.one((), answer, name=_source)
+        return
+    session.out.line(f"{answer['source']} deleted")
+    if answer["gave"]:
+        gone = ", ".join(f"{one['kind']}/{one['name']}" for one in answer["gave"][:10])
+        more = len(answer["gave"]) - 10
+        note(f"note: {count(len(answer['gave']), 'resource')} gone with it: {gone}{f' and {more} more' * (more > 0)}")

@@ -1,0 +1,309 @@
+"""routerctl apply, diff, get, describe, delete: what is declared."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from eventd.cli.gateway.selecting import DryRunOption
+from eventd.cli.gateway.session import Session, connected
+from eventd.cli.terminal.output import Column, count, note, show_moment
+from eventd.text.invisible import printable
+
+if TYPE_CHECKING:
+    from eventd.resources.reading.documents import Loaded
+
+FilesOption = Annotated[
+    list[str],
+    typer.Option("--filename", "-f", metavar="FILE", help="File, directory, or - for the standard input; repeatable."),
+]
+OptionalFilesOption = Annotated[
+    list[str] | None,
+    typer.Option("--filename", "-f", metavar="FILE", help="Delete what these files name; - is the standard input."),
+]
+PruneOption = Annotated[bool, typer.Option("--prune", help="Delete what the files do not hold.")]
+
+
+@connected
+async def apply(
+    session: Session,
+    filename: FilesOption,
+    prune: PruneOption = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="With --prune: delete everything if the files hold nothing.")
+    ] = False,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Declare resources: all of what the files hold, or nothing. Makes the database if there is none yet."""
+    session.make, session.pretend = not dry_run, dry_run
+    answer = await session.call(
+        "resources.apply", sources=read_files(filename), prune=prune, allow_empty=force, dry_run=dry_run
+    )
+    _show_changes(session, answer)
+
+
+@connected
+async def diff(
+    session: Session,
+    filename: FilesOption,
+    prune: PruneOption = False,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="End with 4 if there is a difference, instead of 0.")
+    ] = False,
+) -> None:
+    """Show what apply would change, as a unified diff."""
+    session.pretend = True
+    answer = await session.call("resources.diff", sources=read_files(filename), prune=prune)
+    changed = [change for change in answer["changes"] if change["diff"]]
+    if session.out.is_table:
+        for change in changed:
+            for line in change["diff"].splitlines():
+                session.out.line(printable(line))
+        _tell_losses(changed, "would go with it")
+    else:
+        session.out.rows((), changed, name=_full_name)
+    if changed and exit_code:
+        raise typer.Exit(4)
+
+
+def read_files(paths: list[str]) -> list[dict[str, Any]]:
+    """The files as the node wants them: their text, or why they cannot be read, so that all is said at once."""
+    from eventd.resources.reading.documents import read_file, read_sources
+
+    texts: dict[str, bytes] = {}
+
+    def read(path: Path) -> bytes:
+        texts[str(path)] = read_file(path)
+        return texts[str(path)]
+
+    def read_stdin() -> bytes:
+        texts["<stdin>"] = sys.stdin.buffer.read()
+        return texts["<stdin>"]
+
+    loaded = read_sources(paths, read=read, read_stdin=read_stdin)
+    return [*_unreadable(loaded, texts), *_texts(texts)]
+
+
+def _unreadable(loaded: Loaded, texts: Mapping[str, bytes]) -> list[dict[str, Any]]:
+    """What is wrong with sources as such; what is wrong inside a text is found again where it is applied."""
+    return [
+        {"name": problem.source, "problem": problem.message, "line": problem.line}
+        for problem in loaded.problems
+        if problem.source not in texts or not _is_text(texts[problem.source])
+    ]
+
+
+def _texts(texts: Mapping[str, bytes]) -> list[dict[str, Any]]:
+    return [{"name": name, "text": raw.decode("utf-8-sig")} for name, raw in texts.items() if _is_text(raw)]
+
+
+def _is_text(raw: bytes) -> bool:
+    from eventd.resources.reading.documents import MAX_BYTES
+
+    try:
+        raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return False
+    return len(raw) <= MAX_BYTES
+
+
+def _show_changes(session: Session, answer: Mapping[str, Any]) -> None:
+    suffix = " (dry run)" if answer["dryRun"] else ""
+    if session.out.is_table:
+        for change in answer["changes"]:
+            session.out.line(f"{_full_name(change)} {change['action']}{suffix}")
+        _tell_losses(answer["changes"], "would go with it" if answer["dryRun"] else "went with it")
+    else:
+        session.out.rows((), answer["changes"], name=_full_name)
+
+
+def _tell_losses(changes: Sequence[Mapping[str, Any]], verb: str) -> None:
+    for change in changes:
+        if change.get("events"):
+            note(f"note: {count(change['events'], 'stored event')} of group {change['name']} {verb}")
+
+
+def _full_name(row: Mapping[str, Any]) -> str:
+    name = row["name"] if "name" in row else row["metadata"]["name"]
+    return f"{row['kind'].lower()}/{name}"
+
+
+def _age(row: Mapping[str, Any]) -> str:
+    return show_moment(row["metadata"]["creationTimestamp"])
+
+
+def _listen(row: Mapping[str, Any]) -> str:
+    listen = row["spec"].get("listen") or {}
+    return f"{listen['address']}:{listen['port']}" if listen.get("address") else "-"
+
+
+def _spec(path: str, default: str = "-") -> Any:
+    def show(row: Mapping[str, Any]) -> str:
+        value: Any = row["spec"]
+        for step in path.split("."):
+            value = (value or {}).get(step)
+        return ",".join(value) if isinstance(value, list) and value else str(value or default)
+
+    return show
+
+
+def _sources(row: Mapping[str, Any]) -> str:
+    return ",".join(rule["source"] for rule in row["spec"].get("allow", [])) or "-"
+
+
+_NAME = Column("NAME", lambda row: row["metadata"]["name"])
+_GENERATION = Column("GENERATION", lambda row: str(row["metadata"]["generation"]), wide=True)
+_COLUMNS: dict[str, tuple[Column, ...]] = {
+    "EventGroup": (
+        _NAME,
+        Column("NODE", _spec("nodeName")),
+        Column("LISTEN", _listen),
+        Column("PROTOCOLS", _spec("protocols", "v1,v2")),
+        Column("CREATED", _age),
+        _GENERATION,
+    ),
+    "EventPeer": (
+        _NAME,
+        Column("GROUP", _spec("groupRef")),
+        Column("NODE", _spec("nodeName")),
+        Column("ENDPOINT", _spec("endpoint")),
+        Column("PROTOCOL", _spec("protocol", "auto")),
+        Column("CREATED", _age),
+        Column("TYPES", _spec("types", "all"), wide=True),
+        Column("SUBJECT_PREFIXES", _spec("subjectPrefixes", "all"), wide=True),
+        _GENERATION,
+    ),
+    "Plugin": (
+        _NAME,
+        Column("RUNS", lambda row: row["spec"].get("executable") or f"entry point {row['spec'].get('entryPoint')}"),
+        Column("TIMEOUT", _spec("timeout", "10s")),
+        Column("CAPABILITIES", _spec("capabilities")),
+        Column("CREATED", _age),
+        Column("CONCURRENCY", _spec("concurrency", "4"), wide=True),
+        _GENERATION,
+    ),
+    "EventSubscription": (
+        _NAME,
+        Column("GROUP", _spec("groupRef")),
+        Column("PLUGIN", _spec("trigger.pluginRef")),
+        Column("TYPES", _spec("match.types")),
+        Column("CREATED", _age),
+        Column("BATCH_WINDOW", _spec("trigger.batchWindow"), wide=True),
+        Column("DEBOUNCE", _spec("trigger.debounce"), wide=True),
+        Column("SUBJECT_PREFIXES", _spec("match.subjectPrefixes", "all"), wide=True),
+        _GENERATION,
+    ),
+    "FederationSLO": (
+        _NAME,
+        Column("GROUP", _spec("groupRef")),
+        Column("LAG_WARN", _spec("delivery.lagWarnSeconds", "60")),
+        Column("LAG_FAIL", _spec("delivery.lagFailSeconds", "180")),
+        Column("CREATED", _age),
+        _GENERATION,
+    ),
+    "DynamicConfigSource": (
+        _NAME,
+        Column("PLUGIN", _spec("pluginRef")),
+        Column("TTL", _spec("ttl")),
+        Column("CREATED", _age),
+        _GENERATION,
+    ),
+    "DynamicOverridePolicy": (_NAME, Column("SOURCES", _sources), Column("CREATED", _age), _GENERATION),
+}
+_OTHERS = (
+    _NAME,
+    Column("KIND", lambda row: row["kind"]),
+    Column("APIVERSION", lambda row: row["apiVersion"]),
+    Column("CREATED", _age),
+    _GENERATION,
+)
+"""Of other programs' kinds."""
+
+
+@connected
+async def get(
+    session: Session,
+    kind: Annotated[
+        str,
+        typer.Argument(metavar="KIND", help="A kind, such as EventPeer (ep) or EventSubscription (es); or all."),
+    ],
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="One of them.")] = "",
+) -> None:
+    """Show what is declared. YAML and JSON can be applied again."""
+    if kind.lower() == "all":
+        if name:
+            raise typer.BadParameter("a name needs a kind instead of all")
+        kind = ""
+    if name:
+        row = await session.call("resources.get", kind=kind, name=name)
+        session.out.one(_COLUMNS.get(row["kind"], _OTHERS), row, name=_full_name)
+        return
+    rows = (await session.call("resources.list", kind=kind))["resources"]
+    if session.out.is_table:
+        _show_tables(session, rows)
+    else:
+        session.out.rows((), rows, name=_full_name)
+
+
+def _show_tables(session: Session, rows: list[dict[str, Any]]) -> None:
+    """A table for each kind and one for those of other programs, parted by an empty line."""
+    tables = [(columns, [row for row in rows if row["kind"] == kind]) for kind, columns in _COLUMNS.items()]
+    tables.append((_OTHERS, [row for row in rows if row["kind"] not in _COLUMNS]))
+    shown = [(columns, those) for columns, those in tables if those]
+    for at, (columns, those) in enumerate(shown):
+        if at:
+            session.out.line()
+        session.out.table(columns, those)
+    if not rows:
+        note("nothing is declared")
+
+
+@connected
+async def describe(
+    session: Session,
+    kind: Annotated[
+        str,
+        typer.Argument(metavar="KIND", help="A kind, such as EventPeer (ep) or EventSubscription (es)."),
+    ],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name.")],
+) -> None:
+    """Show one resource with its defaults, and how it is doing: link state, lag, recent errors."""
+    from eventd.cli.resources.describe import describe_resource
+
+    answer = await session.call("resources.describe", kind=kind, name=name)
+    if session.out.is_table:
+        describe_resource(session.out, answer)
+    elif session.out.format == "name":
+        session.out.line(_full_name(answer["resource"]))
+    else:
+        session.out.value(answer)
+
+
+@connected
+async def delete(
+    session: Session,
+    kind: Annotated[
+        str,
+        typer.Argument(metavar="[KIND]", help="A kind, such as EventPeer (ep) or EventSubscription (es)."),
+    ] = "",
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="Its name.")] = "",
+    filename: OptionalFilesOption = None,
+    ignore_not_found: Annotated[
+        bool, typer.Option("--ignore-not-found", help="With -f: pass over what is not declared.")
+    ] = False,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Delete a resource, or all that files name. The events a group has stored go with it."""
+    if bool(filename) == bool(kind) or (kind and not name):
+        raise typer.BadParameter("say what to delete: KIND NAME, or -f FILE")
+    if filename:
+        answer = await session.call(
+            "resources.delete_sources", sources=read_files(filename), ignore_not_found=ignore_not_found, dry_run=dry_run
+        )
+    else:
+        answer = await session.call("resources.delete", kind=kind, name=name, dry_run=dry_run)
+    _show_changes(session, answer)

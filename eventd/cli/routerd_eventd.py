@@ -1,0 +1,269 @@
+"""`routerd-eventd`: run a node, bring its database up to date, check both."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+import eventd
+from eventd.cli.program.command_line import Command, CommandLine, program
+from eventd.cli.program.exits import run
+from eventd.cli.program.flags import Flags, with_settings
+from eventd.cli.terminal.output import count, write_json
+from eventd.errors import CheckFailed, DatabaseUnusable, SettingsError
+from eventd.runtime.clock import SystemClock
+from eventd.settings.model import BadSettings, Endpoint, Settings, Shown, surroundings
+
+if TYPE_CHECKING:  # a command that needs no database does not wait for one to be imported
+    from eventd.cli.daemon.serving import Service
+    from eventd.store.engine.claim import Claim
+    from eventd.store.engine.database import Database
+
+app = typer.Typer(
+    name="routerd-eventd",
+    cls=CommandLine,
+    help="A node of a federated event bus. `routerctl` works on what it holds.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.callback()(program)
+logger = logging.getLogger("eventd.serve")
+
+
+@app.command(cls=Command)
+@with_settings
+def serve(
+    flags: Flags,
+    migrate: Annotated[bool, typer.Option("--migrate", help="Apply pending migrations on Postgres too.")] = False,
+) -> None:
+    """Run a node until it is told to stop.
+
+    SIGTERM and SIGINT finish what is under way, a second one leaves at once, SIGHUP re-reads keys and secrets.
+    """
+    from eventd.cli.daemon.checking import keys_of, missing_group
+    from eventd.cli.daemon.open_files import raise_file_limit
+    from eventd.cli.daemon.service_manager import ServiceManager
+    from eventd.cli.daemon.serving import run_service
+    from eventd.cli.gateway.lock import claimed, serving
+    from eventd.observe.log_lines import configure_logging
+
+    settings = flags.load()
+    keys_of(settings)  # a door that must not stand open is found before anything is touched
+    around = surroundings()
+    colour = "NO_COLOR" not in around and around.get("TERM") != "dumb"
+    configure_logging(sys.stderr, format=settings.log_format, level=settings.log_level, colour=colour)
+    for warning in settings.warnings:
+        logger.warning(warning)
+    database = _open(settings)
+
+    def prepare() -> None:
+        _prepare(database, apply=migrate or database.kind == "sqlite")
+        if missing := missing_group(settings, database):
+            logger.warning(missing)
+
+    try:
+        if settings.standby and database.kind == "sqlite":
+            raise SettingsError(
+                "a node can stand by only for one on Postgres: a SQLite file belongs to one machine",
+                hint="leave out --standby; a service manager starts a node again that has ended",
+            )
+        with serving(database), claimed(database, settings.group or "", wait=settings.standby) as claim:
+            if not settings.standby:
+                prepare()
+            raise_file_limit(settings)
+            clock = SystemClock()
+            announce = partial(_announce, database, clock.origin)
+            manager = ServiceManager(around, clock)
+            run_service(_service(settings, claim, prepare), settings, manager, clock, announce)
+    finally:
+        database.close()
+
+
+def _announce(database: Database, origin: int, api: Endpoint) -> None:
+    """Leave for commands beside this node where its API is, and the origin of its steady clock."""
+    from eventd.cli.gateway.lock import Serving, write_serving
+
+    write_serving(database, Serving(str(api), origin))
+
+
+def _service(settings: Settings, claim: Claim | None, prepare: Callable[[], None]) -> Callable[[], Service]:
+    """What makes the node that the settings ask for, on the loop that it will run on."""
+    clock = SystemClock()
+
+    def make(sockets: Sequence[socket.socket] = ()) -> Service:
+        if settings.workers > 1:
+            from eventd.cli.daemon.workers import Workers
+
+            return Workers(settings, clock=clock, claim=claim, sockets=sockets)
+        from eventd.node.node import Node
+
+        return Node(settings, clock=clock, claim=claim, sockets=sockets)
+
+    if not settings.standby or claim is None:
+        return make
+    from eventd.cli.daemon.checking import keys_of
+    from eventd.cli.daemon.standby import Standby
+
+    held = claim
+    return lambda: Standby(settings, held, keys_of(settings), clock, prepare, make)
+
+
+@app.command(cls=Command)
+@with_settings
+def migrate(
+    flags: Flags,
+    plan: Annotated[bool, typer.Option("--plan", help="Show what would be done, and do nothing.")] = False,
+    new_epoch: Annotated[
+        bool, typer.Option("--new-epoch", help="Begin a new history: for a database restored from a copy.")
+    ] = False,
+) -> None:
+    """Bring the database's schema up to date."""
+    from eventd.cli.gateway.lock import serving
+    from eventd.log.core.head import read_head, renew_epoch
+    from eventd.store.engine.head_file import forget_head
+    from eventd.store.schema import migrations
+
+    settings = flags.load()
+    database = _open(settings, make=not plan)
+    try:
+        if plan:
+            _show_plan(database, new_epoch=new_epoch)
+            return
+        with serving(database):
+            _say_applied(database.write_now(migrations.upgrade, now=SystemClock().now()))
+            if new_epoch:
+                before = database.read_now(read_head).epoch
+                print(f"the log has the new epoch {database.write_now(renew_epoch)}, before it had {before}")
+                if database.path is not None:
+                    forget_head(database.path)
+    finally:
+        database.close()
+
+
+@app.command(cls=Command)
+@with_settings
+def check(
+    flags: Flags,
+    output: Annotated[Literal["table", "json"], typer.Option("-o", "--output", help="How to show it.")] = "table",
+) -> None:
+    """Say whether a node would start, and with which settings; exit with 4 if it would not."""
+    from eventd.cli.daemon.checking import Check, check_database, check_settings
+
+    shown: list[Shown] = []
+    try:
+        settings = flags.load()
+    except BadSettings as error:
+        checks = [Check("settings", "failed", str(problem)) for problem in error.problems]
+    else:
+        shown = settings.describe()
+        checks = [*check_settings(settings), *check_database(settings)]
+    failed = [check for check in checks if check.state == "failed"]
+    if output == "json":
+        told = {"ok": not failed, "settings": _objects(shown), "checks": _objects(checks)}
+        print(write_json(told, indent=2))
+    else:
+        if shown:
+            _print_columns([("SETTING", "VALUE", "FROM"), *shown])
+            print()
+        _print_columns([("CHECK", "STATE", "DETAIL"), *checks])
+    if failed:
+        raise CheckFailed(f"{len(failed)} of {len(checks)} checks failed", hint="a node would not start")
+
+
+@app.command(cls=Command)
+def demo(
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the nodes running until Ctrl-C, to try things.")] = False,
+) -> None:
+    """Show three nodes on this machine: they federate, one is cut off, nothing is lost."""
+    from eventd.cli.demo import demo as play
+
+    play.run(keep=keep)
+
+
+@app.command(cls=Command)
+def version() -> None:
+    """Say which version this is."""
+    print(f"routerd-eventd {eventd.__version__}")
+
+
+def _open(settings: Settings, *, make: bool = True) -> Database:
+    from eventd.store.engine.database import Database
+    from eventd.store.engine.foreign_file import refuse_foreign
+    from eventd.store.engine.private_file import close_to_others
+
+    database = Database(settings.database_url)
+    try:
+        refuse_foreign(database.path)  # before its mode, its journal or a folder is touched
+        if make:
+            settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if make and database.path is not None:
+            for file in close_to_others(database.path):
+                logger.warning("other users of this machine can no longer read the database", extra={"file": str(file)})
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _prepare(database: Database, *, apply: bool) -> None:
+    """Bring the schema up to date, or raise `DatabaseUnusable` with the command that does."""
+    from eventd.store.schema import migrations
+
+    missing = database.read_now(migrations.pending)
+    if missing and not apply:
+        raise DatabaseUnusable(
+            f"the database {database.label()} lacks {count(len(missing), 'migration')}: {', '.join(missing)}",
+            hint="run `routerd-eventd migrate`, or start with --migrate",
+        )
+    if missing:
+        applied = database.write_now(migrations.upgrade, now=SystemClock().now())
+        logger.info("the schema was brought up to date", extra={"applied": applied})
+
+
+def _show_plan(database: Database, *, new_epoch: bool) -> None:
+    from eventd.store.schema import migrations
+
+    if database.path is not None and not database.path.exists():
+        print(f"the database {database.label()} is not there yet and would be made")
+    else:
+        missing = database.read_now(migrations.pending)
+        print("\n".join(f"would apply {name}" for name in missing) or "the schema is up to date")
+    if new_epoch:
+        print("would begin a new epoch")
+
+
+def _say_applied(applied: Sequence[str]) -> None:
+    from eventd.store.schema import migrations
+
+    for name in applied:
+        print(f"applied {name}")
+    if not applied:
+        print(f"the schema is up to date: {migrations.NEWEST}")
+
+
+def _objects(rows: Iterable[Any]) -> list[dict[str, str]]:
+    return [row._asdict() for row in rows]
+
+
+def _print_columns(rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]) - 1)]
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        print("  ".join([*cells, row[-1]]).rstrip())
+
+
+def main() -> None:
+    """Entry of the command."""
+    run(app, "routerd-eventd", needs_output=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,209 @@
+"""Showing answers: aligned columns, JSON, YAML, or names. Colours only on a terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TextIO
+
+from eventd.text.invisible import printable, spelled_out
+
+Format = Literal["table", "wide", "json", "yaml", "name"]
+
+GAP = "  "
+ZERO_TIME = "0001-01-01T00:00:00Z"
+
+_GOOD, _BAD, _MIDDLING = "\x1b[32m", "\x1b[31m", "\x1b[33m"
+_STYLES = {
+    **dict.fromkeys(("delivered", "running", "new", "created"), _GOOD),
+    **dict.fromkeys(("failed", "refused", "expired", "blocked", "conflict", "deleted"), _BAD),
+    **dict.fromkeys(("pending", "unknown", "backing-off", "paused", "configured"), _MIDDLING),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its header, how its cell is made from a row, and whether only `wide` shows it.
+
+    `uncut` makes the cell that `wide` shows where the other one is shortened.
+    """
+
+    header: str
+    cell: Callable[[Mapping[str, Any]], str]
+    wide: bool = False
+    uncut: Callable[[Mapping[str, Any]], str] | None = None
+
+
+def text(name: str) -> Callable[[Mapping[str, Any]], str]:
+    """The member as it is; `-` where it is blank."""
+    return lambda row: str(row[name]) if row[name] not in ("", None, [], {}) else "-"
+
+
+def joined(name: str) -> Callable[[Mapping[str, Any]], str]:
+    """The members of a list; `-` for none."""
+    return lambda row: ",".join(map(str, row[name])) or "-"
+
+
+def moment(name: str) -> Callable[[Mapping[str, Any]], str]:
+    """A time to the second; `-` where it is not set."""
+    return lambda row: show_moment(row[name])
+
+
+def show_moment(time: str | None) -> str:
+    """An RFC 3339 time in UTC, cut to the second; `-` where it is not set."""
+    return "-" if time in (None, "", ZERO_TIME) else f"{str(time)[:19]}Z"
+
+
+def span(name: str) -> Callable[[Mapping[str, Any]], str]:
+    """A duration in seconds as `29m0s`; `-` for nothing."""
+    return lambda row: show_span(row[name])
+
+
+def show_span(seconds: float) -> str:
+    """Whole seconds, or milliseconds below one; `-` for nothing."""
+    from eventd.text.duration import format_duration
+
+    if not seconds:
+        return "-"
+    whole = int(seconds) if abs(seconds) >= 1 else round(seconds, 3)
+    return format_duration(round(whole * 1_000_000))
+
+
+def count(number: int, noun: str) -> str:
+    """`1 event`, `2 events`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def printable_lines(words: str) -> str:
+    """The same for a text of several lines."""
+    return "\n".join(map(printable, words.split("\n")))
+
+
+def write_json(value: Any, *, indent: int | None = None) -> str:
+    """JSON that means the same to every reader and shows a person all that it holds."""
+    return spelled_out(json.dumps(value, indent=indent, ensure_ascii=False, default=str))
+
+
+class Output:
+    """Where and how a command shows what it found. `colour` allows styles; they still need a terminal."""
+
+    def __init__(self, format: Format, *, headers: bool, colour: bool, stream: TextIO | None = None) -> None:
+        self.format = format
+        self._headers = headers
+        self._stream = stream or sys.stdout
+        self._styled = colour and self._stream.isatty()
+
+    @property
+    def is_table(self) -> bool:
+        return self.format in ("table", "wide")
+
+    def rows(self, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], *, name: Callable[..., str]) -> None:
+        """A list: as a table, or as JSON, YAML or one name a line."""
+        if self.is_table:
+            self.table(columns, rows)
+        elif self.format == "name":
+            for row in rows:
+                self.line(printable(name(row)))
+        else:
+            self.value(list(rows))
+
+    def one(self, columns: Sequence[Column], row: Mapping[str, Any], *, name: Callable[..., str]) -> None:
+        """A single thing: a table of one row, or the object itself."""
+        if self.is_table or self.format == "name":
+            self.rows(columns, [row], name=name)
+        else:
+            self.value(dict(row))
+
+    def table(self, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> None:
+        """Aligned columns with a gap of two blanks."""
+        shown = self._shown(columns)
+        cells = [[printable(self._cell(column, row)) for column in shown] for row in rows]
+        widths = [
+            max([len(line[at]) for line in cells] + ([len(column.header)] if self._headers else [0]))
+            for at, column in enumerate(shown)
+        ]
+        if self._headers:
+            self._print([column.header for column in shown], widths, header=True)
+        for line in cells:
+            self._print(line, widths)
+
+    def _shown(self, columns: Sequence[Column]) -> list[Column]:
+        return [column for column in columns if self.format == "wide" or not column.wide]
+
+    def _cell(self, column: Column, row: Mapping[str, Any]) -> str:
+        whole = column.uncut if self.format == "wide" else None
+        return (whole or column.cell)(row)
+
+    def _print(self, cells: Sequence[str], widths: Sequence[int], *, header: bool = False) -> None:
+        padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=True)]
+        padded[-1] = cells[-1]
+        if self._styled:
+            padded = [_style(cell, header=header) for cell in padded]
+        self._write(f"{GAP.join(padded).rstrip()}\n")
+
+    def stream_rows(self, columns: Sequence[Column]) -> Callable[[Sequence[Mapping[str, Any]]], None]:
+        """For rows that keep coming: what shows some more of them. Tables only grow wider; JSON is a line a row."""
+        widths: list[int] = []
+
+        def show(rows: Sequence[Mapping[str, Any]]) -> None:
+            if not self.is_table:
+                for row in rows:
+                    self.document(write_json(row))
+            else:
+                self._more(columns, rows, widths)
+            self._stream.flush()
+
+        return show
+
+    def _more(self, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], widths: list[int]) -> None:
+        shown = self._shown(columns)
+        cells = [[printable(self._cell(column, row)) for column in shown] for row in rows]
+        fresh = not widths
+        widths[:] = [
+            max([len(line[at]) for line in cells] + [widths[at] if widths else len(column.header)])
+            for at, column in enumerate(shown)
+        ]
+        if fresh and self._headers:
+            self._print([column.header for column in shown], widths, header=True)
+        for line in cells:
+            self._print(line, widths)
+
+    def value(self, value: Any) -> None:
+        """Any value as JSON, indented by two, or as YAML."""
+        if self.format == "yaml":
+            from eventd.resources.reading.yaml_text import write_yaml
+
+            self._write(write_yaml(value))
+        else:
+            self.document(write_json(value, indent=2))
+
+    def flush(self) -> None:
+        """Let whoever reads have it now: more may come much later."""
+        self._stream.flush()
+
+    def line(self, line: str = "") -> None:
+        """Lines for a person, without what could steer a terminal."""
+        self._write(f"{printable_lines(line)}\n")
+
+    def document(self, text: str) -> None:
+        """A text that another program may read, as it is: its writer has seen to what it holds."""
+        self._write(f"{text}\n")
+
+    def _write(self, content: str) -> None:
+        # Not every stream can hold every character, and no stream a lone surrogate.
+        encoding = getattr(self._stream, "encoding", None) or "utf-8"
+        self._stream.write(content.encode(encoding, "backslashreplace").decode(encoding))
+
+
+def _style(cell: str, *, header: bool) -> str:
+    if header:
+        return f"\x1b[1m{cell}\x1b[0m"
+    style = _STYLES.get(cell.rstrip())
+    return f"{style}{cell}\x1b[0m" if style else cell
+
+
+def note(words: str) -> None:
+    """Something the reader should know, beside the output."""
+    print(printable_lines(words), file=sys.stderr)  # which spells out by itself what it cannot hold

@@ -1,0 +1,169 @@
+"""Records of topics on a command line: how they are shown, and how they are written down to be written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from eventd.cli.terminal.output import Column, note, text
+from eventd.errors import Invalid
+
+if TYPE_CHECKING:
+    from eventd.client import Gap, NewRecord, Record
+
+LONGEST_DATA = 100
+
+_ABOUT = (
+    Column("SEQ", text("$seq")),
+    Column("TIME", lambda row: show_millis(row["$ts"])),
+    Column("NODE", lambda row: row.get("$node") or "-"),
+    Column("TAG", lambda row: row.get("$tag") or "-"),
+    Column("DATA", lambda row: _cut(_json(row.get("data"))), uncut=lambda row: _json(row.get("data"))),
+    Column("META", lambda row: _json(row["meta"]) if "meta" in row else "-", wide=True),
+)
+RECORDS = _ABOUT
+WATCHED = (Column("TOPIC", text("topic")), *_ABOUT)
+
+
+def show_record(record: Record) -> dict[str, Any]:
+    """The record under the names of the API; what it does not have is left out."""
+    about = {"$seq": record.seq, "$ts": record.ts, "$node": record.node, "$tag": record.tag}
+    shown = {**about, "data": record.data, "meta": record.meta}
+    return {name: value for name, value in shown.items() if name == "data" or value is not None}
+
+
+def tell_gap(gap: Gap, topic: str) -> None:
+    """What nobody can read any more is said beside the output."""
+    if gap.reason == "recreated":
+        note(
+            f"gap: topic {topic}: it is not what was read before, and ends at {gap.head_seq}; "
+            "its records follow from the first"
+        )
+    else:
+        lost = gap.last - gap.first + 1
+        which = f"record {gap.first}" if lost == 1 else f"records {gap.first} to {gap.last}"
+        note(f"gap: topic {topic}: {which} cannot be read any more ({_REASONS.get(gap.reason, gap.reason)})")
+
+
+_REASONS = {
+    "cap": "the topic holds no more than its caps allow",
+    "ttl": "they were older than the topic keeps them",
+    "mixed": "the topic's caps, and their age",
+    "source_trim": "their source had lost them before its router came to them",
+    "from_seq_too_old": "the topic had removed them before this began",
+}
+
+
+def show_millis(time: int | None) -> str:
+    """RFC 3339 in UTC to the millisecond; `-` where it is not set."""
+    from federation.event import from_micros
+
+    return "-" if time is None else from_micros(time * 1000).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)  # a Decimal
+
+
+def _cut(words: str) -> str:
+    return words if len(words) <= LONGEST_DATA else f"{words[: LONGEST_DATA - 3]}..."
+
+
+# --- written down ---------------------------------------------------------------------------------------------------
+
+
+def read_value(text: str | bytes, where: str) -> Any:
+    """JSON that goes on as it is written. Raises `Invalid`, which says where it is."""
+    import msgspec
+
+    try:
+        msgspec.json.decode(text)
+    except UnicodeError:
+        raise Invalid(f"{where} is no text: it holds bytes that are no UTF-8") from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        why = str(error).removeprefix("JSON is malformed: ")
+        raise Invalid(f"{where} is not valid JSON: {why}", hint="a text needs double quotes: '\"hello\"'") from None
+    return msgspec.Raw(text.encode() if isinstance(text, str) else text)
+
+
+def read_record(text: str | bytes, where: str) -> NewRecord:
+    """A whole record as an object: `data`, and as wanted `tag`, `node`, `meta`, also as `topic read` shows it."""
+    from eventd.client import NewRecord
+
+    members = _members(text, where)
+    data = members.pop("data", None)
+    if data is None:
+        raise Invalid(f"{where} has no member data", hint='a record is {"data": …, "tag": "…", "node": "…", "meta": …}')
+    tag, node = (_text_of(members, name, where) for name in ("tag", "node"))
+    meta = members.pop("meta", None)
+    ours = [name for name in members if name not in ("$seq", "$ts", "topic")]
+    if ours:
+        raise Invalid(f"{where} has a member {ours[0][:60]!r}, which no record has", hint="put it into data or meta")
+    return NewRecord(data, tag=tag, node=node, meta=meta)
+
+
+def _members(text: str | bytes, where: str) -> dict[str, Any]:
+    """Each member as it is written."""
+    import msgspec
+
+    read_value(text, where)
+    try:
+        return dict(msgspec.json.decode(text, type=dict[str, msgspec.Raw]))
+    except msgspec.ValidationError:
+        hint = "without --records each value is the data of a record"
+        raise Invalid(f"{where} is no object, as a record is", hint=hint) from None
+
+
+def _text_of(members: dict[str, Any], name: str, where: str) -> str | None:
+    import msgspec
+
+    given = [members.pop(each) for each in (name, f"${name}") if each in members]
+    if not given:
+        return None
+    try:
+        return msgspec.json.decode(given[0], type=str | None)
+    except msgspec.ValidationError:
+        raise Invalid(f"{where}: {name} must be text") from None
+
+
+# --- configuration --------------------------------------------------------------------------------------------------
+
+
+def read_settings(words: Iterable[str]) -> dict[str, Any]:
+    """`FIELD=VALUE` as fields of a topic's configuration. Raises `Invalid` for one that no topic has."""
+    settings: dict[str, Any] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise Invalid(f"{word[:80]!r} sets nothing", hint="write FIELD=VALUE, such as ttl_ms=10m or type=queue")
+        settings[name] = _setting(name, value)
+    check_fields(settings)
+    return settings
+
+
+def check_fields(settings: Mapping[str, Any]) -> None:
+    """Raises `Invalid` for a field that no topic has: the API would pass over it."""
+    import difflib
+
+    from eventd.client import Config
+
+    for name in settings:
+        if name not in Config.__struct_fields__:
+            close = difflib.get_close_matches(str(name), Config.__struct_fields__, 1)
+            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(Config.__struct_fields__)}"
+            raise Invalid(f"a topic has no field {str(name)[:60]!r}", hint=hint)
+
+
+def _setting(name: str, value: str) -> Any:
+    from eventd.text.duration import BadDuration, parse_duration
+
+    if name.endswith("_ms") and not value.isdigit() and value != "null":
+        try:
+            return parse_duration(value) // 1000
+        except BadDuration as error:
+            raise Invalid(f"{name}: {error.message}", hint="or write whole milliseconds") from None
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value

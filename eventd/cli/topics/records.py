@@ -1,0 +1,180 @@
+"""routerctl topic: write, read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from eventd.cli.gateway.session import Session, connected
+from eventd.cli.program.values import MayBeEmpty
+from eventd.cli.terminal.input_lines import InputLines
+from eventd.cli.terminal.output import Column, count, note, text
+from eventd.cli.topics.record_text import RECORDS, read_record, read_value, show_record, tell_gap
+from eventd.cli.topics.topics import TopicArgument
+from eventd.errors import EventdError, Invalid
+
+if TYPE_CHECKING:
+    from eventd.client import Client, NewRecord, Page
+
+WRITTEN = (
+    Column("TOPIC", text("topic")),
+    Column("FIRST", lambda row: str(row["first_seq"])),
+    Column("LAST", lambda row: str(row["last_seq"])),
+    Column("COUNT", lambda row: str(row["count"])),
+)
+BATCH = 1000
+LONGEST_LINE = 64 << 20
+
+
+@connected
+async def write(
+    session: Session,
+    topic: TopicArgument,
+    values: Annotated[
+        list[str], typer.Argument(metavar="JSON...", help="The data of each record; - reads one a line from stdin.")
+    ],
+    tag: Annotated[str, MayBeEmpty("--tag", metavar="TAG", help="The tag of each record without its own.")] = "",
+    node: Annotated[
+        str, typer.Option("--node", metavar="NODE", help="Who each record without its own node comes from.")
+    ] = "",
+    meta: Annotated[str, typer.Option("--meta", metavar="JSON", help="The meta of each record without its own.")] = "",
+    records: Annotated[
+        bool, typer.Option("--records", help="Each value is a whole record: an object with data, tag, node, meta.")
+    ] = False,
+    no_create: Annotated[bool, typer.Option("--no-create", help="Make no topic where there is none.")] = False,
+    idempotency_key: Annotated[
+        str, typer.Option("--idempotency-key", metavar="KEY", help="Write once however often this is said; no stdin.")
+    ] = "",
+) -> None:
+    """Write records to a topic, which is made if it is missing. Nothing is written twice, whatever is tried again."""
+    if "-" in values and (len(values) > 1 or idempotency_key):
+        raise typer.BadParameter("- stands alone, and goes with no --idempotency-key")
+    shared = read_value(meta, "--meta") if meta else None
+    session.make = not no_create
+    create = False if no_create else None
+
+    def made(where: str, value: str | bytes) -> NewRecord:
+        return _record(value, where, tag=tag, meta=shared, whole=records)
+
+    if values == ["-"]:
+        batches = _read_batches(made)
+    else:
+        batches = _given([made(f"value {at}", value) for at, value in enumerate(values, start=1)])
+    client = await session.client(again=True)
+    written = await _write(client, topic, batches, node=node or None, create=create, idempotency_key=idempotency_key)
+    if session.out.is_table:
+        session.out.line(f"topic/{topic}: {_told(written)}")
+    else:
+        session.out.rows(WRITTEN, written, name=lambda row: str(row["last_seq"]))
+
+
+def _record(value: str | bytes, where: str, *, tag: str, meta: Any, whole: bool) -> NewRecord:
+    from eventd.client import NewRecord
+
+    found = read_record(value, where) if whole else NewRecord(read_value(value, where))
+    return NewRecord(found.data, found.tag or tag or None, found.node, meta if found.meta is None else found.meta)
+
+
+async def _given(records: list[NewRecord]) -> AsyncIterator[list[NewRecord]]:
+    yield records
+
+
+async def _read_batches(made: Callable[[str, bytes], NewRecord]) -> AsyncIterator[list[NewRecord]]:
+    """What has come in on the standard input goes out, and nothing waits for more."""
+    source = InputLines(longest=LONGEST_LINE)
+    while (lines := await source.read()) is not None:
+        for line in lines:
+            if len(line.text) > LONGEST_LINE:
+                raise Invalid(f"{line.place} is longer than {LONGEST_LINE >> 20} MiB", hint="write smaller records")
+        for start in range(0, len(lines), BATCH):
+            yield [made(line.place, line.text) for line in lines[start : start + BATCH]]
+
+
+async def _write(
+    client: Client, topic: str, batches: AsyncIterator[list[NewRecord]], **options: Any
+) -> list[dict[str, Any]]:
+    import msgspec
+
+    rows: list[dict[str, Any]] = []
+    try:
+        async for batch in batches:
+            written = await client.topics.write(topic, batch, **options)
+            rows.append(msgspec.to_builtins(written))
+    except (EventdError, asyncio.CancelledError):  # also by Ctrl-C
+        if rows:
+            note(f"note: {count(_records(rows), 'record')} written before that, the last at {rows[-1]['last_seq']}")
+        raise
+    return rows
+
+
+def _told(rows: Sequence[Mapping[str, Any]]) -> str:
+    if not rows:
+        return "nothing to write"
+    first, last = rows[0]["first_seq"], rows[-1]["last_seq"]
+    at = f"at {first}" if first == last else f"at {first} to {last}"
+    return f"{count(_records(rows), 'record')} {'there already' if rows[0]['deduped'] else 'written'} {at}"
+
+
+def _records(rows: Sequence[Mapping[str, Any]]) -> int:
+    return sum(row["count"] for row in rows)
+
+
+@connected
+async def read(
+    session: Session,
+    topic: TopicArgument,
+    after: Annotated[int, typer.Option("--after", metavar="SEQ", min=0, help="Begin after this record.")] = 0,
+    last: Annotated[
+        int | None, typer.Option("--last", metavar="N", min=0, help="Begin at the newest so many instead.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="End after so many.")] = None,
+    exclude_node: Annotated[
+        list[str] | None, typer.Option("--exclude-node", metavar="NODE", help="Not what this node wrote; repeatable.")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on with what is written from now on.")] = False,
+) -> None:
+    """Show the records of a topic, the oldest first. JSON is one object a line."""
+    client = await session.client(again=follow)
+    if last is not None:
+        after = max((await client.topics.get(topic)).head_seq - last, 0)
+    page = 0 if limit is None else min(limit, 256)
+    pages = client.topics.pages(topic, after, node=exclude_node or (), tags=True, follow=follow, limit=page)
+    try:
+        async with aclosing(pages):
+            await _show_pages(session, topic, pages, limit)
+    except asyncio.CancelledError:
+        if not follow:
+            raise  # Ctrl-C is how following ends
+
+
+async def _show_pages(session: Session, topic: str, pages: AsyncIterator[Page], limit: int | None) -> None:
+    show, left = session.out.stream_rows(RECORDS), limit
+    async for found in pages:
+        if found.gap is not None:
+            tell_gap(found.gap, topic)
+        rows = [show_record(record) for record in found.records[:left]]
+        _show(session, show, rows)
+        if left is not None:
+            left -= len(rows)
+            if not left:
+                _tell_more(topic, found, rows)
+                return
+
+
+def _tell_more(topic: str, found: Page, rows: Sequence[Mapping[str, Any]]) -> None:
+    last = rows[-1]["$seq"]
+    if last < found.head_seq:
+        note(f"note: topic {topic} has records up to {found.head_seq}; continue with --after {last}")
+
+
+def _show(session: Session, show: Any, rows: list[dict[str, Any]]) -> None:
+    if session.out.format != "name":
+        show(rows)
+        return
+    for row in rows:
+        session.out.line(str(row["$seq"]))
+    session.out.flush()

@@ -1,0 +1,179 @@
+"""routerctl router: put, get, list, delete."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from eventd.cli.gateway.session import Session, connected
+from eventd.cli.terminal.output import Column, text
+from eventd.errors import Invalid, NotFound
+
+if TYPE_CHECKING:
+    from eventd.client import RouterState
+
+ROUTERS = (
+    Column("NAME", text("router")),
+    Column("SOURCE", text("source")),
+    Column("DEST", text("dest")),
+    Column("GUARANTEE", text("guarantee")),
+    Column("FAN_IN", lambda row: "yes" if row["fan_in"] else "no"),
+    Column("FORWARDED", lambda row: str(row["forwarded_total"])),
+)
+_FILTER = Column("FILTER", lambda row: show_filter(row["filter"]))
+_ALLOW_CYCLE = Column("ALLOW_CYCLE", lambda row: "yes" if row["allow_cycle"] else "no", wide=True)
+LISTED = (*ROUTERS, replace(_FILTER, wide=True), _ALLOW_CYCLE)
+ONE = (
+    *ROUTERS,
+    Column("LAG", lambda row: str(row["lag"])),
+    Column("STATE", lambda row: f"{row['state']} ({row['reason']})" if row["reason"] else row["state"] or "-"),
+    Column("REFUSED", lambda row: str(row["refused_total"])),
+    _FILTER,
+    _ALLOW_CYCLE,
+    Column("KEEPS", lambda row: _keeps(row), wide=True),
+)
+
+RouterArgument = Annotated[str, typer.Argument(metavar="ROUTER", help="The name of the router, such as 'a->b'.")]
+
+
+def show_filter(value: Any) -> str:
+    """A predicate as it is written; `-` where all is forwarded."""
+    return "-" if value is None else str(value) if isinstance(value, str) else " ".join(map(str, value))
+
+
+def _keeps(row: Mapping[str, Any]) -> str:
+    return ",".join(name for name in ("node", "tag") if row[f"preserve_{name}"]) or "-"
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    return str(row["router"])
+
+
+def show_router(router: RouterState) -> dict[str, Any]:
+    """The router under the names of the API, with what is the default."""
+    import msgspec
+
+    shown = msgspec.structs.asdict(router)
+    shown.pop("created")
+    return shown
+
+
+@connected
+async def put(
+    session: Session,
+    router: RouterArgument,
+    source: Annotated[
+        str, typer.Option("--source", metavar="TOPIC", help="What to copy from; a name like 'a->b' says it.")
+    ] = "",
+    dest: Annotated[
+        str, typer.Option("--dest", metavar="TOPIC", help="What to copy to; a name like 'a->b' says it.")
+    ] = "",
+    filter: Annotated[
+        str, typer.Option("--filter", metavar="TAG", help="Only this tag; with * at its end, all that begin so.")
+    ] = "",
+    fan_in: Annotated[
+        bool, typer.Option("--fan-in", help="Keep identities: what has been there is not copied there again.")
+    ] = False,
+    allow_cycle: Annotated[
+        bool, typer.Option("--allow-cycle", help="Forward in circles, a bounded number of times.")
+    ] = False,
+    exactly_once: Annotated[
+        bool, typer.Option("--exactly-once", help="Say in each copy what it is a copy of.")
+    ] = False,
+    no_node: Annotated[bool, typer.Option("--no-node", help="Copies do not say who they come from.")] = False,
+    no_tag: Annotated[bool, typer.Option("--no-tag", help="Copies have no tag.")] = False,
+    no_create: Annotated[
+        bool, typer.Option("--no-create", help="Make no topic to copy to where there is none.")
+    ] = False,
+    map: Annotated[
+        str, typer.Option("--map", metavar="JSON", help="How a record becomes an event, where the topic is a group's.")
+    ] = "",
+) -> None:
+    """Make a router: what is written to one topic from now on is copied to another. Or change what it does."""
+    from eventd.client import RouterSpec
+
+    source, dest = ends_of(router, source, dest)
+    spec = RouterSpec(
+        source=source,
+        dest=dest,
+        preserve_node=not no_node,
+        preserve_tag=not no_tag,
+        create_dest=not no_create,
+        filter=filter or None,
+        allow_cycle=allow_cycle,
+        guarantee="exactly_once" if exactly_once else "at_least_once",
+        fan_in=fan_in,
+        map=_read_map(map),
+    )
+    session.make = True
+    client = await session.client()
+    state = await client.routers.put(router, spec)
+    if session.out.is_table:
+        session.out.line(f"router/{router} {'created' if state.created else 'configured'}")
+    else:
+        session.out.one((), {**show_router(state), "created": state.created}, name=_name)
+
+
+def ends_of(router: str, source: str = "", dest: str = "") -> tuple[str, str]:
+    """From where to where, as far as the name of a router says it. Raises `Invalid` where nothing does."""
+    first, arrow, second = router.partition("->")
+    source, dest = source or (first if arrow else ""), dest or (second if arrow else "")
+    if not source or not dest:
+        raise Invalid(f"router {router}: from where to where?", hint="say source and dest, or call it 'SOURCE->DEST'")
+    return source, dest
+
+
+def _read_map(text: str) -> dict[str, Any] | None:
+    if not text:
+        return None
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise Invalid(f"--map is not valid JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise Invalid("--map must be an object", hint='such as {"type": "${tag}"}')
+    return value
+
+
+@connected
+async def get(session: Session, router: RouterArgument) -> None:
+    """Show what a router does, and how much it has forwarded."""
+    client = await session.client()
+    session.out.one(ONE, show_router(await client.routers.get(router)), name=_name)
+
+
+@connected
+async def list_routers(
+    session: Session,
+    prefix: Annotated[str, typer.Option("--prefix", metavar="PREFIX", help="Only names that begin so.")] = "",
+    source: Annotated[str, typer.Option("--source", metavar="TOPIC", help="Only those that copy from it.")] = "",
+    dest: Annotated[str, typer.Option("--dest", metavar="TOPIC", help="Only those that copy to it.")] = "",
+) -> None:
+    """Show the routers, by name. `router get` shows more of one; `topology check` draws how they hang together."""
+    client = await session.client()
+    found = [router async for router in client.routers.list(prefix, source=source, dest=dest)]
+    names = ("router", "source", "dest", "guarantee", "filter", "allow_cycle", "fan_in", "forwarded_total")
+    session.out.rows(LISTED, [{name: getattr(each, name) for name in names} for each in found], name=_name)
+
+
+@connected
+async def delete(
+    session: Session,
+    router: RouterArgument,
+    ignore_not_found: Annotated[
+        bool, typer.Option("--ignore-not-found", help="It is well if there is no such router.")
+    ] = False,
+) -> None:
+    """End a router. The copies that it made stay."""
+    client = await session.client()
+    answer = await client.routers.delete(router)
+    if not answer.deleted and not ignore_not_found:
+        raise NotFound(f"there is no router {router}", hint="routerctl router list shows those there are")
+    if not session.out.is_table:
+        session.out.one((), {"router": answer.router, "deleted": answer.deleted}, name=_name)
+    elif answer.deleted:
+        session.out.line(f"router/{router} deleted")

@@ -1,0 +1,231 @@
+"""routerctl topic: put, set, get, list, describe, delete, purge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from eventd.cli.gateway.session import Session, connected
+from eventd.cli.terminal.documents import read_documents
+from eventd.cli.terminal.output import Column, count, text
+from eventd.cli.topics.record_text import check_fields, read_settings, show_millis
+from eventd.errors import Invalid, NotFound
+from eventd.text.invisible import printable
+
+if TYPE_CHECKING:
+    from eventd.client import TopicPut, TopicState
+
+TOPICS = (
+    Column("NAME", text("topic")),
+    Column("HEAD", lambda row: str(row["head_seq"])),
+    Column("EARLIEST", lambda row: str(row["earliest_seq"])),
+    Column("COUNT", lambda row: str(row["count"])),
+    Column("BYTES", lambda row: str(row["bytes"])),
+    Column("DURABLE", lambda row: "yes" if row["durable"] else "no"),
+    Column("PRIORITY", lambda row: str(row["effective_priority"]), wide=True),
+)
+STATE = (
+    Column("NAME", text("topic")),
+    Column("TYPE", text("type")),
+    Column("HEAD", lambda row: str(row["head_seq"])),
+    Column("EARLIEST", lambda row: str(row["earliest_seq"])),
+    Column("COUNT", lambda row: str(row["count"])),
+    Column("BYTES", lambda row: str(row["bytes"])),
+    Column("DURABILITY", lambda row: row["config"]["durability"]),
+    Column("READY", lambda row: _queue(row, "ready")),
+    Column("IN_FLIGHT", lambda row: _queue(row, "in_flight"), wide=True),
+    Column("DEAD_LETTERED", lambda row: _queue(row, "dead_lettered"), wide=True),
+    Column("LAST_WRITE", lambda row: show_millis(row["last_write_ts"])),
+    Column("LAST_READ", lambda row: show_millis(row["last_read_ts"]), wide=True),
+    Column("PRIORITY", lambda row: str(row["effective_priority"]), wide=True),
+)
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="The name of the topic.")]
+
+
+def _queue(row: Mapping[str, Any], figure: str) -> str:
+    return str((row.get("queue") or {}).get(figure, "-"))
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    return str(row["topic"])
+
+
+def _plain(value: Any) -> Any:
+    """As the API names it."""
+    import msgspec
+
+    return msgspec.to_builtins(value)
+
+
+def _state(state: TopicState) -> dict[str, Any]:
+    """A topic with every field of its configuration, whether or not it is the default."""
+    import msgspec
+
+    return {**_plain(state), "config": msgspec.structs.asdict(state.config)}
+
+
+@connected
+async def put(
+    session: Session,
+    topic: TopicArgument,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FIELD=VALUE", help="Of its configuration, such as ttl_ms=10m; repeatable."),
+    ] = None,
+    filename: Annotated[
+        str, typer.Option("--filename", "-f", metavar="FILE", help="Its configuration as YAML or JSON; - for stdin.")
+    ] = "",
+) -> None:
+    """Make a topic, or replace its configuration: what is not said goes back to its default."""
+    import msgspec
+
+    from eventd.client import Config
+
+    settings = {**_read_config(filename), **read_settings(setting or [])}
+    try:
+        config = msgspec.convert(settings, Config)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"the configuration cannot be used: {error}") from None
+    session.make = True
+    client = await session.client()
+    _show_put(session, await client.topics.put(topic, config))
+
+
+@connected
+async def set_fields(
+    session: Session,
+    topic: TopicArgument,
+    settings: Annotated[
+        list[str], typer.Argument(metavar="FIELD=VALUE...", help="What to change; null goes back to the default.")
+    ],
+) -> None:
+    """Change some of a topic's configuration, and leave the rest as it is."""
+    client = await session.client()
+    _show_put(session, await client.topics.patch(topic, **read_settings(settings)))
+
+
+def _read_config(filename: str) -> dict[str, Any]:
+    if not filename:
+        return {}
+    documents = read_documents(filename)
+    if len(documents) != 1 or not isinstance(documents[0], dict):
+        raise Invalid(f"{filename} must hold the configuration of one topic", hint="one FIELD: VALUE a line")
+    check_fields(documents[0])
+    return documents[0]
+
+
+def _show_put(session: Session, put: TopicPut) -> None:
+    import msgspec
+
+    row = {**_plain(put), "config": msgspec.structs.asdict(put.config)}
+    if session.out.is_table:
+        session.out.line(f"topic/{put.topic} {'created' if put.created else 'configured'}")
+    else:
+        session.out.one((), row, name=_name)
+
+
+@connected
+async def get(session: Session, topic: TopicArgument) -> None:
+    """Show how a topic is doing. This does not count as reading it."""
+    client = await session.client()
+    session.out.one(STATE, _state(await client.topics.get(topic, touch=False)), name=_name)
+
+
+@connected
+async def list_topics(
+    session: Session,
+    prefix: Annotated[str, typer.Option("--prefix", metavar="PREFIX", help="Only names that begin so.")] = "",
+) -> None:
+    """Show the topics, by name."""
+    client = await session.client()
+    rows = [_plain(row) async for row in client.topics.list(prefix)]
+    session.out.rows(TOPICS, rows, name=_name)
+
+
+@connected
+async def describe(session: Session, topic: TopicArgument) -> None:
+    """Show all there is to know of a topic: its configuration, what it holds, the routers from and to it."""
+    client = await session.client()
+    state = _state(await client.topics.get(topic, touch=False))
+    routers = {
+        "routersFrom": [_plain(router) async for router in client.routers.list(source=topic)],
+        "routersTo": [_plain(router) async for router in client.routers.list(dest=topic)],
+    }
+    if not session.out.is_table:
+        session.out.one((), {**state, **routers}, name=_name)
+        return
+    for name, value in _block(state, routers):
+        session.out.line(f"{f'{name}:' if name else '':<14}{printable(value)}".rstrip())
+
+
+def _block(state: Mapping[str, Any], routers: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[tuple[str, str]]:
+    yield "Name", state["topic"]
+    yield "Type", state["type"]
+    yield "Records", f"{state['count']}, {count(state['bytes'], 'byte')}"
+    some = state["earliest_seq"] <= state["head_seq"]
+    yield (
+        "Seqs",
+        f"{state['earliest_seq']} to {state['head_seq']}" if some else f"none; the next is {state['next_seq']}",
+    )
+    yield "Last Write", show_millis(state["last_write_ts"])
+    yield "Last Read", show_millis(state["last_read_ts"])
+    yield "Priority", str(state["effective_priority"])
+    if queue := state.get("queue"):
+        yield "Queue", ", ".join(f"{name.replace('_', ' ')} {number}" for name, number in queue.items())
+    yield "Config", ""
+    for name, value in state["config"].items():
+        yield "", f"  {name}: {'-' if value is None else str(value).lower() if isinstance(value, bool) else value}"
+    for label, name in (("Routers From", "routersFrom"), ("Routers To", "routersTo")):
+        yield label, "" if routers[name] else "none"
+        for router in routers[name]:
+            yield "", f"  {router['router']}: {router['source']} -> {router['dest']}"
+
+
+@connected
+async def delete(
+    session: Session,
+    topic: TopicArgument,
+    if_empty: Annotated[bool, typer.Option("--if-empty", help="Only if it holds no record.")] = False,
+    ignore_not_found: Annotated[
+        bool, typer.Option("--ignore-not-found", help="It is well if there is no such topic.")
+    ] = False,
+) -> None:
+    """Delete a topic with all it holds, and with the routers from and to it."""
+    client = await session.client()
+    answer = await client.topics.delete(topic, if_empty=if_empty)
+    if not answer.deleted and not ignore_not_found:
+        raise NotFound(f"there is no topic {topic}", hint="routerctl topic list shows those there are")
+    if not session.out.is_table:
+        session.out.one((), _plain(answer), name=_name)
+        return
+    if answer.deleted:
+        session.out.line(f"topic/{topic} deleted")
+    for router in answer.routers_removed:
+        session.out.line(f"router/{router} deleted")
+
+
+@connected
+async def purge(
+    session: Session,
+    topic: TopicArgument,
+    before: Annotated[
+        int | None, typer.Option("--before", metavar="SEQ", min=0, help="Only records before this one.")
+    ] = None,
+    match: Annotated[
+        str,
+        typer.Option(
+            "--match", metavar="TAG", help="Only records of this tag; with * at its end, of all that begin so."
+        ),
+    ] = "",
+) -> None:
+    """Delete records of a topic for good. Its readers are not told: nothing was lost that should be there."""
+    if before is None and not match:
+        raise typer.BadParameter("say which records: --before SEQ, --match TAG, or both")
+    client = await session.client()
+    answer = await client.topics.purge(topic, before_seq=before, match=match or None)
+    if session.out.is_table:
+        session.out.line(f"topic/{topic}: {count(answer.deleted, 'record')} deleted, {answer.count} left")
+    else:
+        session.out.one((), _plain(answer), name=_name)

@@ -1,0 +1,232 @@
+"""routerctl topology check: what the routers there are, and those to be added, would do together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from eventd.cli.gateway.session import Session, connected
+from eventd.cli.terminal.documents import read_documents
+from eventd.cli.terminal.output import Column, count, note, text
+from eventd.cli.topics.routers import ends_of
+from eventd.errors import CheckFailed, Invalid, NotFound
+from eventd.text.invisible import printable
+
+if TYPE_CHECKING:
+    from eventd.client import Client, RouterState
+    from eventd.egress.routers.graph import Graph
+    from eventd.egress.routers.projection import Router
+
+FINDINGS = (
+    Column("PROBLEM", text("problem")),
+    Column("AT", text("at")),
+    Column("MEANING", text("meaning")),
+)
+FORETOLD = (
+    Column("WRITTEN_TO", text("topic")),
+    Column("COMES_TO", text("dest")),
+    Column("COPIES", lambda row: ("more than " if row["endless"] else "") + str(row["copies"])),
+    Column("DUPLICATES", lambda row: str(row["duplicates"])),
+)
+_FLAGS = ("allow_cycle", "fan_in", "exactly_once")
+
+
+class Finding(NamedTuple):
+    """Something that is wrong: what kind of thing, with which router or topic, and what it leads to."""
+
+    problem: str
+    at: str
+    meaning: str
+
+
+@connected
+async def check(
+    session: Session,
+    filename: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--filename", "-f", metavar="FILE", help="Routers to add, as YAML or JSON; - for stdin; repeatable."
+        ),
+    ] = None,
+    add: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--add",
+            metavar="ROUTER",
+            help="One to add: 'a->b' or 'NAME=a->b', after commas fan_in, allow_cycle or exactly_once; repeatable.",
+        ),
+    ] = None,
+    remove: Annotated[
+        list[str] | None, typer.Option("--remove", metavar="ROUTER", help="A router to take out first; repeatable.")
+    ] = None,
+) -> None:
+    """Draw how topics and routers hang together and foretell what goes wrong, which ends it with 4. Changes nothing."""
+    from eventd.egress.routers.graph import Graph
+
+    added = [*_from_files(filename or []), *map(_from_flag, add or [])]
+    client = await session.client()
+    present = {router.name: router for router in await _present(client)}
+    for name in remove or []:
+        if present.pop(name, None) is None:
+            raise NotFound(f"there is no router {name} to take out", hint="routerctl router list shows those there are")
+    findings = list(_join(present, added))
+    graph = Graph(present.values())
+    foretold = list(_foretell(graph))
+    findings += _loops(foretold)
+    _show(session, graph, findings, foretold)
+    if findings:
+        raise CheckFailed(f"{count(len(findings), 'problem')} found", hint=_advice(findings))
+
+
+async def _present(client: Client) -> list[Router]:
+    return [_router(row) async for row in client.routers.list()]
+
+
+def _router(state: RouterState) -> Router:
+    return _make(
+        state.router,
+        state.source,
+        state.dest,
+        {
+            "allow_cycle": state.allow_cycle,
+            "fan_in": state.fan_in,
+            "guarantee": state.guarantee,
+            "filter": state.filter,
+        },
+    )
+
+
+def _make(name: str, source: str, dest: str, given: Mapping[str, Any]) -> Router:
+    import msgspec
+
+    from eventd.egress.routers.projection import Options, Router
+    from eventd.log.topics.predicate import parse
+    from eventd.log.topics.topics import require_name
+
+    for topic in (source, dest):
+        require_name(topic)
+    options = {key: value for key, value in given.items() if value is not None}
+    try:
+        if "filter" in options:
+            options["filter"] = parse(options["filter"]).shown()
+        return Router(name, source, dest, msgspec.convert(options, Options))
+    except msgspec.ValidationError as error:
+        raise Invalid(f"router {name}: {error}") from None
+
+
+def _from_files(filenames: Sequence[str]) -> Iterator[Router]:
+    for filename in filenames:
+        for document in read_documents(filename):
+            for entry in document if isinstance(document, list) else [document]:
+                yield _from_entry(entry, filename)
+
+
+def _from_entry(entry: Any, filename: str) -> Router:
+    """A router as the API takes it, under its name."""
+    if not isinstance(entry, dict):
+        raise Invalid(f"{filename}: each router is a mapping", hint="router: a->b, or router, source and dest")
+    given = dict(entry)
+    name, source, dest = (str(given.pop(key, "") or "") for key in ("router", "source", "dest"))
+    name = name or f"{source}->{dest}"
+    source, dest = ends_of(name, source, dest)
+    for told in ("forwarded_total", "refused_total", "refused", "lag", "state", "reason"):
+        given.pop(told, None)  # what `router list` and `router get` say beside what a router does
+    known = ("preserve_node", "preserve_tag", "create_dest", "filter", "allow_cycle", "guarantee", "fan_in", "map")
+    for key in given:
+        if key not in known:
+            raise Invalid(f"{filename}: router {name}: a router has no field {str(key)[:60]!r}")
+    given.pop("create_dest", None)
+    return _make(name, source, dest, given)
+
+
+def _from_flag(word: str) -> Router:
+    """`a->b` or `NAME=a->b`, then flags behind commas, as in `a->b,fan_in`."""
+    told, *flags = (part.strip() for part in word.split(","))
+    name, equals, ends = told.partition("=")
+    if unknown := [flag for flag in flags if flag not in _FLAGS]:
+        raise Invalid(f"--add: {unknown[0][:60]!r} is none of {', '.join(_FLAGS)}")
+    source, dest = ends_of(ends if equals else name)
+    given: dict[str, Any] = {flag: True for flag in flags if flag != "exactly_once"}
+    if "exactly_once" in flags:
+        given["guarantee"] = "exactly_once"
+    return _make(name, source, dest, given)
+
+
+# --- what is wrong --------------------------------------------------------------------------------------------------
+
+
+def _join(present: dict[str, Router], added: Sequence[Router]) -> Iterator[Finding]:
+    """Put what is to be added beside what there is, one after the other as a node would; tell what it would refuse."""
+    from eventd.egress.routers.graph import Graph
+
+    for router in added:
+        refused = list(_clashes(present.get(router.name), Graph({**present, router.name: router}.values()), router))
+        yield from refused
+        if not refused:
+            present[router.name] = router
+
+
+def _clashes(before: Router | None, graph: Graph, router: Router) -> Iterator[Finding]:
+    if before is not None and (before.source, before.dest) != (router.source, router.dest):
+        meaning = f"that is the name of a router from {before.source} to {before.dest}: it would be refused"
+        yield Finding("re-pointed", router.name, meaning)
+    elif router.source == router.dest:
+        yield Finding("cycle", router.name, "it leads back to where it begins: it would be refused")
+    else:
+        if cycle := graph.cycle_closed_by(router):
+            yield Finding("cycle", router.name, f"{' -> '.join(cycle)}: it would be refused")
+        if other := graph.meets(router):
+            meaning = f"{other.name} copies from {other.source} to {router.dest}, too: it would be refused"
+            yield Finding("fan-in", router.name, meaning)
+
+
+def _foretell(graph: Graph) -> Iterator[dict[str, Any]]:
+    """What a record comes to, for each topic from which routers begin."""
+    for topic in sorted({router.source for router in graph.routers.values()}):
+        for dest, told in graph.foretell(topic).items():
+            yield {"topic": topic, "dest": dest, **told._asdict()}
+
+
+def _loops(foretold: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
+    for row in foretold:
+        at = f"{row['topic']} => {row['dest']}"
+        if row["topic"] == row["dest"] and row["copies"]:
+            yield Finding("loop", at, f"a record written to it comes back {_times(row)}")
+        elif row["duplicates"]:
+            yield Finding("duplicates", at, f"one record is copied there {_times(row)}")
+
+
+def _times(row: Mapping[str, Any]) -> str:
+    if row["endless"]:
+        return f"more than {count(row['copies'], 'time')}"
+    return "once" if row["copies"] == 1 else f"{row['copies']} times"
+
+
+def _advice(findings: Sequence[Finding]) -> str:
+    problems = {finding.problem for finding in findings}
+    if problems & {"cycle", "fan-in", "loop", "duplicates"}:
+        return "routers with --fan-in may meet and close cycles: a topic takes no record twice from them"
+    return "nothing was changed"
+
+
+def _show(session: Session, graph: Graph, findings: Sequence[Finding], foretold: Sequence[Mapping[str, Any]]) -> None:
+    out = session.out
+    rows = [finding._asdict() for finding in findings]
+    if out.format == "name":
+        for finding in findings:
+            out.line(f"{finding.problem}/{finding.at}")
+    elif not out.is_table:
+        out.value({"routers": sorted(graph.routers), "problems": rows, "foretold": list(foretold)})
+    else:
+        for line in graph.draw().splitlines():
+            out.line(printable(line))
+        if foretold and out.format == "wide":
+            out.line()
+            out.table(FORETOLD, foretold)
+        if rows:
+            out.line()
+            out.table(FINDINGS, rows)
+        if not graph.routers:
+            note("there are no routers")

@@ -1,0 +1,17 @@
+"""Ships ledger rows to the lake, in a process of its own at the lowest priority.
+
+A separate process does the work, so that it never holds the interpreter or a core that a delivery needs; the node only
+moves the cursors.
+
+    node                                    its shipping process
+    Segments ──Step──▶ Courier ══ pipe ══▶  Shipper: reads ledger rows, writes a segment and its manifest,
+        ◀───Moved───────────────────────    or adopts one that exists beyond the cursor
+    settles the cursor, in its group commit
+
+A segment is named by the range that it covers, and its range begins where the previous one ended. After a crash at any
+point, the next try finds either nothing and writes the segment again, or its manifest and only moves the cursor.
+
+May import: egress.loop, lake, lake.extract, log.core, log.cursors, processes, runtime, store.engine.
+"""
+
+from __future__ import annotations

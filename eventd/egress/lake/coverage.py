@@ -1,0 +1,81 @@
+"""How far the books of a node are in a lake, by what lies there: names tell it, no manifest is opened."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from eventd.lake.layout import ARCHIVE, DATA, LANDING, MANIFEST, NODES, Place, parse_place, slug, state_path
+from eventd.lake.manifest import NodeState, Reach, Unreadable
+from eventd.lake.reader import decode_state
+from eventd.lake.schema import Book
+from eventd.lake.storage import Storage
+
+
+class Kept(NamedTuple):
+    """A book as a node of this name keeps it, in one epoch of the log."""
+
+    node: str
+    epoch: str
+    book: Book
+
+
+@dataclass
+class Shelf:
+    """What of the books of some nodes, in one epoch, is in a lake, and what each node has said of them last."""
+
+    epoch: str
+    reaches: dict[Kept, Reach]
+    states: dict[str, NodeState]
+
+    def note(self, kept: Kept, after: int, upto: int) -> None:
+        """There is one more segment."""
+        before = self.reaches.get(kept)
+        self.reaches[kept] = Reach(after=after if before is None else min(before.after, after), upto=upto)
+
+
+def read_shelf(storage: Storage, nodes: Collection[str], epoch: str) -> Shelf:
+    """Look what of the books of these nodes in this epoch is there.
+
+    What a state promises counts, even where a segment is gone: what is shipped next must not cover up the hole. A file
+    that was not finished, so that nothing speaks of it, is removed. Raises LakeUnavailable.
+    """
+    states = read_states(storage, nodes, epoch)
+    shelf = Shelf(epoch, {}, states)
+    for state in states.values():
+        for book, reach in state.segments.items():
+            shelf.reaches[Kept(state.node, epoch, book)] = reach
+    by_slug = {slug(node): node for node in nodes}
+    endings: defaultdict[Place, set[str]] = defaultdict(set)
+    for entry in storage.list(LANDING):
+        place = parse_place(entry.path)
+        if place is not None and place.slug in by_slug and place.epoch == epoch:
+            endings[place].add(entry.path.removeprefix(place.name))
+    for place, there in sorted(endings.items(), key=lambda item: item[0].after):
+        if MANIFEST in there:
+            kept = Kept(by_slug[place.slug], epoch, place.book)
+            known = shelf.reaches.get(kept)
+            if known is None or place.upto > known.upto:
+                shelf.note(kept, place.after, place.upto)
+    for place, there in endings.items():
+        known = shelf.reaches.get(Kept(by_slug[place.slug], epoch, place.book))
+        if there == {DATA} and (known is None or place.after >= known.upto):
+            storage.delete([place.data])
+    mine = [folder for name in by_slug for folder in (f"/node={name}/", f"{NODES}/{name}/")]
+    left = [path for tree in (LANDING, ARCHIVE, NODES) for path in storage.unfinished(tree)]
+    storage.delete(path for path in left if any(folder in path for folder in mine))
+    return shelf
+
+
+def read_states(storage: Storage, nodes: Collection[str], epoch: str) -> dict[str, NodeState]:
+    """What these nodes have said of this epoch, by name. Raises LakeUnavailable."""
+    paths = {state_path(node, epoch): node for node in nodes}
+    states = {}
+    for path, text in storage.read_many(paths).items():
+        try:
+            states[paths[path]] = decode_state(text, slug(paths[path]), epoch)
+        except Unreadable:
+            continue  # it is written anew; what it promised cannot be known
+    return states

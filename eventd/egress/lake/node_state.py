@@ -1,0 +1,67 @@
+"""A node's state as it stands in the lake, made of what the log says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from eventd.egress.lake.coverage import Shelf
+from eventd.lake.extract import LinkState as Link
+from eventd.lake.extract import State
+from eventd.lake.manifest import GroupState, NodeState, PeerState, Reach, Selection
+from eventd.lake.schema import Book
+
+
+def describe(
+    state: State,
+    node: str,
+    shelf: Shelf,
+    positions: Mapping[Book, int] | None,
+    *,
+    began_at: int,
+    as_of: int,
+    complete_until: int,
+    payloads: bool = False,
+    interval: int = 0,
+) -> NodeState:
+    """What is written for a node of this name. `positions` of its cursors; None: before anything was shipped."""
+    return NodeState(
+        node=node,
+        epoch=state.epoch,
+        instance=state.instance,
+        began_at=began_at,
+        as_of=as_of,
+        head=state.head,
+        complete_until=complete_until,
+        books=dict(positions or {}),
+        segments=segments_of(node, shelf),
+        groups=tuple(
+            GroupState(group=group.group, peers=tuple(map(_peer, group.peers)))
+            for group in state.groups
+            if positions is not None and group.node == node
+        ),
+        payloads=payloads,
+        interval=interval,
+    )
+
+
+def segments_of(node: str, shelf: Shelf) -> dict[Book, Reach]:
+    """What of each book lies in segments."""
+    return {kept.book: reach for kept, reach in shelf.reaches.items() if kept.node == node}
+
+
+def _peer(link: Link) -> PeerState:
+    return PeerState(
+        peer=link.peer,
+        selections=tuple(
+            Selection(version=one.version, declared_at=one.declared_at, selection=dict(one.selection))
+            for one in link.selections
+        ),
+        relay=link.relay,
+        paused=link.paused,
+        state=link.state,
+        reason=link.reason,
+        since=link.since,
+        cursor=link.cursor,
+        created_at=link.created_at,
+        repairs=tuple(link.repairs),
+    )

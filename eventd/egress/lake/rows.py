@@ -1,0 +1,45 @@
+"""Rows of a book, from columns of plain values to an Arrow table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from eventd.lake.extra import pyarrow
+from eventd.lake.extract import Extract
+from eventd.lake.schema import COLUMNS, Column, Kind, arrow_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def to_table(extract: Extract) -> pa.Table:
+    """The rows as they are written."""
+    schema = arrow_schema(extract.book)
+    arrays = [_array(column, extract.columns[column.name], schema) for column in COLUMNS[extract.book]]
+    return pyarrow().Table.from_arrays(arrays, schema=schema)
+
+
+def _array(column: Column, values: list[Any], schema: pa.Schema) -> pa.Array:
+    arrow = pyarrow()
+    wanted = schema.field(column.name).type
+    if _is_one(values):  # which very many columns are, over some thousand rows
+        return _repeated(column, values[0], len(values), wanted)
+    if column.kind is Kind.WORD:  # a text first: it is encoded in one pass over the bytes
+        return arrow.array(values, arrow.string()).dictionary_encode()
+    if column.kind is Kind.TIME:  # as numbers first: a time is asked for its attributes, a number is not
+        return arrow.array(values, arrow.int64()).cast(wanted)
+    return arrow.array(values, wanted)
+
+
+def _is_one(values: list[Any]) -> bool:
+    """Whether it is the same value all over."""
+    return bool(values) and values[0] == values[-1] and values.count(values[0]) == len(values)
+
+
+def _repeated(column: Column, value: Any, count: int, wanted: pa.DataType) -> pa.Array:
+    arrow = pyarrow()
+    if value is None:
+        return arrow.nulls(count, wanted)
+    if column.kind is Kind.WORD:
+        return arrow.DictionaryArray.from_arrays(arrow.repeat(arrow.scalar(0, arrow.int32()), count), [value])
+    return arrow.repeat(arrow.scalar(value, wanted), count)

@@ -1,0 +1,335 @@
+"""The work of the shipping process: one step at a time, each of which leaves the lake whole.
+
+A round begins with a look at the node: what is recorded by then is what the round brings into the lake, book by book.
+At its end the node's state is written, as it was at the beginning of the round: so it never says more than is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from msgspec.structs import replace
+
+from eventd.egress.lake.coverage import Kept, Shelf, read_shelf, read_states
+from eventd.egress.lake.node_state import describe, segments_of
+from eventd.egress.lake.protocol import SEGMENTS, Answer, Enrol, Failed, Loss, Moved, Rest, Terms, Tidied, cursor_name
+from eventd.egress.lake.rows import to_table
+from eventd.errors import EventdError, LakeUnusable, MissingExtra, Unavailable
+from eventd.lake.compaction import Done, compacting, retaining
+from eventd.lake.extract import Extract, Memory, State, read_book, read_state
+from eventd.lake.layout import landing
+from eventd.lake.manifest import NodeState, Reach
+from eventd.lake.schema import OWN_TIME, Book
+from eventd.lake.storage import Storage, connect, make_lake
+from eventd.lake.writer import write_segment, write_state
+from eventd.log.core.head import read_head
+from eventd.log.cursors.cursors import Cursor, read_cursors
+from eventd.runtime.clock import SECOND
+from eventd.store.engine.database import Connection, Database
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+EXTRACT_ROWS: Final = 20_000
+"""Rows that are read at once: a reader that stays long keeps SQLite from clearing its write-ahead log."""
+TELL_SECONDS: Final = 60
+"""How often a node's state is written at least."""
+SETTLING: Final = 10 * SECOND
+"""A fact gets its time a little before it is committed: what is older than this is taken to be there."""
+
+
+PAYLOAD_ROWS: Final = 1_000
+"""The same where the rows hold what the events say."""
+SEGMENT_BYTES: Final = 64 << 20
+"""Bytes of rows, as they are held in memory, after which a segment takes no more."""
+
+
+class AheadOfLog(LakeUnusable):
+    """The lake has more of this history than the log."""
+
+
+class _Look(NamedTuple):
+    """What a step is made by, of one snapshot."""
+
+    epoch: str
+    cursors: Mapping[str, Cursor]
+
+
+@dataclass
+class _Round:
+    """One round: the node at its beginning, and which books are still to be brought as far."""
+
+    state: State
+    began: int
+    books: list[tuple[str, Book]]
+    shipped: set[str] = field(default_factory=set)
+
+
+class Shipper:
+    """Ships the books of one database to one lake. Not for two threads."""
+
+    def __init__(self, terms: Terms, database: Database) -> None:
+        self._terms = terms
+        self._database = database
+        self._memory = Memory()
+        self._told_at: dict[str, int] = {}
+        self._forget()
+
+    def _forget(self) -> None:
+        """Know nothing any more: after a failure, the lake is asked what is there."""
+        self._storage: Storage | None = None
+        self._lake = ""
+        self._shelf: Shelf | None = None
+        self._round: _Round | None = None
+        self._tidying: Iterator[Done] | None = None
+
+    def step(self, now: int) -> Answer:
+        """Do the next thing, or say that there is nothing. `now` is in microseconds. Raises nothing."""
+        try:
+            return self._step(now)
+        except EventdError as error:
+            self._forget()
+            return _failed(error)
+
+    def tidy(self, now: int) -> Answer:
+        """Compact, or remove, a little. Raises nothing."""
+        if self._storage is None or self._shelf is None:
+            return Tidied()
+        if self._tidying is None:
+            self._tidying = self._pieces(self._storage, list(self._shelf.states), now)
+        try:
+            done = next(self._tidying, None)
+        except EventdError as error:
+            self._tidying = None
+            return _failed(error)
+        if done is None:
+            self._tidying = None
+            return Tidied()
+        return Tidied(compacted=done.compacted, removed=done.removed, more=True)
+
+    def _pieces(self, storage: Storage, nodes: list[str], now: int) -> Iterator[Done]:
+        if keep := self._terms.retention:
+            yield from retaining(storage, nodes, now=now, keep=keep)
+        if after := self._terms.compact_after:
+            yield from compacting(storage, nodes, now=now, after=after)
+
+    def _step(self, now: int) -> Answer:
+        look = self._database.read_now(_look)
+        if self._round is None or self._round.state.epoch != look.epoch:
+            state = self._database.read_now(read_state)
+            self._round = _Round(state, now, [(node, book) for node in state.nodes for book in Book])
+            if self._shelf is not None and self._shelf.epoch != state.epoch:
+                self._shelf = None
+            if state.epoch != look.epoch:
+                return self._step(now)  # it was renewed in between
+        enrol = self._reach_lake(self._round.state, look, now)
+        return enrol or self._advance(self._round, look, now)
+
+    def _reach_lake(self, state: State, look: _Look, now: int) -> Enrol | None:
+        """Find out what is there, and see that there is a cursor for each book, of this very lake."""
+        names = [cursor_name(node, book) for node in state.nodes for book in Book]
+        if any(name not in look.cursors for name in names):
+            return Enrol(nodes=tuple(state.nodes), lake="")  # before the lake is asked: they tell what is wrong with it
+        if self._storage is None:
+            storage = connect(self._terms.lake)
+            self._lake = make_lake(storage, now).id
+            self._storage = storage
+        if self._shelf is None or not {*state.nodes} <= {*self._shelf.states}:
+            self._shelf = self._read_shelf(self._storage, state, now)
+        if any(look.cursors[name].selection.get("lake") != self._lake for name in names):
+            return Enrol(nodes=tuple(state.nodes), lake=self._lake)
+        return None
+
+    def _read_shelf(self, storage: Storage, state: State, now: int) -> Shelf:
+        shelf = read_shelf(storage, state.nodes, state.epoch)
+        for node in state.nodes:
+            reach = shelf.reaches.get(Kept(node, state.epoch, Book.EVENTS))
+            if reach is not None and reach.upto > state.head:
+                raise AheadOfLog(
+                    f"the lake at {storage.url} has this log up to {reach.upto}, and the log ends at {state.head}",
+                    hint="the database is an older copy: stop the node and run `routerd-eventd migrate --new-epoch`",
+                )
+            if node not in shelf.states:  # before its first segment, so that no segment is without a state
+                shelf.states[node] = self._first_state(state, node, shelf, now)
+                write_state(storage, shelf.states[node])
+        return shelf
+
+    def _first_state(self, state: State, node: str, shelf: Shelf, now: int) -> NodeState:
+        interval = self._terms.interval
+        return describe(state, node, shelf, None, began_at=now, as_of=now, complete_until=0, interval=interval)
+
+    # --- a round ----------------------------------------------------------------------------------------------
+
+    def _advance(self, round_: _Round, look: _Look, now: int) -> Answer:
+        while round_.books:
+            node, book = round_.books[0]
+            cursor = look.cursors[cursor_name(node, book)]
+            moved = self._adopt(round_.state.epoch, node, book, cursor.position)
+            if moved is None and cursor.position < round_.state.books[book].last:
+                moved = self._ship(round_.state.epoch, node, book, cursor.position, now)
+            if moved is not None and moved.upto > cursor.position:
+                self._tell_meanwhile(node, look, now)
+                return moved
+            round_.books.pop(0)  # it is as far as it was to come, or as it can come now
+        until = round_.began - SETTLING
+        for node in round_.state.nodes:
+            self._tell(round_, node, look, until, now)
+        self._round = None
+        return Rest(complete_until=until)
+
+    def _adopt(self, epoch: str, node: str, book: Book, position: int) -> Moved | None:
+        """What lies beyond the cursor was written before, and the cursor did not get to know of it."""
+        reach = self._on_shelf.reaches.get(Kept(node, epoch, book))
+        if reach is None or reach.upto <= position:
+            return None
+        return Moved(node=node, book=book, position=position, upto=reach.upto, adopted=True)
+
+    def _ship(self, epoch: str, node: str, book: Book, position: int, now: int) -> Moved:
+        reading = _Reading(self._database, self._terms, self._memory, epoch, node, book, position)
+        first = next(reading, None)
+        if first is None:
+            lost = tuple(reading.lost)
+            return Moved(node=node, book=book, position=position, upto=reading.upto, lost=lost)
+        kept = Kept(node, epoch, book)
+        reach = self._on_shelf.reaches.get(kept)
+        after = position if reach is None else reach.upto
+        tables = [first, *reading]
+        at = tables[0][OWN_TIME[book]][0].value
+        place = landing(book, node, epoch, after, reading.upto, at=at)
+        segment = write_segment(self._at, place, tables, node=node, now=now, payloads=self._terms.payloads)
+        self._on_shelf.note(kept, after, reading.upto)
+        if self._round is not None:
+            self._round.shipped.add(node)
+        return Moved(
+            node=node,
+            book=book,
+            position=position,
+            upto=reading.upto,
+            rows=segment.manifest.rows,
+            bytes=segment.manifest.bytes,
+            lost=tuple(reading.lost),
+        )
+
+    # --- the states of the nodes --------------------------------------------------------------------------------
+
+    def _tell(self, round_: _Round, node: str, look: _Look, until: int, now: int) -> None:
+        """Say how far the node's books are, where that is news, or some time has passed."""
+        before = self._on_shelf.states[node]
+        state = describe(
+            round_.state,
+            node,
+            self._on_shelf,
+            _positions(look, node),
+            began_at=before.began_at,
+            as_of=now,
+            complete_until=until,
+            payloads=self._terms.payloads,
+            interval=self._terms.interval,
+        )
+        if node in round_.shipped or state.groups != before.groups or self._is_time(node, now):
+            self._write(state, now)
+
+    def _tell_meanwhile(self, node: str, look: _Look, now: int) -> None:
+        """A round that takes long: say what has come into the lake, but of the node only what was true before."""
+        if self._is_time(node, now):
+            before = self._on_shelf.states[node]
+            segments = segments_of(node, self._on_shelf)
+            books = _positions(look, node)
+            self._write(replace(before, books=books, segments=segments, as_of=now, closed_at=0), now)
+
+    def _is_time(self, node: str, now: int) -> bool:
+        return abs(now - self._told_at.get(node, 0)) >= TELL_SECONDS * SECOND
+
+    def _write(self, state: NodeState, now: int) -> None:
+        """Write a state, without promising again what somebody has removed since."""
+        there = read_states(self._at, [state.node], state.epoch).get(state.node)
+        if there is not None:
+            removed = {book: reach.after for book, reach in there.segments.items()}
+            for kept, reach in self._on_shelf.reaches.items():
+                if kept.node == state.node and (after := removed.get(kept.book, 0)) > reach.after:
+                    self._on_shelf.reaches[kept] = Reach(after=min(after, reach.upto), upto=reach.upto)
+            state = replace(state, segments=segments_of(state.node, self._on_shelf))
+        write_state(self._at, state)
+        self._on_shelf.states[state.node] = state
+        self._told_at[state.node] = now
+
+    @property
+    def _at(self) -> Storage:
+        assert self._storage is not None
+        return self._storage
+
+    @property
+    def _on_shelf(self) -> Shelf:
+        assert self._shelf is not None
+        return self._shelf
+
+
+class _Reading:
+    """The rows of one segment, as tables. `upto` is how far they go, `lost` what is missing among them."""
+
+    def __init__(
+        self, database: Database, terms: Terms, memory: Memory, epoch: str, node: str, book: Book, position: int
+    ) -> None:
+        self._database = database
+        self._terms = terms
+        self._memory = memory
+        self._epoch, self._node, self._book = epoch, node, book
+        self._left = terms.rows
+        self._portion = PAYLOAD_ROWS if terms.payloads else EXTRACT_ROWS
+        self._size = 0
+        self._ended = False
+        self.upto = position
+        self.lost: list[Loss] = []
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        return self
+
+    def __next__(self) -> pa.Table:
+        while not self._ended:
+            extract = self._database.read_now(self._read)
+            if extract is None:  # the history is another one: what follows is not of this segment
+                break
+            self.upto = extract.upto
+            self.lost += [Loss(*lost) for lost in extract.lost]
+            self._left -= extract.rows
+            self._ended = not extract.full or self._left <= 0
+            if extract.rows:
+                table = to_table(extract)
+                self._size += table.nbytes
+                self._ended = self._ended or self._size >= SEGMENT_BYTES
+                return table
+        self._ended = True
+        raise StopIteration
+
+    def _read(self, conn: Connection) -> Extract | None:
+        if read_head(conn).epoch != self._epoch:
+            return None
+        return read_book(
+            conn,
+            self._book,
+            self.upto,
+            rows=min(self._portion, self._left),
+            payloads=self._terms.payloads,
+            node=self._node,
+            memory=self._memory,
+        )
+
+
+def _positions(look: _Look, node: str) -> dict[Book, int]:
+    return {book: look.cursors[cursor_name(node, book)].position for book in Book}
+
+
+def _look(conn: Connection) -> _Look:
+    cursors = {cursor.name: cursor for cursor in read_cursors(conn, SEGMENTS)}
+    return _Look(read_head(conn).epoch, cursors)
+
+
+def _failed(error: EventdError) -> Failed:
+    kind = "fault"
+    if isinstance(error, Unavailable):
+        kind = "unavailable"
+    elif isinstance(error, LakeUnusable | MissingExtra):
+        kind = "blocked"
+    return Failed(kind=kind, reason=error.code, message=str(error))

@@ -1,0 +1,119 @@
+"""The node's side of the shipping process: it is started when it is needed, and ended when it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from eventd.egress.lake.protocol import ANSWERS, LENGTH, Answer, Request, Terms, frame
+from eventd.errors import Unavailable
+from eventd.processes.process import Process
+from eventd.runtime.clock import Clock
+
+STEP_SECONDS: Final = 600.0
+"""How long one step may take. It is at the lowest priority, and stores may be slow; this is for one that hangs."""
+_KEPT: Final = 8000
+"""Bytes of its standard error that are kept, the last ones."""
+_MAIN: Final = """\
+from eventd.egress.lake.worker import main
+main(int(sys.argv[1]))
+"""
+
+logger = logging.getLogger("eventd.lake")
+
+
+class ProcessLost(Unavailable):
+    """The shipping process ended, or did not answer."""
+
+
+class Courier:
+    """At most one shipping process. Make it, `ask`, and `close` it in the end."""
+
+    def __init__(self, terms: Terms, environment: Mapping[str, str], clock: Clock) -> None:
+        self._terms = terms
+        self._environment = environment
+        self._clock = clock
+        self._child: _Child | None = None
+        self.starts = 0
+
+    @property
+    def pid(self) -> int | None:
+        """The number of the process, None while there is none."""
+        return None if self._child is None else self._child.process.pid
+
+    async def ask(self, request: Request) -> Answer:
+        """One thing done. Raises ProcessLost; the next call starts another process."""
+        try:
+            if self._child is None:
+                self._child = _Child(self._terms, self._environment, self._clock)
+                self.starts += 1
+            return await self._child.ask(request)
+        except OSError as error:
+            raise ProcessLost(f"no shipping process could be started: {error.strerror or error}") from None
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """End the process, in the middle of what it does: the next one finds what it has left."""
+        child, self._child = self._child, None
+        if child is not None:
+            child.process.end()
+            await child.process.wait_gone()
+
+
+class _Child:
+    def __init__(self, terms: Terms, environment: Mapping[str, str], clock: Clock) -> None:
+        self._clock = clock
+        self.process = Process.start_python(_MAIN, (), environment, clock)
+        self._out = bytearray()
+        self._err = bytearray()
+        self._answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.process.read_stdout(self._take)
+        self._stderr = self.process.read_stderr(self._note)
+        self._waiting = frame(terms)  # goes with the first request: one write is under way at a time
+
+    def _take(self, chunk: bytes) -> None:
+        self._out += chunk
+        if len(self._out) < LENGTH or len(self._out) < LENGTH + int.from_bytes(self._out[:LENGTH]):
+            return
+        body = bytes(self._out[LENGTH:])
+        self._out.clear()
+        if not self._answer.done():
+            try:
+                self._answer.set_result(ANSWERS.decode(body))
+            except msgspec.MsgspecError as error:
+                self._answer.set_exception(ProcessLost(f"the shipping process does not speak our language: {error}"))
+
+    def _note(self, chunk: bytes) -> None:
+        self._err = (self._err + chunk)[-_KEPT:]
+
+    async def ask(self, request: Request) -> Answer:
+        self._answer = asyncio.get_running_loop().create_future()
+        data, self._waiting = self._waiting + frame(request), b""
+        self.process.stdin.write(data, last=False)
+        timer = self._clock.timer(STEP_SECONDS)
+        try:
+            waits: set[asyncio.Future[Any]] = {self._answer, self.process.exited, timer}
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            timer.cancel()
+        self._tell_errors()
+        if self._answer.done():
+            return self._answer.result()
+        if self.process.exited.done():
+            code = self.process.exited.result()
+            how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
+            raise ProcessLost(f"the shipping process {how}")
+        raise ProcessLost(f"the shipping process has not answered for {STEP_SECONDS:g} s")
+
+    def _tell_errors(self) -> None:
+        """What it wrote to its standard error is for whoever reads the node's log."""
+        self._stderr.drain(_KEPT)
+        if text := self._err.decode(errors="replace").strip():
+            logger.error("the shipping process says: %s", text)
+            self._err.clear()

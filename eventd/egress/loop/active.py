@@ -1,0 +1,95 @@
+"""The consumers of a node that are at work, each with what it was started for.
+
+What changes what one of them was started for ends that one alone; the others are not disturbed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from eventd.egress.loop.consumer import Consumer
+from eventd.log.cursors.cursors import Cursor
+from eventd.runtime.supervisor import Keep
+
+PurposeT = TypeVar("PurposeT")
+
+
+@dataclass(slots=True)
+class _Running(Generic[PurposeT]):
+    consumer: Consumer[Any]
+    task: asyncio.Task[None]
+    purpose: PurposeT
+    version: int
+    paused: bool
+
+
+class Consumers(Generic[PurposeT]):
+    """Consumers by the name of their cursor. `start` makes one for a cursor and its purpose, which can be compared."""
+
+    def __init__(self, keep: Keep, start: Callable[[Cursor, PurposeT], Consumer[Any]]) -> None:
+        self._keep = keep
+        self._start = start
+        self._running: dict[str, _Running[PurposeT]] = {}
+
+    def __iter__(self) -> Iterator[tuple[str, Consumer[Any]]]:
+        return iter([(name, one.consumer) for name, one in self._running.items()])
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    @property
+    def names(self) -> list[str]:
+        """The cursors that are being worked on."""
+        return list(self._running)
+
+    async def retire(self, purpose_of: Callable[[str], PurposeT | None]) -> list[str]:
+        """End those whose purpose is another now, or none; their names.
+
+        They must stand still before their cursors are adjusted: what one of them would still hand on by its old
+        selection, the new one could take for done.
+        """
+        stale = [name for name, one in self._running.items() if one.purpose != purpose_of(name)]
+        await self.end(stale, 0.0)
+        return stale
+
+    async def adjust(self, wanted: Mapping[str, Cursor], purpose_of: Callable[[str], PurposeT | None]) -> None:
+        """Run a consumer for each of these cursors, and none besides; those that run already are left alone."""
+        done = [
+            name
+            for name, one in self._running.items()
+            # A selection that was changed and changed back has another version, though the purpose looks as before.
+            if one.task.done() or name not in wanted or one.version != wanted[name].selector_version
+        ]
+        await self.end(done, 0.0)
+        for name, cursor in wanted.items():
+            running, purpose = self._running.get(name), purpose_of(name)
+            if running is None and purpose is not None:
+                self._run(cursor, purpose)
+            elif running is not None and running.paused != (cursor.paused_at is not None):
+                running.paused = cursor.paused_at is not None
+                running.consumer.reread()
+            elif running is not None and cursor.retry_at is None:
+                running.consumer.look_again()  # it may rest until a time that an operator has made void
+
+    def _run(self, cursor: Cursor, purpose: PurposeT) -> None:
+        consumer = self._start(cursor, purpose)
+        task = self._keep(consumer.run, cursor.name)  # it must live: a link that ends with an error is run again
+        paused = cursor.paused_at is not None
+        self._running[cursor.name] = _Running(consumer, task, purpose, cursor.selector_version, paused)
+
+    async def end(self, names: Iterable[str], seconds: float) -> None:
+        """Let these settle what is under way for that long, then end them."""
+        ending = [self._running.pop(name) for name in names]
+        if not ending:
+            return
+        for running in ending:
+            running.consumer.finish()
+        tasks = [running.task for running in ending]
+        if seconds > 0:
+            await asyncio.wait(tasks, timeout=seconds)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,374 @@
+"""THE loop: read a page, hand it to the sink, settle, wait.
+
+One consumer per destination, so a dead one delays nobody. Several parcels may be under way; they are settled in order,
+and when one fails those behind it are given up and sent again from the cursor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Generic
+
+from eventd.egress.loop.sink import Ack, Blocked, HeldUp, Opened, PageT, Parcel, Rewind, Sink, Unavailable, letters_of
+from eventd.egress.loop.trouble import Trouble
+from eventd.egress.loop.wait_any import until_any
+from eventd.errors import DatabaseUnavailable, EventdError, FenceLost, NotFound
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.wakeups import Watch
+from eventd.log.cursors.cursors import Cursor, LinkState, Postponement, Step, end_cursor, read_cursor, rewind
+from eventd.runtime.backoff import Backoff
+from eventd.runtime.clock import SECOND, Countdown
+from eventd.runtime.supervisor import Spawn
+
+IDLE_WRITE = 5.0
+"""Seconds after which a cursor that passed records of no concern to it is written down."""
+BROKEN_WAIT = 1.0
+"""Seconds to wait when this node's own database cannot even record a failure."""
+
+REOPEN_AFTER = 1.0
+"""Seconds within which a link is not compared again because the other side was started."""
+CALM = 600.0
+"""Seconds after which a rewind, or four times the cap of the back-off if that is longer, is the first again."""
+DATABASE = "database"
+"""The trouble of a link while this node's own database cannot be used."""
+REWINDS = "rewinds"
+"""The reason of a link whose other side goes back again and again."""
+AT_CAP = 64
+"""Attempts whose delay is the cap: a link that is refused waits for a change, and is only probed meanwhile."""
+RESULTS = (HeldUp, Rewind, EventdError)
+"""Errors of a delivery that this loop acts on."""
+
+logger = logging.getLogger("eventd.egress")
+
+
+@dataclass(slots=True)
+class _Course:
+    """How far one run of the pump is. All are positions; `asleep_since` is monotonic seconds."""
+
+    settled: int  # the cursor, as it is written
+    sent: int  # end of the last acknowledged range, as it is written
+    scanned: int  # read up to here
+    launched: int  # end of the last range that is under way
+    failures: int
+    asleep_since: float
+    healthy: bool  # what is written of the link says that nothing is wrong
+
+
+class Consumer(Generic[PageT]):
+    """Drives one cursor through one sink, until it is cancelled or the cursor is finished.
+
+    `version` is that of the selection the sink was made for: when another is declared, the consumer stands still until
+    it is replaced. `spawn` starts a task under the node's supervisor; `chance` gives numbers in [0, 1) for the jitter.
+    """
+
+    def __init__(
+        self,
+        log: EventLog,
+        name: str,
+        sink: Sink[PageT],
+        *,
+        version: int,
+        spawn: Spawn,
+        backoff: Backoff,
+        chance: Callable[[], float],
+    ) -> None:
+        self.name = name
+        self._log = log
+        self._monotonic = log.clock.monotonic
+        self._countdown = Countdown(log.clock)
+        self._sink = sink
+        self._version = version
+        self._spawn = spawn
+        self._backoff = backoff
+        self._chance = chance
+        self._signal: asyncio.Future[None] | None = None
+        self._resting = False
+        self._trouble = Trouble(logger, "a cursor is held up", "a cursor goes on", cursor=name)
+        self._called = False
+        self._finishing = False
+        self._flying: deque[tuple[Parcel, asyncio.Task[Ack]]] = deque()
+        self._tried_upto = 0
+        self._failed_upto = 0
+        self._opened_at = float("-inf")
+        self._doubted = False
+        self._rewinds = 0
+        self._rewound_at = float("-inf")
+
+    def wake(self) -> None:
+        """The other side showed signs of life: wait no longer than after a first failure.
+
+        Not shorter either: a peer that calls often and refuses us would be asked as often.
+        """
+        self._called = True
+        self.look_again()
+
+    def look_again(self) -> None:
+        """What it waits for may be void by now: read the cursor again, without disturbing what is under way."""
+        if self._resting:
+            self.reread()
+
+    def reopen(self) -> None:
+        """The other side was started anew: it may have less than it had. Compare again, unless that was just done.
+
+        Two nodes tell each other; without the pause each would have the other ask again, for ever. What is under way
+        is settled first: the answer may be from before the start, and then it says nothing about what is there now.
+        """
+        if self._monotonic() - self._opened_at > REOPEN_AFTER:
+            self._doubted = True
+            self._compare_if_doubted()
+
+    def _compare_if_doubted(self) -> None:
+        if self._doubted and not self._flying:
+            self.reread()
+
+    def reread(self) -> None:
+        """The cursor was changed from outside (paused, resumed): look at it again, at once."""
+        if self._signal is not None and not self._signal.done():
+            self._signal.set_result(None)
+
+    def finish(self) -> None:
+        """Launch nothing more, settle what is under way, then return from `run`."""
+        self._finishing = True
+        self._sink.wind_down()
+        self.reread()
+
+    async def run(self) -> None:
+        """Work until told to finish or cancelled. Returns as well when the cursor is gone or has reached its end."""
+        finished = False
+        while not (finished or self._finishing):
+            self._signal = asyncio.get_running_loop().create_future()
+            self._resting = True  # already while it looks: a sign that comes meanwhile must end the rest
+            try:
+                cursor = await self._log.database.read_for_delivery(read_cursor, self.name)
+                if rest := self._due(cursor):
+                    await self._rest(rest)
+                else:
+                    self._called = self._resting = False
+                    finished = await self._attempt(cursor)
+            except NotFound:
+                return
+            except EventdError as error:  # the database itself is in trouble: nothing can be written down about it
+                self._trouble.note(DATABASE, str(error))
+                await self._log.clock.sleep(BROKEN_WAIT)
+            except Exception:  # a fault of ours where it cannot be written down: a link must not end without a word
+                logger.exception("a consumer failed", extra={"cursor": self.name})
+                await self._log.clock.sleep(BROKEN_WAIT)
+
+    def _due(self, cursor: Cursor) -> float:
+        """Seconds until the next try; infinite while paused, and when the sink's selection is not in force any more."""
+        if cursor.paused_at is not None or cursor.selector_version != self._version:
+            return float("inf")
+        if cursor.retry_at is None or cursor.attempted_at is None:
+            return 0.0
+        passed = self._countdown.passed(cursor.attempted_at, cursor.retry_at)
+        rest = (cursor.retry_at - cursor.attempted_at) / SECOND
+        # A sign of life ends no rest from rewinds: it comes from the very side that keeps us busy.
+        if self._called and cursor.reason != REWINDS:
+            rest = min(rest, self._backoff.base)
+        return max(0.0, rest - passed)
+
+    async def _rest(self, seconds: float) -> None:
+        """Wait that long or until a signal."""
+        nudge = asyncio.get_running_loop().create_future()
+        await self._first(nudge, [], None if seconds == float("inf") else seconds)
+
+    async def _attempt(self, cursor: Cursor) -> bool:
+        """Work until something stands in the way; whether the cursor is finished."""
+        about = {"cursor": self.name}
+        course = _Course(
+            cursor.position,
+            cursor.sent_upto,
+            cursor.position,
+            cursor.sent_upto,
+            cursor.attempts,
+            self._monotonic(),
+            cursor.state is LinkState.RUNNING,
+        )
+        self._failed_upto = cursor.attempted_upto if cursor.attempts else 0
+        try:
+            with self._log.watch((cursor.topic_id,), own=self._sink.own) as watch:
+                return await self._pump(cursor, course, watch)
+        except FenceLost:
+            return False
+        except Rewind as back:
+            await self._go_back(course, back)
+        except HeldUp as held:
+            await self._postpone(course, held)
+        except DatabaseUnavailable:
+            raise  # no fault of the link: `run` tries again soon, while a failed link waits for a change
+        except EventdError as error:
+            await self._postpone(course, HeldUp(error.code, str(error)))
+        except Exception as error:  # a fault of ours in one link must not end the others
+            logger.exception("a consumer failed", extra=about)
+            await self._postpone(course, HeldUp("internal", f"{type(error).__name__} in this node; see its log"))
+        finally:
+            await self._give_up_flying()
+        return False
+
+    async def _go_back(self, course: _Course, back: Rewind) -> None:
+        if back.to >= course.settled:  # nothing to send again: what the other side lacks may still be on its way
+            await self._postpone(course, Unavailable("out_of_step", back.detail))
+            return
+        at, now = course.settled, self._log.clock.now()
+        await self._log.database.write(rewind, self.name, position=at, to=back.to, epoch=back.epoch, now=now)
+        course.settled = back.to
+        calm = self._monotonic() - self._rewound_at > max(CALM, 4 * self._backoff.cap)
+        self._rewinds, self._rewound_at = 1 if calm else self._rewinds + 1, self._monotonic()
+        if self._rewinds > 1:  # whoever goes back at once again, or always, must not have us send without a pause
+            what = f"it went back {self._rewinds} times: {back.detail}"
+            await self._postpone(course, Unavailable(REWINDS, what), failures=self._rewinds - 1)
+
+    async def _pump(self, cursor: Cursor, course: _Course, watch: Watch) -> bool:
+        assert self._signal is not None
+        opened: Opened | None = None
+        while True:
+            more = True
+            while more and len(self._flying) < self._sink.window and not self._signal.done():
+                page = await self._sink.read(self._log, cursor, course.scanned)
+                if opened is None:
+                    opened = await self._open(cursor, course, page)
+                    continue  # what was found out may make a page of another size
+                self._take(page, course)
+                more = page.full
+                del page  # or the last one would stay in memory for as long as nothing comes
+            if self._finishing:
+                await self._land(course, cursor)
+            if self._signal.done():
+                return False
+            ended = cursor.until is not None and course.scanned >= cursor.until
+            if not self._flying and not more and ended:
+                await self._log.database.write(end_cursor, cursor)
+                return True
+            if opened is not None and opened.reached and not (self._flying or more or course.healthy):
+                await self._settle_idle(course, succeeded=True)  # up again, and nothing to send that would show it
+            await self._wait(course, watch, more or ended)  # what lies beyond its end is not waited for
+            while self._flying and self._flying[0][1].done():
+                await self._settle_first(course, cursor)
+            self._compare_if_doubted()
+
+    async def _open(self, cursor: Cursor, course: _Course, page: PageT) -> Opened:
+        self._opened_at, self._doubted = self._monotonic(), False
+        self._tried_upto = max(course.settled, page.upto)  # a link that cannot be opened has failed for all that waited
+        opened = await self._sink.open(cursor, page)
+        if opened.proven and opened.proven != cursor.protocol:
+            now, at = self._log.clock.now(), course.settled
+            await self._log.settle(
+                replace(self._step(at, at, course.sent, now), protocol=opened.proven, succeeded=False)
+            )
+        return opened
+
+    async def _land(self, course: _Course, cursor: Cursor) -> None:
+        """Wait for all that is under way, and settle it."""
+        while self._flying:
+            await self._settle_first(course, cursor)
+
+    async def _settle_first(self, course: _Course, cursor: Cursor) -> None:
+        parcel = self._flying[0][0]
+        # No name for the task: an error that leaves here would hold it, it the error, and both of them the parcel.
+        await self._settle(course, cursor, parcel, await self._flying[0][1])
+        self._flying.popleft()
+
+    def _take(self, page: PageT, course: _Course) -> None:
+        # What was recorded after the last failure has not failed.
+        attempts = course.failures + 1 if course.scanned < self._failed_upto else 1
+        parcel = self._sink.select(page, course.launched, attempts)
+        course.scanned = page.upto
+        if parcel is None:
+            return
+        if parcel.goes:
+            course.launched = parcel.upto
+        delivery = self._spawn(self._sink.deliver(parcel), f"{self.name} {parcel.upto}", expects=RESULTS)
+        self._flying.append((parcel, delivery))
+        self._tried_upto = max(self._tried_upto, parcel.upto)
+
+    async def _wait(self, course: _Course, watch: Watch, more: bool) -> None:
+        """Until the first parcel is done, more can be sent, or a signal comes; write an idle cursor down in time."""
+        timeout = None
+        if not self._flying and course.scanned > course.settled:
+            timeout = course.asleep_since + IDLE_WRITE - self._monotonic()
+            if timeout <= 0:
+                await self._settle_idle(course)
+                return
+        elif not self._flying and self._trouble.kind == DATABASE:
+            self._trouble.note("")  # all that was read is written
+        nudge = asyncio.get_running_loop().create_future()
+        if more and not self._flying:
+            self._sink.await_room(nudge)
+        elif not more and (not self._flying or len(self._flying) < self._sink.window):
+            watch.beyond(course.scanned, nudge)
+        await self._first(nudge, [task for _, task in [*self._flying][:1]], timeout)
+
+    async def _first(
+        self, nudge: asyncio.Future[None], waits: list[asyncio.Future[Any]], seconds: float | None
+    ) -> None:
+        """Until one of them is done, a signal comes, or the time is up."""
+        assert self._signal is not None
+        timer = [] if seconds is None else [self._log.clock.timer(seconds)]
+        try:
+            await until_any(nudge, [self._signal, *waits, *timer])
+        finally:
+            for one in timer:
+                one.cancel()
+
+    async def _settle(self, course: _Course, cursor: Cursor, parcel: Parcel, ack: Ack) -> None:
+        now = self._log.clock.now()
+        sent = max([course.sent, *(batch.upto for batch in ack.batches if batch.status)])
+        asked = ack.asked
+        if ack.upto > course.settled or ack.batches or ack.effect is not None:
+            letters = letters_of(cursor, parcel, ack, now)
+            step = self._step(course.settled, ack.upto, sent, now)
+            step = replace(step, batches=ack.batches, parked=letters, protocol=ack.protocol, succeeded=asked)
+            await self._log.settle(step, ack.effect)
+            self._sink.settled(ack)
+            for letter in letters[:1]:  # the dead letters name all
+                about = {"cursor": self.name, "event_id": letter.event_id, "reason": letter.reason}
+                logger.warning("%d set aside as dead letters", len(letters), extra=about)
+            course.settled, course.sent = ack.upto, sent
+            # A sink may have handed on only a part of its parcel, or have looked beyond it.
+            course.scanned = ack.upto if ack.upto < parcel.upto else max(course.scanned, ack.upto)
+            course.failures = 0 if asked else course.failures
+            course.asleep_since = self._monotonic()
+            course.healthy = course.healthy or asked
+            if asked:
+                self._trouble.note("")
+        if ack.held_up is not None:
+            raise ack.held_up
+
+    def _step(self, position: int, upto: int, sent_upto: int, now: int) -> Step:
+        return Step(self.name, position, upto, sent_upto, now, selector_version=self._version)
+
+    async def _settle_idle(self, course: _Course, *, succeeded: bool = False) -> None:
+        now = self._log.clock.now()
+        step = self._step(course.settled, course.scanned, course.sent, now)
+        await self._log.settle(replace(step, succeeded=succeeded))
+        course.settled = course.scanned
+        course.asleep_since = self._monotonic()
+        course.healthy = course.healthy or succeeded
+        if succeeded:
+            self._trouble.note("")
+
+    async def _postpone(self, course: _Course, held: HeldUp, *, failures: int | None = None) -> None:
+        now = self._log.clock.now()
+        state = {Unavailable: LinkState.BACKING_OFF, Blocked: LinkState.BLOCKED}.get(type(held), LinkState.FAILED)
+        failed = course.failures + 1 if failures is None else failures
+        attempts = failed if state is LinkState.BACKING_OFF else AT_CAP
+        delay = self._backoff.delay(attempts, self._chance(), retry_after=held.retry_after)
+        upto = max(self._tried_upto, course.settled)
+        self._trouble.note(f"{state} {held.reason}", held.detail)
+        retry_at = now + int(delay * SECOND)
+        self._countdown.begin(now, retry_at)
+        await self._log.postpone(
+            Postponement(self.name, course.settled, state, held.reason, held.detail, upto, now, retry_at)
+        )
+
+    async def _give_up_flying(self) -> None:
+        flying = [task for _, task in self._flying]
+        self._flying.clear()
+        for task in flying:
+            task.cancel()
+        await asyncio.gather(*flying, return_exceptions=True)
+        await self._sink.given_up()

@@ -1,0 +1,74 @@
+"""Lines on their way to a peer: one body, taken apart only when somebody has to look at a single record."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, overload
+
+from eventd.egress.loop.sink import Parcel
+from federation.lines import encode_lines, split_line
+from federation.peers import BATCH_TYPE, RUNS_TYPE
+from federation.runs import split_runs
+
+
+class CarriedLine(NamedTuple):
+    """One record as it goes over the wire: its position here, its encoded path, and the event's canonical form."""
+
+    position: int
+    path: str
+    body: str
+
+    @property
+    def event_id(self) -> str:
+        """The id inside the event."""
+        return str(json.loads(self.body)["id"])
+
+
+@dataclass(frozen=True)
+class CarriedLines(Sequence[CarriedLine]):
+    """`body` is that of a v2 batch of so many `events`, of the `form` that is its content type.
+
+    `oldest` is the earliest time of recording among them, in microseconds.
+    """
+
+    body: bytes
+    events: int
+    oldest: int
+    form: str = BATCH_TYPE
+
+    def __len__(self) -> int:
+        return self.events
+
+    @cached_property
+    def _apart(self) -> list[CarriedLine]:
+        if self.form == RUNS_TYPE:
+            return [CarriedLine(*record) for record in split_runs(self.body)]
+        rows = map(split_line, self.body.decode().split("\n")[:-1])
+        return [CarriedLine(int(position), path, body) for position, path, body in rows]
+
+    @overload
+    def __getitem__(self, index: int) -> CarriedLine: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> CarriedLines: ...
+
+    def __getitem__(self, index: int | slice) -> CarriedLine | CarriedLines:
+        if isinstance(index, int):
+            return self._apart[index]
+        lines = self._apart[index]
+        return CarriedLines(encode_lines(lines).encode(), len(lines), self.oldest)
+
+
+@dataclass(frozen=True, slots=True)
+class Load(Parcel):
+    """A parcel of lines."""
+
+    records: CarriedLines
+
+    def picked(self, upto: int) -> list[int]:
+        """For the books of a repair, which claims no range: every position up to there that it decides on."""
+        positions = [*(line.position for line in self.records), *(at for at, _ in self.exceptions)]
+        return sorted(position for position in positions if position <= upto)

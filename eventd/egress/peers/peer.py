@@ -1,0 +1,233 @@
+"""A peer as a sink: what it gets, by which protocol, and where it stands."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from eventd.egress.loop.sink import Ack, Blocked, HeldUp, Opened, Rewind
+from eventd.egress.peers.budget import Allowance, Budget
+from eventd.egress.peers.outbound_batch import CarriedLines, Load
+from eventd.egress.peers.push_v1 import PAGE, V1, PushV1
+from eventd.egress.peers.push_v2 import V2, Link, NotSpoken, PushV2, impossible_mark
+from eventd.egress.peers.transport import Transport
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.wire_page import Lines
+from eventd.log.cursors.cursors import Batch, Cursor
+from eventd.log.delivery.selection import Selection
+from eventd.resources.effective import GroupConfig, PeerConfig
+from eventd.runtime.clock import SECOND, Clock
+from federation.keys import KeyRing
+from federation.ranges import Mark
+
+
+class Watcher(Protocol):
+    """Who is told what went out, for metrics. Seconds are seconds."""
+
+    def delivered(self, group: str, peer: str, count: int, lag: float) -> None: ...
+
+    def parked(self, group: str, peer: str, count: int) -> None: ...
+
+    def failed(self, group: str, peer: str, reason: str) -> None: ...
+
+    def skewed(self, group: str, peer: str, seconds: float) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Outfit:
+    """What the sinks of a group share. `random` gives so many random bytes, `ring` the group's keys of the moment."""
+
+    transport: Transport
+    budget: Budget
+    ring: Callable[[], KeyRing]
+    clock: Clock
+    random: Callable[[int], bytes]
+    watcher: Watcher
+
+
+class PeerSink:
+    """Delivers to one peer for one cursor: its own, or a repair's.
+
+    `link` is the name of the peer's own cursor, under which the books are kept.
+    """
+
+    def __init__(self, group: GroupConfig, peer: PeerConfig, link: str, cursor: Cursor, outfit: Outfit) -> None:
+        self._group = group
+        self._peer = peer
+        self._outfit = outfit
+        self._repair = cursor.kind == "repair"
+        selection = Selection.from_json(cursor.selection) if self._repair else Selection.of(peer)
+        self._wanted = selection.wanted_by(peer.node_name)
+        on = Link(
+            cursor=link,
+            group=group.name,
+            node=group.node_name,
+            peer=peer.node_name,
+            endpoint=peer.endpoint,
+            seconds=peer.timeout,
+            window=group.replay_window,
+            selector_version=cursor.selector_version,
+            repair=self._repair,
+        )
+        self._v1 = PushV1(on, outfit.transport, outfit.ring, outfit.clock)
+        self._v2 = PushV2(on, outfit.transport, outfit.ring, outfit.clock, outfit.random, self._skewed)
+        self._protocol = "" if peer.protocol == "auto" else peer.protocol
+        self._room = Allowance(outfit.budget, peer.batch_bytes)
+        self._opened = False
+        self._primed = False
+        self._fresh = False
+        self._gone_until = 0
+
+    @property
+    def window(self) -> int:
+        """One at a time for v1 and for repairs, and until the first receipt gave both sides a mark; see `Allowance`."""
+        wide = self._protocol == V2 and self._primed and not self._repair
+        return self._room.window(self._peer.in_flight if wide else 1)
+
+    def await_room(self, nudge: asyncio.Future[None]) -> None:
+        """Set the nudge when the node has room for a batch again, and it is this link's turn."""
+        self._room.wait(nudge)
+
+    @property
+    def own(self) -> bool:
+        """What came from others concerns a peer only where it is relayed."""
+        return self._wanted.own
+
+    async def read(self, log: EventLog, cursor: Cursor, after: int) -> Lines:
+        """The next lines for this peer, and those that would be but must not be sent."""
+        page = await log.lines(
+            cursor.topic_id,
+            after,
+            replace(self._wanted, runs=self._v2.takes_runs and self._protocol == V2),
+            limit=PAGE if self._protocol == V1 else self._peer.batch_events,
+            max_bytes=self._room.take(),
+            until=cursor.until,
+            at_tail=self._primed,
+        )
+        self._v2.head = page.head
+        if not self._opened:  # a peer that does not even answer at the opening must not have a batch lie ready for it
+            self._room.drop()
+            return page.without_lines()
+        page = page if self._room.keep(len(page.body)) else page.unread(after)
+        self._room.is_in_step = not page.full
+        return page
+
+    async def open(self, cursor: Cursor, page: Lines) -> Opened:
+        """Find out the protocol, and compare what the peer has with what the books say it has."""
+        opened = await self._open(cursor, page)
+        self._opened = True
+        return opened
+
+    async def _open(self, cursor: Cursor, page: Lines) -> Opened:
+        self._primed = False
+        if self._peer.protocol == "auto":
+            self._protocol = cursor.protocol if cursor.protocol == V2 else ""
+        if self._protocol == V1:
+            return Opened(reached=False)
+        try:
+            mark = await self._v2.mark()
+        except NotSpoken as answer:
+            if self._protocol == V2:
+                raise Blocked("no_v2", f"{answer}, and this link speaks v2 only") from None
+            self._protocol = V1
+            return Opened(reached=True)
+        self._protocol = V2
+        if not self._repair:
+            self._compare(cursor, page, mark)
+        return Opened(reached=True, proven=V2)
+
+    def _compare(self, cursor: Cursor, page: Lines, mark: Mark | None) -> None:
+        """Compare the peer's mark with what it has confirmed. Raises `Rewind`, or `Blocked` for a mark beyond the log.
+
+        A confirmation counts in the epoch in which it was given, whatever the present one is. A mark of any other epoch
+        cannot be compared with it: the peer may have lost everything, and ids make sending it again harmless.
+        """
+        epoch, node = page.head.epoch, self._peer.node_name
+        if mark is not None and mark.epoch == epoch and mark.upto > page.head.last:
+            raise impossible_mark(mark.upto, page.head)
+        same = mark if mark is not None and mark.epoch == cursor.sent_epoch else None
+        upto = same.upto if same is not None else 0
+        if cursor.sent_epoch and upto < cursor.sent_upto:
+            has = f"stands at {upto}" if same is not None else f"has no mark of the epoch {cursor.sent_epoch}"
+            raise Rewind(upto, f"{node} {has}, and had confirmed {cursor.sent_upto}", epoch=same.epoch if same else "")
+        again = cursor.rewound_from is not None and cursor.position < cursor.rewound_from
+        self._fresh = mark is None or not (again or mark.epoch in (epoch, cursor.sent_epoch))
+        self._gone_until = page.gaps[-1].upto if page.gaps and again else 0
+
+    def select(self, page: Lines, after: int, attempts: int) -> Load | None:
+        """All of the page: the database has picked it."""
+        if (
+            page.gaps and not self._wanted.own
+        ):  # retention holds only what entered here: what was to be relayed may be gone
+            self._gone_until = page.gaps[-1].upto
+        bare = not page.count and self._is_to_be_told(page, after)
+        if not page.count and not page.exceptions and not bare:
+            self._room.drop()
+            return None
+        self._room.carry()
+        after, lost = self._begin(page, after)
+        lines, head = CarriedLines(page.body, page.count, page.oldest, page.form), page.head
+        return Load(after, page.upto, head.epoch, head.incarnation, lines, page.exceptions, lost, attempts, bare)
+
+    def _is_to_be_told(self, page: Lines, after: int) -> bool:
+        """Whether retention took what the peer has to hear of although there is nothing to send.
+
+        Only the page that was read across the gap tells of it. Were the cursor to pass it without a word, nobody would
+        know any more after a restart, and the next range would claim that all was sent.
+        """
+        if self._repair or self._protocol == V1:
+            return False
+        gone = max((gap.upto for gap in page.gaps), default=0) if self._fresh else self._gone_until
+        return gone > after
+
+    def _begin(self, page: Lines, after: int) -> tuple[int, int | None]:
+        """Where the range begins, and where a loss does. What retention took and the peer lacks is said, not hidden."""
+        if self._fresh:
+            return max([after, *(gap.upto for gap in page.gaps)]), None
+        edge = max(page.lost, self._gone_until)
+        return (edge, after) if edge > after else (after, None)
+
+    async def deliver(self, parcel: Load) -> Ack:
+        """Deliver by the protocol that was found."""
+        if not parcel.goes:
+            return Ack(parcel.upto, (self._unsent(parcel),))
+        try:
+            ack = await (self._v1 if self._protocol == V1 else self._v2).push(parcel)
+        except HeldUp as held:
+            self._outfit.watcher.failed(self._group.name, self._peer.node_name, held.reason)
+            held.__context__ = None  # what it came of may hold this task, the task the error, and all of them the batch
+            raise
+        self._primed, self._fresh, self._room.answers = True, False, True
+        if parcel.records:
+            self._tell(parcel, ack)
+        return ack
+
+    def settled(self, ack: Ack) -> None:
+        """What it took is free for others."""
+        self._room.settled()
+
+    async def given_up(self) -> None:
+        """The peer tells next time what it has."""
+        self._opened = self._primed = False
+        self._room.end()
+
+    def wind_down(self) -> None:
+        """A request under way ends within its own time."""
+
+    def _tell(self, parcel: Load, ack: Ack) -> None:
+        where = (self._group.name, self._peer.node_name)
+        lag = (self._outfit.clock.now() - parcel.records.oldest) / SECOND
+        self._outfit.watcher.delivered(*where, sum(batch.events for batch in ack.batches), max(0.0, lag))
+        if ack.parked:
+            self._outfit.watcher.parked(*where, len(ack.parked))
+        if ack.held_up is not None:
+            self._outfit.watcher.failed(*where, ack.held_up.reason)
+
+    def _unsent(self, parcel: Load) -> Batch:
+        """A line in the books for records that were passed over, so that their fate is known later."""
+        return self._v2.row(parcel, (), status=0)
+
+    def _skewed(self, seconds: float) -> None:
+        self._outfit.watcher.skewed(self._group.name, self._peer.node_name, seconds)

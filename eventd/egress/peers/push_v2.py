@@ -1,0 +1,337 @@
+"""Delivering a parcel by v2: one signed batch, one signed receipt. Nothing else moves the cursor."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from eventd.egress.loop.sink import Ack, Blocked, Carried, HeldUp, Parked, Rewind, Unavailable, plain
+from eventd.egress.peers.outbound_batch import Load
+from eventd.egress.peers.transport import MAX_ANSWER, Transport, is_of_an_api
+from eventd.log.core.values import Head
+from eventd.log.cursors.cursors import Batch
+from eventd.net.exchange import Answer
+from eventd.runtime.clock import Clock
+from federation.errors import BadAnswer, NoSigningKey
+from federation.event import micros, new_event_id
+from federation.keys import KeyRing
+from federation.peers import RUNS_TYPE, STATUS
+from federation.ranges import Mark, Range
+from federation.signing import SignedRequest, sign_request, verify_answer
+from federation.wire import (
+    BatchHeader,
+    LinkQuery,
+    Receipt,
+    Refusal,
+    read_error,
+    read_link_answer,
+    read_receipt,
+    read_too_large,
+)
+
+V2 = "v2"
+REFUSAL = 128
+"""Bytes of a receipt for a line that is refused, its id aside."""
+BATCH_IDS = 64
+"""Batches without a receipt whose ids are remembered for the next attempt."""
+
+
+class NotSpoken(Exception):
+    """The other side does not know v2."""
+
+
+def impossible_mark(upto: int, head: Head) -> Blocked:
+    """The peer claims to have everything up to a position that this log has not given.
+
+    One peer's word is no proof that this node's database is an older copy: it holds up that peer's link and nothing
+    else, until an operator has decided which of the two is wrong.
+    """
+    return Blocked(
+        "impossible_mark",
+        f"the peer claims to have everything up to position {upto} of the epoch {head.epoch}, "
+        f"and this log ends at position {head.last}",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One direction between two nodes. `endpoint` is a base URL; `seconds` the time an answer may take."""
+
+    cursor: str
+    group: str
+    node: str
+    peer: str
+    endpoint: str
+    seconds: float
+    window: int
+    selector_version: int
+    repair: bool
+
+
+class PushV2:
+    """The v2 side of one link. `ring` gives the keys of the moment, `random` that many random bytes."""
+
+    def __init__(
+        self,
+        link: Link,
+        transport: Transport,
+        ring: Callable[[], KeyRing],
+        clock: Clock,
+        random: Callable[[int], bytes],
+        skewed: Callable[[float], None],
+    ) -> None:
+        self._link = link
+        self._transport = transport
+        self._ring = ring
+        self._clock = clock
+        self._random = random
+        self._skewed = skewed
+        self._batch_ids: dict[tuple[Range, int], str] = {}
+        self.takes_runs = False
+        """Whether the peer has said so with its latest receipt, and has refused none."""
+        self._refuses_runs = False
+        self.head: Head | None = None
+        """The log's head when a page was read last: what the peer has of this link ends there. None before."""
+
+    async def mark(self) -> Mark | None:
+        """Where the peer stands. Raises `NotSpoken`, `HeldUp`."""
+        query = LinkQuery(from_node=self._link.node, to_node=self._link.peer, group=self._link.group)
+        signed, answer, _ = await self._send(query, b"{}", MAX_ANSWER)
+        if answer.status in (404, 405) and not is_of_an_api(answer):
+            raise NotSpoken(f"the peer answered {answer.status} to {query.path}")
+        if answer.status != 200:
+            raise self._hold_up(answer)
+        try:
+            verify_answer(signed, answer.status, answer.headers, answer.body, self._ring())
+            return read_link_answer(answer.body, query)
+        except BadAnswer as error:
+            raise Blocked("unproven_answer", error.message) from None
+
+    async def push(self, parcel: Load) -> Ack:
+        """Deliver the parcel, in halves where it is too large. Raises `HeldUp`, `Rewind`."""
+        body = parcel.records.body
+        header = BatchHeader(
+            from_node=self._link.node,
+            to_node=self._link.peer,
+            group=self._link.group,
+            batch_id=self._batch_id(parcel, body),
+            range=self._range(parcel),
+            form=parcel.records.form,
+        )
+        sent_at = self._clock.now()
+        # At its longest a receipt refuses every line and gives its id, perhaps with more escapes than we use.
+        most = MAX_ANSWER + 2 * len(body) + REFUSAL * len(parcel.records)
+        signed, answer, key_id = await self._send(header, body, most)
+        if answer.status == 415 and header.form == RUNS_TYPE:  # another program is there by now, or one in between
+            self.takes_runs, self._refuses_runs = False, True
+            return await self.push(replace(parcel, records=parcel.records[:]))
+        if answer.status == 413 and len(parcel.records) > 1:
+            return await self._halve(parcel)
+        if answer.status == 413 and parcel.records:
+            self._require_too_large(signed, answer, len(body))
+            return await self._leave_out(parcel)
+        if answer.status != 200:
+            raise self._refused(signed, answer, header)
+        try:
+            verify_answer(signed, answer.status, answer.headers, answer.body, self._ring())
+            receipt = read_receipt(answer.body, header, signed.digest)
+        except BadAnswer as error:
+            raise Blocked("unproven_answer", error.message) from None
+        self._require_possible(receipt)
+        self._batch_ids = {key: known for key, known in self._batch_ids.items() if known != header.batch_id}
+        self.takes_runs = not self._refuses_runs and RUNS_TYPE in answer.headers.get("accept", "")
+        self._skewed(self._skew(receipt, sent_at))
+        parked = self._parked(parcel, receipt)
+        row = replace(
+            self.row(parcel, [p.record for p in parked], status=200),
+            batch_id=header.batch_id,
+            bytes=len(body),
+            sent_at=sent_at,
+            key_id=key_id,
+            receipt=_evidence(signed, answer),
+        )
+        return Ack(parcel.upto, (row,), parked, V2)
+
+    def _require_possible(self, receipt: Receipt) -> None:
+        """Raise `Blocked` for a receipt that claims more than this log has given.
+
+        That of a repair tells of the link, which may have brought events since the repair's page was read.
+        """
+        if self.head is not None and not self._link.repair and (receipt.upto or 0) > self.head.last:
+            raise impossible_mark(receipt.upto or 0, self.head)
+
+    # --- sending ----------------------------------------------------------------------------------------------
+
+    async def _send(self, header: LinkQuery, body: bytes, most: int) -> tuple[SignedRequest, Answer, str]:
+        try:
+            key = self._ring().signer(self._link.node)
+        except NoSigningKey as error:
+            raise HeldUp("no_signing_key", error.message) from None
+        nonce = self._random(16).hex()
+        signed = sign_request(header, body, key, now=self._clock.now(), nonce=nonce, window=self._link.window)
+        headers = signed.headers | {"Accept-Encoding": "identity"}
+        url = self._link.endpoint + header.path
+        answer = await self._transport.post(url, body, headers, seconds=self._link.seconds, most=most)
+        return signed, answer, key.id
+
+    def _range(self, parcel: Load) -> Range:
+        if self._link.repair:
+            return Range(epoch=parcel.epoch, incarnation=parcel.incarnation, repair=True)
+        return Range(
+            epoch=parcel.epoch,
+            incarnation=parcel.incarnation,
+            after=parcel.after,
+            upto=parcel.upto,
+            lost=parcel.lost,
+        )
+
+    def _batch_id(self, parcel: Load, body: bytes) -> str:
+        """The same bytes over the same range keep their id over all attempts, so a lost receipt is given again."""
+        key = (self._range(parcel), hash(body))
+        if key not in self._batch_ids:
+            while len(self._batch_ids) >= BATCH_IDS:
+                del self._batch_ids[next(iter(self._batch_ids))]  # a peer that is down for long: the page has grown
+            self._batch_ids[key] = new_event_id(self._clock.now(), self._random(10))
+        return self._batch_ids[key]
+
+    async def _halve(self, parcel: Load) -> Ack:
+        middle = len(parcel.records) // 2
+        edge = parcel.records[middle - 1].position
+        first = replace(
+            parcel,
+            upto=edge,
+            records=parcel.records[:middle],
+            exceptions=[(at, why) for at, why in parcel.exceptions if at <= edge],
+        )
+        second = replace(
+            parcel,
+            after=edge,
+            lost=None,
+            records=parcel.records[middle:],
+            exceptions=[(at, why) for at, why in parcel.exceptions if at > edge],
+        )
+        done = await self.push(first)
+        if done.held_up is not None:  # only a part of the first half was taken
+            return done
+        try:
+            rest = await self.push(second)
+        except HeldUp as held:
+            return replace(done, held_up=held)
+        return Ack(rest.upto, (*done.batches, *rest.batches), (*done.parked, *rest.parked), V2, rest.held_up)
+
+    async def _leave_out(self, parcel: Load) -> Ack:
+        """Park the only record, and deliver its range without it: the peer would miss that before the next batch."""
+        [record] = parcel.records
+        parked = Parked(record, "too_large", "the peer takes no batch of this size")
+        if self._link.repair:
+            return Ack(parcel.upto, (self.row(parcel, [record], status=413),), (parked,), V2)
+        exceptions = sorted([*parcel.exceptions, (record.position, "refused")])
+        done = await self.push(replace(parcel, records=parcel.records[:0], exceptions=exceptions))
+        return replace(done, parked=(parked,))
+
+    # --- answers ----------------------------------------------------------------------------------------------
+
+    def _require_too_large(self, signed: SignedRequest, answer: Answer, size: int) -> None:
+        """Whether the peer itself has said, of what was really sent, that it takes no batch of this size.
+
+        Anybody on the way could say so, or make the peer say so of something else; a record must not be lost by that.
+        The limit in a signed answer is the peer's own word, and how much was sent is ours. Raises `Blocked`.
+        """
+        try:
+            verify_answer(signed, answer.status, answer.headers, answer.body, self._ring())
+            read_too_large(answer.body, size)
+        except BadAnswer as error:
+            raise Blocked(
+                "unproven_too_large",
+                f"one event alone ({size} bytes with its position and path) was answered 413, which proves nothing: "
+                f"{error.message}; is there a proxy in between that takes less than the peer?",
+            ) from None
+
+    def _proven(self, signed: SignedRequest, answer: Answer) -> bool:
+        try:
+            verify_answer(signed, answer.status, answer.headers, answer.body, self._ring())
+        except BadAnswer:
+            return False
+        return True
+
+    def _refused(self, signed: SignedRequest, answer: Answer, header: BatchHeader) -> HeldUp | Rewind:
+        error = read_error(answer.body)
+        if error is not None and error.code == "range_ahead":
+            mark = error.mark
+            if mark is not None and mark.epoch == header.range.epoch and self._proven(signed, answer):
+                return Rewind(mark.upto, f"the peer stands at {mark.upto}", epoch=mark.epoch)
+            return Unavailable("range_ahead", "the peer misses a batch before this one")
+        return self._hold_up(answer)
+
+    def _hold_up(self, answer: Answer) -> HeldUp:
+        error = read_error(answer.body)
+        if error is None:
+            return self._transport.hold_up(answer, self._link.endpoint)
+        if error.code == "replayed":
+            return Unavailable("replayed", "the peer saw this very request before")
+        detail = error.message + (f"; its clock says {error.server_time}" if error.server_time else "")
+        if error.code not in STATUS:
+            return self._transport.hold_up(answer, self._link.endpoint, detail=f"{error.code}: {detail}")
+        return self._transport.hold_up(answer, self._link.endpoint, code=error.code, detail=detail)
+
+    def _parked(self, parcel: Load, receipt: Receipt) -> list[Parked]:
+        """The records the receipt refuses. Raises `Blocked` when it does not add up to what was sent."""
+        told = receipt.accepted + receipt.duplicates + len(receipt.refused)
+        if told == len(parcel.records) and not receipt.refused:
+            return []  # mostly: and then nobody has to take the lines apart
+        by_position = {record.position: record for record in parcel.records}
+        refused = {refusal.position: refusal for refusal in receipt.refused}
+        if told != len(by_position) or not refused.keys() <= by_position.keys():
+            raise Blocked("unproven_answer", "the receipt does not add up to what was sent")
+        return [
+            Parked(by_position[position], plain(refusal.reason), self._words(refusal))
+            for position, refusal in refused.items()
+        ]
+
+    def _words(self, refusal: Refusal) -> str:
+        owner = f": there the id belongs to an event of {plain(refusal.owner)}" if refusal.owner else ""
+        return f"refused by {self._link.peer}{owner}"
+
+    def row(self, parcel: Load, refused: Sequence[Carried], *, status: int) -> Batch:
+        """The line in the books for a parcel."""
+        now = self._clock.now()
+        exceptions = [*parcel.exceptions, *((record.position, "refused") for record in refused)]
+        return Batch(
+            cursor=self._link.cursor,
+            batch_id="",
+            epoch=parcel.epoch,
+            incarnation=parcel.incarnation,
+            after=parcel.after,
+            upto=parcel.upto,
+            events=len(parcel.records) - len(refused),
+            bytes=0,
+            selector_version=self._link.selector_version,
+            exceptions=sorted(exceptions),
+            picked=parcel.picked(parcel.upto) if self._link.repair else (),
+            attempts=parcel.attempts,
+            sent_at=now,
+            acked_at=now,
+            status=status,
+            protocol=V2,
+            key_id="",
+            receipt="",
+        )
+
+    def _skew(self, receipt: Receipt, sent_at: int) -> float:
+        """Seconds by which the peer's clock is ahead: its time of recording against the middle of our waiting."""
+        return (micros(receipt.recorded_at) - (sent_at + self._clock.now()) / 2) / 1e6
+
+
+def _evidence(signed: SignedRequest, answer: Answer) -> str:
+    """All that is needed to check the receipt's signature again, later and elsewhere."""
+    names = ("content-type", "content-digest", "signature-input", "signature")
+    return json.dumps(
+        {
+            "status": answer.status,
+            "headers": {name: answer.headers[name] for name in names if name in answer.headers},
+            "body": answer.body.decode(),
+            "request": signed.signature,
+        },
+        separators=(",", ":"),
+    )

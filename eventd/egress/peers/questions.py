@@ -1,0 +1,110 @@
+"""Asking a peer what it holds of ours: signed questions, proven answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from eventd.egress.loop.sink import Blocked, HeldUp
+from eventd.egress.loop.sink import Unavailable as Down
+from eventd.egress.peers.transport import Transport, is_of_an_api
+from eventd.errors import Conflict, EventdError, Unavailable
+from eventd.net.exchange import Answer
+from eventd.resources.effective import GroupConfig, PeerConfig
+from eventd.runtime.clock import Clock
+from federation.compare import Ids, Known, Question, State, Sums, encode_question, read_reply
+from federation.errors import BadAnswer, NoSigningKey
+from federation.keys import KeyRing
+from federation.signing import sign_request, verify_answer
+from federation.wire import VerifyQuery, read_error
+
+R = TypeVar("R", State, Sums, Ids, Known)
+
+ANSWER_SECONDS = 20.0
+"""How long an answer may take: a peer works on it for a second, and may have other things to do."""
+ANSWER_BYTES = 16 << 20
+BUSY_SECONDS = 30.0
+"""How long a peer may be busy with other questions before we give up."""
+
+
+class NotAnswered(Exception):
+    """The peer does not know this kind of question."""
+
+
+class HistoryEnded(Exception):
+    """The positions of the question belong to a history of the peer's log that has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Asks one peer, in the name of this node. `random` gives so many random bytes."""
+
+    group: GroupConfig
+    peer: PeerConfig
+    transport: Transport
+    ring: KeyRing
+    clock: Clock
+    random: Callable[[int], bytes]
+
+    async def ask(self, question: Question, kind: type[R]) -> R:
+        """The answer of this kind.
+
+        Raises `NotAnswered` where the peer does not know the question, `HistoryEnded`, `Unavailable` while it cannot
+        be asked, and `Conflict` where it refuses to be, or says what it cannot prove.
+        """
+        body = encode_question(question)
+        end = self.clock.monotonic() + BUSY_SECONDS
+        while (reply := await self._try(body, kind, may_wait=self.clock.monotonic() < end)) is None:
+            pass
+        return reply
+
+    async def _try(self, body: bytes, kind: type[R], *, may_wait: bool) -> R | None:
+        """The answer; None, after a rest, where the peer is busy and there is time left."""
+        query = VerifyQuery(from_node=self.group.node_name, to_node=self.peer.node_name, group=self.group.name)
+        try:
+            key = self.ring.signer(self.group.node_name)
+            signed = sign_request(
+                query,
+                body,
+                key,
+                now=self.clock.now(),
+                nonce=self.random(16).hex(),
+                window=self.group.replay_window,
+            )
+            headers = signed.headers | {"Accept-Encoding": "identity"}
+            url = self.peer.endpoint + query.path
+            answer = await self.transport.post(url, body, headers, seconds=ANSWER_SECONDS, most=ANSWER_BYTES)
+            if answer.status == 200:
+                verify_answer(signed, answer.status, answer.headers, answer.body, self.ring)
+                return read_reply(answer.body, kind)
+        except NoSigningKey as error:
+            raise Conflict(f"group {self.group.name}: {error.message}") from None
+        except HeldUp as held:
+            raise self._down(held) from None
+        except BadAnswer as error:
+            raise Conflict(f"{self.peer.node_name} cannot be believed: {error.message}") from None
+        await self._judge(answer, may_wait=may_wait)
+        return None
+
+    async def _judge(self, answer: Answer, *, may_wait: bool) -> None:
+        """Rest where it pays to ask again, raise otherwise."""
+        error = read_error(answer.body)
+        code = error.code if error is not None else ""
+        if answer.status in (404, 405) and not is_of_an_api(answer):
+            raise NotAnswered(
+                f"it answers {answer.status} to the question what it holds: its program is older than that"
+            )
+        if code == "other_history":
+            raise HistoryEnded
+        held = self.transport.hold_up(
+            answer, self.peer.endpoint, code=code, detail=error.message if error is not None else ""
+        )
+        if not may_wait or not (isinstance(held, Down) or code == "replayed"):
+            raise self._down(held)
+        await self.clock.sleep(min(5.0, (isinstance(held, Down) and held.retry_after) or 0.5))
+
+    def _down(self, held: HeldUp) -> EventdError:
+        words = f"{self.peer.node_name} cannot be asked: {held.detail}"
+        hint = f"routerctl federation links --group {self.group.name} tells how the link is doing"
+        return Conflict(words, hint=hint) if isinstance(held, Blocked) else Unavailable(words, hint=hint)

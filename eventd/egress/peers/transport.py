@@ -1,0 +1,150 @@
+"""One POST to a peer, and what its answer says about the link.
+
+Only three kinds of answers are about the link as a whole here: no answer, "not now", and "not you". What an answer says
+about a record is read by the protocols.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+from collections import defaultdict
+from collections.abc import Mapping
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from functools import lru_cache, partial
+from typing import NamedTuple
+from urllib.parse import quote, urlsplit
+
+from eventd.egress.loop.sink import Blocked, HeldUp, Unavailable
+from eventd.net.exchange import Answer, AnswerTooLarge, Exchange, NoAnswer, Pool
+from eventd.runtime.clock import SECOND, Clock
+from federation.event import micros
+from federation.wire import read_error
+
+MAX_ANSWER = 64 << 10
+"""Bytes of an answer that are read, where what was asked does not make it longer."""
+CONNECT_SECONDS = 10.0
+
+
+class Origin(NamedTuple):
+    """Where a connection leads to."""
+
+    secure: bool
+    host: str
+    port: int
+
+
+class Transport:
+    """The node's client side: connections that stay open, for all peers, without cookies and without redirects."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._pools: defaultdict[Origin, Pool] = defaultdict(lambda: Pool(clock.monotonic))
+        self._tls: ssl.SSLContext | None = None
+        self._closed = False
+
+    async def post(
+        self, url: str, body: bytes, headers: Mapping[str, str], *, seconds: float, most: int = MAX_ANSWER
+    ) -> Answer:
+        """POST with a Content-Length. Raises `Unavailable` without an answer of at most so many bytes in that time."""
+        origin, begin = _read_url(url)
+        fields = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+        head = f"{begin}{fields}Content-Length: {len(body)}\r\n\r\n".encode()
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._ask(origin, head, body, most, seconds)
+        except TimeoutError:
+            raise Unavailable("timeout", f"no answer within {seconds:g} s") from None
+        except ssl.SSLError as error:
+            raise Unavailable("tls", f"TLS failed: {error.reason or 'handshake'}") from None
+        except AnswerTooLarge:
+            raise Unavailable("answer_too_large", f"the peer's answer is larger than {most} bytes") from None
+        except (NoAnswer, OSError) as error:
+            raise Unavailable("unreachable", _words(error, origin)) from None
+
+    async def _ask(self, origin: Origin, head: bytes, body: bytes, most: int, seconds: float) -> Answer:
+        connect = partial(self._connect, origin, min(seconds, CONNECT_SECONDS))
+        try:
+            return await self._pools[origin].ask(connect, head, body, most)
+        finally:
+            if self._closed:  # it may have connected meanwhile
+                self._pools[origin].close()
+
+    async def _connect(self, origin: Origin, seconds: float) -> Exchange:
+        if origin.secure and self._tls is None:
+            self._tls = ssl.create_default_context()
+        async with asyncio.timeout(seconds):
+            _, exchange = await asyncio.get_running_loop().create_connection(
+                Exchange, origin.host, origin.port, ssl=self._tls if origin.secure else None
+            )
+        return exchange
+
+    def hold_up(self, answer: Answer, endpoint: str, *, code: str = "", detail: str = "") -> HeldUp:
+        """What an answer other than 2xx says about the link to the peer at `endpoint`."""
+        if is_of_an_api(answer):
+            return Blocked("not_a_listener", f"{endpoint} is {_API}")
+        said = f"the peer answered {answer.status}" + (f" {code}" if code else "") + (f": {detail}" if detail else "")
+        reason = code or f"http_{answer.status}"
+        path = urlsplit(endpoint).path
+        if answer.status == 404 and path:
+            said += f"; the endpoint has the path {path!r}, and a peer serves its paths at the root: leave it out"
+            return Blocked("wrong_path", said)
+        if answer.status == 429 or answer.status >= 500:
+            return Unavailable(reason, said, retry_after=self._retry_after(answer))
+        return Blocked(reason, said)
+
+    def _retry_after(self, answer: Answer) -> float | None:
+        """Seconds, from either form of the header (RFC 9110, 10.2.3); None where it is neither."""
+        text = answer.headers.get("retry-after", "").strip()
+        if text.isascii() and text.isdigit():
+            return float(text[:9])
+        try:
+            when = parsedate_to_datetime(text)
+        except (ValueError, OverflowError):  # the latter for a year or an offset that no integer of the system holds
+            return None
+        when = when.replace(tzinfo=UTC) if when.tzinfo is None else when  # "-0000": a time of no zone in particular
+        return max(0.0, (micros(when) - self._clock.now()) / SECOND)
+
+    async def close(self) -> None:
+        """Drop every connection."""
+        self._closed = True
+        for pool in self._pools.values():
+            pool.close()
+
+
+_API = "a node's API and not a peer listener: use the port of `spec.listen` of its EventGroup"
+
+
+def is_of_an_api(answer: Answer) -> bool:
+    """Whether the API of a node answered, and not the listener of a group: a common mistake in an endpoint."""
+    if answer.status not in (401, 404):
+        return False
+    error = read_error(answer.body)
+    code = error.code if error is not None else ""
+    if answer.status == 404:
+        return code == "no_such_route"
+    # A peer listener has the same code, and does not ask for a key of this kind; a proxy that asks has no such code.
+    return code == "unauthorized" and answer.headers.get("www-authenticate", "").startswith("Bearer")
+
+
+@lru_cache(maxsize=1024)
+def _read_url(url: str) -> tuple[Origin, str]:
+    """Where a URL leads to, and how a POST to it begins."""
+    parts = urlsplit(url)
+    secure, host = parts.scheme == "https", parts.hostname or ""
+    path = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~")
+    port = parts.port or (443 if secure else 80)
+    return Origin(secure, host, port), f"POST {path} HTTP/1.1\r\nHost: {parts.netloc}\r\n"
+
+
+def _words(error: Exception, origin: Origin) -> str:
+    if isinstance(error, NoAnswer):
+        return str(error)
+    if isinstance(error, socket.gaierror):
+        return f"the name {origin.host!r} cannot be resolved"
+    number = error.errno if isinstance(error, OSError) else None
+    host = f"[{origin.host}]" if ":" in origin.host else origin.host  # without what a URL may hold before the host
+    return f"cannot connect to {host}:{origin.port}: {os.strerror(number) if number and number > 0 else error}"

@@ -1,0 +1,185 @@
+"""A record as an event of a group: templates, and what is usual where there is none. Pure.
+
+A template is a text with `${…}` in it: `${node}`, `${tag}`, `${topic}`, `${seq}`, `${id}`, `${data}` and `${meta}` as
+JSON, and `${data.a.b}` for a member of theirs, a text as it is and anything else as JSON. What a record does not have
+is empty. `$$` stands for a dollar sign.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from eventd.egress.routers.projection import EventMap, Origin, Router, Shape
+from eventd.errors import Invalid
+from eventd.log.core.records import UNTAGGED, Stored, read_body
+from eventd.log.core.values import Draft
+from eventd.log.routers.source import Cut, Original, Parked, Source
+from eventd.resources.effective import GroupConfig
+from federation.errors import MessageError
+from federation.event import DECODER, Event, encode, expiry_micros, from_micros, new_event_id, normalise
+
+BAD_EVENT = "bad_event"
+"""Why a record is set aside: what it would become is no event, or too large for the group."""
+
+_FIELD = re.compile(r"\$(?:\$|\{([^{}]*)\}|)")
+_NAMES = ("node", "tag", "topic", "seq", "id", "data", "meta")
+_TREES = ("data", "meta")
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What templates can speak of. `id` is the record's identity, `seq` its place in `topic`."""
+
+    stored: Stored
+    topic: str
+    seq: int
+    id: str
+    trees: dict[str, Any] = field(default_factory=dict)
+
+    def tell(self, name: str) -> str:
+        """What stands for `${name}`."""
+        root, _, path = name.partition(".")
+        if path:
+            return _written(_member(self._tree(root), path.split(".")))
+        if root in ("topic", "seq", "id"):
+            return str(getattr(self, root))
+        return getattr(self.stored, root) or ""
+
+    def _tree(self, root: str) -> Any:
+        if root not in self.trees:
+            text = getattr(self.stored, root)
+            self.trees[root] = None if text is None else msgspec.json.decode(text)
+        return self.trees[root]
+
+
+def _member(tree: Any, path: list[str]) -> Any:
+    for name in path:
+        tree = tree.get(name) if isinstance(tree, dict) else None
+    return tree
+
+
+def _written(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def fill(template: str, facts: Facts) -> str:
+    """A template with what the record has in the place of its fields."""
+    return _FIELD.sub(lambda found: "$" if found[1] is None else facts.tell(found[1]), template)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What an event says: the fields that come from its record."""
+
+    type: str
+    subject: str
+    id: str
+    payload: Mapping[str, str]
+
+
+def say(facts: Facts, templates: EventMap | None) -> Said:
+    """What the event of a record says. Its `id` is empty where no template gives one."""
+    templates = templates or EventMap()
+    usual = facts.stored.tag or UNTAGGED
+    payload = {"data": facts.stored.data} | ({"meta": facts.stored.meta} if facts.stored.meta is not None else {})
+    if templates.payload is not None:
+        payload = {name: fill(template, facts) for name, template in templates.payload.items()}
+    return Said(
+        usual if templates.type is None else fill(templates.type, facts),
+        fill(templates.subject or "", facts),
+        fill(templates.id or "", facts),
+        payload,
+    )
+
+
+def check_map(templates: EventMap) -> None:
+    """Raise `Invalid` for a template that speaks of what no record has."""
+    texts = {"type": templates.type, "subject": templates.subject, "id": templates.id}
+    texts |= {f"payload.{name}": text for name, text in (templates.payload or {}).items()}
+    for place, text in texts.items():
+        for found in _FIELD.finditer(text or ""):
+            _check_field(place, found[0], found[1])
+
+
+def _check_field(place: str, written: str, name: str | None) -> None:
+    if written == "$$":
+        return
+    root, dot, path = (name or "").partition(".")
+    if root not in _NAMES or (dot and (root not in _TREES or "" in path.split("."))):
+        known = ", ".join(f"${{{each}}}" for each in _NAMES)
+        raise Invalid(
+            f"map.{place}: {written[:40]!r} is nothing a record has",
+            hint=f"use {known} or a member like ${{data.name}}; write $$ for a dollar sign",
+        )
+
+
+def cut_events(page: Source, router: Router, group: GroupConfig) -> Cut:
+    """The copies of a page that a router makes for a group. What is no event there is set aside."""
+    shape, origin = Shape.of(router), Origin.of(page)
+    made: list[tuple[Original, Draft]] = []
+    parked: list[Parked] = []
+    for original in filter(shape.wants, page.originals):
+        event_id = _event_id(original, router, origin)
+        try:
+            made.append((original, _draft(original, event_id, router, origin, group)))
+        except (MessageError, ValueError) as error:
+            words = error.message if isinstance(error, MessageError) else str(error)
+            parked.append(Parked(original.position, event_id, BAD_EVENT, words))
+    return Cut.of_events(made, parked, keeps=router.options.fan_in)
+
+
+def _event_id(original: Original, router: Router, origin: Origin) -> str:
+    """The identity of the original, or one that the same router gives the same record of the same history again."""
+    if router.options.fan_in:
+        return original.identity(origin.instance)
+    place = f"{router.name}\n{origin.epoch}\n{original.position}"
+    return new_event_id(original.recorded_at, hashlib.sha256(place.encode()).digest())
+
+
+def _draft(original: Original, event_id: str, router: Router, origin: Origin, group: GroupConfig) -> Draft:
+    is_event = original.event and router.options.map is None
+    event = _again(original, event_id, router, group) if is_event else _told(original, event_id, router, origin, group)
+    event = normalise(event, now=original.recorded_at)
+    body = encode(event)
+    if len(body) > group.limits.max_event_bytes:
+        raise ValueError(f"{len(body)} bytes are over the limit of {group.limits.max_event_bytes} of the group")
+    return Draft(event.id, event.source_node, event.type, expiry_micros(event), "", body.decode())
+
+
+def _again(original: Original, event_id: str, router: Router, group: GroupConfig) -> Event:
+    """An event of one group as an event of another: it says the same."""
+    said = DECODER.decode(original.event)
+    return msgspec.structs.replace(
+        said,
+        id=event_id,
+        group=group.name,
+        source_node=said.source_node if router.options.preserve_node else group.node_name,
+        type=said.type if router.options.preserve_tag else UNTAGGED,
+        dedupe_key="" if said.dedupe_key == said.id else said.dedupe_key,
+    )
+
+
+def _told(original: Original, event_id: str, router: Router, origin: Origin, group: GroupConfig) -> Event:
+    """A record as an event."""
+    stored, options = read_body(original.body), router.options
+    kept = stored._replace(
+        node=stored.node if options.preserve_node else None, tag=stored.tag if options.preserve_tag else None
+    )
+    said = say(Facts(kept, origin.topic, original.seq, original.identity(origin.instance)), options.map)
+    return Event(
+        id=said.id or event_id,
+        group=group.name,
+        source_node=kept.node or group.node_name,
+        type=said.type,
+        subject=said.subject,
+        payload=dict(said.payload),
+        observed_at=from_micros(original.recorded_at),
+    )

@@ -1,0 +1,210 @@
+"""The graph that routers make of topics: cycles, where records meet, what becomes of one. Pure.
+
+Routers that keep identities (`fan_in`) may meet in one topic and may close cycles: the topic drops what it has. Any
+other copy is a new record, so a cycle with such a copy in it has no end but the hop cap, and needs `allow_cycle`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from eventd.egress.routers.projection import Router
+from eventd.log.topics.topics import GROUP
+
+MOST_COPIES = 10_000
+"""Copies of one record that are foretold; two routers side by side, ten times in a row, already make a thousand."""
+
+
+class Foretold(NamedTuple):
+    """What one record written to a topic comes to in another: copies, and how many of them it has more than once.
+
+    `endless`: there were more than anybody counted.
+    """
+
+    copies: int
+    duplicates: int
+    endless: bool = False
+
+
+class Graph:
+    """Routers as edges between topics, by name."""
+
+    def __init__(self, routers: Iterable[Router]) -> None:
+        self.routers = {router.name: router for router in routers}
+        self._out: defaultdict[str, list[Router]] = defaultdict(list)
+        self._into: defaultdict[str, list[Router]] = defaultdict(list)
+        for name in sorted(self.routers):
+            router = self.routers[name]
+            self._out[router.source].append(router)
+            self._into[router.dest].append(router)
+        self._parts: dict[str, int] | None = None
+
+    def out(self, topic: str) -> Sequence[Router]:
+        """The routers that read a topic, by name."""
+        return self._out.get(topic, ())
+
+    def into(self, topic: str) -> Sequence[Router]:
+        """The routers that write to a topic, by name."""
+        return self._into.get(topic, ())
+
+    def meets(self, router: Router) -> Router | None:
+        """A router from another source that the new one would meet in its destination although they must not.
+
+        They may where every router into it keeps identities.
+        """
+        beside = [other for other in self.into(router.dest) if other.name != router.name]
+        others = [other for other in beside if other.source != router.source]
+        if not others or (router.options.fan_in and all(other.options.fan_in for other in beside)):
+            return None
+        return others[0]
+
+    def cycle_closed_by(self, router: Router) -> list[str] | None:
+        """The topics of a cycle that the new router would close and must not, its source first and last.
+
+        A cycle in which each router keeps identities is none; one that passes a group must be of that kind, for an
+        event knows no hops; any other needs the new router to allow it.
+        """
+        start = _Step(router.dest, not router.options.fan_in, _of_group(router.source) or _of_group(router.dest))
+        came: dict[_Step, _Step | None] = {start: None}
+        waiting = deque([start])
+        while waiting:
+            step = waiting.popleft()
+            if step.topic == router.source:
+                if step.plain and (step.group or not router.options.allow_cycle):
+                    return [router.source, *_way(came, step)]
+                continue
+            for edge in self.out(step.topic):
+                further = _Step(edge.dest, step.plain or not edge.options.fan_in, step.group or _of_group(edge.dest))
+                if edge.name != router.name and further not in came:
+                    came[further] = step
+                    waiting.append(further)
+        return None
+
+    def is_cyclic(self, router: Router) -> bool:
+        """Whether what a router forwards may come back to its source."""
+        if self._parts is None:
+            self._parts = self._connected()
+        return self._parts[router.source] == self._parts[router.dest]
+
+    def _connected(self) -> dict[str, int]:
+        """Each topic's part of the graph: within one, every topic can be reached from every other."""
+        ended: list[str] = []
+        seen: set[str] = set()
+        for topic in [*self._out]:
+            ended += self._after(topic, seen)
+        parts: dict[str, int] = {}
+        for number, topic in enumerate(reversed(ended)):
+            waiting = [topic]
+            while waiting:
+                at = waiting.pop()
+                if at not in parts:
+                    parts[at] = number
+                    waiting += [edge.source for edge in self.into(at)]
+        return parts
+
+    def _after(self, topic: str, seen: set[str]) -> Iterator[str]:
+        """The topics that can be reached from one and were not seen, each after those beyond it."""
+        if topic in seen:
+            return
+        seen.add(topic)
+        way = [(topic, iter(self.out(topic)))]
+        while way:
+            at, edges = way[-1]
+            edge = next(edges, None)
+            if edge is None:
+                way.pop()
+                yield at
+            elif edge.dest not in seen:
+                seen.add(edge.dest)
+                way.append((edge.dest, iter(self.out(edge.dest))))
+
+    def upstream(self, topic: str) -> list[Router]:
+        """All routers through which a record may come to a topic, the farthest first."""
+        found: dict[str, Router] = {}
+        seen, waiting = {topic}, deque([topic])
+        while waiting:
+            for edge in self.into(waiting.popleft()):
+                found[edge.name] = edge
+                if edge.source not in seen:
+                    seen.add(edge.source)
+                    waiting.append(edge.source)
+        return [*found.values()][::-1]
+
+    def foretell(self, topic: str) -> dict[str, Foretold]:
+        """What one record written to a topic comes to in each topic it gets to, filters aside."""
+        holds: defaultdict[str, list[int]] = defaultdict(list, {topic: [0]})
+        waiting, made = deque([(topic, 0, 0)]), 0
+        while waiting and made < MOST_COPIES:
+            at, identity, hops = waiting.popleft()
+            for edge in self.out(at):
+                most = edge.options.most_hops
+                if (most is not None and hops >= most) or (edge.options.fan_in and identity in holds[edge.dest]):
+                    continue
+                made += 1
+                kept = identity if edge.options.fan_in else made
+                holds[edge.dest].append(kept)
+                waiting.append((edge.dest, kept, hops + 1))
+        counts = Counter({at: len(copies) for at, copies in holds.items()})
+        return {
+            at: Foretold(count - (at == topic), count - 1, bool(waiting))
+            for at, count in sorted(counts.items())
+            if at != topic or count > 1
+        }
+
+    def draw(self) -> str:
+        """The graph as text: a tree for each topic that no router writes to, and for each cycle that none leads to."""
+        lines: list[str] = []
+        drawn: set[str] = set()
+        topics = [*dict.fromkeys(topic for router in self.routers.values() for topic in (router.source, router.dest))]
+        for topic in sorted(topics, key=lambda name: (bool(self.into(name)), name)):
+            if topic not in drawn:
+                lines += [topic, *self._branches(topic, drawn)]
+        return "".join(f"{line}\n" for line in lines)
+
+    def _branches(self, topic: str, drawn: set[str]) -> Iterator[str]:
+        """The lines below a topic. Deep chains are followed without recursion."""
+        drawn.add(topic)
+        waiting = [*reversed([("", edge, edge is self.out(topic)[-1]) for edge in self.out(topic)])]
+        while waiting:
+            lead, edge, is_last = waiting.pop()
+            again = edge.dest in drawn and bool(self.out(edge.dest))
+            yield f"{lead}{'└─' if is_last else '├─'} {edge.dest}  {_told(edge)}{'  (see above)' if again else ''}"
+            if edge.dest not in drawn:
+                drawn.add(edge.dest)
+                below, beyond = lead + ("   " if is_last else "│  "), self.out(edge.dest)
+                waiting += [*reversed([(below, further, further is beyond[-1]) for further in beyond])]
+
+
+class _Step(NamedTuple):
+    """A topic on a way; whether a router before it makes new records, and whether the way has passed a group."""
+
+    topic: str
+    plain: bool
+    group: bool
+
+
+def _of_group(topic: str) -> bool:
+    return topic.startswith(GROUP)
+
+
+def _way(came: dict[_Step, _Step | None], step: _Step | None) -> list[str]:
+    """The topics on the way to a step."""
+    topics: list[str] = []
+    while step is not None:
+        topics.append(step.topic)
+        step = came[step]
+    return topics[::-1]
+
+
+def _told(router: Router) -> str:
+    """A router's name and what is special about it."""
+    options = router.options
+    marks = [
+        *(["fan_in"] if options.fan_in else []),
+        *(["allow_cycle"] if options.allow_cycle else []),
+        *(["exactly_once"] if options.guarantee == "exactly_once" else []),
+        *([" ".join(options.filter)] if options.filter else []),
+    ]
+    return router.name + (f" [{', '.join(marks)}]" if marks else "")

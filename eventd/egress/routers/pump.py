@@ -1,0 +1,408 @@
+"""The pump behind all routers: copies of what was appended to their sources, in step.
+
+All routers of one source that stand at one place are moved together: one page is read for them, copies are made once
+for all that make the same ones, and one transaction holds the copies, the cursors and the counters of many. A router
+whose destination has no room stays behind, alone, and falls in again with the others when it has caught up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+
+from eventd.egress.routers.graph import Graph
+from eventd.egress.routers.projection import FAN_IN_HOPS
+from eventd.egress.routers.registry import Roster
+from eventd.egress.routers.state import (
+    Batch,
+    Declared,
+    Running,
+    Upstream,
+    moves_of,
+    prepare,
+    read_declared,
+    slices_of,
+)
+from eventd.errors import EventdError
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.head import read_head
+from eventd.log.routers.commit import Forward, Move, Moved
+from eventd.log.topics.router_rows import RouterLine, read_heads
+from eventd.resources.effective import GroupConfig
+from eventd.runtime.supervisor import Spawn
+
+LANES = 4
+"""Sources that are read at once."""
+PAGE_RECORDS = 256
+"""Records of a page."""
+PAGE_BYTES = 256 << 10
+"""Bytes of a page, about."""
+KINDS = 64
+"""Different copies that are made of one page."""
+LOOKED_AT_ONCE = 200
+"""Sources after which the loop has its turn while they are looked at."""
+PAGES = 8
+"""Pages of one source after which another has its turn."""
+RETRY_SECONDS = 1.0
+"""After which a router that was held, and one that only passes records over, is looked at again."""
+RETRY_SOON = 0.05
+"""Seconds after which a reader of its destination makes a held router try again."""
+DRIVE_SECONDS = 5.0
+"""How long a reader waits at most for what is on its way."""
+
+NO_GROUP = "no_group"
+"""Why a router is held that leads into a group this node does not take part in."""
+
+logger = logging.getLogger("eventd.egress")
+
+Groups = Callable[[], Mapping[str, GroupConfig]]
+
+
+class Routing:
+    """Moves every router of a database. `load`, then `run_for_ever` under the node's supervisor; `stop` at its end.
+
+    `groups` tells the groups of this node by name; `spawn` starts a task under the node's supervisor. `max_bytes`: what
+    all topics of records together hold at most; 0: any amount. `lazy`: another process moves them; here, only what
+    somebody waits for is moved.
+    """
+
+    def __init__(self, log: EventLog, groups: Groups, spawn: Spawn, max_bytes: int = 0, *, lazy: bool = False) -> None:
+        self._lazy = lazy
+        self._log = log
+        self._max_bytes = max_bytes
+        self._groups = groups
+        self._spawn = spawn
+        self._roster = Roster()
+        self._version = -1
+        self._stale = False
+        self._reloading: asyncio.Task[None] | None = None
+        self._unsure = False
+        self._looking: asyncio.Task[None] | None = None
+        self._loading = asyncio.Lock()
+        self._waiting: deque[Upstream] = deque()
+        self._passes: set[asyncio.Task[None]] = set()
+        self._rests: set[asyncio.Future[None]] = set()
+        self._waits = asyncio.Event()
+        self._pending: set[Upstream] = set()
+        self._closed = False
+
+    # --- which routers there are --------------------------------------------------------------------------------
+
+    @property
+    def graph(self) -> Graph:
+        """What the routers make of the topics."""
+        return self._roster.graph
+
+    def feeds(self, topic: str) -> bool:
+        """Whether any router writes to a topic."""
+        return self._roster.feeds(topic)
+
+    def seen_seq(self, name: str) -> int:
+        """Up to which seq of its source a router has seen all; 0 where it is not known."""
+        router = self._roster.routers.get(name)
+        return 0 if router is None else router.seen_seq
+
+    async def load(self) -> None:
+        """Read which routers there are, and begin to move them."""
+        async with self._loading:
+            if self._told not in self._log.wakeups.listeners:
+                self._log.wakeups.listeners.append(self._told)
+            self._stale = False
+            version, found = await self._log.database.read(read_declared)
+            try:
+                await self._roster.replace(found, lambda: self._log.wakeups.head, self._log.clock.sleep)
+                self._version = version
+            finally:  # those that could be taken over move
+                self._told(None)
+
+    def changed(self) -> None:
+        """Routers, topics or groups may have been changed: look again. Costs little where no version moved."""
+        self._stale = True
+        if self._reloading is None or self._reloading.done():
+            self._reloading = self._spawn(self._reload(), "routers that were changed")  # tries again by itself
+
+    async def _reload(self) -> None:
+        while self._stale and not self._closed:
+            self._stale = False
+            try:
+                head = await self._log.database.read_for_delivery(read_head)
+                if head.topics_version != self._version or any(router.lost for router in self._roster.routers.values()):
+                    await self.load()
+            except Exception as error:  # a fault of ours as well: routers that are not loaded move nothing
+                logger.warning("could not read which routers there are", exc_info=error)
+                self._version, self._stale = -1, True
+                self._waits.set()
+                return
+        self._release([router for router in self._roster.routers.values() if router.held == NO_GROUP])
+
+    def put(self, line: RouterLine, version: int | None) -> None:
+        """A router was declared through this process, which made this version of topics; None if it was as before."""
+        self._queue(self._roster.adopt(Declared.of(line), tip=self._log.wakeups.head))
+        if version is not None:
+            self._follow(version)
+
+    def removed(self, names: Iterable[str], version: int) -> None:
+        """Through this process, routers were removed, or a topic with all of its own: that made this version."""
+        for name in names:
+            self._roster.drop(name)
+        self._follow(version)
+
+    def _follow(self, version: int) -> None:
+        self._log.topic_versions.made(version)
+        if version == self._version + 1:  # nothing else has happened since the last look
+            self._version = version
+        elif version != self._version:
+            self.changed()
+
+    # --- when to move them ----------------------------------------------------------------------------------------
+
+    def _told(self, topics: Collection[int] | None) -> None:
+        """Topics have grown or changed: their routers may have something to do, those into them may have room."""
+        if topics is None:
+            self._look_everywhere()
+            return
+        for topic_id in topics:
+            if (source := self._roster.sources.get(topic_id)) is not None:
+                source.tip = self._log.wakeups.head
+                self._queue(source)
+            self._release(self._roster.into(topic_id))
+
+    def _look_everywhere(self) -> None:
+        """Any topic may have grown: ask for all of them at once which did, instead of reading each."""
+        for source in self._roster.sources.values():
+            source.tip = self._log.wakeups.head
+        self._unsure = True
+        if not self._closed and (self._looking is None or self._looking.done()):
+            self._looking = self._spawn(self._look(), "sources of routers")  # tries again by itself
+
+    async def _look(self) -> None:
+        while self._unsure and not self._closed:
+            self._unsure = False
+            try:
+                head, seqs = await self._log.database.read_for_delivery(read_heads, [*self._roster.sources])
+                for index, (topic_id, head_seq) in enumerate(seqs.items()):
+                    if (source := self._roster.sources.get(topic_id)) is not None:
+                        source.look(head, head_seq)
+                        self._release(source.routers.values())
+                        self._queue(source)
+                    if index % LOOKED_AT_ONCE == 0:
+                        await self._log.clock.sleep(0)
+            except Exception as error:  # a fault of ours as well: what has grown must not wait for the next sign
+                logger.warning("could not read which topics have grown", exc_info=error)
+                self._unsure = True
+                self._waits.set()
+                return
+
+    def _release(self, routers: Iterable[Running]) -> None:
+        """Let routers that are held try again."""
+        for router in routers:
+            if router.held:
+                router.held = ""
+                self._queue(router.source)
+
+    def _queue(self, source: Upstream) -> None:
+        if source.queued or source.moving or self._closed or not source.is_due:
+            return
+        if self._lazy and not source.is_awaited:
+            return
+        rest = source.rests_until - self._log.clock.monotonic()
+        if rest > 0 and not source.is_awaited:
+            self._queue_later(source, rest)
+            return
+        source.queued = True
+        self._waiting.append(source)
+        self._fill()
+
+    def _queue_later(self, source: Upstream, seconds: float) -> None:
+        if source.resting:
+            return
+        source.resting = True
+        rest = self._log.clock.timer(seconds)
+        self._rests.add(rest)
+        rest.add_done_callback(lambda rest: self._rested(rest, source))
+
+    def _rested(self, rest: asyncio.Future[None], source: Upstream) -> None:
+        self._rests.discard(rest)
+        source.resting = False
+        self._queue(source)
+
+    def _rest(self, source: Upstream) -> None:
+        watched = any(self._log.wakeups.is_watched(router.line.dest_id) for router in source.routers.values())
+        source.rest(self._log.clock.monotonic(), watched=watched)
+
+    def _fill(self) -> None:
+        while self._waiting and len(self._passes) < LANES and not self._closed:
+            source = self._waiting.popleft()
+            source.queued, source.moving = False, True
+            task = self._spawn(self._pass(source), f"routers from {source.name}")  # tries again by itself
+            self._passes.add(task)
+            task.add_done_callback(partial(self._ended, source))
+
+    def _ended(self, source: Upstream, task: asyncio.Task[None]) -> None:
+        self._passes.discard(task)
+        source.moving = False
+        source.moved()
+        if not source.trouble:
+            self._queue(source)
+        self._fill()
+
+    async def run_for_ever(self) -> None:
+        """Look again, now and then, at what is held or was passed over. Whatever grows is noticed without it."""
+        while True:
+            await self._waits.wait()
+            await self._log.clock.sleep(RETRY_SECONDS)
+            self._waits.clear()
+            if self._stale:
+                self.changed()
+            if self._unsure:
+                self._look_everywhere()
+            pending, self._pending = self._pending, set()
+            for source in pending:
+                source.trouble = False
+                source.writes = any(router.is_ahead for router in source.routers.values())
+                self._release([*source.routers.values()])
+                self._queue(source)
+
+    async def stop(self) -> None:
+        """Begin nothing more, and wait for what is under way."""
+        self._closed = True
+        if self._told in self._log.wakeups.listeners:
+            self._log.wakeups.listeners.remove(self._told)
+        for rest in [*self._rests]:
+            rest.cancel()
+        tasks = [*self._passes, *(task for task in (self._reloading, self._looking) if task is not None)]
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # --- moving them ----------------------------------------------------------------------------------------------
+
+    async def _pass(self, source: Upstream) -> None:
+        """Move the routers of one source until none has anything to do, or others have waited long enough."""
+        try:
+            source.begin(self._log.clock.monotonic())
+            for _ in range(PAGES):
+                batch = source.next_batch(KINDS)
+                if self._closed or not batch.routers:
+                    break
+                await self._step(source, batch)
+                source.moved()
+            else:
+                return  # far behind: on with it as soon as others had their turn
+            self._rest(source)
+            if source.writes and not self._closed:
+                source.writes = False
+                await self._submit([router.note() for router in source.routers.values() if router.is_ahead])
+        except EventdError as error:
+            self._fail(source, error)
+        except Exception as error:  # a fault of ours with one source must not end the others
+            logger.exception("routers failed", extra={"topic": source.name})
+            self._fail(source, error)
+
+    def _fail(self, source: Upstream, error: Exception) -> None:
+        if not self._closed:
+            logger.warning("routers wait: %s", error, extra={"topic": source.name})
+        source.trouble = True
+        self._wait(source)
+
+    async def _step(self, source: Upstream, batch: Batch) -> None:
+        """Move routers that stand at one place over the next page."""
+        groups = self._groups()
+        routers = [router for router in batch.routers if not self._is_barred(router, groups)]
+        if not routers:
+            return
+        batch, holes = Batch(routers, batch.until), source.holes
+        ask = source.ask(batch, groups, now=self._log.clock.now(), records=PAGE_RECORDS, size=PAGE_BYTES)
+        here = (ask.position, ask.seq)
+        ready = await self._log.database.read_for_delivery(prepare, ask)  # meanwhile routers may change, or be removed
+        if ready is None:
+            for router in routers:
+                self._roster.drop(router.line.name)
+            return
+        source.passed += ready.page.upto_seq - here[1]
+        routers = [r for r in routers if not r.gone and r.kind in ready.cuts and (r.seen, r.seen_seq) == here]
+        cyclic = [router for router in routers if ready.page.trimmed and self.graph.is_cyclic(router.router)]
+        moves = moves_of(routers, ready, groups, cyclic)
+        if len(moves) < len(routers):
+            self._wait(source)
+        await self._submit(moves)
+        if not ready.page.full:
+            for router in routers:
+                router.holes = router.holes if router.held else holes
+
+    def _wait(self, source: Upstream) -> None:
+        """Look at a source again in a while."""
+        self._pending.add(source)
+        self._waits.set()
+
+    def _is_barred(self, router: Running, groups: Mapping[str, GroupConfig]) -> bool:
+        """Whether a router leads into a group that this node does not take part in; then it is held."""
+        if router.group and router.group not in groups:
+            router.held = NO_GROUP
+            self._wait(router.source)
+        return bool(router.held)
+
+    async def _submit(self, moves: Sequence[tuple[Running, Move]]) -> None:
+        """Make moves, a slice in each transaction."""
+        slices = [*slices_of(moves)]
+        futures = [
+            self._log.submit(Forward([move for _, move in part.moves], part.weight, max_bytes=self._max_bytes))
+            for part in slices
+        ]
+        for part, future in zip(slices, futures, strict=True):
+            for (router, move), moved in zip(part.moves, await future, strict=True):
+                self._settle(router, move, moved)
+
+    def _settle(self, router: Running, move: Move, moved: Moved | None) -> None:
+        if moved is None:
+            router.lost = True
+            self.changed()
+            return
+        router.settle(moved, self._log.clock.monotonic())
+        if move.lost:
+            self._tell_of_hole(move.dest_id)
+        if moved.held:
+            self._wait(router.source)
+        if moved.refused:
+            logger.warning("%d set aside as dead letters", moved.refused, extra={"cursor": move.cursor})
+
+    def _tell_of_hole(self, topic_id: int) -> None:
+        """A topic got a hole, by which no head moves: tell those who follow it."""
+        if topic_id in self._roster.sources:
+            self._roster.sources[topic_id].holes += 1
+        self._log.wakeups.touch(topic_id)
+
+    # --- having what is on its way --------------------------------------------------------------------------------
+
+    async def drive(self, topic_id: int) -> None:
+        """Wait until a topic has what its sources held at the time of the call, over any number of hops.
+
+        A router that is held (its destination is full, say) is not waited for.
+        """
+        upstream = self._roster.upstream(topic_id)
+        if not upstream:
+            return
+        soon = self._log.clock.monotonic() - RETRY_SOON
+        self._release([router for router in upstream if router.held_at < soon])
+        timer: asyncio.Future[None] | None = None
+        try:
+            for _ in range(FAN_IN_HOPS + len({router.line.source_id for router in upstream})):  # hops there may be
+                if any(router.lost for router in upstream) and self._reloading is not None:
+                    await asyncio.wait({self._reloading})
+                behind = [(router, router.source.tip) for router in upstream if router.is_due]
+                if not behind:
+                    return
+                timer = timer or self._log.clock.timer(DRIVE_SECONDS)
+                for router, tip in behind:
+                    await self._reach(router, tip, timer)
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    async def _reach(self, router: Running, tip: int, timer: asyncio.Future[None]) -> None:
+        source = router.source
+        while router.is_due and router.seen <= tip and not (source.trouble or timer.done() or self._closed):
+            move = source.next_move()  # who waits is known before it is queued: then it does not rest
+            self._queue(source)
+            await asyncio.wait({move, timer}, return_when=asyncio.FIRST_COMPLETED)

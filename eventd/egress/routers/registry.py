@@ -1,0 +1,110 @@
+"""The routers that are at work, found by their names, their sources and their destinations."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+
+from eventd.egress.routers.graph import Graph
+from eventd.egress.routers.state import Declared, Running, Upstream
+
+ADOPTED_AT_ONCE = 200
+"""Routers after which the loop has its turn while they are taken over."""
+
+
+class Roster:
+    """Which routers there are. For one loop alone."""
+
+    def __init__(self) -> None:
+        self.sources: dict[int, Upstream] = {}
+        self.routers: dict[str, Running] = {}
+        self._into: defaultdict[int, dict[str, Running]] = defaultdict(dict)
+        self._fed: Counter[str] = Counter()
+        self._graph: Graph | None = None
+
+    @property
+    def graph(self) -> Graph:
+        """What the routers make of the topics."""
+        if self._graph is None:
+            self._graph = Graph(router.router for router in self.routers.values())
+        return self._graph
+
+    def feeds(self, topic: str) -> bool:
+        """Whether any router writes to a topic."""
+        return topic in self._fed
+
+    def into(self, topic_id: int) -> Collection[Running]:
+        """The routers that write to a topic."""
+        return self._into[topic_id].values() if topic_id in self._into else ()
+
+    def adopt(self, declared: Declared, *, tip: int) -> Upstream:
+        """Take a router over as it is declared; the topic it reads. `tip`: where that may end, if it is new here."""
+        line = declared.line
+        router = self.routers.get(line.name)
+        if router is not None and router.line.id != line.id:
+            self.drop(line.name)
+            router = None
+        if router is not None:
+            if router.declare(declared):
+                self._graph = None
+            return router.source
+        source = self.sources.get(line.source_id)
+        if source is None:
+            source = self.sources[line.source_id] = Upstream(line.source_id, line.source)
+        source.tip = max(source.tip, tip)
+        router = self.routers[line.name] = source.routers[line.name] = Running(declared, source)
+        self._into[line.dest_id][line.name] = router
+        self._fed[line.dest] += 1
+        self._graph = None
+        return source
+
+    def drop_others(self, names: Iterable[str]) -> None:
+        """Forget all routers but these."""
+        for name in self.routers.keys() - {*names}:
+            self.drop(name)
+
+    async def replace(
+        self, found: Sequence[Declared], tip: Callable[[], int], sleep: Callable[[float], Awaitable[None]]
+    ) -> None:
+        """Take over all these routers, and forget all others. `tip()`: where a topic that is new here may end.
+
+        An error with one router hinders no other; the last one is raised when the others have been taken over.
+        """
+        failed: Exception | None = None
+        self.drop_others(declared.line.name for declared in found)
+        for index, declared in enumerate(found):
+            try:
+                self.adopt(declared, tip=tip())
+            except Exception as error:
+                failed = error
+            if index % ADOPTED_AT_ONCE == 0:
+                await sleep(0)
+        if failed is not None:
+            raise failed
+
+    def drop(self, name: str) -> None:
+        """Forget a router."""
+        router = self.routers.pop(name, None)
+        if router is None:
+            return
+        router.gone = True
+        self._graph = None
+        router.source.routers.pop(name)
+        if not router.source.routers:
+            self.sources.pop(router.line.source_id)
+        self._into[router.line.dest_id].pop(name)
+        if not self._into[router.line.dest_id]:
+            del self._into[router.line.dest_id]
+        self._fed -= Counter([router.line.dest])
+
+    def upstream(self, topic_id: int) -> list[Running]:
+        """All routers through which a record may come to a topic, the farthest first."""
+        found: dict[str, Running] = {}
+        seen, waiting = {topic_id}, deque([topic_id])
+        while waiting:
+            for router in self.into(waiting.popleft()):
+                found[router.line.name] = router
+                if router.line.source_id not in seen:
+                    seen.add(router.line.source_id)
+                    waiting.append(router.line.source_id)
+        return [*found.values()][::-1]

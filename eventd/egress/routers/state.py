@@ -1,0 +1,324 @@
+"""Routers at work: where each stands, what is read for those that stand together, and what each makes of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Self
+
+from eventd.dynamic.guard import OBSERVED, SelfCapture, refuse_captured
+from eventd.egress.routers.event_map import cut_events
+from eventd.egress.routers.joining import router_of
+from eventd.egress.routers.projection import Router, Shape, cut_records
+from eventd.log.core.head import read_head
+from eventd.log.core.values import Drafts
+from eventd.log.routers.commit import Gate, Move, Moved
+from eventd.log.routers.source import Cut, Source, read_source
+from eventd.log.topics.router_rows import RouterLine, read_routers
+from eventd.log.topics.topics import GROUP
+from eventd.resources.effective import GroupConfig
+from eventd.store.engine.database import Connection
+from federation.event import DECODER
+
+FEWEST_RECORDS = 16
+"""Records of a page of which very many different copies are made."""
+
+SLICE_WEIGHT = 250
+SLICE_BYTES = 1 << 20
+"""Copies, and bytes of them, that one transaction makes: nobody waits long behind it."""
+ROUTER_WEIGHT = 2
+"""As how many copies a router counts in it, besides its own."""
+
+REST_SECONDS = 0.25
+"""After which the routers of a source that grows steadily are moved again at the earliest, as long as nobody waits for
+what they copy: who writes in a stream is not held up by a transaction of theirs after each of his writes."""
+REST_WATCHED_SECONDS = 0.01
+"""The same where somebody follows a destination."""
+STEADY_SECONDS = 0.05
+"""A source that grows again sooner than this after its routers were moved grows steadily."""
+
+NO_COPIES = Cut()
+
+Kind = Shape | str
+"""What tells copies apart: their shape; for the topic of a group, the router's name."""
+
+
+class Declared(NamedTuple):
+    """A router as it was read: its line, what it does, and the kind of its copies."""
+
+    line: RouterLine
+    router: Router
+    kind: Kind
+
+    @classmethod
+    def of(cls, line: RouterLine) -> Self:
+        """What a line says."""
+        router = router_of(line)
+        return cls(line, router, line.name if line.dest.startswith(GROUP) else Shape.of(router))
+
+
+def read_declared(conn: Connection) -> tuple[int, list[Declared]]:
+    """The version of topics, and the routers of it."""
+    return read_head(conn).topics_version, [*map(Declared.of, read_routers(conn))]
+
+
+class Running:
+    """A router at work.
+
+    `position`, `seq` and `state` are written down; it has `seen` all up to a position and a seq. `held` says why it
+    waits for its destination, since `held_at` (monotonic seconds); empty: it does not. `lost`: another has moved it, so
+    where it stands has to be read. `gone`: it was removed. `holes`: how many of its source it has heard of.
+    """
+
+    __slots__ = (
+        *("source", "line", "router", "group", "kind", "cursor", "durable"),
+        *("position", "seq", "state", "seen", "seen_seq", "held", "held_at", "lost", "gone", "holes"),
+    )
+
+    def __init__(self, declared: Declared, source: Upstream) -> None:
+        self.source = source
+        self.held_at = 0.0
+        self.gone = False
+        self.holes = 0
+        self._begin(declared)
+
+    def _begin(self, declared: Declared) -> None:
+        self.line, self.router, self.kind = line, _, _ = declared
+        self.group = line.dest.removeprefix(GROUP) if line.dest.startswith(GROUP) else ""
+        self.cursor = line.cursor
+        self.durable = line.durability == "fsync"
+        self.position, self.seq, self.state = line.position, line.seq, line.state
+        self.seen, self.seen_seq = line.position, line.seq
+        self.held = ""
+        self.lost = False
+
+    def declare(self, declared: Declared) -> bool:
+        """Take over what is declared; whether that is anything new."""
+        if self.lost or declared.line.version != self.line.version:
+            self._begin(declared)
+            return True
+        self.line = declared.line
+        self.durable = declared.line.durability == "fsync"
+        return False
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it has something to do, and may."""
+        source = self.source
+        return (self.seen < source.tip or self.holes < source.holes) and not (self.held or self.lost or self.gone)
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether it has passed over records, and that is not written down."""
+        return self.seen_seq > self.seq and not (self.lost or self.gone)
+
+    def move(self, page: Source, cut: Cut, lost: int, gate: Gate | None) -> Move:
+        """Its step over a page."""
+        upto, seq = page.upto, page.upto_seq
+        return self._step(upto, seq, cut, lost, gate, self.state != "running", self.durable)
+
+    def note(self) -> tuple[Running, Move]:
+        """The step by which what it has passed over is written down."""
+        return self, self._step(self.seen, self.seen_seq, NO_COPIES, 0, None, False, False)
+
+    def _step(self, *what: Any) -> Move:
+        line = self.line
+        return Move(line.id, self.cursor, self.position, line.version, line.source_id, line.dest_id, *what)
+
+    def settle(self, moved: Moved, at: float) -> None:
+        """What became of its step, at a monotonic time."""
+        self.position, self.seq = self.seen, self.seen_seq = moved.position, moved.seq
+        self.state = "backing-off" if moved.held else "running"
+        if moved.held:
+            self.held, self.held_at = moved.held, at
+
+
+class Batch(NamedTuple):
+    """Routers that stand at one place, and where the next one stands: there they fall in with it."""
+
+    routers: list[Running]
+    until: int | None
+
+
+class Upstream:
+    """A topic that routers read. `tip`: the last position at which it may have grown.
+
+    `queued` and `moving`: its routers wait for their turn, or have it. `trouble`: they could not be moved, and wait.
+    `writes`: what they have passed over is to be written down. `holes`: how often it got a hole for what never came.
+    `rests_until`: when they may be moved again (monotonic seconds), unless somebody waits; `resting`: they wait for it.
+    `passed`: records that this pass has looked at.
+    """
+
+    def __init__(self, topic_id: int, name: str) -> None:
+        self.topic_id = topic_id
+        self.name = name
+        self.routers: dict[str, Running] = {}
+        self.tip = self.holes = 0
+        self.queued = self.moving = self.trouble = self.writes = self.resting = False
+        self.rests_until = self._ended_at = float("-inf")
+        self._steady = False
+        self.passed = 0
+        self._moves: list[asyncio.Future[None]] = []
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is anything to do."""
+        return self.writes or any(router.is_due for router in self.routers.values())
+
+    def begin(self, now: float) -> None:
+        """Its routers are moved from now on."""
+        self.passed = 0
+        self._steady = now - self._ended_at < STEADY_SECONDS
+
+    def rest(self, now: float, *, watched: bool) -> None:
+        """They have been moved as far as there was anything: let some time pass where there will soon be more."""
+        self._ended_at = now
+        if self._steady or self.passed > 1:
+            self.rests_until = now + (REST_WATCHED_SECONDS if watched else REST_SECONDS)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for its routers to be moved."""
+        return any(not move.done() for move in self._moves)
+
+    def next_move(self) -> asyncio.Future[None]:
+        """A future that is done when its routers have been moved once more, or rest."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._moves = [each for each in self._moves if not each.done()]
+        self._moves.append(future)
+        return future
+
+    def moved(self) -> None:
+        """Its routers have been moved, or rest."""
+        moves, self._moves = self._moves, []
+        for future in moves:
+            if not future.done():
+                future.set_result(None)
+
+    def look(self, head: int, head_seq: int) -> None:
+        """The topic ends at a seq, when the log ends at a position: who has seen that has seen the rest of the log."""
+        for router in self.routers.values():
+            if router.seen_seq == head_seq and router.holes == self.holes:
+                router.seen = max(router.seen, head)
+
+    def next_batch(self, kinds: int) -> Batch:
+        """The routers that are the farthest behind and stand at one place, up to so many kinds of them."""
+        places: defaultdict[tuple[int, int], list[Running]] = defaultdict(list)
+        for router in self.routers.values():
+            if router.is_due:
+                places[router.seen, router.seen_seq].append(router)
+        if not places:
+            return Batch([], None)
+        first, *others = sorted(places)
+        some = {*[*dict.fromkeys(router.kind for router in places[first])][:kinds]}
+        until = next((position for position, _ in others if position > first[0]), None)
+        return Batch([router for router in places[first] if router.kind in some], until)
+
+    def ask(self, batch: Batch, groups: Mapping[str, GroupConfig], *, now: int, records: int, size: int) -> Ask:
+        """What is to be read and made for a batch."""
+        first = batch.routers[0]
+        wanted = {router.kind: (router, groups.get(router.group)) for router in batch.routers}
+        limit = max(FEWEST_RECORDS, records // len(wanted))
+        return Ask(self.topic_id, first.seen, first.seen_seq, batch.until, limit, size, now, wanted)
+
+
+def slices_of(moves: Sequence[tuple[Running, Move]]) -> Iterator[Slice]:
+    """The moves of each transaction."""
+    part: list[tuple[Running, Move]] = []
+    weight = size = 0
+    for each in moves:
+        cut = each[1].cut
+        more, bulk = ROUTER_WEIGHT + len(cut), cut.bytes
+        if part and (weight + more > SLICE_WEIGHT or size + bulk > SLICE_BYTES):
+            yield Slice(part, weight)
+            part, weight, size = [], 0, 0
+        part.append(each)
+        weight, size = weight + more, size + bulk
+    if part:
+        yield Slice(part, weight)
+
+
+class Slice(NamedTuple):
+    """Moves that are made by one transaction, and as how many records they count."""
+
+    moves: list[tuple[Running, Move]]
+    weight: int
+
+
+class Ask(NamedTuple):
+    """What is to be read for some routers, and for one of each kind what it makes of it."""
+
+    topic_id: int
+    position: int
+    seq: int
+    until: int | None
+    limit: int
+    max_bytes: int
+    now: int
+    wanted: Mapping[Kind, tuple[Running, GroupConfig | None]]
+
+
+class Ready(NamedTuple):
+    """A page, and the copies of it by kind."""
+
+    page: Source
+    cuts: Mapping[Kind, Cut]
+
+
+def prepare(conn: Connection, ask: Ask) -> Ready | None:
+    """Read a page and make the copies of it; None when the topic is gone. Beside the loop, over a snapshot."""
+    page = read_source(
+        conn,
+        ask.topic_id,
+        position=ask.position,
+        seq=ask.seq,
+        until=ask.until,
+        limit=ask.limit,
+        max_bytes=ask.max_bytes,
+        now=ask.now,
+    )
+    if page is None:
+        return None
+    return Ready(page, {kind: _cut(page, *who) for kind, who in ask.wanted.items()})
+
+
+def _cut(page: Source, running: Running, group: GroupConfig | None) -> Cut:
+    if isinstance(running.kind, Shape):
+        return cut_records(page, running.kind)
+    return NO_COPIES if group is None else cut_events(page, running.router, group)
+
+
+def moves_of(
+    batch: Sequence[Running], ready: Ready, groups: Mapping[str, GroupConfig], cyclic: Collection[Running]
+) -> list[tuple[Running, Move]]:
+    """The moves of routers over a page. Those that have nothing to copy only see it; that is written down later.
+
+    What a source never got is told on, but not by routers of a cycle: there it would go round.
+    """
+    moves: list[tuple[Running, Move]] = []
+    page, gates = ready.page, {name: _gate(group) for name, group in groups.items()}
+    for router in batch:
+        cut = ready.cuts[router.kind]
+        lost = page.lost + (0 if router in cyclic else page.trimmed)
+        if cut or cut.parked or lost:
+            moves.append((router, router.move(page, cut, lost, gates.get(router.group))))
+        else:
+            router.seen, router.seen_seq = page.upto, page.upto_seq
+    return moves
+
+
+def _gate(group: GroupConfig) -> Gate:
+    return Gate(group.retention.max_bytes, _screen)
+
+
+def _screen(conn: Connection, drafts: Drafts, now: int) -> Mapping[int, str]:
+    """Which events report as a client what this node itself captures."""
+    if OBSERVED not in drafts.types:
+        return {}
+    events = [DECODER.decode(body) for body in drafts.bodies]
+    try:
+        refuse_captured(conn, [(event.type, event.subject, event.payload) for event in events], now)
+    except SelfCapture as refused:
+        return {int(str(each["index"])): str(each["message"]) for each in refused.detail}
+    return {}

@@ -1,0 +1,99 @@
+"""What a run brings about, written in the transaction that moves the subscription's cursor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from eventd.dynamic.guard import Observation, refuse_captured
+from eventd.log.core.commit import Transaction
+from eventd.log.core.head import require_in_use
+from eventd.log.core.units import require_room
+from eventd.log.core.values import Appended, Draft, Drafts, Outcome
+from eventd.store.parts.newer import Later
+from eventd.store.parts.parts import NewPart, put_part, withdraw
+from eventd.store.rows.runs import Ending, NewRun, begin_run, end_run
+
+NAMED = 20
+"""Ids that are named where something is wrong with them."""
+
+
+class Given(NamedTuple):
+    """What came of a run: the part's name and generation, blank and None for none; what could not be stored."""
+
+    source: str
+    generation: int | None
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class Harvest:
+    """A part, facts, the end of what earlier parts say of some subjects, and the end of the run in the books.
+
+    `ending` makes the run's line, at a time and with what came of it. `ceiling` is the most bytes of the topic. Where
+    the events were run `late`, up to that position, what came of events beyond it stays as it is.
+    """
+
+    owner: str
+    topic: int
+    ceiling: int | None = None
+    part: NewPart | None = None
+    drafts: Sequence[Draft] = ()
+    observations: Sequence[Observation] = ()
+    ended: Sequence[str] = ()
+    late: int | None = None
+    run_id: int = 0
+    ending: Callable[[int, Given], Ending] | None = None
+
+    @property
+    def topic_id(self) -> int | None:
+        return self.topic if self.drafts else None
+
+    @property
+    def weight(self) -> int:
+        return len(self.drafts)
+
+    def admit(self, tx: Transaction) -> Drafts:
+        """Raises `Conflict` for an observation of what this node itself holds, `Full` for a topic at its ceiling."""
+        if not self.drafts:
+            return Drafts()
+        drafts = Drafts.of(self.drafts)
+        require_in_use(tx.conn, tx.head, self.topic)
+        refuse_captured(tx.conn, self.observations, tx.now)
+        require_room(tx, self.topic, drafts, self.ceiling)
+        return drafts
+
+    def write(self, tx: Transaction, appended: Appended) -> None:
+        later = None if self.late is None else Later(self.topic, self.late)
+        source, generation = "", 0
+        if self.part is not None:
+            source, generation = self.part.source, put_part(tx.conn, self.part, tx.now, later=later)
+        if self.ended:
+            withdraw(tx.conn, self.owner, self.ended, tx.now, later=later)
+        if self.ending is not None:
+            problem = self._problem(appended)
+            given = Given(source, generation, problem) if generation else Given("", None, problem)
+            end_run(tx.conn, self.run_id, self.ending(tx.now, given))
+
+    def _problem(self, appended: Appended) -> str:
+        fates = zip(self.drafts, appended.outcomes, strict=True)
+        taken = [draft.event_id for draft, outcome in fates if outcome is Outcome.CONFLICT]
+        if not taken:
+            return ""
+        return f"not stored, for another event has the id: {', '.join(taken[:NAMED])}"
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A line in the books that says which events no run will ever get."""
+
+    line: NewRun
+    topic_id: int | None = field(default=None, init=False)
+    weight: int = field(default=0, init=False)
+
+    def admit(self, tx: Transaction) -> Drafts:
+        return Drafts()
+
+    def write(self, tx: Transaction, appended: Appended) -> None:
+        begin_run(tx.conn, self.line)

@@ -1,0 +1,311 @@
+"""Trying a plugin with a batch: whole, then by halves, until the one event is found that it cannot take.
+
+The books of runs say how often a batch has been tried, so a restart neither forgets a failure nor starts from the
+beginning. What a run gives is left to the settling of the cursor, and with it the end of the run's line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from eventd.dynamic.guard import observations_of, refuse_captured, refuse_proposed
+from eventd.dynamic.part import form_part, subscription_owner
+from eventd.egress.loop.sink import Ack, Blocked, Parked, Unavailable
+from eventd.egress.subscriptions.derivation import derive
+from eventd.egress.subscriptions.run_effect import Harvest, Loss
+from eventd.egress.subscriptions.window import Batch
+from eventd.errors import Conflict, EventdError, Invalid
+from eventd.log.core.eventlog import EventLog
+from eventd.log.cursors.cursors import Cursor
+from eventd.plugins.contract.contract import SUBSCRIPTION_TRIGGER, PluginFailed, Request, subscription_topic
+from eventd.plugins.run.endings import ended_badly, ended_well, refused_after
+from eventd.plugins.run.plugins import Plugins
+from eventd.resources.effective import GroupConfig, PluginConfig, SubscriptionConfig
+from eventd.store.engine.database import Database
+from eventd.store.rows.runs import Ending, NewRun, Run, RunStatus, begin_run, end_run, interrupt_runs, last_run
+
+KEPT = 2000
+"""Characters of a plugin's words that are kept with a dead letter."""
+UNFINISHED = (RunStatus.RUNNING, RunStatus.FAILED, RunStatus.BLOCKED, RunStatus.INTERRUPTED)
+CRASHES = 3
+"""How many times as many tries a batch gets where the node ended in the last one: somebody may have killed it."""
+NODE_ENDED = "the node ended while the plugin ran"
+BROKEN_OFF = "it was broken off: the node was stopped, or the subscription changed"
+NOT_STORED = "what it gave was not stored: the subscription was held up or changed meanwhile"
+
+
+class Watcher(Protocol):
+    """Who is told of runs, for metrics. Seconds are seconds."""
+
+    def ran(self, group: str, subscription: str, status: str, events: int, seconds: float) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Outfit:
+    """What the subscriptions of a node share. `context` gives the resources a plugin may see, as they are now.
+
+    `changed` is told that there may be other parts.
+    """
+
+    log: EventLog
+    plugins: Plugins
+    context: Callable[[PluginConfig], Sequence[dict[str, Any]]]
+    changed: Callable[[], None]
+    watcher: Watcher
+
+
+class Tries:
+    """The tries of one cursor. `until` is where a batch ends that was tried before and is not done.
+
+    A batch that has failed as often as it may is run by halves. While these succeed, the next try is of what is left of
+    the whole, without a new beginning: the event that the plugin cannot take must be in there.
+    """
+
+    def __init__(
+        self,
+        config: SubscriptionConfig,
+        plugin: PluginConfig | None,
+        group: GroupConfig,
+        cursor: Cursor,
+        books: str,
+        outfit: Outfit,
+    ) -> None:
+        self._config = config
+        self._plugin = plugin
+        self._group = group
+        self._cursor = cursor.name
+        self._is_backfill = cursor.until is not None
+        self._topic_id = cursor.topic_id
+        self._books = books
+        self._outfit = outfit
+        self._owner = subscription_owner(config.name)
+        self._open = ""  # what to say of a run that has begun and whose end is not written
+        self._begun = 0.0
+        self.forget()
+
+    def forget(self) -> None:
+        """What was tried before is done."""
+        self.until: int | None = None
+        self._attempt = 1
+        self._exhausted: Run | None = None  # the last run of a batch that must not be tried again as a whole
+
+    async def recall(self, position: int) -> None:
+        """Look up what has been tried from this position on."""
+        await self._break_off()
+        self.forget()
+        last = await self._database.read_for_delivery(last_run, self._cursor)
+        if last is None:
+            return
+        if last.status is RunStatus.RUNNING:
+            ending = Ending(status=RunStatus.FAILED, completed_at=self._now(), error=NODE_ENDED)
+            await self._database.write(end_run, last.id, ending)
+            last = replace(last, status=RunStatus.FAILED, error=NODE_ENDED)
+        if last.upto > position and last.status in UNFINISHED:
+            counts = last.status is RunStatus.FAILED
+            most = self._config.max_attempts * (CRASHES if last.error == NODE_ENDED else 1)
+            self.until, self._attempt = last.upto, last.attempt + counts
+            self._exhausted = last if counts and last.attempt >= most else None
+
+    def settled(self, ack: Ack) -> None:
+        """What a run gave is written."""
+        self._open = ""
+        searching = self._attempt > self._config.max_attempts and not ack.parked
+        if not (searching and self.until is not None and ack.upto < self.until):
+            self.forget()
+
+    async def given_up(self) -> None:
+        """A run that has begun and was not settled is void; it counts as no try."""
+        with suppress(EventdError):  # `recall` does it, if the database cannot be written now
+            await self._break_off()
+
+    async def _break_off(self) -> None:
+        if self._open:
+            await self._database.write(interrupt_runs, self._cursor, self._open, self._now())
+            self._open = ""
+
+    def note_loss(self, after: int, upto: int) -> Ack:
+        """Retention took what lay in `(after, upto]`: a line in the books says so."""
+        error = f"retention removed what was between positions {after} and {upto}: no run will get it"
+        return Ack(upto, effect=Loss(self._line(after, upto, (), (), 1, RunStatus.LOST, error)), books=self._books)
+
+    async def run(self, batch: Batch) -> Ack:
+        """Run the plugin over a batch, or over as much of it as it takes. Raises `Blocked` and `Unavailable`."""
+        if not batch.kept:
+            return Ack(batch.upto, effect=self._harvest(batch), books=self._books)
+        if self._exhausted is not None:
+            last, self._exhausted = self._exhausted, None
+            if len(batch.kept) == 1:
+                return self._park_untried(batch, last)
+            batch = batch.first_half()
+        while True:
+            attempt = self._attempt
+            run_id = await self._begin(batch, attempt)
+            try:
+                ack = await self._once(batch, run_id)
+            except PluginFailed as failure:
+                if len(batch.kept) == 1 and attempt >= self._config.max_attempts and not failure.about_plugin:
+                    return self._park(batch, run_id, attempt, failure)
+                await self._fail(batch, run_id, failure)
+                if attempt < self._config.max_attempts:
+                    raise Unavailable("plugin_failed", str(failure)) from None
+                self.until, self._attempt = batch.upto, attempt + 1
+                batch = batch.first_half()
+            else:
+                return ack
+
+    async def _begin(self, batch: Batch, attempt: int) -> int:
+        if self._plugin is None:
+            raise Blocked("no_plugin", f"there is no Plugin {self._config.plugin}")
+        self._open = BROKEN_OFF
+        ids = [one.event.id for one in batch.kept]
+        line = self._line(batch.after, batch.upto, ids, batch.coalesced, attempt, RunStatus.RUNNING, "")
+        return await self._database.write(begin_run, line)
+
+    def _line(
+        self,
+        after: int,
+        upto: int,
+        ids: Sequence[str],
+        coalesced: Sequence[str],
+        attempt: int,
+        status: RunStatus,
+        error: str,
+    ) -> NewRun:
+        return NewRun(
+            plugin=self._config.plugin,
+            trigger=SUBSCRIPTION_TRIGGER,
+            started_at=self._now(),
+            subscription=self._config.name,
+            cursor=self._cursor,
+            after=after,
+            upto=upto,
+            group=self._group.name,
+            event_ids=ids,
+            coalesced=coalesced,
+            attempt=attempt,
+            status=status,
+            error=error,
+        )
+
+    async def _once(self, batch: Batch, run_id: int) -> Ack:
+        """One run. Raises `PluginFailed`."""
+        assert self._plugin is not None
+        self._begun = self._outfit.log.clock.monotonic()
+        events = [one.event for one in batch.kept]
+        request = Request(
+            plugin=self._plugin.name,
+            trigger=SUBSCRIPTION_TRIGGER,
+            topic=subscription_topic(self._config.name),
+            now=self._now(),
+            events=events,
+            context=self._outfit.context(self._plugin),
+        )
+        outcome = await self._outfit.plugins.run(self._plugin, request)
+        try:
+            part = form_part(
+                owner=self._owner,
+                events=events,
+                result=outcome.result,
+                plugin=self._plugin.name,
+                clamp=self._config.clamp_to_events,
+                grace=self._config.grace,
+                now=self._now(),
+            )
+        except Invalid as error:
+            raise refused_after(outcome, "bad_result", error.message) from None
+        try:
+            drafts = derive(outcome.result, batch, self._derivation, self._group, self._now())
+        except PluginFailed as error:
+            raise refused_after(outcome, error.reason, error.message) from None
+        observations = observations_of(drafts)
+        try:
+            refuse_proposed(part.resources, observations)
+            await self._database.read_for_delivery(refuse_captured, observations, self._now())
+        except Conflict as error:
+            raise refused_after(outcome, error.code, error.message) from None
+        self._tell(batch, RunStatus.SUCCEEDED)
+        effect = self._harvest(
+            batch,
+            part=part,
+            drafts=drafts,
+            observations=observations,
+            run_id=run_id,
+            ending=lambda now, given: ended_well(
+                outcome, at=now, source=given.source, generation=given.generation, problem=given.problem
+            ),
+        )
+        self._open = NOT_STORED
+        return Ack(batch.upto, effect=effect, books=self._books)
+
+    @property
+    def _derivation(self) -> str:
+        return f"{self._group.node_name}/{self._config.name}"
+
+    def _harvest(self, batch: Batch, **gave: Any) -> Harvest:
+        return Harvest(
+            owner=self._owner,
+            topic=self._topic_id,
+            ceiling=self._group.retention.max_bytes,
+            ended=batch.ended,
+            late=batch.upto if self._is_backfill else None,
+            **gave,
+        )
+
+    # --- failing ----------------------------------------------------------------------------------------------
+
+    async def _fail(self, batch: Batch, run_id: int, failure: PluginFailed) -> None:
+        """Write a failure down. Raises `Blocked` when no event is to blame, `Unavailable` when that may pass."""
+        status = RunStatus.BLOCKED if failure.about_plugin else RunStatus.FAILED
+        await self._database.write(end_run, run_id, ended_badly(failure, at=self._now()))
+        self._open = ""
+        self._tell(batch, status)
+        if failure.about_plugin:
+            held = Unavailable if failure.transient else Blocked
+            raise held(failure.reason, str(failure)) from None
+
+    def _park(self, batch: Batch, run_id: int, attempt: int, failure: PluginFailed) -> Ack:
+        """Set the one event aside that the plugin cannot take, with what the plugin said of it."""
+        said = f"{failure}; it wrote: {failure.stderr}" if failure.stderr else str(failure)
+        letter = Parked(batch.kept[0], failure.reason, said[:KEPT], attempt)
+        effect = self._harvest(
+            batch,
+            run_id=run_id,
+            ending=lambda now, given: ended_badly(failure, at=now, status=RunStatus.PARKED),
+        )
+        self._open = NOT_STORED
+        self._tell(batch, RunStatus.PARKED)
+        return Ack(batch.upto, parked=(letter,), effect=effect, books=self._books)
+
+    def _park_untried(self, batch: Batch, last: Run) -> Ack:
+        """Set an event aside that has had all its tries: the node went down with the last one, or more were allowed."""
+        reason = "node_ended" if last.error == NODE_ENDED else "plugin_failed"
+        said = f"{last.error}; it wrote: {last.stderr}" if last.stderr else last.error
+        letter = Parked(batch.kept[0], reason, said[:KEPT], last.attempt)
+        effect = self._harvest(batch, run_id=last.id, ending=lambda now, given: _parked(last, now))
+        self._tell(batch, RunStatus.PARKED, ran=False)
+        return Ack(batch.upto, parked=(letter,), effect=effect, books=self._books)
+
+    def _tell(self, batch: Batch, status: RunStatus, *, ran: bool = True) -> None:
+        seconds = self._outfit.log.clock.monotonic() - self._begun if ran else 0.0
+        self._outfit.watcher.ran(self._group.name, self._config.name, status, len(batch.kept), seconds)
+
+    @property
+    def _database(self) -> Database:
+        return self._outfit.log.database
+
+    def _now(self) -> int:
+        return self._outfit.log.clock.now()
+
+
+def _parked(last: Run, now: int) -> Ending:
+    return Ending(
+        status=RunStatus.PARKED,
+        completed_at=last.completed_at or now,
+        exit_code=last.exit_code,
+        stdout_digest=last.stdout_digest,
+        stderr=last.stderr,
+        error=last.error,
+    )

@@ -1,0 +1,194 @@
+"""A subscription as a sink: it gathers what concerns it until its window closes, and has the plugin tried with that.
+
+The window is gathered out of the log and kept nowhere else: after a restart it is gathered again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from eventd.egress.loop.sink import Ack, Opened, Parcel
+from eventd.egress.subscriptions.runner import Outfit, Tries
+from eventd.egress.subscriptions.trigger import Seen, Trigger
+from eventd.egress.subscriptions.window import MOST_BYTES, MOST_EVENTS, Batch, Window
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.matching_page import Found
+from eventd.log.cursors.cursors import Cursor
+from eventd.resources.effective import GroupConfig, PluginConfig, SubscriptionConfig
+from eventd.runtime.clock import SECOND, Moment
+from federation.event import is_alive
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered(Parcel):
+    """What the first page of a batch holds; the sink looks for the rest by itself. `full`: more is waiting.
+
+    `gone` are the positions `(after, upto]` that retention removed before they were looked at.
+    """
+
+    records: Sequence[Seen]
+    full: bool = False
+    gone: tuple[int, int] | None = None
+
+
+class SubscriptionSink:
+    """Runs one subscription's plugin, for its own cursor or for a backfill's."""
+
+    window = 1
+    own = False
+
+    def __init__(
+        self,
+        config: SubscriptionConfig,
+        plugin: PluginConfig | None,
+        group: GroupConfig,
+        cursor: Cursor,
+        books: str,
+        outfit: Outfit,
+    ) -> None:
+        self._config = config
+        self._topic_id = cursor.topic_id
+        self._until = cursor.until
+        self._log = outfit.log
+        self._changed = outfit.changed
+        self._trigger = asked = Trigger.of(config, group.node_name)
+        self._asked: Trigger | None = None
+        if cursor.selection:  # a backfill: what is asked for may be less by now than when it began
+            self._trigger, self._asked = Trigger.from_json(cursor.selection), asked
+        # What is tried once more is run alone: whatever came after it is not to be undone.
+        self._most = 1 if self._trigger.positions else MOST_EVENTS
+        self._tries = Tries(config, plugin, group, cursor, books, outfit)
+        self._at = 0
+        self._follows = False
+        self._stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    # --- reading ----------------------------------------------------------------------------------------------
+
+    def await_room(self, nudge: asyncio.Future[None]) -> None:
+        """There always is."""
+
+    async def read(self, log: EventLog, cursor: Cursor, after: int) -> Found[Seen]:
+        """What is of interest beyond `after`; no further than a batch that is to be tried again."""
+        self._at = after
+        return await self._find(after, self._most, MOST_BYTES)
+
+    async def _find(self, after: int, limit: int, max_bytes: int) -> Found[Seen]:
+        found = await self._log.matching(
+            self._topic_id,
+            after,
+            self._trigger.at(self._log.clock.now()),
+            limit=limit,
+            max_bytes=max_bytes,
+            until=self._end,
+            at_tail=self._follows,
+        )
+        self._follows = not found.full
+        if self._asked is None:
+            return found
+        return replace(found, items=[one for one in found.items if self._asked.take(one.record) is not None])
+
+    @property
+    def _end(self) -> int | None:
+        """Where a batch that is tried again, or a backfill, ends."""
+        return self._until if self._tries.until is None else self._tries.until
+
+    async def open(self, cursor: Cursor, page: Found[Seen]) -> Opened:
+        """Look up whether what comes next was tried before. Where nothing waits, nothing is in the way."""
+        self._follows = False
+        await self._tries.recall(cursor.position)
+        return Opened(reached=True)
+
+    def select(self, page: Found[Seen], after: int, attempts: int) -> Gathered | None:
+        """All of the page."""
+        gone = (page.gaps[0].after, page.gaps[-1].upto) if page.gaps else None
+        if not page.items and gone is None:
+            if self._is_complete(page.upto):
+                self._tries.forget()  # all of it has expired meanwhile
+            return None
+        return Gathered(
+            self._at, page.upto, page.head.epoch, page.head.incarnation, page.items, full=page.full, gone=gone
+        )
+
+    # --- delivering -------------------------------------------------------------------------------------------
+
+    async def deliver(self, parcel: Gathered) -> Ack:
+        """Gather until the window closes, run the plugin, and say what it gave."""
+        if parcel.gone is not None:  # said first, and by itself: what comes after it is read again
+            return self._tries.note_loss(*parcel.gone)
+        batch = await self._gather(parcel)
+        return Ack(0) if batch is None else await self._tries.run(batch)
+
+    def settled(self, ack: Ack) -> None:
+        """There may be other parts: whoever follows them has to look."""
+        self._tries.settled(ack)
+        self._changed()
+
+    async def given_up(self) -> None:
+        """What the books say of a run that nobody ended is put right."""
+        await self._tries.given_up()
+
+    def wind_down(self) -> None:
+        """Gather no longer; a plugin that runs already may end."""
+        if not self._stopping.done():
+            self._stopping.set_result(None)
+
+    async def _gather(self, parcel: Gathered) -> Batch | None:
+        """The batch, once its window has closed; None when the node stops before that."""
+        window = Window(self._config.batch_window, self._config.debounce, self._most)
+        # A step of the wall clock must neither close the window nor keep it open: it counts by the clock as it is now.
+        opened, clock = Moment.of(self._log.clock), self._log.clock
+        window.add(parcel.records)
+        upto, more = parcel.upto, parcel.full
+        with self._log.watch((self._topic_id,)) as watch:
+            while True:
+                now = opened.wall + clock.steady() - opened.steady
+                if more and not (window.is_full or self._is_complete(upto)):
+                    page = await self._find(upto, max(1, window.room), max(1, window.room_bytes))
+                    window.add(page.items, shift=now - clock.now())
+                    upto, more = page.upto, page.full
+                    continue
+                if self._stopping.done():
+                    return None
+                wait = 0 if self._is_complete(upto) else window.closes_in(now)
+                if wait <= 0:
+                    seen, upto = _not_overtaken(window.seen, upto)
+                    return Batch.of(parcel.after, upto, _in_force(seen, clock.now()))
+                more = await self._wait(watch.beyond(upto), wait / SECOND)
+
+    def _is_complete(self, upto: int) -> bool:
+        return self._end is not None and upto >= self._end
+
+    async def _wait(self, beyond: asyncio.Future[None], seconds: float) -> bool:
+        """Until there is more to read, the time is up or the node stops; whether there is more."""
+        timer = self._log.clock.timer(seconds)
+        try:
+            await asyncio.wait({beyond, timer, self._stopping}, return_when=asyncio.FIRST_COMPLETED)
+            return beyond.done()
+        finally:
+            beyond.cancel()
+            timer.cancel()
+
+
+def _not_overtaken(seen: Sequence[Seen], upto: int) -> tuple[Sequence[Seen], int]:
+    """The beginning of what was seen, up to where something was run before that speaks of one of these things.
+
+    So a backfill that ends at a position knows that all beyond it is later than what it runs.
+    """
+    told: set[str] = set()
+    for index, one in enumerate(seen):
+        if one.runs or one.ends:
+            told.add(one.about)
+        elif one.about in told:
+            return seen[:index], one.position - 1
+    return seen, upto
+
+
+def _in_force(seen: Sequence[Seen], now: int) -> list[Seen]:
+    """What was seen, without what has expired while it was gathered: that is not run any more."""
+    return [
+        one if is_alive(one.record.expires_at, now) else one._replace(runs=False)
+        for one in seen
+        if one.ends or is_alive(one.record.expires_at, now)
+    ]

@@ -1,0 +1,130 @@
+"""How long a subscription gathers before its plugin runs, and what it is given then. Pure: times are passed in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from eventd.egress.subscriptions.trigger import Seen
+from eventd.runtime.clock import SECOND
+
+MOST_EVENTS = 1024
+"""Events of one run at most."""
+MOST_BYTES = 4 << 20
+"""Bytes of events after which a window closes at once."""
+MOST_SEEN = 8 * MOST_EVENTS
+"""Records, and `MOST_SEEN_BYTES` of them, after which it closes however many of them one event stands for."""
+MOST_SEEN_BYTES = 4 * MOST_BYTES
+LONGEST = 60 * SECOND
+"""How long a window that has only a debounce stays open at most."""
+
+
+@dataclass(slots=True)
+class Window:
+    """What has been gathered. Times in microseconds; None: not set.
+
+    It closes `batch_window` after the first event was recorded, or `debounce` after the last one, whichever is first;
+    at once where neither is set, and when it is full. Times of recording are the log's own, so a window that is
+    gathered anew after a restart closes when it would have closed.
+    """
+
+    batch_window: int | None
+    debounce: int | None
+    most: int = MOST_EVENTS
+    seen: list[Seen] = field(default_factory=list)
+    _kept: dict[tuple[str, str], Seen] = field(default_factory=dict)
+    _bytes: int = 0
+    _seen_bytes: int = 0
+    _first: int = 0
+    _last: int = 0
+
+    def add(self, found: Iterable[Seen], *, shift: int = 0) -> None:
+        """Take up what was found, in log order. `shift`: by how much the wall clock was set back since it opened."""
+        for one in found:
+            self.seen.append(one)
+            self._seen_bytes += one.record.size
+            if one.runs:
+                self._last = one.record.recorded_at + shift
+                self._first = self._first if self._kept else self._last
+                before = self._kept.pop(one.key, None)
+                self._kept[one.key] = one
+                self._bytes += one.record.size - (0 if before is None else before.record.size)
+
+    @property
+    def room(self) -> int:
+        """How many more events it takes."""
+        return self.most - len(self._kept)
+
+    @property
+    def room_bytes(self) -> int:
+        """How many more bytes it takes, about."""
+        return MOST_BYTES - self._bytes
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it takes no more."""
+        most = len(self.seen) >= MOST_SEEN or self._seen_bytes >= MOST_SEEN_BYTES
+        return most or self.room <= 0 or self.room_bytes <= 0
+
+    def closes_in(self, now: int) -> int:
+        """In how many microseconds it closes, unless something else comes; 0 for at once.
+
+        `now` is by the wall clock as it was when the window opened: see `shift`.
+        """
+        if not self._kept or self.is_full:
+            return 0
+        if self.batch_window is None and self.debounce is None:
+            return 0
+        # Where the wall clock was set back before, the log's times lie ahead: nobody must wait for it to catch up.
+        self._first, self._last = min(self._first, now), min(self._last, now)
+        closes = self._first + (LONGEST if self.batch_window is None else self.batch_window)
+        if self.debounce is not None:
+            closes = min(closes, self._last + self.debounce)
+        return max(0, closes - now)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one run is about: the records of interest in `(after, upto]`, in log order.
+
+    `kept` are the events the plugin gets, by time of observation; of several with one type and dedupe key it is the
+    last one, and `coalesced` are the ids of the others. `ended` are the subjects that the last word revokes.
+    """
+
+    after: int
+    upto: int
+    seen: Sequence[Seen]
+    kept: Sequence[Seen]
+    coalesced: Sequence[str]
+    ended: Sequence[str]
+
+    @classmethod
+    def of(cls, after: int, upto: int, seen: Sequence[Seen]) -> Batch:
+        """The batch of what was seen."""
+        last: dict[tuple[str, str], Seen] = {}
+        said: dict[str, bool] = {}
+        for one in seen:
+            if one.runs:
+                last[one.key] = one
+            if one.event.subject:
+                said[one.event.subject] = one.ends
+        kept = sorted(last.values(), key=lambda one: (one.record.ts, one.event.id))
+        ended = [subject for subject, is_over in said.items() if is_over]
+        return cls(after, upto, seen, kept, _replaced(seen, kept), ended)
+
+    def first_half(self) -> Batch:
+        """The events recorded first, half of them: to find out which one the plugin cannot take.
+
+        What a later event of the whole has replaced stays replaced.
+        """
+        places = sorted(one.position for one in self.kept)
+        upto = places[len(places) // 2 - 1]
+        half = Batch.of(self.after, upto, [one for one in self.seen if one.position <= upto])
+        kept = [one for one in self.kept if one.position <= upto]
+        return replace(half, kept=kept, coalesced=_replaced(half.seen, kept))
+
+
+def _replaced(seen: Sequence[Seen], kept: Sequence[Seen]) -> list[str]:
+    """The ids of what was to be run, and of which something else stands for it."""
+    ids = {one.event.id for one in kept}
+    return [*dict.fromkeys(one.event.id for one in seen if one.runs and one.event.id not in ids)]

@@ -1,0 +1,96 @@
+"""Holding a batch whose predecessor is still under way.
+
+A sender has several requests in flight over several connections, so they may arrive out of order. A batch that begins
+beyond what was let through waits a moment for the one in between, within a bound on memory. The gate only orders;
+whether a range fits is decided in the transaction that stores it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from eventd.runtime.clock import SECOND, Clock
+from federation.peers import RANGE_WAIT
+from federation.ranges import Mark, Range
+
+MOST_LINKS = 4096
+"""Links of which it is remembered how far they have come; one that is forgotten is looked up again."""
+
+LinkLife = tuple[str, str, int]
+"""The sending node, and the epoch and incarnation of its log."""
+
+
+class Gate:
+    """The gate of one group. `max_bytes` bounds the bodies that wait at one time."""
+
+    def __init__(self, clock: Clock, max_bytes: int) -> None:
+        self._clock = clock
+        self._room = max_bytes
+        self._passed: dict[str, tuple[LinkLife, int]] = {}  # by the sending node, the one heard of last at the end
+        self._waiting: dict[LinkLife, set[asyncio.Future[None]]] = {}
+
+    def knows(self, life: LinkLife) -> bool:
+        """Whether it is known how far the link has come."""
+        return self._upto(life) is not None
+
+    def _upto(self, life: LinkLife) -> int | None:
+        known = self._passed.get(life[0])
+        return known[1] if known is not None and known[0] == life else None
+
+    def learn(self, life: LinkLife, mark: Mark | None) -> None:
+        """Take over the stored mark, if it is of this life of the sender's log."""
+        if mark is not None and (mark.epoch, mark.incarnation) == life[1:]:
+            self._raise(life, mark.upto)
+
+    async def enter(self, life: LinkLife, claim: Range, size: int) -> None:
+        """Return when the batch's predecessor was let through, when time is up, or at once when memory is short."""
+        deadline = self._clock.monotonic() + RANGE_WAIT / SECOND
+        if size <= self._room:
+            self._room -= size
+            try:
+                while self._is_ahead(life, claim) and await self._change(life, deadline):
+                    pass
+            finally:
+                self._room += size
+        if not self._is_ahead(life, claim):
+            self._raise(life, claim.upto)
+
+    def _is_ahead(self, life: LinkLife, claim: Range) -> bool:
+        upto = self._upto(life)
+        return upto is not None and claim.after > upto
+
+    async def _change(self, life: LinkLife, deadline: float) -> bool:
+        """Wait for the next change of this link; False when the time is up."""
+        left = deadline - self._clock.monotonic()
+        if left <= 0:
+            return False
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        timer = self._clock.timer(left)
+        self._waiting.setdefault(life, set()).add(future)
+        try:
+            await asyncio.wait({future, timer}, return_when=asyncio.FIRST_COMPLETED)
+            return future.done()
+        finally:
+            timer.cancel()
+            self._waiting[life].discard(future)
+            if not self._waiting[life]:
+                del self._waiting[life]
+
+    def _raise(self, life: LinkLife, upto: int) -> None:
+        before = self._upto(life) or 0
+        self._passed.pop(life[0], None)  # a sender has one history at a time, and whoever was heard of goes last
+        self._passed[life[0]] = (life, max(upto, before))
+        if len(self._passed) > MOST_LINKS:
+            del self._passed[next(iter(self._passed))]
+        self._tell(life)
+
+    def forget(self, life: LinkLife) -> None:
+        """A batch that was let through was not stored: what is known must be read again."""
+        if self.knows(life):
+            del self._passed[life[0]]
+        self._tell(life)
+
+    def _tell(self, life: LinkLife) -> None:
+        for future in self._waiting.get(life, ()):
+            if not future.done():
+                future.set_result(None)

@@ -1,0 +1,341 @@
+"""Closed days are put into the archive, a file or few instead of thousands, and what is too old is removed.
+
+Nobody who reads meanwhile is disturbed: what the archive takes the place of stays where it is for a day, and so do
+segments that were marked as expired: the time of the mark is stored. A run that is broken off leaves a lake that is as
+good, and the next goes on.
+Only one program at a time should tidy up after a node; two at once do the same work twice, and no harm.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+import msgspec
+
+from eventd.lake.coverage import Span, choose, holes
+from eventd.lake.expiry import Expiry, Mark, read_expiry, write_expiry
+from eventd.lake.layout import (
+    ARCHIVE,
+    DATA,
+    LANDING,
+    MANIFEST,
+    Place,
+    archived,
+    day_of,
+    expiry_path,
+    parse_place,
+    slug,
+    state_path,
+)
+from eventd.lake.manifest import Manifest, NodeState, Reach, Unreadable, decode, encode
+from eventd.lake.reader import BadSegment, read_segment, read_state, state_files
+from eventd.lake.schema import Book
+from eventd.lake.storage import Storage
+from eventd.lake.writer import Segment, write_segment, write_state
+from eventd.runtime.clock import SECOND
+
+DAY: Final = 86_400 * SECOND
+GRACE: Final = DAY
+"""How long what is not needed any more is kept for those who may be reading it (microseconds)."""
+ARCHIVE_ROWS: Final = 2_000_000
+"""Rows that one file of the archive holds at most, unless a single segment has more."""
+
+
+class Done(NamedTuple):
+    """What one piece of work has done: how many segments were archived, removed, or marked as expired."""
+
+    compacted: int = 0
+    removed: int = 0
+    expired: int = 0
+
+
+class Retention(NamedTuple):
+    """What retention does to one book of a node and epoch: segments it marks as expired, and those it removes."""
+
+    node: str
+    epoch: str
+    book: Book
+    expired: Sequence[Place]
+    removed: Sequence[Place]
+
+
+class _Key(NamedTuple):
+    slug: str
+    epoch: str
+    book: Book
+
+
+class _Files(NamedTuple):
+    """The segments of a book by tree, and files that nothing speaks of."""
+
+    landing: list[Place]
+    archive: list[Place]
+    unfinished: list[Place]
+
+    @property
+    def both(self) -> list[Place]:
+        return [*self.landing, *self.archive]
+
+
+def compacting(
+    storage: Storage, nodes: Collection[str], *, now: int, after: int, grace: int = GRACE, most: int = ARCHIVE_ROWS
+) -> Iterator[Done]:
+    """Put the closed days of these nodes into the archive, piece by piece: each step of the iteration is one.
+
+    A day is closed so long `after` its end; what it leaves in the landing goes a `grace` later. In microseconds.
+    `most` rows are in one file. Raises LakeUnavailable, MissingExtra.
+    """
+    names = {slug(node): node for node in nodes}
+    for key, files in sorted(_list(storage, names).items()):
+        storage.delete(place.data for place in files.unfinished if _is_left_over(place, files))
+        yield from _compact(storage, names[key.slug], files, now, after, most)
+        yield from _remove_archived(storage, files, now - grace)
+
+
+def retaining(storage: Storage, nodes: Collection[str], *, now: int, keep: int, grace: int = GRACE) -> Iterator[Done]:
+    """Mark segments of days older than `keep` as expired, and remove those that a run at least `grace` ago marked.
+
+    Otherwise as `compacting`.
+    """
+    names = {slug(node): node for node in nodes}
+    shelves = _list(storage, names)
+    states = _read_states(storage, names)
+    for slug_, epoch in sorted({(key.slug, key.epoch) for key in shelves}):
+        books = {key.book: files for key, files in shelves.items() if key[:2] == (slug_, epoch)}
+        history = _History(storage, slug_, epoch, states.get((slug_, epoch)))
+        yield from history.retain(books, now, keep, grace)
+    yield from _forget_epochs(storage, states, shelves, now - keep - grace)
+
+
+def plan_retention(
+    storage: Storage, nodes: Collection[str], *, now: int, keep: int, grace: int = GRACE
+) -> list[Retention]:
+    """What `retaining` would do, for those books that it would change. Raises as `retaining`."""
+    names = {slug(node): node for node in nodes}
+    states = _read_states(storage, names)
+    plans = []
+    for key, files in sorted(_list(storage, names).items()):
+        history = _History(storage, key.slug, key.epoch, states.get((key.slug, key.epoch)))
+        step = history.plan(key.book, files, now, keep, grace)
+        if step.expired or step.removed:
+            plans.append(Retention(names[key.slug], key.epoch, key.book, step.expired, step.removed))
+    return plans
+
+
+def _list(storage: Storage, names: Collection[str]) -> dict[_Key, _Files]:
+    endings: defaultdict[Place, set[str]] = defaultdict(set)
+    for entry in [*storage.list(LANDING), *storage.list(ARCHIVE)]:
+        place = parse_place(entry.path)
+        if place is not None and place.slug in names:
+            endings[place].add(entry.path.removeprefix(place.name))
+    shelves: defaultdict[_Key, _Files] = defaultdict(lambda: _Files([], [], []))
+    for place, there in sorted(endings.items(), key=lambda item: (item[0].after, item[0].upto)):
+        files = shelves[_Key(place.slug, place.epoch, place.book)]
+        if there == {DATA, MANIFEST}:
+            (files.archive if place.tree == ARCHIVE else files.landing).append(place)
+        elif there == {DATA}:
+            files.unfinished.append(place)
+    return shelves
+
+
+def _is_left_over(place: Place, files: _Files) -> bool:
+    """Whether somebody was killed while it was archived, or removed. In the landing it may just be being written."""
+    return place.tree == ARCHIVE or not holes(files.archive, Span(place.after, place.upto))
+
+
+# --- compaction -----------------------------------------------------------------------------------------------------
+
+
+def _compact(storage: Storage, node: str, files: _Files, now: int, after: int, most: int) -> Iterator[Done]:
+    by_day: defaultdict[str, list[Place]] = defaultdict(list)
+    for place in choose([place for place in files.landing if holes(files.archive, Span(place.after, place.upto))]):
+        if _end_of(place.day) + after <= now:
+            by_day[place.day].append(place)
+    for day, places in sorted(by_day.items()):
+        for run in _runs(_read_manifests(storage, places), most):
+            for segment in _merge(storage, node, day, run, now):
+                files.archive.append(segment.place)
+                yield Done(compacted=len(segment.manifest.replaces))
+
+
+def _read_manifests(storage: Storage, places: Sequence[Place]) -> list[Segment]:
+    texts = storage.read_many([place.manifest for place in places])
+    segments = []
+    for place in places:
+        try:
+            segments.append(Segment(place, decode(texts.get(place.manifest, b""), Manifest)))
+        except Unreadable:
+            continue  # it stays as it is, for those who look for what is wrong
+    return segments
+
+
+def _runs(segments: Sequence[Segment], most: int) -> Iterator[list[Segment]]:
+    """Segments that follow each other, up to so many rows."""
+    run: list[Segment] = []
+    rows = 0
+    for segment in segments:
+        if run and (run[-1].upto != segment.after or rows + segment.manifest.rows > most):
+            yield run
+            run, rows = [], 0
+        run.append(segment)
+        rows += segment.manifest.rows
+    if run:
+        yield run
+
+
+def _merge(storage: Storage, node: str, day: str, run: Sequence[Segment], now: int) -> Iterator[Segment]:
+    """One file of the run; around what cannot be trusted, several."""
+    first = run[0].place
+    place = archived(first.book, node, first.epoch, first.after, run[-1].upto, day=day)
+    try:
+        yield write_segment(
+            storage,
+            place,
+            (read_segment(storage, segment) for segment in run),
+            node=node,
+            now=now,
+            payloads=any(segment.manifest.payloads for segment in run),
+            replaces=tuple(segment.place.name for segment in run),
+        )
+    except BadSegment:
+        if len(run) > 1:
+            middle = len(run) // 2
+            yield from _merge(storage, node, day, run[:middle], now)
+            yield from _merge(storage, node, day, run[middle:], now)
+
+
+def _remove_archived(storage: Storage, files: _Files, before: int) -> Iterator[Done]:
+    """Remove from the landing what has been in the archive for long enough."""
+    for whole in files.archive:
+        parts = [place for place in files.landing if whole.after <= place.after and place.upto <= whole.upto]
+        if not parts:
+            continue
+        found = _read_manifests(storage, [whole])
+        if not found or found[0].manifest.written_at > before:
+            continue
+        try:
+            read_segment(storage, found[0], ["number"])
+        except BadSegment:  # then what it was made of is all there is: it is made again
+            _remove(storage, [whole])
+            yield Done(removed=1)
+            continue
+        _remove(storage, parts)
+        kept = msgspec.structs.replace(found[0].manifest, replaces=())  # or it would list what nobody can find
+        storage.put(whole.manifest, encode(kept))
+        yield Done(removed=len(parts))
+
+
+def _remove(storage: Storage, places: Sequence[Place]) -> None:
+    storage.delete(place.manifest for place in places)  # first: a file without one counts for nobody
+    storage.delete(place.data for place in places)
+
+
+# --- retention ------------------------------------------------------------------------------------------------------
+
+
+class _Step(NamedTuple):
+    """What is to be done for one book: segments to mark up to a number, and segments and files to remove."""
+
+    expired: Sequence[Place]
+    removed: Sequence[Place]
+    unfinished: Sequence[Place]
+    kept: tuple[Mark, ...]
+    """The marks that are still of use afterwards."""
+
+
+class _History:
+    """The segments of one node and epoch, for retention."""
+
+    def __init__(self, storage: Storage, slug: str, epoch: str, state: NodeState | None) -> None:
+        self._storage = storage
+        self._slug, self._epoch = slug, epoch
+        self._state = state
+        self._expiry = read_expiry(storage, slug, epoch)
+
+    def plan(self, book: Book, files: _Files, now: int, keep: int, grace: int) -> _Step:
+        """What is to be done now. Nothing is removed whose mark is younger than `grace`, or that is to be kept."""
+        last_day = day_of(now - keep)
+        old = _prefix(files, last_day)
+        marks = tuple(mark for mark in self._expiry.marks.get(book, ()) if not self._promises(book, mark.upto))
+        marked = max((mark.upto for mark in marks), default=-1)
+        due = max((mark.upto for mark in marks if mark.at <= now - grace), default=-1)
+        due = min(due, old[-1].upto if old else -1)
+        expired = [place for place in old if place.upto > marked]
+        left = tuple(mark for mark in marks if mark.upto > due)
+        return _Step(
+            expired=expired,
+            removed=[place for place in files.both if place.upto <= due and place.day < last_day],
+            unfinished=[place for place in files.unfinished if place.upto <= due],
+            kept=(*left, Mark(upto=expired[-1].upto, at=now)) if expired else left,
+        )
+
+    def _promises(self, book: Book, upto: int) -> bool:
+        """Whether the node's state promises numbers up to this one: then readers rely on them, whatever was marked."""
+        reach = self._state.segments.get(book) if self._state is not None else None
+        return reach is not None and reach.after < min(upto, reach.upto)
+
+    def retain(self, books: Mapping[Book, _Files], now: int, keep: int, grace: int) -> Iterator[Done]:
+        """Do it for each book, and take what is removed out of `books`."""
+        for book, files in sorted(books.items()):
+            step = self.plan(book, files, now, keep, grace)
+            if step.expired:
+                self._withdraw(book, step.expired[-1].upto)
+                yield Done(expired=len(step.expired))
+            self._storage.delete(place.data for place in step.unfinished)
+            if step.removed:
+                _remove(self._storage, step.removed)
+                for place in step.removed:
+                    (files.archive if place.tree == ARCHIVE else files.landing).remove(place)
+                yield Done(removed=len(step.removed))
+            self._note(book, step.kept)
+
+    def _withdraw(self, book: Book, upto: int) -> None:
+        """Promise numbers up to this one no longer. The node may have written its state since it was read."""
+        if self._state is None:
+            return
+        self._state = read_state(self._storage, self._state.node, self._epoch)
+        if self._state is None or not self._promises(book, upto):
+            return
+        reach = self._state.segments[book]
+        kept = Reach(after=min(upto, reach.upto), upto=reach.upto)
+        self._state = msgspec.structs.replace(self._state, segments={**self._state.segments, book: kept})
+        write_state(self._storage, self._state)
+
+    def _note(self, book: Book, marks: tuple[Mark, ...]) -> None:
+        if self._expiry.marks.get(book, ()) != marks:
+            self._expiry = Expiry(marks={**self._expiry.marks, book: marks})
+            write_expiry(self._storage, self._slug, self._epoch, self._expiry)
+
+
+def _forget_epochs(
+    storage: Storage, states: Mapping[tuple[str, str], NodeState], shelves: Mapping[_Key, _Files], before: int
+) -> Iterator[Done]:
+    """Remove the states of epochs that ended before a time and have no segment left, but for a node's last epoch."""
+    newest = {slug: max(s.began_at for (other, _), s in states.items() if other == slug) for slug, _ in states}
+    for (node, epoch), state in states.items():
+        is_empty = not any(files.both for key, files in shelves.items() if key[:2] == (node, epoch))
+        if is_empty and day_of(state.as_of) < day_of(before) and state.began_at < newest[node]:
+            storage.delete([state_path(state.node, epoch), expiry_path(node, epoch)])
+            yield Done(removed=1)
+
+
+def _prefix(files: _Files, day: str) -> list[Place]:
+    """What is of days before this one, up to the first that is not."""
+    old = []
+    for place in choose(files.both):
+        if place.day >= day:
+            break
+        old.append(place)
+    return old
+
+
+def _read_states(storage: Storage, names: Collection[str]) -> dict[tuple[str, str], NodeState]:
+    found = {(file.slug, file.epoch): file.state for file in state_files(storage) if file.slug in names}
+    return {key: state for key, state in found.items() if isinstance(state, NodeState)}
+
+
+def _end_of(day: str) -> int:
+    return int(datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=UTC).timestamp()) * SECOND + DAY

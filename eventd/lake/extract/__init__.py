@@ -1,0 +1,31 @@
+"""Ledger rows of a database as columns, for the lake and for Spark.
+
+A ledger only grows. Each row has a `number`, and numbers rise in the order of commits: a reader that has read up to a
+number has seen every row at or below it. Rows that retention removed before they were read are reported.
+
+May import: lake, log.core, log.cursors, log.delivery, store.engine, store.rows, store.schema.
+"""
+
+from __future__ import annotations
+
+from eventd.lake.extract.block_columns import Memory
+from eventd.lake.extract.ledgers import read_book
+from eventd.lake.extract.lost_rows import note_lost
+from eventd.lake.extract.result import Extract, Lost
+from eventd.lake.extract.state import GroupState, LinkState, Selected, Span, State, read_state
+from eventd.lake.schema import Book
+
+__all__ = [
+    "Book",
+    "Extract",
+    "GroupState",
+    "LinkState",
+    "Lost",
+    "Memory",
+    "Selected",
+    "Span",
+    "State",
+    "note_lost",
+    "read_book",
+    "read_state",
+]

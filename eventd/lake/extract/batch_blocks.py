@@ -1,0 +1,100 @@
+"""Finding the blocks that a batch was made of: backwards from where it ends, or by the positions it names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
+from typing import Final, NamedTuple
+
+import sqlalchemy as sa
+
+from eventd.lake.extract.block_columns import Apart, Memory
+from eventd.log.core.blocks import BLOCK_RECORDS, Block
+from eventd.log.core.scan import PORTION_BYTES, blocks_at
+from eventd.store.engine.database import fetch, fetch_in
+
+AHEAD: Final = 64
+"""Blocks that are looked at together, as long as they are small."""
+
+Part = tuple[Apart, Sequence[int]]
+"""Some records of a block, by their indexes in it: a range where they are neighbours."""
+
+_COLUMNS: Final = ", ".join(Block._fields)
+_OUTLINE: Final = ", ".join([*Block._fields[:-1], "''"])
+
+
+class Stretch(NamedTuple):
+    """The positions `(after, upto]` of a topic; `own`: only what entered the log here."""
+
+    topic_id: int
+    after: int
+    upto: int
+    own: bool
+
+
+def walk_back(conn: sa.Connection, memory: Memory, stretch: Stretch, skips: Callable[[Block], bool]) -> Iterator[Apart]:
+    """The blocks that hold something of a stretch, the last one first; not those that are skipped."""
+    topic_id, after, upto, _ = stretch
+    at = upto
+    while at > after:
+        known = memory.holding(at)
+        if known is None:
+            near = _outlines_back(conn, stretch, at)
+            if not near:
+                return
+            new = [*takewhile(lambda block: memory.holding(block.position) is None, near)]
+            wanted = _affordable([block for block in new if not skips(block)])
+            yield from _load(conn, memory, wanted)
+            at = (wanted or new)[-1].position - 1 if new else near[0].last
+            continue
+        if known.block.topic_id == topic_id and not skips(known.block):
+            yield known
+        at = known.block.position - 1
+
+
+def _outlines_back(conn: sa.Connection, stretch: Stretch, at: int) -> list[Block]:
+    """The next blocks back from a position, without their lines."""
+    own = "AND own = 1" if stretch.own else ""
+    sql = (
+        f"SELECT {_OUTLINE} FROM blocks WHERE topic_id = ? AND position <= ? AND position > ? {own}"
+        " ORDER BY position DESC LIMIT ?"
+    )
+    rows = fetch(conn, sql, (stretch.topic_id, at, stretch.after - BLOCK_RECORDS, AHEAD))
+    return [block for block in map(Block._make, rows) if block.last > stretch.after]
+
+
+def _affordable(found: Sequence[Block]) -> Sequence[Block]:
+    size = 0
+    for count, block in enumerate(found):
+        size += block.bytes
+        if size > PORTION_BYTES:
+            return found[: max(1, count)]
+    return found
+
+
+def _load(conn: sa.Connection, memory: Memory, outlines: Sequence[Block]) -> Iterator[Apart]:
+    sql = f"SELECT {_COLUMNS} FROM blocks WHERE position {{in}}"
+    stored = {row[0]: row for row in fetch_in(conn, sql, (), [block.position for block in outlines])}
+    for block in outlines:
+        yield memory.keep(Block._make(stored[block.position]))
+
+
+def find_at(conn: sa.Connection, memory: Memory, positions: Sequence[int]) -> list[Part]:
+    """The records at these positions (in order) that still exist, block by block."""
+    parts: list[Part] = []
+    unknown: list[int] = []
+    for place in positions:
+        if parts and place <= parts[-1][0].block.last:
+            parts[-1][1].append(place - parts[-1][0].block.position)  # type: ignore[attr-defined]
+        elif (known := memory.holding(place)) is not None:
+            parts.append((known, [place - known.block.position]))
+        else:
+            unknown.append(place)
+    for block, places in blocks_at(conn, unknown):
+        parts.append((memory.keep(block), [place - block.position for place in places]))
+    return sorted(parts, key=lambda part: part[0].block.position + part[1][0])
+
+
+def count(parts: Sequence[Part]) -> int:
+    """How many records there are in all."""
+    return sum(len(indexes) for _, indexes in parts)

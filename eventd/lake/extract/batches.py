@@ -1,0 +1,109 @@
+"""The rows of delivered batches, a portion at a time, and the selections they were made by."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import sqlalchemy as sa
+
+from eventd.log.delivery.selection import Selection
+from eventd.log.delivery.states import read_versions
+from eventd.store.engine.database import fetch
+
+LOOKED_AT: Final = 4000
+"""Batches of one extract, about, at most."""
+PORTION: Final = 200
+"""Batches that are looked at together."""
+_TEXT: Final = 1024
+"""Characters of receipts and exceptions that weigh as much as a row."""
+_COLUMNS: Final = (
+    "id, cursor, batch_id, epoch, incarnation, after, upto, events, selector_version, exceptions, picked, attempts,"
+    " sent_at, acked_at, status, protocol, key_id, receipt"
+)
+
+
+class BatchRow(NamedTuple):
+    """One delivered batch. `exceptions` are positions with their reasons; `picked` is empty but for repairs."""
+
+    id: int
+    cursor: str
+    batch_id: str
+    epoch: str
+    incarnation: int
+    after: int
+    upto: int
+    events: int
+    selector_version: int
+    exceptions: Mapping[int, str]
+    picked: Sequence[int]
+    attempts: int
+    sent_at: int
+    acked_at: int
+    status: int
+    protocol: str
+    key_id: str
+    receipt: str
+
+
+class Portion(NamedTuple):
+    """Batches in the order of their ids, how far was looked, and whether more may be waiting."""
+
+    batches: Sequence[BatchRow]
+    upto: int
+    full: bool
+
+
+def read_portion(conn: sa.Connection, after: int, *, rows: int, expanded: bool) -> Portion:
+    """The batches beyond the id `after` that make about `rows` rows: one each, or `expanded` one for each event."""
+    weight = "events + (length(exceptions) + length(receipt)) / ?" if expanded else "1 + length(receipt) / (8 * ?)"
+    sql = f"SELECT id, {weight} FROM batches WHERE id > ? ORDER BY id LIMIT ?"
+    total, upto, full = 0, after, True
+    batches: list[BatchRow] = []
+    while total < rows and len(batches) < LOOKED_AT and full:
+        begin = upto
+        sizes = fetch(conn, sql, (_TEXT, begin, PORTION))
+        full = len(sizes) == PORTION
+        for at, weighs in sizes:
+            total, upto = total + weighs, at
+            if total >= rows:
+                full = True
+                break
+        names = f"SELECT {_COLUMNS} FROM batches WHERE id > ? AND id <= ? ORDER BY id"
+        batches += map(_batch, fetch(conn, names, (begin, upto)))
+    return Portion(batches, upto, full)
+
+
+def _batch(row: Sequence[Any]) -> BatchRow:
+    batch = BatchRow._make(row)
+    if not (batch.exceptions or batch.picked):
+        return batch._replace(exceptions={}, picked=())
+    left_out = dict(json.loads(row[9] or "[]"))
+    return batch._replace(exceptions=left_out, picked=json.loads(row[10] or "[]"))
+
+
+class Selections:
+    """What the peers' cursors selected, by version; looked up once for each cursor."""
+
+    def __init__(self, conn: sa.Connection) -> None:
+        self._conn = conn
+        self._known: dict[str, dict[int, tuple[Selection, str]]] = {}
+
+    def of(self, cursor: str, version: int) -> Selection | None:
+        """The selection; None for a version that nobody remembers."""
+        found = self._versions(cursor).get(version)
+        return None if found is None else found[0]
+
+    def text(self, cursor: str, version: int) -> str:
+        """The selection as JSON; empty for a version that nobody remembers."""
+        found = self._versions(cursor).get(version)
+        return "" if found is None else found[1]
+
+    def _versions(self, cursor: str) -> dict[int, tuple[Selection, str]]:
+        if cursor not in self._known:
+            self._known[cursor] = {
+                version: (Selection.from_json(stored), json.dumps(stored, separators=(",", ":")))
+                for version, _, stored in read_versions(self._conn, cursor)
+            }
+        return self._known[cursor]

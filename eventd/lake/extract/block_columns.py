@@ -1,0 +1,97 @@
+"""Blocks taken apart into columns, and the last of them remembered: several peers get the same ones.
+
+No object is made per record. A block is taken apart once, for the book of events and for every delivery of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right, insort
+from collections import OrderedDict
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from struct import unpack_from
+from typing import Final, NamedTuple
+
+from eventd.log.core.blocks import Block
+from federation.event import UNSET, read_outlines
+
+MOST_BYTES: Final = 8 << 20
+"""Of bodies in the blocks that are remembered; taken apart they take a few times as much."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICRO: Final = timedelta(microseconds=1)
+
+
+class Apart(NamedTuple):
+    """The records of a block, column by column. `block` has no lines; times are in microseconds."""
+
+    block: Block
+    ids: list[str]
+    sources: list[str]
+    types: list[str]
+    subjects: list[str]
+    paths: list[str]
+    event_at: list[int]
+    expires_at: list[int | None]
+    sizes: list[int]
+    digests: list[bytes]
+    fingerprints: Sequence[int]
+
+
+def take_apart(block: Block) -> Apart:
+    """The columns of a whole block."""
+    paths, bodies = zip(*block.facts(), strict=True)
+    outlines = read_outlines(bodies)
+    raw = [body.encode() for body in bodies]
+    sha256 = hashlib.sha256
+    digests = [sha256(each).digest() for each in raw]
+    return Apart(
+        block._replace(text=""),
+        [outline.id for outline in outlines],
+        [outline.source_node for outline in outlines],
+        [outline.type for outline in outlines],
+        [outline.subject for outline in outlines],
+        [*paths],
+        [(outline.observed_at - _EPOCH) // _MICRO for outline in outlines],
+        [None if outline.expires_at == UNSET else (outline.expires_at - _EPOCH) // _MICRO for outline in outlines],
+        [len(each) for each in raw],
+        digests,
+        unpack_from(">" + "q24x" * len(digests), b"".join(digests)),
+    )
+
+
+class Memory:
+    """The blocks of one log that were taken apart last. One reader's own; it may be used again for the next extract."""
+
+    def __init__(self) -> None:
+        self._apart: OrderedDict[int, Apart] = OrderedDict()  # by position, what was used last at the end
+        self._places: list[int] = []  # in order
+        self._bytes = 0
+
+    def holding(self, position: int) -> Apart | None:
+        """The block that holds a position, if it is remembered."""
+        at = bisect_right(self._places, position) - 1
+        found = self._apart[self._places[at]] if at >= 0 else None
+        if found is None or found.block.last < position:
+            return None
+        self._apart.move_to_end(found.block.position)
+        return found
+
+    def keep(self, block: Block) -> Apart:
+        """Take a block apart and remember it."""
+        known = self._apart.get(block.position)
+        if known is not None and known.block.records == block.records:
+            return known
+        apart = take_apart(block)
+        if known is None:
+            insort(self._places, block.position)
+        else:
+            self._bytes -= known.block.bytes
+        self._apart[block.position] = apart
+        self._bytes += block.bytes
+        while self._bytes > MOST_BYTES and len(self._apart) > 1:
+            position, oldest = self._apart.popitem(last=False)
+            self._places.remove(position)
+            self._bytes -= oldest.block.bytes
+        return apart

@@ -1,0 +1,187 @@
+"""The book of deliveries: each row of a batch spread out over the events it carried, or was to carry.
+
+A batch row proves a range under one version of the peer's selection, but for its exceptions. Its page may have begun
+later than its range: what was passed over before is in the range, too, and was not in the page. How many events were
+delivered is stored, so the page is what is found going back from the end of the range until there are as many. Where
+there are fewer, retention has taken the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from eventd.lake.extract.batch_blocks import Part, Stretch, count, find_at, walk_back
+from eventd.lake.extract.batches import BatchRow, Selections
+from eventd.lake.extract.block_columns import Apart, Memory
+from eventd.lake.extract.result import Columns, Lost, no_rows
+from eventd.lake.extract.scope import PeerPlace, Places
+from eventd.lake.schema import Book
+from eventd.log.delivery.evidence import read_proof
+from eventd.log.delivery.selection import Selection
+from eventd.log.delivery.states import DeliveryState
+from eventd.store.engine.database import fetch_in
+
+_NOT_SENT = (DeliveryState.EXPIRED, DeliveryState.IN_PATH)
+
+
+class Spread(NamedTuple):
+    """Deliveries as columns, and what could not be told."""
+
+    columns: Columns
+    lost: list[Lost]
+
+
+def spread(
+    conn: sa.Connection, batches: Sequence[BatchRow], places: Places, selections: Selections, memory: Memory
+) -> Spread:
+    """The deliveries that these batches prove, in order."""
+    columns, lost = no_rows(Book.DELIVERIES), []
+    for batch in batches:
+        peer = places.peers[batch.cursor]
+        parts = _delivered(conn, batch, peer, selections, memory)
+        missing = batch.events - count(parts)
+        said = _said(batch, peer, places.epoch)
+        _add(columns, parts, said)
+        for outcome, error, left_out in _left_out(conn, batch, memory):
+            missing += len(left_out.positions) - count(left_out.parts)
+            _add(columns, left_out.parts, said | _but(outcome, error))
+        if missing > 0:
+            bounds = (batch.epoch, batch.after, batch.upto)
+            lost.append(Lost(peer.place.group, peer.peer, *bounds, missing, "deliveries_lost"))
+    return Spread(columns, lost)
+
+
+def _delivered(
+    conn: sa.Connection, batch: BatchRow, peer: PeerPlace, selections: Selections, memory: Memory
+) -> list[Part]:
+    """What the batch carried and the peer did not refuse, as far as it is stored."""
+    if batch.picked:
+        return find_at(conn, memory, [place for place in batch.picked if place not in batch.exceptions])
+    selection = selections.of(batch.cursor, batch.selector_version)
+    if not batch.events or selection is None:
+        return []
+    found: list[Part] = []
+    open_ = batch.events
+    stretch = Stretch(peer.topic_id, batch.after, batch.upto, own=not selection.relay)
+    for apart in walk_back(conn, memory, stretch, lambda block: selection.settles(block) is False):
+        indexes = _selected(apart, batch, selection)[-open_:]
+        if indexes:
+            found.append((apart, indexes))
+            open_ -= len(indexes)
+        if not open_:
+            break
+    return found[::-1]
+
+
+def _selected(apart: Apart, batch: BatchRow, selection: Selection) -> Sequence[int]:
+    """Which records of a block lie in the batch's range, are meant for the peer, and were not left out."""
+    block = apart.block
+    first, stop = max(0, batch.after + 1 - block.position), min(block.records, batch.upto + 1 - block.position)
+    within: Sequence[int] = range(first, stop)
+    if selection.settles(block) is None:
+        takes = selection.selector.matches
+        types, subjects, sources = apart.types, apart.subjects, apart.sources
+        within = [at for at in within if takes(type=types[at], subject=subjects[at], source=sources[at])]
+    if batch.exceptions and not batch.exceptions.keys().isdisjoint(range(block.position, block.last + 1)):
+        within = [at for at in within if block.position + at not in batch.exceptions]
+    return within
+
+
+class _LeftOut(NamedTuple):
+    positions: Sequence[int]
+    parts: Sequence[Part]
+
+
+def _left_out(conn: sa.Connection, batch: BatchRow, memory: Memory) -> Iterator[tuple[str, str, _LeftOut]]:
+    """What the batch was to carry and did not deliver, by the outcome and the class of the error."""
+    if not batch.exceptions:
+        return
+    refused = [place for place, reason in batch.exceptions.items() if reason not in _NOT_SENT]
+    letters = _letters(conn, batch.cursor, refused)
+    kinds: dict[tuple[str, str], list[int]] = {}
+    for place, reason in sorted(batch.exceptions.items()):
+        sent = reason not in _NOT_SENT
+        kind = (DeliveryState.REFUSED.value, letters.get(place, reason)) if sent else (reason, "")
+        kinds.setdefault(kind, []).append(place)
+    for (outcome, error), positions in kinds.items():
+        yield outcome, error, _LeftOut(positions, find_at(conn, memory, positions))
+
+
+def _letters(conn: sa.Connection, cursor: str, positions: Sequence[int]) -> Mapping[int, str]:
+    """Why records were refused, by their dead letters; one that was dropped or tried again has none."""
+    if not positions:
+        return {}
+    sql = "SELECT position, reason FROM dead_letters WHERE cursor = ? AND position {in}"
+    return dict(fetch_in(conn, sql, (cursor,), positions))
+
+
+def _said(batch: BatchRow, peer: PeerPlace, epoch: str) -> dict[str, Any]:
+    """What is the same for all that a batch delivered."""
+    proof = read_proof(batch.receipt)
+    return {
+        "number": batch.id,
+        "node": peer.place.node,
+        "epoch": epoch,
+        "group": peer.place.group,
+        "peer": peer.peer,
+        "attempts": batch.attempts,
+        "outcome": DeliveryState.DELIVERED.value,
+        "status": batch.status,
+        "error": "",
+        "protocol": batch.protocol,
+        "key_id": batch.key_id,
+        "batch_id": batch.batch_id,
+        "repair": bool(batch.picked),
+        "attempt_at": batch.sent_at,
+        "done_at": batch.acked_at,
+        "peer_recorded_at": None if proof is None else proof.recorded_at,
+        "receipt_digest": "" if proof is None else proof.digest,
+        "selector_version": batch.selector_version,
+    }
+
+
+def _but(outcome: str, error: str) -> dict[str, Any]:
+    """How it differs for what it did not deliver. What was not even sent has no answer."""
+    if outcome in _NOT_SENT:
+        unsent = {"attempts": 0, "status": 0, "peer_recorded_at": None, "receipt_digest": ""}
+        return {"outcome": outcome, **unsent}
+    return {"outcome": outcome, "error": error, "peer_recorded_at": None}
+
+
+def _add(columns: Columns, parts: Sequence[Part], said: Mapping[str, Any]) -> None:
+    """Append the rows of some records: whole stretches of columns at a time."""
+    total = 0
+    for apart, indexes in parts:
+        block = apart.block
+        places = [block.position + at for at in indexes]
+        total += len(places)
+        columns["position"] += places
+        shift = block.seq - block.position
+        columns["seq"] += [place + shift for place in places]
+        columns["recorded_at"] += [block.recorded_at] * len(places)
+        for name, values in _of_records(apart):
+            columns[name] += taken(values, indexes)
+    if total:
+        for name, value in said.items():
+            columns[name] += [value] * total
+
+
+def _of_records(apart: Apart) -> tuple[tuple[str, Sequence[Any]], ...]:
+    return (
+        ("id", apart.ids),
+        ("source", apart.sources),
+        ("type", apart.types),
+        ("bytes", apart.sizes),
+        ("event_at", apart.event_at),
+        ("fingerprint", apart.fingerprints),
+    )
+
+
+def taken(values: Sequence[Any], indexes: Sequence[int]) -> Sequence[Any]:
+    """The values at these indexes; a range of them is a slice."""
+    if isinstance(indexes, range):
+        return values[indexes.start : indexes.stop]
+    return [values[at] for at in indexes]

@@ -1,0 +1,138 @@
+"""The book of events: what the log holds, block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import sqlalchemy as sa
+
+from eventd.lake.extract.block_columns import Apart, Memory
+from eventd.lake.extract.deliveries import taken
+from eventd.lake.extract.result import Columns, Extract, Lost, no_rows
+from eventd.lake.extract.scope import Place, Places
+from eventd.lake.schema import Book
+from eventd.log.core.blocks import Block
+from eventd.log.core.scan import PORTION_BYTES
+from eventd.store.engine.database import fetch, fetch_in
+
+LOOKED_AT: Final = 2000
+"""Blocks of one extract at most, those of other topics among them."""
+MOST_BYTES: Final = 32 << 20
+"""Bytes of bodies that one extract goes through."""
+_COLUMNS: Final = ", ".join(Block._fields)
+_HOLDING: Final = "coalesce((SELECT max(position) FROM blocks WHERE position <= ?), 0)"
+
+
+class _Payload(msgspec.Struct, gc=False):
+    payload: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+_PAYLOADS: Final = msgspec.json.Decoder(_Payload)
+
+
+class _Chosen(NamedTuple):
+    """Where the blocks begin that are to be read, how far that goes, and whether there is more."""
+
+    positions: Sequence[tuple[int, int]]
+    upto: int
+    full: bool
+
+
+def read_events(
+    conn: sa.Connection, places: Places, after: int, *, rows: int, payloads: bool, memory: Memory
+) -> Extract:
+    """The events beyond a position."""
+    chosen = _choose(conn, places, after, rows)
+    columns = no_rows(Book.EVENTS)
+    for block in _read(conn, chosen.positions):
+        apart, place = memory.keep(block), places.topics[block.topic_id]
+        within = range(max(0, after + 1 - block.position), block.records)
+        _add(columns, apart, within, place, places.epoch)
+        columns["payload"] += _payloads(block, within) if payloads else [None] * len(within)
+    return Extract(Book.EVENTS, after, chosen.upto, columns, chosen.full, _lost(conn, places, after, chosen.upto))
+
+
+def _choose(conn: sa.Connection, places: Places, after: int, rows: int) -> _Chosen:
+    sql = (
+        f"SELECT position, topic_id, records, bytes FROM blocks WHERE position >= {_HOLDING}"
+        " AND position + records > ? ORDER BY position LIMIT ?"
+    )
+    near = fetch(conn, sql, (after + 1, after + 1, LOOKED_AT))
+    positions: list[tuple[int, int]] = []
+    found = size = 0
+    for position, topic_id, records, bytes_ in near:
+        if topic_id in places.topics:
+            positions.append((position, bytes_))
+            found, size = found + records, size + bytes_
+            if found >= rows or size >= MOST_BYTES:
+                return _Chosen(positions, position + records - 1, full=True)
+    if len(near) == LOOKED_AT:
+        return _Chosen(positions, near[-1][0] + near[-1][2] - 1, full=True)
+    return _Chosen(positions, max(after, places.last), full=False)
+
+
+def _read(conn: sa.Connection, positions: Sequence[tuple[int, int]]) -> Iterator[Block]:
+    """The blocks at these positions, a portion at a time."""
+    portion: list[int] = []
+    size = 0
+    for position, bytes_ in positions:
+        portion.append(position)
+        size += bytes_
+        if size > PORTION_BYTES:
+            yield from _load(conn, portion)
+            portion, size = [], 0
+    yield from _load(conn, portion)
+
+
+def _load(conn: sa.Connection, positions: Sequence[int]) -> Iterator[Block]:
+    if positions:
+        sql = f"SELECT {_COLUMNS} FROM blocks WHERE position {{in}}"
+        yield from sorted(map(Block._make, fetch_in(conn, sql, (), positions)))
+
+
+def _add(columns: Columns, apart: Apart, within: range, place: Place, epoch: str) -> None:
+    block, size = apart.block, len(within)
+    positions = [block.position + at for at in within]
+    same: dict[str, Any] = {
+        "node": place.node,
+        "epoch": epoch,
+        "group": place.group,
+        "own": bool(block.own),
+        "recorded_at": block.recorded_at,
+    }
+    each: dict[str, Sequence[Any]] = {
+        "id": apart.ids,
+        "source": apart.sources,
+        "type": apart.types,
+        "subject": apart.subjects,
+        "path": apart.paths,
+        "event_at": apart.event_at,
+        "expires_at": apart.expires_at,
+        "bytes": apart.sizes,
+        "fingerprint": apart.fingerprints,
+        "digest": apart.digests,
+    }
+    columns["number"] += positions
+    columns["position"] += positions
+    columns["seq"] += [at + block.seq - block.position for at in positions]
+    for name, value in same.items():
+        columns[name] += [value] * size
+    for name, values in each.items():
+        columns[name] += taken(values, within)
+
+
+def _payloads(block: Block, within: range) -> list[str]:
+    bodies = block.bodies(within.start, within.stop)
+    return [bytes(each.payload).decode() for each in _PAYLOADS.decode_lines("\n".join(bodies))]
+
+
+def _lost(conn: sa.Connection, places: Places, after: int, upto: int) -> list[Lost]:
+    """Where retention took records of a group before they were read."""
+    rows = fetch(conn, "SELECT id, evicted_position FROM topics WHERE evicted_position > ?", (after,))
+    return [
+        Lost(places.topics[topic_id].group, "", places.epoch, after, min(evicted, upto), 0, "events_lost")
+        for topic_id, evicted in rows
+        if topic_id in places.topics
+    ]

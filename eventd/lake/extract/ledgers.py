@@ -1,0 +1,75 @@
+"""Reading any of the books."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import sqlalchemy as sa
+
+from eventd.lake.extract.batches import Selections, read_portion
+from eventd.lake.extract.block_columns import Memory
+from eventd.lake.extract.deliveries import spread
+from eventd.lake.extract.events import read_events
+from eventd.lake.extract.listed import LISTS, as_columns, read_list, receipts
+from eventd.lake.extract.result import Extract, Lost
+from eventd.lake.extract.scope import Places, read_places
+from eventd.lake.schema import Book
+from eventd.log.cursors.trimmed import read_forgotten
+
+MOST_LISTED: Final = 5000
+"""Rows of a list in one extract at most: each may hold a receipt."""
+
+
+def read_book(
+    conn: sa.Connection,
+    book: Book,
+    after: int,
+    *,
+    rows: int,
+    payloads: bool = False,
+    node: str | None = None,
+    memory: Memory | None = None,
+) -> Extract:
+    """The rows of a book beyond the number `after`: about `rows` of them, and never a part of a batch.
+
+    `payloads` asks for those of events. `node`: only of groups in which this node has that name; None: of all. `memory`
+    saves a reader that comes again from taking apart what it took apart for the last extract.
+    """
+    places = read_places(conn, node)
+    memory = memory or Memory()
+    if book is Book.EVENTS:
+        return read_events(conn, places, after, rows=rows, payloads=payloads, memory=memory)
+    if book in LISTS:
+        columns, upto, full = read_list(conn, book, places, after, min(rows, MOST_LISTED))
+        return _told(conn, places, Extract(book, after, upto, columns, full))
+    return _told(conn, places, _read_batches(conn, book, places, after, rows, memory))
+
+
+def _read_batches(conn: sa.Connection, book: Book, places: Places, after: int, rows: int, memory: Memory) -> Extract:
+    portion = read_portion(conn, after, rows=rows, expanded=book is Book.DELIVERIES)
+    batches = [batch for batch in portion.batches if batch.cursor in places.peers]
+    selections = Selections(conn)
+    if book is Book.RECEIPTS:
+        columns = as_columns(book, receipts(batches, places, selections))
+        return Extract(book, after, portion.upto, columns, portion.full)
+    done = spread(conn, batches, places, selections, memory)
+    return Extract(book, after, portion.upto, done.columns, portion.full, done.lost)
+
+
+def table_of(book: Book) -> str:
+    """The table whose ids are a book's numbers; that of events is the log itself."""
+    return LISTS[book][0] if book in LISTS else "batches"
+
+
+def _told(conn: sa.Connection, places: Places, read: Extract) -> Extract:
+    """With what was forgotten of the book before it was read; a book whose end was forgotten ends there."""
+    forgotten = read_forgotten(conn, table_of(read.book))
+    upto = read.upto if read.full else max(read.upto, forgotten)
+    edge = min(forgotten, upto)
+    if edge <= read.after:
+        return Extract(read.book, read.after, upto, read.columns, read.full, read.lost)
+    lost = [
+        Lost(place.group, "", places.epoch, read.after, edge, 0, f"{read.book}_forgotten")
+        for place in places.topics.values()
+    ]
+    return Extract(read.book, read.after, upto, read.columns, read.full, [*lost, *read.lost])

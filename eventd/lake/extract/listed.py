@@ -1,0 +1,164 @@
+"""The books that are lists as they are stored: receipts of peers, receipts given, gaps, refusals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import sqlalchemy as sa
+
+from eventd.lake.extract.batches import BatchRow, Selections
+from eventd.lake.extract.result import Columns, no_rows
+from eventd.lake.extract.scope import Place, Places
+from eventd.lake.schema import COLUMNS, Book
+from eventd.log.delivery.evidence import read_answer, read_proof, read_signer
+from eventd.store.engine.database import fetch
+from federation.errors import Malformed
+from federation.ranges import Range
+
+Row = Mapping[str, Any]
+
+_INBOUND: Final = "id, topic_id, node, batch_id, key_id, covers, digest, receipt, recorded_at"
+_GAPS: Final = "id, topic_id, node, epoch, after, upto, reason, recorded_at"
+_REFUSALS: Final = "id, group_name, peer, key_id, reason, count, first_at, last_at"
+
+
+def as_columns(book: Book, rows: Iterator[Row]) -> Columns:
+    """Rows as columns."""
+    columns = no_rows(book)
+    for row in rows:
+        for column in COLUMNS[book]:
+            columns[column.name].append(row[column.name])
+    return columns
+
+
+def receipts(batches: Sequence[BatchRow], places: Places, selections: Selections) -> Iterator[Row]:
+    """What the peers answered."""
+    for batch in batches:
+        peer = places.peers[batch.cursor]
+        proof, signer = read_proof(batch.receipt), read_signer(batch.receipt)
+        yield _kept(batch.id, peer.place, places.epoch) | {
+            "peer": peer.peer,
+            "batch_id": batch.batch_id,
+            "link_epoch": batch.epoch,
+            "incarnation": batch.incarnation,
+            "after": batch.after,
+            "upto": batch.upto,
+            "repair": bool(batch.picked),
+            "sent": batch.events + (proof.refused if proof else 0),
+            "accepted": proof.accepted if proof else None,
+            "duplicates": proof.duplicates if proof else None,
+            "refused": proof.refused if proof else None,
+            "peer_upto": proof.upto if proof else None,
+            "selector_version": batch.selector_version,
+            "selection": selections.text(batch.cursor, batch.selector_version),
+            "attempts": batch.attempts,
+            "sent_at": batch.sent_at,
+            "acked_at": batch.acked_at,
+            "peer_recorded_at": proof.recorded_at if proof else None,
+            "status": batch.status,
+            "protocol": batch.protocol,
+            "key_id": batch.key_id,
+            "receipt_key_id": signer[0] if signer else None,
+            "receipt_alg": signer[1] if signer else None,
+            "receipt_digest": proof.digest if proof else "",
+            "receipt": batch.receipt,
+            "exceptions": json.dumps(sorted(batch.exceptions.items()), separators=(",", ":")),
+        }
+
+
+def inbound(rows: Sequence[Sequence[Any]], places: Places) -> Iterator[Row]:
+    """What this node answered to others."""
+    for number, topic_id, node, batch_id, key_id, covers, digest, receipt, recorded_at in rows:
+        place = places.topics.get(topic_id)
+        if place is not None:
+            yield (
+                _kept(number, place, places.epoch)
+                | _answered(receipt)
+                | _covered(covers)
+                | {
+                    "peer": node,
+                    "batch_id": batch_id,
+                    "key_id": key_id,
+                    "body_digest": digest,
+                    "recorded_at": recorded_at,
+                    "receipt": receipt,
+                }
+            )
+
+
+def _answered(receipt: str) -> dict[str, Any]:
+    try:
+        proof = read_answer(receipt)
+    except msgspec.MsgspecError:  # nothing of ours writes such a line
+        return {"accepted": 0, "duplicates": 0, "refused": 0, "receipt_digest": ""}
+    told = {"accepted": proof.accepted, "duplicates": proof.duplicates, "refused": proof.refused}
+    return told | {"receipt_digest": proof.digest}
+
+
+def _covered(text: str) -> dict[str, Any]:
+    try:
+        covers = Range.from_header(text)
+    except Malformed:
+        covers = Range(epoch="")
+    return {
+        "link_epoch": covers.epoch,
+        "incarnation": covers.incarnation,
+        "after": covers.after,
+        "upto": covers.upto,
+        "repair": covers.repair,
+    }
+
+
+def gaps(rows: Sequence[Sequence[Any]], places: Places) -> Iterator[Row]:
+    """What is known to be missing."""
+    for number, topic_id, node, epoch, after, upto, reason, recorded_at in rows:
+        place = places.topics.get(topic_id)
+        if place is not None:
+            yield _kept(number, place, places.epoch) | {
+                "peer": node,
+                "gap_epoch": epoch,
+                "after": after,
+                "upto": upto,
+                "reason": reason,
+                "recorded_at": recorded_at,
+            }
+
+
+def refused(rows: Sequence[Sequence[Any]], places: Places) -> Iterator[Row]:
+    """Requests that were refused."""
+    groups = {place.group: place for place in places.topics.values()}
+    for number, group, peer, key_id, reason, count, first_at, last_at in rows:
+        if group in groups:
+            yield _kept(number, groups[group], places.epoch) | {
+                "peer": peer,
+                "key_id": key_id,
+                "reason": reason,
+                "count": count,
+                "first_at": first_at,
+                "last_at": last_at,
+            }
+
+
+def _kept(number: int, place: Place, epoch: str) -> dict[str, Any]:
+    return {"number": number, "node": place.node, "epoch": epoch, "group": place.group}
+
+
+Lister = Callable[[Sequence[Sequence[Any]], Places], Iterator[Row]]
+
+LISTS: Final[Mapping[Book, tuple[str, str, Lister]]] = {
+    Book.INBOUND: ("inbound_batches", _INBOUND, inbound),
+    Book.GAPS: ("inbound_gaps", _GAPS, gaps),
+    Book.REFUSALS: ("refusals", _REFUSALS, refused),
+}
+"""The tables these books are, what is read of them, and how it becomes rows."""
+
+
+def read_list(conn: sa.Connection, book: Book, places: Places, after: int, rows: int) -> tuple[Columns, int, bool]:
+    """The rows beyond a number as columns, how far that goes, and whether there is more."""
+    table, names, lister = LISTS[book]
+    found = fetch(conn, f"SELECT {names} FROM {table} WHERE id > ? ORDER BY id LIMIT ?", (after, rows))
+    columns = as_columns(book, lister(found, places))
+    return columns, found[-1][0] if found else after, len(found) == rows

@@ -1,0 +1,32 @@
+"""Writing down that facts were lost before they were read: from then on that is a fact of the book of gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import sqlalchemy as sa
+
+from eventd.lake.extract.result import Lost
+from eventd.store.engine.database import fetch
+from eventd.store.schema.tables import inbound_gaps
+
+
+def note_lost(conn: sa.Connection, lost: Iterable[Lost], now: int) -> None:
+    """Add losses to the book of gaps, in the open transaction, which must hold the head. Noting twice is noting once.
+
+    Of a group that was deleted meanwhile nothing is noted.
+    """
+    for each in lost:
+        topics = fetch(conn, "SELECT id FROM topics WHERE name = ?", (f"group:{each.group}",))
+        if not topics:
+            continue
+        what = (topics[0][0], each.peer, each.epoch, each.after, each.upto, each.reason)
+        known = (
+            "SELECT 1 FROM inbound_gaps WHERE topic_id = ? AND node = ? AND epoch = ? AND after = ? AND upto = ?"
+            " AND reason = ? AND book <> ''"
+        )
+        if not fetch(conn, known, what):
+            names = ("topic_id", "node", "epoch", "after", "upto", "reason")
+            book = each.reason.partition("_")[0]
+            values = {**dict(zip(names, what, strict=True)), "recorded_at": now, "book": book}
+            conn.execute(inbound_gaps.insert().values(**values))

@@ -1,0 +1,62 @@
+"""Whose the books are: the groups in use, this node's name in each, and the cursors of the peers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from eventd.log.core.head import read_head, read_topics
+from eventd.store.engine.database import fetch
+from eventd.store.rows.registry import read_resources
+
+_GROUP = "group:"
+
+
+class Place(NamedTuple):
+    """A group, and this node's name in it."""
+
+    group: str
+    node: str
+
+
+class PeerPlace(NamedTuple):
+    """What a peer's cursor is about."""
+
+    place: Place
+    peer: str
+    topic_id: int
+
+
+class Places(NamedTuple):
+    """Of one snapshot. `topics` by the ids of the groups' topics, `peers` by the names of their cursors."""
+
+    epoch: str
+    last: int
+    topics: Mapping[int, Place]
+    peers: Mapping[str, PeerPlace]
+
+
+def read_groups(conn: sa.Connection) -> dict[str, str]:
+    """This node's name in each declared group."""
+    return {row.name: str(row.spec.get("nodeName", "")) for row in read_resources(conn, "EventGroup")}
+
+
+def read_places(conn: sa.Connection, node: str | None) -> Places:
+    """The groups in use; only those in which this node has that name, if one is given."""
+    head = read_head(conn)
+    nodes = {group: name for group, name in read_groups(conn).items() if node in (None, name)}
+    topics = {
+        topic.id: Place(group, nodes[group])
+        for topic in read_topics(conn)
+        if topic.name.startswith(_GROUP) and (group := topic.name.removeprefix(_GROUP)) in nodes
+    }
+    rows = fetch(conn, "SELECT name, topic_id FROM cursors WHERE kind = 'peer'")
+    peers = {name: PeerPlace(topics[at], peer_in(name), at) for name, at in rows if at in topics}
+    return Places(head.epoch, head.last, topics, peers)
+
+
+def peer_in(cursor: str) -> str:
+    """The peer's node in the name of its cursor."""
+    return cursor.partition("/")[2]

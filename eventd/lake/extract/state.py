@@ -1,0 +1,123 @@
+"""What the books are to be read by: whose they are, how far they go, and what was asked for when."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from eventd.lake.extract.ledgers import table_of
+from eventd.lake.extract.scope import Places, peer_in, read_groups, read_places
+from eventd.lake.schema import Book
+from eventd.log.cursors.cursors import Cursor, read_cursors
+from eventd.log.cursors.trimmed import read_forgotten
+from eventd.log.delivery.states import read_versions
+from eventd.store.engine.database import fetch
+
+
+class Selected(NamedTuple):
+    """What a peer was to get from `declared_at` (microseconds) on, until the next version."""
+
+    version: int
+    declared_at: int
+    selection: Mapping[str, Any]
+
+
+class LinkState(NamedTuple):
+    """A peer's link. Times in microseconds; all positions up to `cursor` are done.
+
+    `repairs` are under way: each is the range `(after, upto]` that is still to be gone through.
+    """
+
+    peer: str
+    selections: Sequence[Selected]
+    relay: bool
+    paused: bool
+    state: str
+    reason: str
+    since: int
+    cursor: int
+    created_at: int
+    repairs: Sequence[tuple[int, int]]
+
+
+class GroupState(NamedTuple):
+    """A group, and this node's name in it."""
+
+    group: str
+    node: str
+    peers: Sequence[LinkState]
+
+
+class Span(NamedTuple):
+    """The numbers of a book that can still be read: `first` to `last`; `last` is 0 before the first row ever."""
+
+    first: int
+    last: int
+
+
+class State(NamedTuple):
+    """One snapshot.
+
+    `instance` names the database: a copy of it keeps the name, whatever becomes of its history. `head` is the last
+    position that was given.
+    """
+
+    epoch: str
+    instance: str
+    head: int
+    books: Mapping[Book, Span]
+    groups: Sequence[GroupState]
+
+    @property
+    def nodes(self) -> list[str]:
+        """The names this node has in its groups, sorted: mostly it is one."""
+        return sorted({group.node for group in self.groups})
+
+
+def read_state(conn: sa.Connection) -> State:
+    """The state of the books, in the snapshot of the open transaction."""
+    places = read_places(conn, None)
+    ((instance,),) = fetch(conn, "SELECT instance FROM log_heads WHERE id = 1")
+    books = {book: _span(conn, book, places) for book in Book}
+    return State(places.epoch, instance, places.last, books, _read_groups(conn))
+
+
+def _span(conn: sa.Connection, book: Book, places: Places) -> Span:
+    if book is Book.EVENTS:
+        sql = "SELECT min(position) FROM blocks WHERE topic_id = ?"
+        firsts = [fetch(conn, sql, (topic_id,))[0][0] for topic_id in places.topics]
+        return Span(min((first for first in firsts if first is not None), default=places.last + 1), places.last)
+    table = table_of(book)
+    first, newest = fetch(conn, f"SELECT min(id), max(id) FROM {table}")[0]
+    last = max(newest or 0, read_forgotten(conn, table))
+    return Span(last + 1 if first is None else first, last)
+
+
+def _read_groups(conn: sa.Connection) -> list[GroupState]:
+    cursors = read_cursors(conn, "peer", "repair")
+    peers: dict[str, list[LinkState]] = {}
+    for cursor in cursors:
+        if cursor.kind == "peer":
+            group = cursor.name.partition(":")[2].partition("/")[0]
+            peers.setdefault(group, []).append(_link(conn, cursor, cursors))
+    return [GroupState(group, node, peers.get(group, ())) for group, node in sorted(read_groups(conn).items())]
+
+
+def _link(conn: sa.Connection, cursor: Cursor, cursors: Sequence[Cursor]) -> LinkState:
+    versions = [Selected(*version) for version in sorted(read_versions(conn, cursor.name), key=lambda each: each[0])]
+    prefix = f"repair:{cursor.name.partition(':')[2]}/"
+    repairs = [each for each in cursors if each.kind == "repair" and each.name.startswith(prefix)]
+    return LinkState(
+        peer=peer_in(cursor.name),
+        selections=versions,
+        relay=bool(versions and versions[-1].selection.get("relay", False)),
+        paused=cursor.paused_at is not None,
+        state=str(cursor.shown_state),
+        reason=cursor.reason,
+        since=cursor.since,
+        cursor=cursor.position,
+        created_at=cursor.created_at,
+        repairs=[(each.position, each.until or 0) for each in repairs],
+    )

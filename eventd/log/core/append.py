@@ -1,0 +1,298 @@
+"""Placing drafts in the log: which are new, and at which position and seq. The head must be locked.
+
+Most drafts are new, so that is tried first: their ids are written, and the table's key says whether one was known.
+Then what was written is undone, the known ids are looked up, repeats inside the batch included, and positions and seqs
+go to the survivors only: both stay without holes. After that a conflict at the insert is a bug.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import chain, groupby
+from typing import Final, NamedTuple
+
+import sqlalchemy as sa
+
+from eventd.log.core.blocks import Block, pack
+from eventd.log.core.id_conflicts import Found, Origin, note_conflicts
+from eventd.log.core.scan import blocks_at, pick
+from eventd.log.core.values import NEVER, Appended, Drafts, Outcome
+from eventd.store.engine.database import bulk_insert, execute_many, fetch, fetch_in, insert_numbered
+from eventd.store.schema.tables import blocks, event_ids
+from federation.event import content_digest, content_of, expiry_micros, read_outlines
+from federation.lines import size_of
+
+IDS: Final = ("topic_id", "event_id", "position")
+"""What is said of an id when it is new."""
+_TIMES_DIFFER = 14
+"""Characters by which the two times of one content can differ: each has a fraction of a second, or none."""
+
+
+class Known(NamedTuple):
+    """What the books say of an event id.
+
+    Its latest record's `body` says what it stands for, or, where retention removed the record, a `digest` does. A body
+    of a size that no draft can equal is not kept: then it is empty. Without a body and a digest the record is lost.
+    """
+
+    position: int
+    expires_at: int | None
+    body: str | None
+    digest: bytes | None
+    origin: Origin | None = None
+
+    @property
+    def gone(self) -> bool:
+        """Whether retention removed the record."""
+        return self.body is None and self.digest is not None
+
+    @property
+    def lost(self) -> bool:
+        """Whether the id is known and its record is not there: the database was damaged, or changed by hand."""
+        return self.body is None and self.digest is None
+
+
+class Placed(NamedTuple):
+    """What became of the drafts of each unit, the next free position, and the blocks that were written."""
+
+    fates: list[Appended]
+    next_position: int
+    blocks: list[Block]
+
+
+def place_new(conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, next_position: int, now: int) -> Placed:
+    """Append the drafts of several units, which should all be new, to one topic.
+
+    Raises `KeyTaken` when one is not; then the transaction has to begin anew, and `place` to be asked.
+    """
+    fates: list[Appended] = []
+    position = next_position
+    for unit in units:
+        fates.append(Appended([Outcome.NEW] * len(unit), range(position, position + len(unit))))
+        position += len(unit)
+    ids = units[0].event_ids if len(units) == 1 else [*chain.from_iterable(unit.event_ids for unit in units)]
+    insert_numbered(conn, event_ids, IDS, topic_id, ids, next_position)
+    made = _store(conn, topic_id, units, position=next_position, now=now, ids=position - next_position)
+    return Placed(fates, position, made)
+
+
+def place(conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, next_position: int, now: int) -> Placed:
+    """Append the drafts of several units, any of which may be known, to one topic."""
+    candidates = [_candidates(unit) for unit in units]
+    known = read_known(conn, topic_id, [*chain.from_iterable(candidates)])
+    placing = _Placing(topic_id, next_position, known)
+    appended = [placing.take(unit, each) for unit, each in zip(units, candidates, strict=True)]
+    made = placing.write(conn, now)
+    return Placed([*_name_owners(conn, topic_id, appended, placing.conflicts, now)], placing.position, made)
+
+
+def _name_owners(
+    conn: sa.Connection, topic_id: int, appended: Sequence[Appended], conflicts: Sequence[Found], now: int
+) -> Iterator[Appended]:
+    """Count the conflicts of all units, which come in their order, and say of each who has the id."""
+    owners = iter(note_conflicts(conn, topic_id, conflicts, now) if conflicts else ())
+    for unit in appended:
+        at = [index for index, outcome in enumerate(unit.outcomes) if outcome is Outcome.CONFLICT] if conflicts else []
+        yield unit._replace(owners=dict(zip(at, owners, strict=False))) if at else unit
+
+
+class Candidate(NamedTuple):
+    """A draft that may be known."""
+
+    event_id: str
+    path: str
+    body: str
+    expires_at: int | None
+    source: str
+
+
+def _candidates(unit: Drafts) -> list[Candidate]:
+    outlines = read_outlines(unit.bodies)
+    sources = [outline.source_node for outline in outlines]
+    return [*map(Candidate, unit.event_ids, unit.paths, unit.bodies, map(expiry_micros, outlines), sources)]
+
+
+_GROW = (
+    "UPDATE topics SET next_seq = next_seq + ?, bytes = bytes + ?, ids = ids + ?,"
+    " written_at = CASE WHEN written_at > ? THEN written_at ELSE ? END WHERE id = ? RETURNING next_seq, written_at"
+)
+
+
+def _store(
+    conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, position: int, now: int, ids: int
+) -> list[Block]:
+    """Write drafts that have their ids and their positions. `ids`: by how many the topic has more."""
+    made: list[Block] = []
+    first = position
+    kinds = (part for unit in units for part in unit.of_one_kind())
+    for _, alike in groupby(kinds, lambda part: part.own):
+        drafts = Drafts.joined([*alike])
+        made += pack(drafts, topic_id=topic_id, position=position, seq=position - first, now=now)
+        position += len(drafts)
+    # A record's time is no earlier than that of the one before; an event's is that of its transaction.
+    latest = now if units[0].of_records else NEVER
+    size, grown = sum(block.bytes for block in made), position - first
+    next_seq, written = fetch(conn, _GROW, (grown, size, ids, latest, now, topic_id))[0]
+    made = [block._replace(seq=block.seq + next_seq - grown, recorded_at=written) for block in made]
+    bulk_insert(conn, blocks, Block._fields, made)
+    return made
+
+
+def place_records(
+    conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, next_position: int, now: int
+) -> Placed:
+    """Append the records of several units to a topic: all of them, but copies whose identity it has already."""
+    known = _known_copies(conn, topic_id, [*chain.from_iterable(unit.event_ids for unit in units)])
+    fates: list[Appended] = []
+    parts: list[Drafts] = []
+    ids: list[tuple[int, str, int]] = []
+    position = next_position
+    for unit in units:
+        fate, part = _take_copies(unit, known, position) if unit.event_ids else (None, unit)
+        if fate is None:
+            fate = Appended([Outcome.NEW] * len(unit), range(position, position + len(unit)))
+        ids += [(topic_id, event_id, at) for at, event_id in enumerate(part.event_ids, position)]
+        position += len(part)
+        fates.append(fate)
+        parts += [part] if len(part) else []
+    if not parts:
+        return Placed(fates, position, [])
+    bulk_insert(conn, event_ids, IDS, ids)
+    made = _store(conn, topic_id, parts, position=next_position, now=now, ids=len(ids))
+    shift = made[0].seq - made[0].position
+    return Placed([fate._replace(shift=shift) for fate in fates], position, made)
+
+
+def _known_copies(conn: sa.Connection, topic_id: int, ids: Sequence[str]) -> dict[str, int]:
+    sql = "SELECT event_id, position FROM event_ids WHERE topic_id = ? AND event_id {in}"
+    return dict(fetch_in(conn, sql, (topic_id,), ids)) if ids else {}
+
+
+def _take_copies(unit: Drafts, known: dict[str, int], position: int) -> tuple[Appended, Drafts]:
+    """The fates of copies that keep an identity, and those of them that are new, from `position` on."""
+    outcomes: list[Outcome] = []
+    positions: list[int] = []
+    new: list[int] = []
+    for index, event_id in enumerate(unit.event_ids):
+        before = known.get(event_id)
+        if before is None:
+            before = known[event_id] = position + len(new)
+            new.append(index)
+            outcomes.append(Outcome.NEW)
+        else:
+            outcomes.append(Outcome.DUPLICATE)
+        positions.append(before)
+    part = replace(
+        unit,
+        event_ids=[unit.event_ids[index] for index in new],
+        paths=[unit.paths[index] for index in new],
+        bodies=[unit.bodies[index] for index in new],
+        sizes=[unit.sizes[index] for index in new],
+    )
+    return Appended(outcomes, positions), part
+
+
+def read_known(conn: sa.Connection, topic_id: int, drafts: Sequence[Candidate]) -> dict[str, Known]:
+    """What the books say of the drafts' ids, those that are known."""
+    sql = "SELECT event_id, position, gone_at, expires_at, digest FROM event_ids WHERE topic_id = ? AND event_id {in}"
+    found = fetch_in(conn, sql, (topic_id,), [draft.event_id for draft in drafts])
+    sizes: dict[str, list[int]] = {}
+    for draft in drafts:
+        sizes.setdefault(draft.event_id, []).append(size_of(draft.body))
+    known = {row[0]: Known(row[1], row[3], None, row[4]) for row in found}
+    for block, places in blocks_at(conn, [row[1] for row in found if row[2] is None]):
+        for record in pick(block, places):
+            if record.event_id not in known:
+                continue  # the block is another topic's or was changed by hand: the id's own record is lost
+            # No more is kept than the drafts hold: small drafts under the ids of large events must not fill memory.
+            near = any(abs(record.size - size) <= _TIMES_DIFFER for size in sizes[record.event_id])
+            body = record.body if near else ""
+            origin = Origin(record.node, record.path, record.recorded_at)
+            known[record.event_id] = Known(record.position, record.expires_at, body, None, origin)
+    return known
+
+
+class _Placing:
+    """The books of one topic while a transaction places drafts in it."""
+
+    def __init__(self, topic_id: int, position: int, known: dict[str, Known]) -> None:
+        self.position = position
+        self._first = position
+        self._topic_id = topic_id
+        self._known = known
+        self._units: list[Drafts] = []
+        self._ids: dict[str, int] = {}
+        self._moved: dict[str, int] = {}
+        self._replaced: dict[str, int] = {}
+        self._back = 0
+        self.conflicts: list[Found] = []
+
+    def take(self, unit: Drafts, candidates: Sequence[Candidate]) -> Appended:
+        """Decide each draft's fate in order."""
+        outcomes: list[Outcome] = []
+        positions: list[int] = []
+        taken: list[Candidate] = []
+        for draft in candidates:
+            known = self._known.get(draft.event_id)
+            outcome = Outcome.NEW if known is None or known.lost else _compare(draft, known)
+            if known is None or outcome in (Outcome.NEW, Outcome.REFRESH):
+                taken.append(draft)
+                positions.append(self._take(draft, known, unit.key_id))
+            else:
+                positions.append(known.position)
+            if known is not None and outcome is Outcome.CONFLICT:
+                self.conflicts.append(Found(draft.event_id, known.origin, draft.source, unit.key_id))
+            outcomes.append(outcome)
+        if taken:
+            ids, paths, bodies, _, _ = zip(*taken, strict=True)
+            self._units.append(replace(unit, event_ids=ids, paths=paths, bodies=bodies))
+        return Appended(outcomes, positions)
+
+    def _take(self, draft: Candidate, known: Known | None, key_id: str) -> int:
+        position = self.position
+        self.position += 1
+        if known is None:
+            self._ids[draft.event_id] = position
+        elif known.lost:
+            self._replaced[draft.event_id] = position
+        else:
+            self._moved[draft.event_id] = position
+            self._back += known.gone
+        origin = Origin(draft.source, draft.path, 0, key_id)
+        self._known[draft.event_id] = Known(position, draft.expires_at, draft.body, None, origin)
+        return position
+
+    def write(self, conn: sa.Connection, now: int) -> list[Block]:
+        """Write what was taken."""
+        if not self._units:
+            return []
+        bulk_insert(conn, event_ids, IDS, [(self._topic_id, event_id, at) for event_id, at in self._ids.items()])
+        execute_many(
+            conn,
+            "UPDATE event_ids SET first_position = coalesce(first_position, position), position = ?, digest = NULL,"
+            " expires_at = NULL, gone_at = NULL WHERE topic_id = ? AND event_id = ?",
+            [(position, self._topic_id, event_id) for event_id, position in self._moved.items()],
+        )
+        execute_many(
+            conn,
+            "UPDATE event_ids SET position = ? WHERE topic_id = ? AND event_id = ?",
+            [(position, self._topic_id, event_id) for event_id, position in self._replaced.items()],
+        )
+        ids = len(self._ids) + self._back
+        return _store(conn, self._topic_id, self._units, position=self._first, now=now, ids=ids)
+
+
+def _compare(draft: Candidate, known: Known) -> Outcome:
+    if not _same_content(draft, known):
+        return Outcome.CONFLICT
+    if known.expires_at is not None and (draft.expires_at is None or draft.expires_at > known.expires_at):
+        return Outcome.REFRESH
+    return Outcome.DUPLICATE
+
+
+def _same_content(draft: Candidate, known: Known) -> bool:
+    """Whether both state the same, times aside. The source is a part of the content."""
+    if known.body is None:
+        return content_digest(draft.body) == known.digest
+    return known.body != "" and content_of(draft.body) == content_of(known.body)

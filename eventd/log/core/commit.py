@@ -1,0 +1,272 @@
+"""One transaction of the writer: what its units share, the order in which they are written, and what fails alone."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from enum import IntEnum
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+import sqlalchemy as sa
+
+from eventd.errors import EventdError
+from eventd.log.core.append import Placed, place, place_new, place_records
+from eventd.log.core.blocks import Block
+from eventd.log.core.head import lock_head, mark_unsynced, move_head, require_whole, touch_head
+from eventd.log.core.values import NOTHING, Appended, Drafts, Head
+from eventd.log.cursors.cursors import lock_positions
+from eventd.runtime.clock import Moment
+from eventd.store.engine.database import KeyTaken, begin_anew, in_transaction, notify_head, run_of_system, savepoint
+from eventd.store.engine.translation import translate
+from federation.errors import MessageError
+
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+GROUP_RECORDS = 1000
+"""Records after which a transaction takes no further unit, so that nobody waits long behind it."""
+
+
+class Spent:
+    """How long a transaction took, in seconds: to write, and then to commit. Filled in before its units get results."""
+
+    append = 0.0
+    flush = 0.0
+
+
+class Transaction:
+    """What the units of one transaction share. The head is locked; positions of cursors are read under lock.
+
+    A unit that finds that it must not be answered before the disk has it sets `must_flush`.
+    """
+
+    def __init__(self, conn: sa.Connection, head: Head, positions: dict[str, int], at: Moment, spent: Spent) -> None:
+        self.conn = conn
+        self.head = head
+        # Times that are told, and what expires, go by the first; durations that are stored go by the second.
+        self.now, self.steady = at
+        self.positions = positions
+        self.spent = spent
+        self.must_flush = False
+        self.shared: dict[Any, Any] = {}  # what one kind of unit has to know of its neighbours
+        self.coming: Counter[int] = Counter()  # records that units so far will add, by the ids of their topics
+        self.blocks: list[Block] = []  # what was placed; `finish` may place more, from `next_position` on
+        self.record_bytes = 0  # of what was placed in topics of records
+
+    @property
+    def next_position(self) -> int:
+        """The next free one, once the drafts of all units have theirs."""
+        return self.blocks[-1].last + 1 if self.blocks else self.head.next_position
+
+
+class Turn(IntEnum):
+    """Kinds of units. They take turns, a transaction each, so that none has to wait for all that is of another kind."""
+
+    FRONT = 0
+    """What somebody waits for, and is soon written."""
+    BULK = 1
+    """A batch that fills a transaction."""
+    BACKGROUND = 2
+    """What nobody asked for."""
+
+
+class Unit(Protocol[R_co]):
+    """Something to be written, all of it or nothing, in a transaction that others share.
+
+    `admit` runs before anything is placed and answers with the drafts to append. Raising an `EventdError` or a
+    `MessageError` there leaves this unit out, provided that it has written nothing yet. `finish` runs when the drafts
+    have their positions. Any other error undoes the whole transaction, and its units are tried again one by one, each
+    in its own savepoint.
+
+    A transaction of units none of which is `durable` is answered before the disk has it.
+    Units of one `turn` are written in the order in which they came.
+    """
+
+    @property
+    def topic_id(self) -> int | None: ...
+
+    @property
+    def weight(self) -> int:
+        """Records it may add."""
+        ...
+
+    @property
+    def cursor(self) -> str | None:
+        """The cursor whose position must be locked for it."""
+        ...
+
+    @property
+    def durable(self) -> bool: ...
+
+    @property
+    def turn(self) -> Turn: ...
+
+    def admit(self, tx: Transaction) -> Drafts: ...
+
+    def finish(self, tx: Transaction, appended: Appended) -> R_co: ...
+
+
+class Change(ABC, Generic[R]):
+    """A unit that appends nothing: `make` checks, then writes, and what it answers is the unit's result."""
+
+    topic_id = None
+    cursor = None
+    weight = 1
+    durable = True
+    turn = Turn.FRONT
+
+    _made: R
+
+    @abstractmethod
+    def make(self, tx: Transaction) -> R:
+        """Write it. Raises an `EventdError` where it must not be, before anything is written."""
+
+    def admit(self, tx: Transaction) -> Drafts:
+        self._made = self.make(tx)
+        return NOTHING
+
+    def finish(self, tx: Transaction, appended: Appended) -> R:
+        return self._made
+
+
+Place = Callable[..., Placed]
+"""`place_new` or `place`."""
+
+
+class Committed:
+    """The results of a transaction's units in order, errors among them, and what it appended to the log at `head`.
+
+    `must_flush`: nobody may be answered before the disk has it, whatever it was committed for.
+    """
+
+    def __init__(self, head: Head, results: list[Any], blocks: list[Block]) -> None:
+        self.head = head
+        self.results = results
+        self.blocks = blocks
+        self.must_flush = False
+        self.record_bytes = 0
+
+    @property
+    def last(self) -> int:
+        """The last position it gave, or the last of before."""
+        return self.blocks[-1].last if self.blocks else self.head.last
+
+    def topics(self) -> dict[int, bool]:
+        """The topics that grew; True where records entered here."""
+        grown: dict[int, bool] = {}
+        for block in self.blocks:
+            grown[block.topic_id] = bool(block.own) or grown.get(block.topic_id, False)
+        return grown
+
+
+def commit(
+    conn: sa.Connection, units: Sequence[Unit[Any]], at: Moment, spent: Spent, *, durable: bool, seen: int = 0
+) -> Committed:
+    """Write all units in the open transaction; where one of them fails, all but that one.
+
+    When the database itself has undone the transaction, all of them fail. `seen`: a position that was given.
+    """
+    head = require_whole(conn, lock_head(conn), seen)
+    try:  # as if every draft were new, which most are
+        done = _write(conn, units, head, at, spent, place_new)
+    except Exception as error:
+        if not in_transaction(conn):
+            raise
+        begin_anew(conn)
+        head = require_whole(conn, lock_head(conn), seen)
+        done = _carefully(conn, units, head, at, spent, together=isinstance(error, KeyTaken))
+    if done.blocks:
+        move_head(conn, done.last + 1, done.record_bytes)
+        notify_head(conn)
+    if not durable and not head.unsynced:  # this has to be on the disk before the first that need not be
+        mark_unsynced(conn, run_of_system(conn))
+        done.must_flush = True
+    if durable and head.unsynced and not done.blocks:  # it may answer for what others have committed, and not flushed
+        touch_head(conn)
+    return done
+
+
+def _carefully(
+    conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, at: Moment, spent: Spent, *, together: bool
+) -> Committed:
+    """With a look at the known ids: all units `together`, if it was an id that was known, or else one by one."""
+    if together:
+        try:
+            with savepoint(conn):
+                return _write(conn, units, head, at, spent, place)
+        except Exception:
+            if not in_transaction(conn):
+                raise
+    return _one_by_one(conn, units, head, at, spent)
+
+
+def _one_by_one(conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, at: Moment, spent: Spent) -> Committed:
+    """One unit of the group has a fault of its own: find it, and let the others through."""
+    total = Committed(head, [], [])
+    for unit in units:
+        try:
+            with savepoint(conn):
+                head_now = replace(head, next_position=total.last + 1)
+                done = _write(conn, [unit], head_now, at, spent, place, record_bytes=total.record_bytes)
+        except Exception as error:
+            if not in_transaction(conn):
+                raise
+            total.results.append(translate(error))
+            continue
+        total.results += done.results
+        total.blocks += done.blocks
+        total.record_bytes = done.record_bytes
+        total.must_flush = total.must_flush or done.must_flush
+    return total
+
+
+def _write(
+    conn: sa.Connection,
+    units: Sequence[Unit[Any]],
+    head: Head,
+    at: Moment,
+    spent: Spent,
+    how: Place,
+    *,
+    record_bytes: int = 0,
+) -> Committed:
+    names = [unit.cursor for unit in units if unit.cursor is not None]
+    tx = Transaction(conn, head, lock_positions(conn, names) if names else {}, at, spent)
+    tx.record_bytes = record_bytes
+    results: list[Any] = [None] * len(units)
+    admitted: dict[int, Drafts] = {}
+    for index, unit in enumerate(units):
+        try:
+            drafts = admitted[index] = unit.admit(tx)
+        except (EventdError, MessageError) as error:
+            results[index] = error
+            continue
+        if drafts:
+            tx.coming[cast(int, unit.topic_id)] += len(drafts)
+    appended = _place(tx, units, admitted, how)
+    for index in admitted:
+        results[index] = units[index].finish(tx, appended.get(index, Appended((), ())))
+    done = Committed(head, results, tx.blocks)
+    done.must_flush, done.record_bytes = tx.must_flush, tx.record_bytes
+    return done
+
+
+def _place(tx: Transaction, units: Sequence[Unit[Any]], admitted: dict[int, Drafts], how: Place) -> dict[int, Appended]:
+    by_topic: dict[int, list[int]] = {}
+    for index, drafts in admitted.items():
+        if drafts:
+            by_topic.setdefault(cast(int, units[index].topic_id), []).append(index)
+    appended: dict[int, Appended] = {}
+    position = tx.head.next_position
+    for topic_id, indexes in by_topic.items():
+        alike = [admitted[i] for i in indexes]
+        place_them = place_records if alike[0].of_records else how
+        placed = place_them(tx.conn, topic_id, alike, next_position=position, now=tx.now)
+        appended.update(zip(indexes, placed.fates, strict=True))
+        position = placed.next_position
+        tx.blocks += placed.blocks
+        if alike[0].of_records:
+            tx.record_bytes += sum(block.bytes for block in placed.blocks)
+    return appended

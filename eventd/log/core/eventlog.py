@@ -1,0 +1,241 @@
+"""The log as its users see it: append, read, wait, settle."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TypeVar
+
+from eventd.errors import EventdError
+from eventd.log.core.commit import Committed, Unit
+from eventd.log.core.durability import Flushes
+from eventd.log.core.head import Recovered, ensure_topic, read_head, recover, settle_unsynced, touch_head
+from eventd.log.core.matching_page import Concern, Found, find_in, read_matching
+from eventd.log.core.pages import Stretch, read_page
+from eventd.log.core.tail import Recent, Tail
+from eventd.log.core.topic_versions import TopicVersions
+from eventd.log.core.units import Effect, Postpone, Publish, Settle
+from eventd.log.core.values import Appended, Draft, Head, Page
+from eventd.log.core.wakeups import Wakeups, Watch
+from eventd.log.core.wire_page import Lines, Wanted, fill_lines, read_lines
+from eventd.log.core.writer import Appender
+from eventd.log.core.writer_stats import Work
+from eventd.log.cursors.cursors import Postponement, Step
+from eventd.runtime.clock import Clock
+from eventd.store.engine.database import Database
+from eventd.store.engine.head_file import Acknowledged, HeadFile
+
+logger = logging.getLogger("eventd.log")
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+def _untimed(_seconds: float, _records: int) -> None:
+    """Nobody wants to know."""
+
+
+class EventLog:
+    """One log over one database. Make it with `EventLog.open`, end it with `close`. `epoch` is the one seen last.
+
+    `acknowledged` is the file that keeps how far the log was acknowledged; None where there can be none.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        found: Recovered,
+        acknowledged: HeadFile | None,
+        timed: Callable[[float, int], None] = _untimed,
+    ) -> None:
+        self.database = database
+        self.clock = clock
+        self.epoch = found.head.epoch
+        self._instance = found.instance
+        self._acknowledged = acknowledged
+        self._acknowledge(found.head.last)
+        self.wakeups = Wakeups()
+        self.wakeups.head = found.head.last
+        self.topic_versions = TopicVersions()
+        self.tail = Tail()
+        self.flushes = Flushes()
+        self._appender = Appender(database, clock, self._committed, timed, lambda: self.wakeups.head)
+
+    @classmethod
+    async def open(
+        cls, database: Database, clock: Clock, *, timed: Callable[[float, int], None] = _untimed
+    ) -> EventLog:
+        """The log of a database whose schema is up to date. `timed(seconds, records)` hears of each transaction."""
+        acknowledged, told = _open_head_file(database)
+        found = await database.write(recover, told)
+        if found.reason:
+            logger.warning("the log begins a new epoch", extra={"reason": found.reason, "epoch": found.head.epoch})
+        return cls(database, clock, found, acknowledged, timed)
+
+    async def topic(self, name: str) -> int:
+        """The id of a topic, made if it is missing. Not to be kept by its name, which may get another topic."""
+        return await self.database.write(ensure_topic, name, self.clock.now())
+
+    def _committed(self, done: Committed) -> None:
+        self._note_epoch(done.head.epoch)
+        self._acknowledge(done.last)
+        self.tail.add(done.head, done.blocks)
+        self.wakeups.appended(done.head.next_position, done.last, done.topics())
+
+    def _note_epoch(self, epoch: str) -> None:
+        """If a new epoch has begun, wake every reader: the places they have are of the one before."""
+        if epoch != self.epoch:
+            logger.warning("the log has begun a new epoch", extra={"epoch": epoch})
+            self.epoch = epoch
+            self.tail.clear()
+            self.topic_versions.forget()
+            self.wakeups.touch_all()
+
+    def _acknowledge(self, last: int) -> None:
+        """Keep, before any caller is answered, that everything up to `last` is."""
+        if self._acknowledged is None:
+            return
+        try:
+            self._acknowledged.write(Acknowledged(self._instance, self.epoch, last))
+        except OSError as error:  # what was stored is stored: the file only tells an older copy from it
+            _warn_of(error)
+            self._acknowledged = None
+
+    async def append(self, topic_id: int, drafts: Sequence[Draft]) -> Appended:
+        """Append; when this returns, the drafts are durable. One unit: all of them or none."""
+        return await self.submit(Publish(topic_id, drafts))
+
+    @property
+    def work(self) -> Work:
+        """What was written since the process began."""
+        return self._appender.work
+
+    @property
+    def waiting(self) -> int:
+        """Units that wait to be written."""
+        return self._appender.waiting
+
+    def submit(self, unit: Unit[R]) -> asyncio.Future[R]:
+        """Hand any unit to the writer."""
+        return self._appender.submit(unit)
+
+    async def settle(self, step: Step, effect: Effect | None = None) -> None:
+        """Move a cursor, and write what belongs to the step. Raises `FenceLost`, and what the effect refuses."""
+        await self.submit(Settle(step, effect))
+
+    async def postpone(self, failure: Postponement) -> None:
+        """Record a failed try."""
+        await self.submit(Postpone(failure))
+
+    async def read(
+        self,
+        topic_id: int,
+        after: int,
+        *,
+        limit: int = 1000,
+        max_bytes: int = 1 << 20,
+        until: int | None = None,
+        own: bool = False,
+    ) -> Page:
+        """A page of one topic beyond position `after`; with `own`, only of what entered the log here."""
+        return await self.database.read_for_delivery(
+            read_page, topic_id, after, limit=limit, max_bytes=max_bytes, until=until, own=own
+        )
+
+    async def lines(
+        self,
+        topic_id: int,
+        after: int,
+        wanted: Wanted,
+        *,
+        limit: int,
+        max_bytes: int,
+        until: int | None = None,
+        at_tail: bool = False,
+    ) -> Lines:
+        """A page of one topic beyond position `after` as it goes to a peer; `until` ends the scan.
+
+        `at_tail` allows it to come from memory, which knows nothing of what retention removed meanwhile: that is for
+        readers who follow what is being written.
+        """
+        now = self.clock.now()
+        recent = self._at_tail(topic_id, after, own=wanted.own) if at_tail and until is None else None
+        if recent is None:
+            return await self.database.read_for_delivery(
+                read_lines, topic_id, after, wanted, limit=limit, max_bytes=max_bytes, until=until, now=now
+            )
+        ahead = Stretch(recent.head, recent.head.last, [], 0)
+        return fill_lines(recent.blocks, ahead, wanted, limit=limit, max_bytes=max_bytes, now=now)
+
+    def _at_tail(self, topic_id: int, after: int, *, own: bool) -> Recent | None:
+        """What a topic has beyond `after`, out of memory; None where the database has to be asked."""
+        known = self.wakeups.head
+        return self.tail.nothing_beyond(after, known) or self.tail.beyond(topic_id, after, own=own)
+
+    async def matching(
+        self,
+        topic_id: int,
+        after: int,
+        concern: Concern[T],
+        *,
+        limit: int,
+        max_bytes: int,
+        until: int | None = None,
+        at_tail: bool = False,
+    ) -> Found[T]:
+        """A page of what concerns one reader beyond position `after`. For `until` and `at_tail` see `lines`."""
+        recent = self._at_tail(topic_id, after, own=False) if at_tail and until is None else None
+        if recent is None:
+            return await self.database.read_for_delivery(
+                read_matching, topic_id, after, concern, limit=limit, max_bytes=max_bytes, until=until
+            )
+        ahead = Stretch(recent.head, recent.head.last, [], 0)
+        return find_in(recent.blocks, ahead, concern, limit=limit, max_bytes=max_bytes)
+
+    async def try_writing(self) -> None:
+        """After a transaction that failed as a whole: find out whether the next one would. Raises `EventdError`."""
+        await self.database.write(touch_head)
+        self.work.trouble = ""
+
+    @contextmanager
+    def watch(self, topics: Collection[int] | None, *, own: bool = False) -> Iterator[Watch]:
+        """An interest in some topics, or only in what enters them here; to be registered before the first read."""
+        watch = self.wakeups.watch(topics, own=own)
+        try:
+            yield watch
+        finally:
+            self.wakeups.unwatch(watch)
+
+    async def look_around(self) -> Head:
+        """Read the head another process may have moved, and wake whoever is behind it."""
+        self.database.place.require()
+        head = await self.database.read_for_delivery(read_head)
+        self._note_epoch(head.epoch)
+        if head.last > self.wakeups.head:
+            self.wakeups.foreign(head.last)
+        return head
+
+    async def close(self) -> None:
+        """Wait until all that was handed over is durable."""
+        await self._appender.close()
+        with suppress(EventdError, RuntimeError):  # then the next start takes it that something may be lost
+            head = await self.database.write(settle_unsynced)
+            self.epoch = head.epoch
+            self._acknowledge(head.last)
+
+
+def _open_head_file(database: Database) -> tuple[HeadFile | None, Acknowledged | None]:
+    """The file, and what it says. None where there can be no such file: then an older copy is not noticed."""
+    try:
+        file = database.open_head_file()
+        return file, file.read() if file is not None else None
+    except OSError as error:
+        _warn_of(error)
+        return None, None
+
+
+def _warn_of(error: OSError) -> None:
+    logger.warning("an older copy of the database would not be noticed", extra={"error": str(error)})

@@ -1,0 +1,122 @@
+"""Conflicts of event ids: an id belongs to the first event that came with it, and what came second is not stored.
+
+Ids are chosen by those who emit, so a member can take one that another would use. Nothing prevents that; what is kept
+here names both sides, so that an operator sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+import sqlalchemy as sa
+
+from eventd.log.core.values import IdOwner
+from eventd.store.engine.database import execute, fetch
+from federation.loops import decode_path
+
+UNKNOWN: Final = "?"
+"""Stands for a source or a key that is not known (any more)."""
+KINDS: Final = 1000
+"""Kinds of conflicts that are kept for a topic, those that were seen last: sources may be invented."""
+AT_ONCE: Final = 100
+"""Kinds that one transaction adds, and keys that it looks up; beyond, both sides are unknown."""
+
+
+class Origin(NamedTuple):
+    """Where a stored event came from: its source, its encoded path, and when it was recorded (microseconds).
+
+    `key_id` is that of an event of this very transaction; None where it has to be looked up.
+    """
+
+    source: str
+    path: str
+    recorded_at: int
+    key_id: str | None = None
+
+
+class Found(NamedTuple):
+    """A conflict: the event that has the id, None where its record is gone, and the source and key of the other."""
+
+    event_id: str
+    owner: Origin | None
+    source: str
+    key_id: str
+
+
+class Conflicts(NamedTuple):
+    """Conflicts of one kind. Times in microseconds; `event_id` is that of the last one.
+
+    A key that is empty stands for an event that was emitted at this node.
+    """
+
+    owner: str
+    owner_key: str
+    source: str
+    key_id: str
+    times: int
+    event_id: str
+    first_at: int
+    last_at: int
+
+
+def note_conflicts(conn: sa.Connection, topic_id: int, found: Sequence[Found], now: int) -> list[IdOwner]:
+    """Count conflicts in the open transaction; who has each id."""
+    keys: dict[tuple[str, int], str] = {}
+    owners = [_owner(conn, topic_id, each.owner, keys) for each in found]
+    kinds: dict[tuple[str, str, str, str], tuple[int, str]] = {}
+    for each, owner in zip(found, owners, strict=True):
+        kind = (*owner, each.source, each.key_id)
+        if kind not in kinds and len(kinds) >= AT_ONCE:
+            kind = (UNKNOWN, UNKNOWN, UNKNOWN, each.key_id)
+        kinds[kind] = (kinds.get(kind, (0, ""))[0] + 1, each.event_id)
+    for kind, (times, event_id) in kinds.items():
+        execute(
+            conn,
+            "INSERT INTO id_conflicts (topic_id, owner, owner_key, source, key_id, times, event_id, first_at, last_at)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (topic_id, owner, owner_key, source, key_id) DO UPDATE"
+            " SET times = id_conflicts.times + excluded.times, event_id = excluded.event_id,"
+            " last_at = excluded.last_at",
+            (topic_id, *kind, times, event_id, now, now),
+        )
+    _bound(conn, topic_id)
+    return owners
+
+
+def _owner(conn: sa.Connection, topic_id: int, origin: Origin | None, keys: dict[tuple[str, int], str]) -> IdOwner:
+    if origin is None:
+        return IdOwner(UNKNOWN, UNKNOWN)
+    if origin.key_id is not None:
+        return IdOwner(origin.source, origin.key_id)
+    if not origin.path:
+        return IdOwner(origin.source, "")
+    came = (decode_path(origin.path)[-1], origin.recorded_at)
+    if came not in keys:
+        keys[came] = _key_of(conn, topic_id, *came) if len(keys) < AT_ONCE else UNKNOWN
+    return IdOwner(origin.source, keys[came])
+
+
+def _key_of(conn: sa.Connection, topic_id: int, node: str, recorded_at: int) -> str:
+    """The key of the batch by which a node brought what was recorded then, as long as its receipt is kept."""
+    sql = "SELECT key_id FROM inbound_batches WHERE recorded_at = ? AND topic_id = ? AND node = ? LIMIT 1"
+    rows = fetch(conn, sql, (recorded_at, topic_id, node))
+    return str(rows[0][0]) if rows else UNKNOWN
+
+
+def _bound(conn: sa.Connection, topic_id: int) -> None:
+    [(kinds,)] = fetch(conn, "SELECT count(*) FROM id_conflicts WHERE topic_id = ?", (topic_id,))
+    if kinds <= KINDS + AT_ONCE:
+        return
+    [(last,)] = fetch(
+        conn,
+        "SELECT last_at FROM id_conflicts WHERE topic_id = ? ORDER BY last_at DESC LIMIT 1 OFFSET ?",
+        (topic_id, KINDS),
+    )
+    execute(conn, "DELETE FROM id_conflicts WHERE topic_id = ? AND last_at <= ?", (topic_id, last))
+
+
+def read_conflicts(conn: sa.Connection, topic_id: int, *, since: int = 0) -> list[Conflicts]:
+    """The kinds of conflicts that were seen since then (microseconds), the most frequent first."""
+    sql = f"SELECT {', '.join(Conflicts._fields)} FROM id_conflicts WHERE topic_id = ? AND last_at >= ?"
+    rows: Iterable[tuple[object, ...]] = fetch(conn, f"{sql} ORDER BY times DESC, owner, source", (topic_id, since))
+    return [Conflicts(*row) for row in rows]  # type: ignore[arg-type]

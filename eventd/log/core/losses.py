@@ -1,0 +1,106 @@
+"""What a topic lost although nobody asked for it: exact ranges of seqs, each with its reason.
+
+What was deleted by request is never in here, so a reader is told of what it missed, and of nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from eventd.log.core.head import lock_head
+from eventd.store.engine.database import bulk_insert, execute, execute_many, fetch
+from eventd.store.schema.tables import topic_losses
+
+CAP, TTL, SOURCE_TRIM, MIXED = "cap", "ttl", "source_trim", "mixed"
+"""Why records were lost: over a cap, too old, never copied because their source lost them; several of these."""
+
+MOST_RANGES = 1000
+"""Ranges that a topic remembers apart. Of more than these, the oldest are joined, and then say a little too much."""
+
+
+class Loss(NamedTuple):
+    """The records `first` to `last`, all of which were lost. Seqs."""
+
+    first: int
+    last: int
+    reason: str
+
+    @property
+    def records(self) -> int:
+        return self.last - self.first + 1
+
+
+def note_losses(conn: sa.Connection, topic_id: int, lost: Sequence[Loss]) -> None:
+    """Remember what a topic lost: in order, none of it remembered before. The head must be locked.
+
+    Neighbours that have the same reason become one range.
+    """
+    joined: list[Loss] = []
+    for loss in lost:
+        if joined and joined[-1].last + 1 == loss.first and joined[-1].reason == loss.reason:
+            joined[-1] = joined[-1]._replace(last=loss.last)
+        else:
+            joined.append(loss)
+    if joined and _lengthen(conn, topic_id, joined[0]):
+        del joined[0]
+    bulk_insert(conn, topic_losses, ("topic_id", "first_seq", "last_seq", "reason"), [(topic_id, *x) for x in joined])
+
+
+def _lengthen(conn: sa.Connection, topic_id: int, loss: Loss) -> bool:
+    """Add a loss to the range that ends where it begins, if there is one."""
+    return bool(
+        execute(
+            conn,
+            "UPDATE topic_losses SET last_seq = ? WHERE topic_id = ? AND last_seq = ? AND reason = ? AND first_seq ="
+            " (SELECT max(first_seq) FROM topic_losses WHERE topic_id = ? AND first_seq < ?)",
+            (loss.last, topic_id, loss.first - 1, loss.reason, topic_id, loss.first),
+        )
+    )
+
+
+def read_losses(conn: sa.Connection, topic_id: int, after: int, upto: int) -> list[Loss]:
+    """What a topic lost in `(after, upto]`, in order, the ranges at its ends cut to it."""
+    start = "coalesce((SELECT max(first_seq) FROM topic_losses WHERE topic_id = ? AND first_seq <= ?), 0)"
+    rows = fetch(
+        conn,
+        "SELECT first_seq, last_seq, reason FROM topic_losses"
+        f" WHERE topic_id = ? AND first_seq >= {start} AND first_seq <= ? AND last_seq > ? ORDER BY first_seq",
+        (topic_id, topic_id, after, upto, after),
+    )
+    return [Loss(max(first, after + 1), min(last, upto), reason) for first, last, reason in rows]
+
+
+def reason_of(lost: Iterable[Loss]) -> str:
+    """The one reason of some losses; `mixed` where there are several."""
+    reasons = {loss.reason for loss in lost}
+    return reasons.pop() if len(reasons) == 1 else MIXED
+
+
+def read_crowded(conn: sa.Connection, *, most: int = MOST_RANGES) -> list[int]:
+    """The ids of the topics that have more than `most` ranges. Looks through all of them: not for under a lock."""
+    sql = "SELECT topic_id FROM topic_losses GROUP BY topic_id HAVING count(*) > ? ORDER BY topic_id"
+    return [topic_id for (topic_id,) in fetch(conn, sql, (most,))]
+
+
+def join_oldest(conn: sa.Connection, topic_id: int, *, most: int = MOST_RANGES) -> int:
+    """Join the oldest ranges of a topic that has more than `most`; how many were saved.
+
+    What lies between them counts as lost from then on, although it was deleted by request.
+    """
+    lock_head(conn)
+    ranges = int(fetch(conn, "SELECT count(*) FROM topic_losses WHERE topic_id = ?", (topic_id,))[0][0])
+    if ranges <= most:
+        return 0
+    sql = "SELECT first_seq, last_seq, reason FROM topic_losses WHERE topic_id = ? ORDER BY first_seq LIMIT ?"
+    oldest = [Loss(*row) for row in fetch(conn, sql, (topic_id, ranges - most + 1))]
+    joined = Loss(oldest[0].first, oldest[-1].last, reason_of(oldest))
+    execute_many(
+        conn,
+        "DELETE FROM topic_losses WHERE topic_id = ? AND first_seq = ?",
+        [(topic_id, loss.first) for loss in oldest],
+    )
+    bulk_insert(conn, topic_losses, ("topic_id", "first_seq", "last_seq", "reason"), [(topic_id, *joined)])
+    return len(oldest) - 1

@@ -1,0 +1,179 @@
+"""Reading blocks off the disk, a few at a time, so that memory stays bounded however long the log is."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+
+import sqlalchemy as sa
+
+from eventd.log.core.blocks import Block, unpack
+from eventd.log.core.values import Record
+from eventd.store.engine.database import fetch, fetch_in
+
+AT_FIRST = 2
+"""Blocks read at once to begin with: who has caught up needs one."""
+PORTION = 256
+"""Blocks read at once when there are many, as long as they are small."""
+PORTION_BYTES = 1 << 20
+"""Bytes of bodies read at once: at least one block."""
+PLACES = 250
+"""Positions looked up in one statement."""
+
+_COLUMNS = ", ".join(Block._fields)
+_OUTLINE = ", ".join([*Block._fields[:-1], "''"])
+_OWN = {False: "", True: " AND own = 1"}
+_START = "{key} >= coalesce((SELECT max({key}) FROM blocks WHERE topic_id = ? AND {key} <= ?), 0)"
+
+
+def scan(conn: sa.Connection, topic_id: int, after: int, until: int, *, own: bool = False) -> Iterator[Block]:
+    """The blocks of a topic in `(after, until]`, in order, those at its ends cut to it.
+
+    With `own`, only those of records that entered the log here.
+    """
+    for block in _read(conn, "position", topic_id, after, until, _OWN[own]):
+        part = block.within(after, until)
+        if part is not None:
+            yield part
+
+
+def scan_seqs(conn: sa.Connection, topic_id: int, after: int, until: int) -> Iterator[Block]:
+    """The blocks of a topic that hold something of the seqs in `(after, until]`, in order and whole."""
+    for block in _read(conn, "seq", topic_id, after, until, ""):
+        if block.seq + block.records > after + 1:
+            yield block
+
+
+def _read(conn: sa.Connection, key: str, topic_id: int, after: int, until: int, which: str) -> Iterator[Block]:
+    """The blocks from the one at `after`, by position or seq, to the one at `until`; `which`: a condition."""
+    place = Block._fields.index(key)
+    condition = f"topic_id = ? AND {{}} AND {key} <= ?{which} ORDER BY {key} LIMIT ?"
+    first = fetch(
+        conn,
+        f"SELECT {_COLUMNS} FROM blocks WHERE {condition.format(_START.format(key=key))}",
+        (topic_id, topic_id, after + 1, until, AT_FIRST),
+    )
+    yield from map(Block._make, first)
+    full = len(first) == AT_FIRST
+    at = first[-1][place] + 1 if first else 0
+    sql, portion = condition.format(f"{key} >= ?"), AT_FIRST
+    while full:
+        portion = min(PORTION, 4 * portion)
+        sizes = fetch(conn, f"SELECT {key}, bytes FROM blocks WHERE {sql}", (topic_id, at, until, portion))
+        count = _affordable([size for _, size in sizes])
+        yield from map(
+            Block._make, fetch(conn, f"SELECT {_COLUMNS} FROM blocks WHERE {sql}", (topic_id, at, until, count))
+        )
+        full = count < len(sizes) or len(sizes) == portion
+        at = sizes[count - 1][0] + 1 if sizes else at
+        portion = count  # many are read at once as long as they are small
+
+
+def scan_back(conn: sa.Connection, topic_id: int, after: int, before: int) -> Iterator[Block]:
+    """The blocks of a topic in `(after, before)`, the newest first."""
+    at, portion = before, AT_FIRST
+    sql = "FROM blocks WHERE topic_id = ? AND position < ? ORDER BY position DESC LIMIT ?"
+    while sizes := fetch(conn, f"SELECT position, bytes {sql}", (topic_id, at, portion)):
+        portion = min(PORTION, 4 * portion)
+        count = _affordable([size for _, size in sizes])
+        yield from _cut(fetch(conn, f"SELECT {_COLUMNS} {sql}", (topic_id, at, count)), after, before - 1)
+        at = sizes[count - 1][0]
+        if at <= after:
+            return
+
+
+def outlines(
+    conn: sa.Connection, topic_id: int, after: int, until: int, *, own: bool = False, portion: int = PORTION
+) -> Iterator[Block]:
+    """The blocks that hold something in `(after, until]`, whole and without their lines; `portion` are read at once."""
+    condition = f"topic_id = ? AND {{}} AND position <= ?{_OWN[own]} ORDER BY position LIMIT ?"
+    sql = f"SELECT {_OUTLINE} FROM blocks WHERE {condition}"
+    rows = fetch(conn, sql.format(_START.format(key="position")), (topic_id, topic_id, after + 1, until, portion))
+    while rows:
+        yield from (block for block in map(Block._make, rows) if block.last > after)
+        at = rows[-1][0]
+        rows = fetch(conn, sql.format("position > ?"), (topic_id, at, until, portion)) if len(rows) == portion else []
+
+
+def outlines_back(
+    conn: sa.Connection, topic_id: int, after: int, before: int, *, portion: int = PORTION
+) -> Iterator[Block]:
+    """The blocks that hold something in `(after, before)`, whole and without their lines, the newest first."""
+    sql = f"SELECT {_OUTLINE} FROM blocks WHERE topic_id = ? AND position < ? ORDER BY position DESC LIMIT ?"
+    at = before
+    while rows := fetch(conn, sql, (topic_id, at, portion)):
+        for block in map(Block._make, rows):
+            if block.last <= after:
+                return
+            yield block
+        at = rows[-1][0]
+
+
+def _cut(rows: Sequence[Sequence[object]], after: int, until: int) -> Iterator[Block]:
+    for row in rows:
+        part = Block._make(row).within(after, until)
+        if part is not None:
+            yield part
+
+
+def _affordable(sizes: Sequence[int]) -> int:
+    total = 0
+    for count, size in enumerate(sizes):
+        total += size
+        if total > PORTION_BYTES:
+            return max(1, count)
+    return len(sizes)
+
+
+def read_block(conn: sa.Connection, position: int) -> Block:
+    """The block that begins at a position, where there is one."""
+    return Block._make(fetch(conn, f"SELECT {_COLUMNS} FROM blocks WHERE position = ?", (position,))[0])
+
+
+def blocks_at(conn: sa.Connection, positions: Sequence[int]) -> Iterator[tuple[Block, list[int]]]:
+    """The blocks that hold these positions, each with those of them it holds, in order; what is gone is left out."""
+    wanted = sorted(set(positions))
+    for start in range(0, len(wanted), PLACES):
+        some = wanted[start : start + PLACES]
+        sizes = _sizes_at(conn, some)
+        while sizes:
+            count = _affordable([size for _, size in sizes])
+            near, sizes = [at for at, _ in sizes[:count]], sizes[count:]
+            rows = fetch_in(conn, f"SELECT {_COLUMNS} FROM blocks WHERE position {{in}}", (), near)
+            for block in sorted(map(Block._make, rows)):
+                if places := some[bisect_left(some, block.position) : bisect_right(some, block.last)]:
+                    yield block, places
+
+
+def _sizes_at(conn: sa.Connection, positions: Sequence[int]) -> list[tuple[int, int]]:
+    """Where the blocks begin that may hold these positions, in order, and the bytes of each."""
+    values = ", ".join(["(CAST(? AS BIGINT))"] * len(positions))
+    start = "SELECT max(position) FROM blocks WHERE position <= place"
+    starts = fetch(conn, f"WITH places(place) AS (VALUES {values}) SELECT DISTINCT ({start}) FROM places", positions)
+    known = [position for (position,) in starts if position is not None]
+    return sorted(fetch_in(conn, "SELECT position, bytes FROM blocks WHERE position {in}", (), known))
+
+
+def stored_at(conn: sa.Connection, topic_id: int, positions: Sequence[int]) -> set[int]:
+    """Those of the positions at which the topic holds a record, without reading any record."""
+    wanted = sorted(set(positions))
+    stored: set[int] = set()
+    for start in range(0, len(wanted), PLACES):
+        some = wanted[start : start + PLACES]
+        near = [at for at, _ in _sizes_at(conn, some)]
+        sql = "SELECT position, records FROM blocks WHERE topic_id = ? AND position {in}"
+        for first, records in fetch_in(conn, sql, (topic_id,), near):
+            stored.update(some[bisect_left(some, first) : bisect_left(some, first + records)])
+    return stored
+
+
+def read_at(conn: sa.Connection, positions: Sequence[int]) -> list[Record]:
+    """The records at these positions that still exist, in order."""
+    return [record for block, places in blocks_at(conn, positions) for record in pick(block, places)]
+
+
+def pick(block: Block, positions: Sequence[int]) -> list[Record]:
+    """The records of a block at these positions, which it holds and which are in order."""
+    part = block.within(positions[0] - 1, positions[-1])
+    wanted = set(positions)
+    return [record for record in unpack(part) if record.position in wanted] if part is not None else []

@@ -1,0 +1,150 @@
+"""What is written most: facts, and the steps of consumers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import sqlalchemy as sa
+
+from eventd.errors import Conflict, Full
+from eventd.log.core.commit import Transaction, Turn
+from eventd.log.core.head import read_topic_bytes, require_in_use
+from eventd.log.core.values import Appended, Draft, Drafts
+from eventd.log.cursors.cursors import Postponement, Step, apply_step, check_fence, postpone
+
+Check = Callable[[sa.Connection, int], None]
+"""Raises an `EventdError` where something must not be written, by what is stored and the time in microseconds."""
+
+
+class DeclaredAnew(Conflict):
+    """What a unit rests on was replaced meanwhile. Whoever handed it over makes another one; no client is told."""
+
+
+class Publish:
+    """Append drafts to a topic, up to a ceiling of stored bytes. Result: `Appended`.
+
+    Raises `Full`, `NotFound` when the topic was retired, and whatever `check` raises, which looks at what is stored.
+    Where it rests on what was `declared` at some version, it raises `DeclaredAnew` as soon as that is another one.
+    """
+
+    cursor = None
+    durable = True
+    turn = Turn.FRONT
+
+    def __init__(
+        self,
+        topic_id: int,
+        drafts: Sequence[Draft] | Drafts,
+        *,
+        ceiling: int | None = None,
+        check: Check | None = None,
+        declared: int | None = None,
+    ) -> None:
+        self.topic_id = topic_id
+        self._drafts = drafts if isinstance(drafts, Drafts) else Drafts.of(drafts)
+        self._ceiling = ceiling
+        self._check = check
+        self._declared = declared
+
+    @property
+    def weight(self) -> int:
+        return len(self._drafts)
+
+    def admit(self, tx: Transaction) -> Drafts:
+        if self._declared not in (None, tx.head.registry_version):
+            raise DeclaredAnew("something else is declared by now")
+        require_in_use(tx.conn, tx.head, self.topic_id)
+        if self._check is not None:
+            self._check(tx.conn, tx.now)
+        require_room(tx, self.topic_id, self._drafts, self._ceiling)
+        return self._drafts
+
+    def finish(self, tx: Transaction, appended: Appended) -> Appended:
+        return appended
+
+
+def require_room(tx: Transaction, topic_id: int, drafts: Drafts, ceiling: int | None) -> None:
+    """Raise `Full` when the drafts, after those of the units before, would lift the topic over its ceiling of bytes."""
+    if ceiling is None:
+        return
+    taken = tx.shared.get(("bytes", topic_id)) or read_topic_bytes(tx.conn, topic_id)
+    taken += drafts.bytes
+    if taken > ceiling:
+        raise Full(
+            f"the topic holds its limit of {ceiling} bytes",
+            hint="raise retention.maxBytes, or let the peers that are behind catch up",
+        )
+    tx.shared["bytes", topic_id] = taken
+
+
+class Effect(Protocol):
+    """What a step brings about besides the cursor: facts that enter the log, and rows of its own."""
+
+    @property
+    def topic_id(self) -> int | None:
+        """Where its facts go; None when there are none."""
+        ...
+
+    @property
+    def weight(self) -> int:
+        """Records it may add."""
+        ...
+
+    def admit(self, tx: Transaction) -> Drafts:
+        """Its facts. Raises an `EventdError` when the step must not be made; nothing is written here."""
+        ...
+
+    def write(self, tx: Transaction, appended: Appended) -> None:
+        """Write its rows; its facts have their positions."""
+        ...
+
+
+class Settle:
+    """Move a cursor with all that belongs to the step. Raises `FenceLost` when another moved it."""
+
+    durable = True
+    turn = Turn.FRONT
+
+    def __init__(self, step: Step, effect: Effect | None = None) -> None:
+        self._step = step
+        self._effect = effect
+        self.cursor = step.name
+
+    @property
+    def topic_id(self) -> int | None:
+        return None if self._effect is None else self._effect.topic_id
+
+    @property
+    def weight(self) -> int:
+        return 1 if self._effect is None else 1 + self._effect.weight
+
+    def admit(self, tx: Transaction) -> Drafts:
+        check_fence(tx.positions, self._step)
+        drafts = Drafts() if self._effect is None else self._effect.admit(tx)
+        tx.positions[self._step.name] = self._step.upto
+        return drafts
+
+    def finish(self, tx: Transaction, appended: Appended) -> None:
+        apply_step(tx.conn, self._step)
+        if self._effect is not None:
+            self._effect.write(tx, appended)
+
+
+class Postpone:
+    """Record a failed try of a consumer."""
+
+    topic_id = None
+    cursor = None
+    weight = 1
+    durable = True
+    turn = Turn.FRONT
+
+    def __init__(self, failure: Postponement) -> None:
+        self._failure = failure
+
+    def admit(self, tx: Transaction) -> Drafts:
+        return Drafts()
+
+    def finish(self, tx: Transaction, appended: Appended) -> None:
+        postpone(tx.conn, self._failure)

@@ -1,0 +1,188 @@
+"""The one writer of a process: gathers what its callers want written and commits it as one transaction.
+
+A caller hands over a unit and awaits its own result. Units that arrive while a transaction runs form the next one, so a
+lone unit never lingers and a thousand share one flush to the disk. There is no task in here: the writer thread's
+completion starts the next transaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from itertools import chain
+from typing import Any, TypeVar
+
+from eventd.errors import Unavailable
+from eventd.log.core.commit import GROUP_RECORDS, Committed, Spent, Turn, Unit, commit
+from eventd.log.core.head import touch_head
+from eventd.log.core.writer_stats import Work
+from eventd.runtime.clock import Clock, Moment
+from eventd.store.engine.database import Connection, Database
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+BACKGROUND_RECORDS = 250
+"""Records of what is written in the background after which a transaction takes no further unit: a publisher who comes
+meanwhile waits for a few milliseconds.
+"""
+
+Taken = tuple[Unit[Any], asyncio.Future[Any]]
+"""A unit, and what its caller awaits."""
+Group = deque[Taken]
+
+
+class Appender:
+    """Group commit over one database.
+
+    `committed` is told of every transaction that appended something, `timed(seconds, records)` of every transaction.
+    `seen` tells the last position that is known to have been given.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        committed: Callable[[Committed], None],
+        timed: Callable[[float, int], None],
+        seen: Callable[[], int],
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._committed = committed
+        self._timed = timed
+        self._seen = seen
+        self.work = Work()
+        self._waiting: dict[Turn, Group] = {turn: deque() for turn in Turn}
+        self._turns = deque(Turn)
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._closed = False
+
+    def submit(self, unit: Unit[R]) -> asyncio.Future[R]:
+        """Queue a unit; its result, or its error, once the transaction is as durable as its units ask for."""
+        if self._closed:
+            raise Unavailable("the node is stopping")
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[R] = loop.create_future()
+        self._waiting[unit.turn].append((unit, future))
+        self.work.queued(self.waiting)
+        if self._idle.is_set():
+            self._idle.clear()
+            loop.call_soon(self._start)  # at the end of this tick: whoever else is ready now shares the commit
+        return future
+
+    @property
+    def waiting(self) -> int:
+        """Units that wait for their transaction."""
+        return sum(map(len, self._waiting.values()))
+
+    async def close(self) -> None:
+        """Take nothing more, and wait until all that was taken is written."""
+        self._closed = True
+        await self._idle.wait()
+
+    def _next(self) -> list[Taken]:
+        """The units of the next transaction: all of one turn. Those of another would wait for these to be written."""
+        for turn in [*self._turns]:
+            self._turns.rotate(-1)
+            if group := [*_take(self._waiting[turn], BACKGROUND_RECORDS if turn is Turn.BACKGROUND else GROUP_RECORDS)]:
+                return group
+        return []
+
+    def _start(self) -> None:
+        group = self._next()
+        if not group:
+            self._idle.set()
+            return
+        units = [unit for unit, _ in group]
+        durable = any(unit.durable for unit in units)
+        at, spent, seen = Moment.of(self._clock), Spent(), self._seen()
+        begun = self._clock.monotonic()
+
+        def work(conn: Connection) -> Committed:
+            done = commit(conn, units, at, spent, durable=durable, seen=seen)
+            spent.append = self._clock.monotonic() - begun
+            return done
+
+        try:
+            running = self._database.start_write(work, durable=durable)
+        except RuntimeError:  # the database was closed: nobody must wait for what will never be written
+            for _, future in (*group, *chain.from_iterable(self._waiting.values())):
+                _resolve(future, Unavailable("the database is closed"))
+            for waiting in self._waiting.values():
+                waiting.clear()
+            self._idle.set()
+            return
+        _when_done(running, lambda done: self._done(group, done, begun, spent, durable))
+
+    def _done(self, group: Sequence[Taken], done: Future[Committed], begun: float, spent: Spent, durable: bool) -> None:
+        error = done.exception()
+        if error is None:
+            committed = done.result()
+            if committed.must_flush and not durable:
+                flushing = self._database.start_write(touch_head)
+                _when_done(flushing, lambda flushed: self._flushed(group, committed, flushed, begun, spent))
+                return
+            self._start()  # the writer need not wait until all have heard
+            self._tell(group, committed, begun, spent, flushed=durable)
+            return
+        self.work.trouble = str(error) or type(error).__name__
+        for _, future in group:
+            _resolve(future, error)
+        self._start()
+
+    def _flushed(
+        self, group: Sequence[Taken], committed: Committed, flushed: Future[None], begun: float, spent: Spent
+    ) -> None:
+        """What was committed is on the disk now, unless that failed: then it is there, and nobody may rely on it."""
+        error = flushed.exception()
+        if error is not None:
+            committed.results = [error] * len(group)
+        self._start()
+        self._tell(group, committed, begun, spent, flushed=error is None)
+
+    def _tell(self, group: Sequence[Taken], committed: Committed, begun: float, spent: Spent, *, flushed: bool) -> None:
+        seconds = self._clock.monotonic() - begun
+        spent.flush = seconds - spent.append
+        self.work.done([(block.records, block.bytes) for block in committed.blocks], spent.flush if flushed else None)
+        try:
+            self._timed(seconds, committed.last - committed.head.last)
+            if committed.blocks:
+                self._committed(committed)
+        finally:  # whoever hears of it may fail: those who wait for what is written must not wait for ever
+            for (_, future), result in zip(group, committed.results, strict=True):
+                _resolve(future, result)
+
+
+def _when_done(running: Future[T], then: Callable[[Future[T]], None]) -> None:
+    """Go on in the loop as soon as the writer's thread is done: without a future of the loop's in between."""
+    loop = asyncio.get_running_loop()
+
+    def tell(done: Future[T]) -> None:
+        with suppress(RuntimeError):  # the loop has ended: nobody waits any more
+            loop.call_soon_threadsafe(then, done)
+
+    running.add_done_callback(tell)
+
+
+def _take(waiting: Group, most: int) -> Iterator[Taken]:
+    """The units that come next, up to so many records."""
+    weight = 0
+    while waiting and weight < most:
+        unit, future = waiting.popleft()
+        if not future.cancelled():
+            weight += unit.weight
+            yield unit, future
+
+
+def _resolve(future: asyncio.Future[Any], result: object) -> None:
+    if future.done():  # its caller went away; what was committed stays
+        return
+    if isinstance(result, BaseException):
+        future.set_exception(result)
+    else:
+        future.set_result(result)

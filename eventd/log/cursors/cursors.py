@@ -1,0 +1,389 @@
+"""Cursors: how far each consumer is, whether it is held up, and what it could not hand on.
+
+A cursor's position is its own fence: a step is applied only where the position still is what the step began with.
+Every function takes the open transaction; the head is locked before any cursor is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import sqlalchemy as sa
+
+from eventd.errors import FenceLost, Invalid, NotFound
+from eventd.log.cursors.trimmed import note_forgotten
+from eventd.store.engine.database import bulk_insert, execute, execute_many, fetch, for_update, insert
+from eventd.store.schema.tables import batches, cursors, dead_letters, selectors
+
+
+class LinkState(StrEnum):
+    """The one state machine of a consumer. `PAUSED` is shown for any cursor with `paused_at`."""
+
+    RUNNING = "running"
+    BACKING_OFF = "backing-off"  # the other side is down: it will be tried again
+    BLOCKED = "blocked"  # the other side answers, and refuses the link as a whole
+    PAUSED = "paused"  # an operator said so
+    FAILED = "failed"  # this node itself cannot go on: a secret that cannot be read, a fault
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """A consumer's line in the books. Positions are node-wide; times in microseconds."""
+
+    name: str
+    kind: str
+    topic_id: int
+    position: int
+    until: int | None
+    sent_upto: int
+    sent_epoch: str
+    rewound_from: int | None
+    selector_version: int
+    selection: Mapping[str, Any]
+    protocol: str
+    state: LinkState
+    reason: str
+    since: int
+    paused_at: int | None
+    paused_by: str
+    attempts: int
+    attempted_upto: int
+    attempted_at: int | None
+    retry_at: int | None
+    last_error: str
+    succeeded_at: int | None
+    created_at: int
+
+    @property
+    def shown_state(self) -> LinkState:
+        """The state an operator sees."""
+        return LinkState.PAUSED if self.paused_at is not None else self.state
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether nothing gets through until somebody puts something right."""
+        return self.shown_state in (LinkState.BLOCKED, LinkState.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One delivered batch: the proof for every position in `(after, upto]`. Times in microseconds."""
+
+    cursor: str
+    batch_id: str
+    epoch: str
+    incarnation: int
+    after: int
+    upto: int
+    events: int
+    bytes: int
+    selector_version: int
+    exceptions: Sequence[tuple[int, str]]
+    picked: Sequence[int]
+    attempts: int
+    sent_at: int
+    acked_at: int
+    status: int
+    protocol: str
+    key_id: str
+    receipt: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A record that one consumer will never take, and why."""
+
+    cursor: str
+    position: int
+    topic_id: int
+    event_id: str
+    reason: str
+    detail: str
+    attempts: int
+    parked_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One settled step of a cursor: from `position` to `upto`, with what has to be remembered of it.
+
+    `selector_version` is that of the selection by which the step was made; None where nothing was selected.
+    """
+
+    name: str
+    position: int
+    upto: int
+    sent_upto: int
+    now: int
+    batches: Sequence[Batch] = field(default=())
+    parked: Sequence[DeadLetter] = field(default=())
+    protocol: str = ""
+    succeeded: bool = True
+    selector_version: int | None = None
+
+
+def read_cursors(conn: sa.Connection, *kinds: str, name: str | None = None) -> list[Cursor]:
+    """Cursors in the order of their names: of any of the `kinds`, or of all. There may be very many routers."""
+    query = sa.select(cursors).order_by(cursors.c.name)
+    if kinds:
+        query = query.where(cursors.c.kind.in_(kinds))
+    if name is not None:
+        query = query.where(cursors.c.name == name)
+    return [_cursor(row) for row in conn.execute(query)]
+
+
+def read_cursor(conn: sa.Connection, name: str) -> Cursor:
+    """One cursor. Raises `NotFound`."""
+    found = read_cursors(conn, name=name)
+    if not found:
+        raise NotFound(f"no cursor {name!r}")
+    return found[0]
+
+
+def _cursor(row: Any) -> Cursor:
+    values = dict(row._mapping)
+    values["selection"] = json.loads(values["selection"])
+    values["state"] = LinkState(values["state"])
+    return Cursor(**values)
+
+
+def create_cursor(
+    conn: sa.Connection,
+    name: str,
+    *,
+    kind: str,
+    topic_id: int,
+    position: int,
+    now: int,
+    until: int | None = None,
+    selection: Mapping[str, Any] | None = None,
+    selector_version: int = 1,
+) -> bool:
+    """Make the cursor unless it exists; whether it was made."""
+    statement = insert(conn, cursors).values(
+        name=name,
+        kind=kind,
+        topic_id=topic_id,
+        position=position,
+        until=until,
+        sent_upto=position,
+        sent_epoch="",
+        rewound_from=None,
+        selector_version=selector_version,
+        selection=json.dumps(selection or {}, separators=(",", ":")),
+        protocol="",
+        state=LinkState.RUNNING,
+        reason="",
+        since=now,
+        paused_at=None,
+        paused_by="",
+        attempts=0,
+        attempted_upto=0,
+        attempted_at=None,
+        retry_at=None,
+        last_error="",
+        succeeded_at=None,
+        created_at=now,
+    )
+    made = conn.execute(statement.on_conflict_do_nothing(index_elements=[cursors.c.name]).returning(cursors.c.name))
+    return made.first() is not None
+
+
+def delete_cursors(conn: sa.Connection, names: Iterable[str]) -> None:
+    """Forget cursors and all that hangs on them."""
+    for name in names:
+        last = sa.select(sa.func.max(batches.c.id)).where(batches.c.cursor == name)
+        note_forgotten(conn, batches.name, conn.execute(last).scalar_one() or 0)
+        conn.execute(cursors.delete().where(cursors.c.name == name))
+        for table in (selectors, batches, dead_letters):
+            conn.execute(table.delete().where(table.c.cursor == name))
+
+
+def end_cursor(conn: sa.Connection, cursor: Cursor) -> None:
+    """Forget a cursor that has reached its end, unless another has taken its name meanwhile."""
+    its_own = (cursors.c.topic_id == cursor.topic_id, cursors.c.created_at == cursor.created_at)
+    conn.execute(cursors.delete().where(cursors.c.name == cursor.name, *its_own))
+
+
+def declare_selection(conn: sa.Connection, cursor: str, version: int, selection: Mapping[str, Any], now: int) -> None:
+    """Set what the cursor selects from its present position on, under a version of its own."""
+    conn.execute(
+        selectors.insert().values(
+            cursor=cursor, version=version, selection=json.dumps(selection, separators=(",", ":")), declared_at=now
+        )
+    )
+    conn.execute(cursors.update().where(cursors.c.name == cursor).values(selector_version=version))
+
+
+def read_selection(conn: sa.Connection, cursor: str, version: int | None = None) -> tuple[int, dict[str, Any]]:
+    """The version, or the newest one, and what it selects. Raises `NotFound`."""
+    query = sa.select(selectors).where(selectors.c.cursor == cursor).order_by(selectors.c.version.desc()).limit(1)
+    if version is not None:
+        query = query.where(selectors.c.version == version)
+    row = conn.execute(query).first()
+    if row is None:
+        raise NotFound(f"no selection of the cursor {cursor!r} is known")
+    return row.version, json.loads(row.selection)
+
+
+def read_selections(conn: sa.Connection, *kinds: str) -> dict[str, tuple[int, dict[str, Any]]]:
+    """What each cursor of these kinds selects from its present position on, and under which version, by its name."""
+    query = (
+        sa.select(selectors.c.cursor, selectors.c.version, selectors.c.selection)
+        .join(cursors, sa.and_(cursors.c.name == selectors.c.cursor, cursors.c.selector_version == selectors.c.version))
+        .where(cursors.c.kind.in_(kinds))
+    )
+    return {cursor: (version, json.loads(selection)) for cursor, version, selection in conn.execute(query)}
+
+
+def next_repair_name(conn: sa.Connection, group: str, node: str, *, kind: str = "repair") -> str:
+    """A name for one more repair of a cursor, not used before while any of its repairs is under way."""
+    prefix = f"{kind}:{group}/{node}/"
+    taken = [c.name for c in read_cursors(conn, kind) if c.name.startswith(prefix)]
+    return f"{prefix}{max([int(name.rpartition('/')[2]) for name in taken], default=0) + 1}"
+
+
+def lock_positions(conn: sa.Connection, names: Sequence[str]) -> dict[str, int]:
+    """The positions of these cursors, locked until the transaction ends."""
+    ordered = sorted(set(names))  # one order for all, so that two writers never wait for each other
+    marks = ", ".join("?" * len(ordered))
+    sql = f"SELECT name, position FROM cursors WHERE name IN ({marks}) ORDER BY name{for_update(conn)}"
+    return dict(fetch(conn, sql, ordered))
+
+
+def check_fence(positions: Mapping[str, int], step: Step) -> None:
+    """Raise `FenceLost` unless the cursor still is where the step began."""
+    found = positions.get(step.name)
+    if found != step.position:
+        where = "is gone" if found is None else f"is at {found}"
+        raise FenceLost(f"cursor {step.name!r} {where}, this step began at {step.position}")
+
+
+def apply_step(conn: sa.Connection, step: Step) -> None:
+    """Move the cursor and keep what belongs to the step. The fence was checked under lock.
+
+    Raises `FenceLost` when the cursor selects by another version than the step: what the step passed over may now be
+    wanted, and the repair that brings what the old selection left out ends where the cursor stood at the declaration.
+    """
+    changes: dict[str, Any] = {"position = ?": step.upto, "sent_upto = ?": step.sent_upto}
+    if step.succeeded:
+        changes |= {
+            "since = CASE WHEN state = 'running' THEN since ELSE ? END": step.now,
+            "state = ?": LinkState.RUNNING.value,
+            "reason = ?": "",
+            "attempts = ?": 0,
+            "retry_at = ?": None,
+            "last_error = ?": "",
+            "attempted_at = ?": step.now,
+            "attempted_upto = ?": step.upto,
+            "succeeded_at = ?": step.now,
+        }
+    if step.protocol:
+        changes["protocol = ?"] = step.protocol
+    ranges = [batch for batch in step.batches if batch.status and not batch.picked]
+    if ranges:
+        changes["sent_epoch = ?"] = ranges[-1].epoch
+    where: dict[str, Any] = {"name = ?": step.name}
+    if step.selector_version is not None:
+        where["selector_version = ?"] = step.selector_version
+    sql = f"UPDATE cursors SET {', '.join(changes)} WHERE {' AND '.join(where)}"
+    if execute(conn, sql, (*changes.values(), *where.values())) == 0:
+        raise FenceLost(f"cursor {step.name!r} selects by another version than {step.selector_version}")
+    for batch in step.batches:
+        insert_batch(conn, batch)
+    for letter in step.parked:
+        park(conn, letter)
+
+
+def insert_batch(conn: sa.Connection, batch: Batch) -> None:
+    """Keep the proof of one delivered batch."""
+    values = {name: getattr(batch, name) for name in Batch.__slots__}
+    values["exceptions"] = json.dumps(list(batch.exceptions), separators=(",", ":")) if batch.exceptions else ""
+    values["picked"] = json.dumps(list(batch.picked), separators=(",", ":")) if batch.picked else ""
+    bulk_insert(conn, batches, list(values), [list(values.values())])
+
+
+def park(conn: sa.Connection, letter: DeadLetter) -> None:
+    """Set a record aside; parking it twice keeps the newer reason."""
+    values = {name: getattr(letter, name) for name in DeadLetter.__slots__}
+    statement = insert(conn, dead_letters).values(**values)
+    keep = {name: values[name] for name in ("reason", "detail", "attempts", "parked_at")}
+    key = [dead_letters.c.cursor, dead_letters.c.position]
+    conn.execute(statement.on_conflict_do_update(index_elements=key, set_=keep))
+
+
+@dataclass(frozen=True, slots=True)
+class Postponement:
+    """A failed try: nothing moves, the cursor remembers why and when to try again."""
+
+    name: str
+    position: int
+    state: LinkState
+    reason: str
+    error: str
+    attempted_upto: int
+    now: int
+    retry_at: int | None
+
+
+def postpone(conn: sa.Connection, failure: Postponement) -> None:
+    """Record a failed try, unless the cursor has moved since."""
+    where = sa.and_(cursors.c.name == failure.name, cursors.c.position == failure.position)
+    conn.execute(
+        cursors.update()
+        .where(where)
+        .values(
+            state=failure.state,
+            reason=failure.reason,
+            since=sa.case((cursors.c.state == failure.state, cursors.c.since), else_=failure.now),
+            attempts=cursors.c.attempts + 1,
+            attempted_upto=failure.attempted_upto,
+            attempted_at=failure.now,
+            retry_at=failure.retry_at,
+            last_error=failure.error,
+        )
+    )
+
+
+def clear_failures(conn: sa.Connection, names: Iterable[str], now: int) -> None:
+    """Forget that these cursors were held up, and by which error: something changed, so the next try may be at once."""
+    rows = [(LinkState.RUNNING.value, now, name) for name in names]
+    sql = (
+        "UPDATE cursors SET state = ?, reason = '', since = CASE WHEN state = 'running' THEN since ELSE ? END,"
+        " attempts = 0, retry_at = NULL, last_error = '' WHERE name = ? AND (state <> 'running' OR last_error <> '')"
+    )
+    execute_many(conn, sql, rows)
+
+
+def set_paused(conn: sa.Connection, name: str, *, at: int | None, by: str) -> None:
+    """Pause the cursor, or resume it with `at` None. Raises `NotFound`."""
+    changed = conn.execute(cursors.update().where(cursors.c.name == name).values(paused_at=at, paused_by=by))
+    if changed.rowcount == 0:
+        raise NotFound(f"no cursor {name!r}")
+
+
+def rewind(conn: sa.Connection, name: str, *, position: int, to: int, now: int, epoch: str = "") -> None:
+    """Move a cursor back: the other side has less than we thought.
+
+    `epoch` is the one in which the other side has proven to have everything up to `to`; blank without a proof.
+    Raises `Invalid` unless that is back: forward would pass over what nobody got. Raises `FenceLost` when the cursor
+    moved meanwhile.
+    """
+    if to >= position:
+        raise Invalid(f"cursor {name!r} at {position} cannot be rewound to {to}")
+    where = sa.and_(cursors.c.name == name, cursors.c.position == position)
+    back = {"position": to, "sent_upto": to, "sent_epoch": epoch, "rewound_from": position, "since": now}
+    if conn.execute(cursors.update().where(where).values(**back)).rowcount == 0:
+        raise FenceLost(f"cursor {name!r} moved while it was to be rewound")
+
+
+def move_cursor(conn: sa.Connection, name: str, *, to: int, now: int) -> None:
+    """Move a cursor anywhere, because an operator said so; a step that is under way is void. Raises `NotFound`."""
+    fresh = {"position": to, "sent_upto": to, "attempts": 0, "retry_at": None, "last_error": "", "reason": ""}
+    fresh |= {"state": LinkState.RUNNING, "since": now}
+    if conn.execute(cursors.update().where(cursors.c.name == name).values(**fresh)).rowcount == 0:
+        raise NotFound(f"no cursor {name!r}")

@@ -1,0 +1,273 @@
+"""What a topic holds of some node's events, a slice at a time: summed up, or listed. For comparing two nodes.
+
+A slice is a few milliseconds of work in one short snapshot, so that neither readers nor the loop wait behind a
+comparison of millions. Where all of a block is meant, its lines are summed up without being decoded.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from eventd.log.core.blocks import Block, names, unpack
+from eventd.log.core.scan import blocks_at, outlines, read_at
+from eventd.log.core.values import Record
+from eventd.log.delivery.evidence import read_proof
+from eventd.store.engine.database import fetch
+from federation.compare import LATE, Grain, add_up, places_of, show_print
+from federation.digest import fingerprint
+from federation.event import read_outlines
+from federation.selector import Selector
+
+SLICE = 1500
+"""Records of a slice, about: a few milliseconds."""
+MOST_PROOFS = 1000
+"""Batches that are looked through for the one before a moment."""
+PORTION = 32
+"""Blocks that are looked at together: mostly a few are a slice."""
+REST = 0.5
+"""How long others have the interpreter to themselves, for each second that slices take."""
+PER_BLOCK = 5
+"""What a block costs beside its records, in records."""
+
+
+async def rest(sleep: Callable[[float], Awaitable[object]], spent: float) -> None:
+    """Leave the interpreter to others for a while, after a slice that took so many seconds."""
+    if spent > 0:
+        await sleep(spent * REST)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which records are meant: those whose path is one that is taken, and that fit the selector.
+
+    `not_source`: a source whose events are never meant; `since`: the minute of observation from which on. `own` reads
+    only what entered the log here.
+    """
+
+    takes_path: Callable[[str], bool]
+    selector: Selector
+    not_source: str = ""
+    since: int | None = None
+    own: bool = False
+
+    def settles(self, block: Block) -> bool | None:
+        """Whether all records of a block are meant, or none; None where they have to be asked one by one."""
+        paths, types, sources = names(block.paths), names(block.types), names(block.sources)
+        if paths is not None and not any(map(self.takes_path, paths)):
+            return False
+        if types is not None and not self.selector.may_match(types):
+            return False
+        if paths is None or sources is None or self.not_source in sources or not all(map(self.takes_path, paths)):
+            return None
+        picks = self.selector.subject_prefixes or self.selector.sources
+        all_types = not self.selector.types or (types is not None and all(map(self.selector.takes_type, types)))
+        return True if all_types and not picks else None
+
+    def takes(self, record: Record) -> bool:
+        """Whether a record is meant, whenever it was observed."""
+        return (
+            self.takes_path(record.path)
+            and self.selector.matches(type=record.tag, subject=record.subject, source=record.node)
+            and (not self.not_source or record.node != self.not_source)
+        )
+
+
+class Columns(NamedTuple):
+    """What is meant of a block, as columns; a record's seq is its position and the `shift`."""
+
+    positions: Sequence[int]
+    bodies: Sequence[str]
+    shift: int
+
+    def without(self, left_out: Collection[int]) -> Columns:
+        """The rest of it."""
+        kept = [(at, body) for at, body in zip(self.positions, self.bodies, strict=True) if at not in left_out]
+        return Columns([at for at, _ in kept], [body for _, body in kept], self.shift)
+
+
+@dataclass(slots=True)
+class LeftOut:
+    """Positions a peer was not to get, in order, each with its reason."""
+
+    positions: list[int] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+
+    def within(self, first: int, last: int) -> Mapping[int, str]:
+        """Those between two positions, both included."""
+        begin, end = bisect_left(self.positions, first), bisect_right(self.positions, last)
+        return dict(zip(self.positions[begin:end], self.reasons[begin:end], strict=True))
+
+
+NOTHING = LeftOut()
+
+
+def read_left_out(conn: sa.Connection, cursor: str) -> LeftOut:
+    """What the batches of a cursor say they left out: expired, in the path, refused."""
+    found: dict[int, str] = {}
+    rows = fetch(conn, "SELECT exceptions FROM batches WHERE cursor = ? AND exceptions <> '' ORDER BY id", (cursor,))
+    for (exceptions,) in rows:
+        found |= {at: str(reason) for at, reason in json.loads(exceptions)}
+    places = sorted(found)
+    return LeftOut(places, [found[at] for at in places])
+
+
+class Slice(NamedTuple):
+    """How far a slice came, how many records it found, and which it left out by reason."""
+
+    upto: int
+    records: int
+    left_out: Mapping[str, int]
+
+
+def sum_slice(
+    conn: sa.Connection,
+    topic_id: int,
+    after: int,
+    until: int,
+    chosen: Chosen,
+    grain: Grain,
+    totals: dict[int, int],
+    left_out: LeftOut = NOTHING,
+) -> Slice:
+    """Add the next records in `(after, until]` to the totals."""
+    records, reasons = 0, Counter[str]()
+    plan = _plan(conn, topic_id, after, until, chosen)
+    for columns in _columns(conn, plan, after, until, chosen):
+        kept = _keep(columns, left_out, reasons)
+        add_up(kept.bodies, grain, totals, since=chosen.since)
+        records += len(kept.bodies)
+    return Slice(plan.upto, records, reasons)
+
+
+class Held(NamedTuple):
+    """A record in one of the buckets that were asked for.
+
+    `number` counts the records that are meant, so that neighbours can be told.
+    """
+
+    number: int
+    position: int
+    seq: int
+    event_id: str
+    key: int
+    fingerprint: int
+
+
+class Listing(NamedTuple):
+    """Records of some buckets, how far the slice came, and the number of the next record."""
+
+    held: Sequence[Held]
+    upto: int
+    number: int
+
+
+def list_slice(
+    conn: sa.Connection,
+    topic_id: int,
+    after: int,
+    until: int,
+    chosen: Chosen,
+    grain: Grain,
+    keys: Collection[int],
+    left_out: LeftOut = NOTHING,
+    *,
+    number: int = 0,
+    late: bool = False,
+) -> Listing:
+    """The next records in `(after, until]` that are in one of these buckets.
+
+    With `late`, also those that were observed too early to be in any.
+    """
+    held: list[Held] = []
+    plan = _plan(conn, topic_id, after, until, chosen)
+    for columns in _columns(conn, plan, after, until, chosen):
+        kept = _keep(columns, left_out, Counter())
+        places, numbers = places_of(kept.bodies, grain, chosen.since)
+        found = [at for at, key in enumerate(places) if key in keys or (late and key < LATE)]
+        outlines = read_outlines([kept.bodies[at] for at in found])
+        for at, outline in zip(found, outlines, strict=True):
+            position = kept.positions[at]
+            held.append(Held(number + at, position, position + kept.shift, outline.id, places[at], numbers[at]))
+        number += len(kept.bodies)
+    return Listing(held, plan.upto, number)
+
+
+def _keep(columns: Columns, left_out: LeftOut, reasons: Counter[str]) -> Columns:
+    if not columns.positions:
+        return columns
+    out = left_out.within(columns.positions[0], columns.positions[-1])
+    if not out:
+        return columns
+    kept = columns.without(out)
+    reasons.update(out[at] for at in set(columns.positions) & out.keys())
+    return kept
+
+
+class _Plan(NamedTuple):
+    """The blocks of a slice that may hold something: where each begins, and whether all of it is meant."""
+
+    whole: Mapping[int, bool]
+    upto: int
+
+
+def _plan(conn: sa.Connection, topic_id: int, after: int, until: int, chosen: Chosen) -> _Plan:
+    whole: dict[int, bool] = {}
+    cost = 0
+    for block in outlines(conn, topic_id, after, until, own=chosen.own, portion=PORTION):
+        meant = chosen.settles(block)
+        cost += PER_BLOCK if meant is False else PER_BLOCK + block.records * (1 if meant else 2)
+        if meant is not False:
+            whole[block.position] = bool(meant)
+        if cost >= SLICE:
+            return _Plan(whole, min(block.last, until))
+    return _Plan(whole, until)
+
+
+def _columns(conn: sa.Connection, plan: _Plan, after: int, until: int, chosen: Chosen) -> Iterator[Columns]:
+    for block, _ in blocks_at(conn, [*plan.whole]):
+        part = block.within(after, until)
+        if part is None:
+            continue
+        if plan.whole[block.position]:
+            yield Columns(range(part.position, part.last + 1), part.bodies(), part.seq - part.position)
+        else:
+            taken = [record for record in unpack(part) if chosen.takes(record)]
+            shift = part.seq - part.position
+            yield Columns([record.position for record in taken], [record.body for record in taken], shift)
+
+
+def read_prints(conn: sa.Connection, positions: Iterable[int | None]) -> dict[int | None, str]:
+    """The fingerprints, as they are written, of the records at these positions that still exist."""
+    found = read_at(conn, [position for position in positions if position is not None])
+    return {record.position: show_print(fingerprint(record.body)) for record in found}
+
+
+def oldest_kept(conn: sa.Connection, topic_id: int, now: int) -> int | None:
+    """When the oldest record was recorded that retention has left, `now` if it left none; None if it removed none."""
+    found = fetch(conn, "SELECT evicted_seq FROM topics WHERE id = ?", (topic_id,))
+    if not found or not found[0][0]:
+        return None
+    rows = fetch(conn, "SELECT recorded_at FROM blocks WHERE topic_id = ? ORDER BY seq LIMIT 1", (topic_id,))
+    return int(rows[0][0]) if rows else now
+
+
+def taken_before(conn: sa.Connection, cursor: str, time: int, leeway: int) -> int:
+    """Up to which position a peer had taken everything before a moment of its own clock; 0 where nobody knows.
+
+    `leeway` is how far the two clocks may be apart. Times in microseconds.
+    """
+    rows = fetch(
+        conn,
+        "SELECT upto, receipt FROM batches WHERE cursor = ? AND picked = '' AND status = 200 AND acked_at <= ?"
+        " ORDER BY upto DESC LIMIT ?",
+        (cursor, time + leeway, MOST_PROOFS),
+    )
+    proofs = ((int(upto), read_proof(receipt)) for upto, receipt in rows)
+    return next((upto for upto, proof in proofs if proof is not None and proof.recorded_at < time), 0)

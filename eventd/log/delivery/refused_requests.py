@@ -1,0 +1,38 @@
+"""Writing down what was refused: a few lines now and then, however much was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from eventd.log.core.commit import Change, Transaction, Turn
+from eventd.store.engine.database import bulk_insert
+from eventd.store.schema.tables import refusals
+
+
+class Refused(NamedTuple):
+    """Requests, or events of a batch, that were refused for one reason. Times in microseconds.
+
+    `peer` is a peer's node, `?` for anybody else, blank where nobody was named; `key_id` is blank unless it is known.
+    """
+
+    group_name: str
+    peer: str
+    key_id: str
+    reason: str
+    count: int  # type: ignore[assignment]  # a column's name; nobody counts members of a row
+    first_at: int
+    last_at: int
+
+
+class KeepRefused(Change[None]):
+    """A unit of the writer: add rows to the book of refusals."""
+
+    turn = Turn.BACKGROUND
+
+    def __init__(self, rows: Sequence[Refused]) -> None:
+        self._rows = rows
+        self.weight = len(rows)
+
+    def make(self, tx: Transaction) -> None:
+        bulk_insert(tx.conn, refusals, Refused._fields, self._rows)

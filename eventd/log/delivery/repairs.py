@@ -1,0 +1,238 @@
+"""Sending again: which records a repair would carry, the cursor that makes it, and the dead letters it may take up.
+
+A repair is a cursor beside the peer's own, over a closed range of positions. The node sends what it picks, marked as a
+repair, and deletes it at its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from eventd.log.core.blocks import Block, unpack
+from eventd.log.core.head import read_head
+from eventd.log.core.pages import PASSED_OVER, cost_of
+from eventd.log.core.scan import read_at, scan, stored_at
+from eventd.log.core.values import Record
+from eventd.log.core.wire_page import Wanted
+from eventd.log.cursors.cursors import create_cursor, next_repair_name
+from eventd.store.engine.database import fetch, fetch_in
+from eventd.store.rows.registry import announce
+from eventd.store.schema.tables import dead_letters
+
+MOST_POSITIONS = 10_000
+"""Positions one repair names. A repair of more is a range."""
+SURVEYED = 250
+"""Records that one step of a survey takes apart at most: a millisecond or two."""
+
+
+def read_placed(conn: sa.Connection, topic_id: int, ids: Sequence[str]) -> dict[str, int | None]:
+    """The positions of the latest records of those of the ids that are known; None where retention removed it.
+
+    An id alone proves nothing: one whose record is lost, because the database was damaged, is not known.
+    """
+    sql = "SELECT event_id, position, gone_at FROM event_ids WHERE topic_id = ? AND event_id {in}"
+    rows = fetch_in(conn, sql, (topic_id,), list(ids))
+    stored = stored_at(conn, topic_id, [position for _, position, gone_at in rows if gone_at is None])
+    return {
+        event_id: position if gone_at is None else None
+        for event_id, position, gone_at in rows
+        if gone_at is not None or position in stored
+    }
+
+
+def read_refreshed(conn: sa.Connection, topic_id: int, ids: Sequence[str]) -> set[str]:
+    """Those of the ids under which a refresh followed the first record."""
+    sql = "SELECT event_id FROM event_ids WHERE topic_id = ? AND first_position IS NOT NULL AND event_id {in}"
+    return {event_id for (event_id,) in fetch_in(conn, sql, (topic_id,), list(ids))}
+
+
+def recorded_between(conn: sa.Connection, topic_id: int, since: int | None, until: int | None) -> tuple[int, int]:
+    """The half-open range of positions recorded in a span of time (microseconds, both ends in it); (0, 0) for none."""
+    conditions = (
+        ["topic_id = ?"] + ["recorded_at >= ?"] * (since is not None) + ["recorded_at <= ?"] * (until is not None)
+    )
+    params = [topic_id, *[time for time in (since, until) if time is not None]]
+    sql = f"SELECT min(position), max(position + records - 1) FROM blocks WHERE {' AND '.join(conditions)}"
+    first, last = fetch(conn, sql, params)[0]
+    return (0, 0) if first is None else (int(first) - 1, int(last))
+
+
+def numbered_between(conn: sa.Connection, topic_id: int, first: int, last: int) -> tuple[int, int]:
+    """The half-open range of positions of the seqs `first` to `last`, as far as they still exist; (0, 0) for none."""
+    begin, end = _place_of(conn, topic_id, first), _place_of(conn, topic_id, last + 1)
+    if begin is None or begin == end:
+        return (0, 0)
+    return (begin - 1, read_head(conn).last if end is None else end - 1)
+
+
+def _place_of(conn: sa.Connection, topic_id: int, seq: int) -> int | None:
+    """The position of the first record that still exists from that seq on."""
+    held = fetch(
+        conn,
+        "SELECT position, seq, records FROM blocks WHERE topic_id = ? AND seq <= ? ORDER BY seq DESC LIMIT 1",
+        (topic_id, seq),
+    )
+    if held and held[0][1] + held[0][2] > seq:
+        return int(held[0][0] + seq - held[0][1])
+    next_one = fetch(
+        conn, "SELECT position FROM blocks WHERE topic_id = ? AND seq > ? ORDER BY seq LIMIT 1", (topic_id, seq)
+    )
+    return int(next_one[0][0]) if next_one else None
+
+
+class Survey(NamedTuple):
+    """What a repair of a range would find. Times in microseconds, sizes in bytes.
+
+    `events` would be sent; `expired` are too late, `others` are not meant for the peer. The last record that was looked
+    at is at the position `upto`.
+    """
+
+    upto: int
+    events: int = 0
+    bytes: int = 0
+    oldest: int | None = None
+    newest: int | None = None
+    expired: int = 0
+    others: int = 0
+
+    def plus(self, further: Survey) -> Survey:
+        """Both, where the other one goes on at the end of this one."""
+        times = [time for time in (self.oldest, self.newest, further.oldest, further.newest) if time is not None]
+        return Survey(
+            further.upto,
+            self.events + further.events,
+            self.bytes + further.bytes,
+            min(times, default=None),
+            max(times, default=None),
+            self.expired + further.expired,
+            self.others + further.others,
+        )
+
+
+def survey(conn: sa.Connection, topic_id: int, wanted: Wanted, *, after: int, upto: int, now: int) -> Survey:
+    """Look over the records in `(after, upto]`, as far as one step goes: call it again beyond what it looked at.
+
+    A step is short: it holds a connection, and most of it the interpreter, for which deliveries wait.
+    """
+    found, cost = Survey(after), 0
+    for block in scan(conn, topic_id, after, upto):
+        meant = wanted.settles(block, now)
+        if meant is None:
+            part = block.within(after, block.position + SURVEYED - cost - 1) or block
+            found, cost = found.plus(_survey_block(part, wanted, meant, now)), cost + cost_of(part)
+        else:
+            found, cost = found.plus(_survey_block(block, wanted, meant, now)), cost + PASSED_OVER
+        if cost >= SURVEYED:
+            return found
+    return found._replace(upto=upto)
+
+
+def _survey_block(block: Block, wanted: Wanted, meant: bool | None, now: int) -> Survey:
+    """What one block adds. `meant`: all of its records would be sent, or none; None where each has to be asked."""
+    if meant is False:
+        return Survey(block.last, others=block.records)
+    if meant:
+        return Survey(block.last, block.records, block.bytes, block.recorded_at, block.recorded_at)
+    records = [record for record in unpack(block) if wanted.selection.matches(record)]
+    reasons = [wanted.hindrance(record, now) for record in records]
+    waiting = [record for record, reason in zip(records, reasons, strict=True) if not reason]
+    late = reasons.count("expired")
+    at = block.recorded_at if waiting else None
+    size = sum(record.size for record in waiting)
+    return Survey(block.last, len(waiting), size, at, at, late, block.records - len(waiting) - late)
+
+
+def start_repair(
+    conn: sa.Connection,
+    *,
+    group: str,
+    node: str,
+    topic_id: int,
+    after: int,
+    upto: int,
+    selection: Mapping[str, Any],
+    now: int,
+    kind: str = "repair",
+) -> str:
+    """Make the cursor of a repair of `(after, upto]` and tell running nodes; its name."""
+    announce(conn)  # locks the head, which comes before any cursor
+    name = next_repair_name(conn, group, node, kind=kind)
+    create_cursor(conn, name, kind=kind, topic_id=topic_id, position=after, until=upto, selection=selection, now=now)
+    return name
+
+
+class Letter(NamedTuple):
+    """A dead letter as an operator sees it, and what is left of its record. Times in microseconds.
+
+    `tag` is None when the record is gone.
+    """
+
+    id: int
+    cursor: str
+    position: int
+    event_id: str
+    reason: str
+    detail: str
+    attempts: int
+    parked_at: int
+    tag: str | None
+    subject: str | None
+    expires_at: int | None
+
+
+def read_letters(
+    conn: sa.Connection,
+    topic_id: int,
+    *,
+    cursor: str = "",
+    kind: str = "",
+    event_id: str = "",
+    ids: Sequence[int] = (),
+    after: int = 0,
+    limit: int,
+    newest: bool = False,
+) -> list[Letter]:
+    """Dead letters of a topic beyond the letter `after`, oldest first; or the newest first, before that letter.
+
+    `kind` is that of the cursors they are of.
+    """
+    sql = (
+        "SELECT id, cursor, position, event_id, reason, detail, attempts, parked_at FROM dead_letters"
+        " WHERE topic_id = ?"
+    )
+    params: list[object] = [topic_id]
+    if after:
+        sql += " AND id < ?" if newest else " AND id > ?"
+        params.append(after)
+    for condition, value in ((" AND cursor = ?", cursor), (" AND event_id = ?", event_id)):
+        if value:
+            sql += condition
+            params.append(value)
+    if kind:
+        sql += " AND cursor LIKE ?"
+        params.append(f"{kind}:%")
+    if ids:
+        rows = fetch_in(conn, f"{sql} AND id {{in}} ORDER BY id", params, list(ids))
+    else:
+        rows = fetch(conn, f"{sql} ORDER BY id {'DESC' if newest else 'ASC'} LIMIT ?", (*params, limit))
+    stored = {record.position: record for record in read_at(conn, [row[2] for row in rows])}
+    return [_letter(row, stored.get(row[2])) for row in rows]
+
+
+def _letter(row: Sequence[Any], record: Record | None) -> Letter:
+    left = (record.tag, record.subject, record.expires_at) if record else (None, None, None)
+    return Letter(*row, *left)
+
+
+def count_letters(conn: sa.Connection, topic_id: int) -> dict[str, int]:
+    """How many dead letters each cursor of a topic has."""
+    sql = "SELECT cursor, count(*) FROM dead_letters WHERE topic_id = ? GROUP BY cursor"
+    return dict(fetch(conn, sql, (topic_id,)))
+
+
+def remove_letters(conn: sa.Connection, ids: Sequence[int]) -> int:
+    """Forget dead letters; how many there were."""
+    return sum(conn.execute(dead_letters.delete().where(dead_letters.c.id == at)).rowcount for at in ids)

@@ -1,0 +1,96 @@
+"""What a peer is to get: the declared selector, and for a repair what is picked out of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, Self
+
+from eventd.log.core.blocks import Block, names
+from eventd.log.core.values import Record
+from eventd.log.core.wire_page import Wanted
+from federation.selector import Selector
+
+
+class Declared(Protocol):
+    """A peer's declaration, as far as it says what the peer is to get."""
+
+    @property
+    def selector(self) -> Selector: ...
+
+    @property
+    def relay(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A selector, and whether records that came from other nodes are passed on.
+
+    `positions`, where given, are the only ones; `without` excludes what an earlier, narrower selection covered.
+    """
+
+    selector: Selector = field(default_factory=Selector)
+    relay: bool = False
+    positions: frozenset[int] = frozenset()
+    without: Selection | None = None
+
+    @classmethod
+    def of(cls, peer: Declared) -> Self:
+        """What the peer's declaration asks for."""
+        return cls(peer.selector, peer.relay)
+
+    def matches(self, record: Record) -> bool:
+        """Whether the record is meant for the peer at all."""
+        return (
+            (self.relay or not record.path)
+            and self.selector.matches(type=record.tag, subject=record.subject, source=record.node)
+            and (not self.positions or record.position in self.positions)
+            and (self.without is None or not self.without.matches(record))
+        )
+
+    def settles(self, block: Block) -> bool | None:
+        """Whether all records of a block are meant for the peer, or none; None where it takes a look at each."""
+        if not (self.relay or block.own):
+            return False
+        if self.positions:
+            return False if self.positions.isdisjoint(range(block.position, block.last + 1)) else None
+        excluded = False if self.without is None else self.without.settles(block)
+        types = names(block.types) if self.selector.types else frozenset()
+        if excluded or (types and not self.selector.may_match(types)):
+            return False
+        whole = excluded is False and types is not None and all(map(self.selector.takes_type, types))
+        return True if whole and not (self.selector.subject_prefixes or self.selector.sources) else None
+
+    def wanted_by(self, peer: str) -> Wanted:
+        """As the log is asked for it."""
+        return Wanted(peer, self)
+
+    def widens(self, earlier: Selection) -> bool:
+        """Whether this may select a record that `earlier` did not."""
+        return self.selector.widens(earlier.selector) or (self.relay and not earlier.relay)
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is stored."""
+        found: dict[str, Any] = {}
+        if self.selector.types:
+            found["types"] = list(self.selector.types)
+        if self.selector.subject_prefixes:
+            found["subjectPrefixes"] = list(self.selector.subject_prefixes)
+        if self.relay:
+            found["relay"] = True
+        if self.positions:
+            found["positions"] = sorted(self.positions)
+        if self.without is not None:
+            found["without"] = self.without.to_json()
+        return found
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Self:
+        """As it was stored."""
+        without = stored.get("without")
+        return cls(
+            Selector.of(types=stored.get("types", ()), subject_prefixes=stored.get("subjectPrefixes", ())),
+            bool(stored.get("relay", False)),
+            frozenset(stored.get("positions", ())),
+            None if without is None else cls.from_json(without),
+        )

@@ -1,0 +1,352 @@
+"""What the books prove about each record and each peer: delivered, still to come, or how it ended.
+
+Nothing is kept per record and peer. A delivered batch covers a range of positions under one version of the peer's
+selection, with exceptions; a repair's batch names the positions it carried. Where the batch that would prove a delivery
+has been forgotten, the answer is `unknown`, never `delivered`.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol
+
+import sqlalchemy as sa
+
+from eventd.log.core.blocks import Block
+from eventd.log.core.values import Record
+from eventd.log.cursors.cursors import Cursor
+from eventd.store.engine.database import fetch, fetch_in
+from federation.event import is_alive
+from federation.loops import decode_path, may_send
+
+_BATCH = "after, upto, selector_version, exceptions, picked, attempts, sent_at, acked_at, batch_id"
+
+
+class DeliveryState(StrEnum):
+    """How far one record is on its way to one peer."""
+
+    DELIVERED = "delivered"  # the peer acknowledged it
+    PENDING = "pending"  # not tried yet
+    FAILED = "failed"  # tried, or behind a link that refuses everything; it will be tried again
+    EXPIRED = "expired"  # its time was over before the peer had it
+    REFUSED = "refused"  # the peer will not take it; it is a dead letter
+    IN_PATH = "in_path"  # it came from the peer, or through it
+    UNKNOWN = "unknown"  # the proof has been forgotten
+
+
+class Delivery(NamedTuple):
+    """The state of one record at one peer. Times in microseconds.
+
+    `delivered_at` is the latest acknowledgement, `first_at` the first one.
+    """
+
+    state: DeliveryState
+    attempts: int = 0
+    attempted_at: int | None = None
+    error: str = ""
+    delivered_at: int | None = None
+    first_at: int | None = None
+    batch_id: str = ""
+
+
+class Matcher(Protocol):
+    """Says whether a record is meant for a peer, and whether all of a block are; None: each has to be asked."""
+
+    def matches(self, record: Record) -> bool: ...
+
+    def settles(self, block: Block) -> bool | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """What a peer's cursor selected from `declared_at` (microseconds) until the next version."""
+
+    declared_at: int
+    selection: Matcher
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """A repair that is under way: everything it picks up to its cursor's `until` is sent once more."""
+
+    cursor: Cursor
+    selection: Matcher
+
+    def covers(self, record: Record) -> bool:
+        """Whether it has yet to send this record."""
+        until = self.cursor.until
+        within = record.position > self.cursor.position and (until is None or record.position <= until)
+        return within and self.selection.matches(record)
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """All that is needed to say what became of a record at one peer, except the batches themselves.
+
+    `cursor` is None as long as the node has not taken notice of the peer. `picked` are the ranges of batches that
+    repairs delivered, as (row id, after, upto).
+    """
+
+    node: str
+    wanted: Matcher
+    cursor: Cursor | None = None
+    versions: Mapping[int, Version] = field(default_factory=dict)
+    repairs: Sequence[Repair] = ()
+    picked: Sequence[tuple[int, int, int]] = ()
+
+
+def read_picked(conn: sa.Connection, cursor: str) -> list[tuple[int, int, int]]:
+    """The ranges of the batches that repairs delivered for a peer, as (row id, after, upto)."""
+    rows = fetch(conn, "SELECT id, after, upto FROM batches WHERE cursor = ? AND picked <> ''", (cursor,))
+    return [(row[0], row[1], row[2]) for row in rows]
+
+
+def derive(conn: sa.Connection, books: Books, records: Sequence[Record], *, now: int) -> list[Delivery | None]:
+    """What became of each of `records` (in order of position) at the peer; None where it is not meant for the peer."""
+    if not records:
+        return []
+    proofs = _Proofs.read(conn, books, records[0].position, records[-1].position)
+    found = [_derive(books, record, proofs, now) for record in records]
+    return _with_letters(conn, books, records, found)
+
+
+class _Batch(NamedTuple):
+    after: int
+    upto: int
+    version: int
+    exceptions: Mapping[int, str]
+    picked: frozenset[int]
+    attempts: int
+    sent_at: int
+    acked_at: int
+    batch_id: str
+
+    def outcome(self, position: int) -> Delivery:
+        """What this batch says of a record it was to carry."""
+        reason = self.exceptions.get(position)
+        if reason is None:
+            acked = self.acked_at
+            return Delivery(
+                DeliveryState.DELIVERED, self.attempts, self.sent_at, "", acked, acked, batch_id=self.batch_id
+            )
+        if reason in (DeliveryState.EXPIRED, DeliveryState.IN_PATH):
+            return Delivery(DeliveryState(reason))
+        return Delivery(DeliveryState.REFUSED, self.attempts, self.sent_at, reason, batch_id=self.batch_id)
+
+
+class _Proofs:
+    """The batches that can prove something about a run of positions."""
+
+    def __init__(self, ranges: Sequence[_Batch], repaired: Mapping[int, Sequence[_Batch]]) -> None:
+        self._ranges = ranges
+        self._ends = [batch.upto for batch in ranges]
+        self._repaired = repaired
+
+    @classmethod
+    def read(cls, conn: sa.Connection, books: Books, first: int, last: int) -> _Proofs:
+        if books.cursor is None:
+            return cls((), {})
+        name = books.cursor.name
+        # A page without a record to send shares its beginning with the next batch; the one that ends first knows more.
+        rows = fetch(
+            conn,
+            f"SELECT {_BATCH} FROM batches WHERE cursor = ? AND picked = '' AND upto >= ? AND upto <= coalesce("
+            "(SELECT upto FROM batches WHERE cursor = ? AND picked = '' AND upto >= ? ORDER BY upto LIMIT 1), ?)"
+            " ORDER BY upto, id DESC",
+            (name, first, name, last, last),
+        )
+        near = [at for at, after, upto in books.picked if upto >= first and after < last]
+        repaired: dict[int, list[_Batch]] = {}
+        for row in sorted(fetch_in(conn, f"SELECT id, {_BATCH} FROM batches WHERE id {{in}}", (), near)):
+            batch = _batch(row[1:])
+            for position in batch.picked | batch.exceptions.keys():
+                repaired.setdefault(position, []).append(batch)
+        return cls([_batch(row) for row in rows], repaired)
+
+    def covering(self, position: int) -> _Batch | None:
+        """The batch whose range holds the position."""
+        at = bisect_left(self._ends, position)
+        found = self._ranges[at] if at < len(self._ranges) else None
+        return found if found and found.after < position else None
+
+    def repairs(self, position: int) -> Sequence[_Batch]:
+        """The repairs that carried, or left out, the record at this position; oldest first."""
+        return self._repaired.get(position, ())
+
+    def across(self, first: int, last: int) -> list[_Batch] | None:
+        """The batches that cover these positions without a hole; none where none covers any, None where some are."""
+        found: list[_Batch] = []
+        at = bisect_left(self._ends, first)
+        while at < len(self._ranges) and self._ranges[at].after < last:
+            begun = found[-1].upto + 1 if found else first
+            if self._ranges[at].after >= begun:
+                return None
+            found.append(self._ranges[at])
+            if found[-1].upto >= last:
+                return found
+            at = bisect_left(self._ends, found[-1].upto + 1)
+        return None if found else []
+
+    def touched_by_repairs(self, first: int, last: int) -> bool:
+        """Whether a repair carried, or left out, any of these positions."""
+        return any(first <= position <= last for position in self._repaired)
+
+
+def _batch(row: Sequence[object]) -> _Batch:
+    after, upto, version, exceptions, picked, *rest = row
+    left_out = {position: reason for position, reason in json.loads(str(exceptions) or "[]")}
+    return _Batch(after, upto, version, left_out, frozenset(json.loads(str(picked) or "[]")), *rest)  # type: ignore[arg-type]
+
+
+class Uniform(NamedTuple):
+    """One state for all records of a block. `first_at` is the latest time at which any was first acknowledged."""
+
+    state: DeliveryState
+    first_at: int | None = None
+
+
+class BlockBooks:
+    """The books of a peer over a run of blocks: for who adds up, and would take apart millions of records."""
+
+    def __init__(self, books: Books, proofs: _Proofs) -> None:
+        self._books = books
+        self._proofs = proofs
+
+    @classmethod
+    def read(cls, conn: sa.Connection, books: Books, first: int, last: int) -> BlockBooks:
+        """All that can say something of the positions from `first` to `last`."""
+        return cls(books, _Proofs.read(conn, books, first, last))
+
+    def uniform(self, block: Block) -> Uniform | None:
+        """What became of a block's records; None where that may differ, or takes a look at them.
+
+        All of them are meant for the peer, may go to it, and never expire.
+        """
+        cursor = self._books.cursor
+        if cursor is None or block.position > cursor.position:
+            return _uniform_ahead(cursor, block)
+        return self._passed(block) if block.last <= cursor.position else None
+
+    def _passed(self, block: Block) -> Uniform | None:
+        batches = self._proofs.across(block.position, block.last)
+        if batches is None:
+            return None
+        if batches:
+            plain = all(self._brought_all(batch, block) for batch in batches)
+            return Uniform(DeliveryState.DELIVERED, max(batch.acked_at for batch in batches)) if plain else None
+        single = len(self._books.versions) < 2 and not self._books.repairs
+        repaired = self._proofs.touched_by_repairs(block.position, block.last)
+        return Uniform(DeliveryState.UNKNOWN) if single and not repaired else None
+
+    def _brought_all(self, batch: _Batch, block: Block) -> bool:
+        """Whether a batch brought all that it covers of a block."""
+        version = self._books.versions.get(batch.version)
+        meant = version is not None and version.selection.settles(block)
+        return bool(meant) and not any(block.position <= at <= block.last for at in batch.exceptions)
+
+
+def _uniform_ahead(cursor: Cursor | None, block: Block) -> Uniform | None:
+    if cursor is not None and cursor.is_refused:
+        return Uniform(DeliveryState.FAILED)
+    if cursor is None or not cursor.attempts:
+        return Uniform(DeliveryState.PENDING)
+    if cursor.position < block.position <= cursor.attempted_upto < block.last:
+        return None
+    if cursor.attempted_upto > cursor.position:
+        tried = block.last <= cursor.attempted_upto
+    else:
+        tried = cursor.attempted_at is not None and block.recorded_at <= cursor.attempted_at
+    return Uniform(DeliveryState.FAILED if tried else DeliveryState.PENDING)
+
+
+def _derive(books: Books, record: Record, proofs: _Proofs, now: int) -> Delivery | None:
+    if not books.wanted.matches(record):
+        return None
+    if (record.path or record.node == books.node) and may_send(
+        decode_path(record.path), record.node, books.node, relay=True
+    ):
+        return Delivery(DeliveryState.IN_PATH)
+    if books.cursor is None or record.position > books.cursor.position:
+        return _ahead(books.cursor, record, now)
+    batch = proofs.covering(record.position)
+    version = books.versions.get(batch.version) if batch else None
+    meant = batch is not None and version is not None and version.selection.matches(record)
+    outcomes = [batch.outcome(record.position)] if batch and meant else []
+    outcomes += [repair.outcome(record.position) for repair in proofs.repairs(record.position)]
+    if delivered := [outcome for outcome in outcomes if outcome.state is DeliveryState.DELIVERED]:
+        return delivered[-1]._replace(first_at=delivered[0].delivered_at)
+    for repair in books.repairs:
+        if repair.covers(record):
+            return _ahead(repair.cursor, record, now)
+    if outcomes:
+        return outcomes[-1]
+    return _unproven(books, record, excluded=version is not None)
+
+
+def _ahead(cursor: Cursor | None, record: Record, now: int) -> Delivery:
+    """The state of a record that the cursor has not passed."""
+    if not is_alive(record.expires_at, now):
+        return Delivery(DeliveryState.EXPIRED)
+    if cursor is not None and _was_tried(cursor, record):
+        return Delivery(DeliveryState.FAILED, cursor.attempts, cursor.attempted_at, cursor.last_error)
+    if cursor is not None and cursor.is_refused:
+        why = ": ".join(part for part in (f"link {cursor.state}", cursor.reason, cursor.last_error) if part)
+        return Delivery(DeliveryState.FAILED, cursor.attempts, cursor.attempted_at, why)
+    return Delivery(DeliveryState.PENDING)
+
+
+def _was_tried(cursor: Cursor, record: Record) -> bool:
+    """Whether the tries that failed were about this record.
+
+    A link that cannot even be opened carries nothing: then the try was about everything that waited.
+    """
+    if not cursor.attempts:
+        return False
+    if cursor.attempted_upto > cursor.position:
+        return record.position <= cursor.attempted_upto
+    return cursor.attempted_at is not None and record.recorded_at <= cursor.attempted_at
+
+
+def _unproven(books: Books, record: Record, *, excluded: bool) -> Delivery:
+    """The state of a record that the cursor has passed and no batch speaks of.
+
+    It may have been nobody's business then: `excluded` by the batch's version of the selection, or passed without a
+    batch under one. When the selection became wider, what was still alive was sent by a repair; the rest was too late.
+    """
+    versions = [books.versions[number] for number in sorted(books.versions)]
+    for version, successor in pairwise(versions):
+        late = record.expires_at is not None and record.expires_at < successor.declared_at
+        in_force = excluded or record.recorded_at < successor.declared_at
+        if late and in_force and not version.selection.matches(record):
+            return Delivery(DeliveryState.EXPIRED)
+    return Delivery(DeliveryState.UNKNOWN)
+
+
+def _with_letters(
+    conn: sa.Connection, books: Books, records: Sequence[Record], found: list[Delivery | None]
+) -> list[Delivery | None]:
+    """The refused ones with the words the dead letter has for it."""
+    refused = [r.position for r, d in zip(records, found, strict=True) if d and d.state is DeliveryState.REFUSED]
+    if not refused or books.cursor is None:
+        return found
+    sql = "SELECT position, reason, detail, attempts FROM dead_letters WHERE cursor = ? AND position {in}"
+    letters = {row[0]: row[1:] for row in fetch_in(conn, sql, (books.cursor.name,), refused)}
+    return [_worded(d, letters.get(r.position)) for r, d in zip(records, found, strict=True)]
+
+
+def _worded(delivery: Delivery | None, letter: tuple[str, str, int] | None) -> Delivery | None:
+    if delivery is None or letter is None or delivery.state is not DeliveryState.REFUSED:
+        return delivery
+    reason, detail, attempts = letter
+    return delivery._replace(error=f"{reason}: {detail}" if detail else reason, attempts=attempts)
+
+
+def read_versions(conn: sa.Connection, cursor: str) -> list[tuple[int, int, dict[str, Any]]]:
+    """Every version of what a cursor selected, as (version, declared at, selection)."""
+    rows = fetch(conn, "SELECT version, declared_at, selection FROM selectors WHERE cursor = ?", (cursor,))
+    return [(version, declared_at, json.loads(selection)) for version, declared_at, selection in rows]

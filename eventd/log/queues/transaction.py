@@ -1,0 +1,318 @@
+"""The books of one queue while a transaction changes them: what may be handed out, what is done, and what is given up.
+
+All units of a transaction that are about one queue share its books, so what they do is counted, and cleared away, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+import sqlalchemy as sa
+
+from eventd.log.core.blocks import Block
+from eventd.log.core.commit import Transaction
+from eventd.log.core.head import shrink
+from eventd.log.core.records import content_size, read_body, write_body
+from eventd.log.core.scan import scan_seqs
+from eventd.log.core.topic_row import last_of
+from eventd.log.core.values import NOTHING, Drafts
+from eventd.log.queues.compaction import clear
+from eventd.log.topics.config import TopicConfig
+from eventd.log.topics.errors import NotAQueue, RecordTooLarge, Throttled, TopicFull, TopicNotFound
+from eventd.log.topics.limits import apply_ttl
+from eventd.log.topics.topic_line import TopicLine, read_line, read_line_of
+from eventd.log.topics.topics import GROUP, Ceilings, count_topics, create_line
+from eventd.log.topics.write import apply_limits_once, require_fit
+from eventd.runtime.clock import Moment
+from eventd.store.engine.database import execute, fetch, insert
+from eventd.store.rows.leases import (
+    Jobs,
+    Lease,
+    Moved,
+    add_moves,
+    count_jobs,
+    end_leases,
+    forget_jobs,
+    free,
+    mark_done,
+    read_free,
+)
+from eventd.store.schema.topic_tables import queues
+
+FOUND_BYTES = 16 << 20
+"""Bytes of data and meta that one claim hands out, and a little: the next one gets the rest."""
+MOST_LETTERS = 1000
+"""Jobs that one claim gives up at most."""
+HOLD_SECONDS = 5
+"""How long a job that is to be given up waits where the dead letters do not take it."""
+_KEPT_BLOCKS = 8
+_EVERYWHERE = 1 << 62
+_PORTION = 16
+"""Jobs that came back, read at once at least: some of them may be given up."""
+
+
+class Found(NamedTuple):
+    """A job that may be handed out, and how often it was."""
+
+    seq: int
+    deliveries: int
+    size: int
+    recorded_at: int
+    body: str
+
+
+def read_queue(conn: sa.Connection, queue: str | int) -> TopicLine:
+    """The line of a queue, by its name or its id. Raises `TopicNotFound` and `NotAQueue`."""
+    line = read_line(conn, queue) if isinstance(queue, str) else read_line_of(conn, queue)
+    if line is None:
+        raise TopicNotFound(str(queue))
+    if line.config.type != "queue":
+        raise NotAQueue(line.name)
+    return line
+
+
+class Books:
+    """The books of one queue. `held` and `delayed`: by how much the numbers of such jobs have changed."""
+
+    def __init__(self, tx: Transaction, line: TopicLine) -> None:
+        self.conn = tx.conn
+        self.line = line
+        self.topic_id = line.id
+        self.at = Moment(tx.now, tx.steady)
+        self.dead_lettered = 0
+        self._claimed_seq = _read_claimed(tx.conn, line.id)
+        self._claimed_before = self._claimed_seq
+        self.held, self.delayed = end_leases(tx.conn, line.id, tx.steady)
+        self._done: list[int] = []
+        self._records = _Records(tx.conn, line.id)
+        self._standing: Jobs | None = None
+
+    @classmethod
+    def open(cls, tx: Transaction, line: TopicLine) -> Books:
+        """Those of the transaction. Whoever opens them has to `settle` them."""
+        found: Books | None = tx.shared.get(("queue", line.id))
+        if found is None:
+            if line.due_at is not None and line.due_at <= tx.now:
+                apply_ttl(tx.conn, line.id, tx.now)
+                line = read_line_of(tx.conn, line.id) or line
+            found = tx.shared["queue", line.id] = cls(tx, line)
+        elif (found.line.evicted_seq, found.line.deleted) != (line.evicted_seq, line.deleted):
+            found._records.clear()  # another unit has removed some
+        found.line = line
+        return found
+
+    def find(self, most: int, dead: DeadLetters) -> list[Found]:
+        """The next jobs: first those that came back, then those that were never handed out.
+
+        Those that came back too often go to `dead` instead, where the queue says so.
+        """
+        limit = self.line.config.max_deliveries if self.line.config.dead_letter else 0
+        found: list[Found] = []
+        size = 0
+        for job in self._candidates(max(most, _PORTION)) if most else ():
+            if limit and job.deliveries >= limit:
+                if not dead.add(job):
+                    continue  # there are many: the next claim gives them up
+            else:
+                found.append(job)
+                size += job.size
+            if len(found) == most or size >= FOUND_BYTES:
+                break
+        return found
+
+    def _candidates(self, portion: int) -> Iterator[Found]:
+        after = 0
+        while leases := read_free(self.conn, self.topic_id, after, portion):
+            after = leases[-1].seq
+            for lease in leases:
+                record = self._records.read(lease.seq)
+                if record is None:
+                    forget_jobs(self.conn, self.topic_id, [lease.seq])
+                else:
+                    yield Found(lease.seq, lease.deliveries, lease.size, *record)
+        self._claimed_seq = max(self._claimed_seq, self.line.evicted_seq)
+        while self._claimed_seq < self.line.head_seq:
+            seq = self._records.first_from(self._claimed_seq + 1)
+            self._claimed_seq = self.line.head_seq if seq is None else seq
+            record = self._records.read(self._claimed_seq)
+            if record is not None:
+                yield Found(self._claimed_seq, 0, content_size(record[1]), *record)
+
+    def remove(self, leases: Sequence[Lease]) -> None:
+        """These jobs are done; their lines say so already."""
+        size = sum(lease.size for lease in leases)
+        sql = "UPDATE topics SET deleted = deleted + ?, bytes = bytes - ? WHERE id = ?"
+        execute(self.conn, sql, (len(leases), size, self.topic_id))
+        shrink(self.conn, size)
+        self.line = self.line._replace(deleted=self.line.deleted + len(leases), bytes=self.line.bytes - size)
+        self._done += [lease.seq for lease in leases]
+
+    def settle(self) -> Jobs:
+        """Write what has changed, clear away what is done; how the queue stands then."""
+        if self._standing is None:
+            if self._done:
+                clear(self.conn, self.topic_id, sorted(self._done), self.at.wall)
+            add_moves(self.conn, self.topic_id, Moved(self.held, self.delayed))
+            if self._claimed_seq != self._claimed_before or self.dead_lettered:
+                execute(
+                    self.conn,
+                    "UPDATE queues SET claimed_seq = ?, dead_lettered = dead_lettered + ? WHERE topic_id = ?",
+                    (self._claimed_seq, self.dead_lettered, self.topic_id),
+                )
+            sql = "SELECT next_seq - 1 - evicted_seq - deleted FROM topics WHERE id = ?"
+            live = fetch(self.conn, sql, (self.topic_id,))[0][0]
+            self._standing = count_jobs(self.conn, self.topic_id, live, self.at.steady)
+        return self._standing
+
+
+def _read_claimed(conn: sa.Connection, topic_id: int) -> int:
+    """Up to where all jobs were handed out once."""
+    sql = "SELECT claimed_seq FROM queues WHERE topic_id = ?"
+    if not (rows := fetch(conn, sql, (topic_id,))):
+        fresh = {"topic_id": topic_id, "claimed_seq": 0, "held": 0, "delayed": 0, "dead_lettered": 0}
+        conn.execute(insert(conn, queues).values(**fresh))
+        return 0
+    return int(rows[0][0])
+
+
+class _Records:
+    """The records of a queue, read by block: neighbours are wanted together."""
+
+    def __init__(self, conn: sa.Connection, topic_id: int) -> None:
+        self._conn = conn
+        self._topic_id = topic_id
+        self._blocks: dict[int, tuple[Block, list[str]]] = {}
+        self._latest: tuple[Block, list[str]] | None = None
+
+    def clear(self) -> None:
+        """Forget what was read."""
+        self._blocks.clear()
+        self._latest = None
+
+    def read(self, seq: int) -> tuple[int, str] | None:
+        """When a record was recorded, and its body; None where it is gone."""
+        found = self._holding(seq)
+        if found is None or found[0].seq > seq:
+            return None
+        body = found[1][seq - found[0].seq]
+        return (found[0].recorded_at, body) if body else None
+
+    def first_from(self, seq: int) -> int | None:
+        """The first seq from this one on that a block holds."""
+        found = self._holding(seq)
+        return None if found is None else max(seq, found[0].seq)
+
+    def _holding(self, seq: int) -> tuple[Block, list[str]] | None:
+        """The block that holds a seq, or the first one beyond it, and its bodies."""
+        latest = self._latest
+        if latest is None or not latest[0].seq <= seq <= last_of(latest[0]):
+            latest = self._latest = self._fetch(seq)
+        return latest
+
+    def _fetch(self, seq: int) -> tuple[Block, list[str]] | None:
+        known = (pair for pair in self._blocks.values() if pair[0].seq <= seq <= last_of(pair[0]))
+        if (pair := next(known, None)) is not None:
+            return pair
+        block = next(scan_seqs(self._conn, self._topic_id, seq - 1, _EVERYWHERE), None)
+        if block is None:
+            return None
+        if len(self._blocks) == _KEPT_BLOCKS:
+            self._blocks.pop(next(iter(self._blocks)))
+        made = self._blocks[block.seq] = (block, block.bodies())
+        return made
+
+
+class DeadLetters:
+    """Jobs that were handed out too often, on their way to the topic that the queue names for them."""
+
+    def __init__(self, ceilings: Ceilings) -> None:
+        self._ceilings = ceilings
+        self._dest: TopicLine | None = None
+        self._jobs: list[Found] = []
+
+    @property
+    def topic_id(self) -> int | None:
+        """Where they go; None when there are none."""
+        return None if self._dest is None else self._dest.id
+
+    def add(self, job: Found) -> bool:
+        """Take a job; False where no more are taken at once."""
+        if len(self._jobs) == MOST_LETTERS:
+            return False
+        self._jobs.append(job)
+        return True
+
+    def admit(self, tx: Transaction, books: Books, random: Callable[[int], bytes]) -> Drafts:
+        """Take them out of the queue. Where they have nowhere to go, they stay, and are tried again later."""
+        if not self._jobs:
+            return NOTHING
+        name = books.line.config.dead_letter or ""
+        dest = read_line(tx.conn, name)
+        if dest is None and not name.startswith(GROUP) and _may_make_topic(tx.conn, self._ceilings):
+            dest = create_line(tx.conn, name, TopicConfig(), now=tx.now, random=random(8))
+        drafts = _letters(books.line.name, self._jobs)
+        seqs = [job.seq for job in self._jobs]
+        if dest is None or dest.id == books.topic_id or not self._takes(tx, dest, drafts):
+            free(tx.conn, books.topic_id, seqs, tx.steady + HOLD_SECONDS * 1_000_000)
+            books.delayed += len(seqs)
+            return NOTHING
+        mark_done(tx.conn, books.topic_id, seqs)
+        books.remove([Lease(job.seq, "", "", None, job.deliveries, job.size) for job in self._jobs])
+        books.dead_lettered += len(seqs)
+        if "fsync" in (dest.durability, books.line.durability):
+            tx.must_flush = True
+        self._dest = dest
+        return drafts
+
+    def finish(self, tx: Transaction) -> None:
+        """They have their places: the topic's own limits apply."""
+        if self._dest is not None:
+            apply_limits_once(tx, self._dest)
+
+    def _takes(self, tx: Transaction, dest: TopicLine, drafts: Drafts) -> bool:
+        """Whether a topic takes these records, which leave the queue for it, now."""
+        if dest.of_group:
+            return False
+        try:
+            require_fit(tx, dest, drafts, self._ceilings.bytes, freed=sum(job.size for job in self._jobs))
+        except (TopicFull, RecordTooLarge, Throttled):
+            return False
+        return True
+
+
+def _may_make_topic(conn: sa.Connection, ceilings: Ceilings) -> bool:
+    return not 0 < ceilings.topics <= count_topics(conn)
+
+
+def _letters(queue: str, jobs: Sequence[Found]) -> Drafts:
+    bodies: list[str] = []
+    tags: set[str] = set()
+    nodes: set[str] = set()
+    for job in jobs:
+        stored = read_body(job.body)
+        bodies.append(write_body(stored.node, stored.tag, stored.data, _stamped(stored.meta, queue, job)))
+        tags.update([stored.tag] if stored.tag is not None else [])
+        nodes.add(stored.node or "")  # the empty one stands for nobody
+    return Drafts(
+        paths=[""] * len(bodies),
+        bodies=bodies,
+        types=frozenset(tags),
+        sources=frozenset(nodes),
+        sizes=[*map(content_size, bodies)],
+    )
+
+
+def _stamped(meta: str | None, queue: str, job: Found) -> str:
+    """What was said of a job, and where it comes from. Texts, as a program may show them to anybody."""
+    try:
+        said = {} if meta is None else msgspec.json.decode(meta, type=dict[str, msgspec.Raw])
+    except msgspec.ValidationError:
+        said = {"$dead_letter_meta": msgspec.Raw((meta or "").encode())}
+    facts = {
+        "$dead_letter_from": queue,
+        "$dead_letter_deliveries": str(job.deliveries),
+        "$dead_letter_src_seq": str(job.seq),
+    }
+    return msgspec.json.encode({**said, **facts}).decode()

@@ -1,0 +1,350 @@
+"""Queues: jobs are claimed by competing nodes for a time, and acked, given back, or kept for longer.
+
+A queue is a topic; a job is one of its records. A claim takes the jobs that came back, the oldest first, and then those
+that were never handed out. Nothing is kept in memory: a lease is a line in the books, written before it is answered, so
+no job is ever held by two. How a unit is told what it must not do: see `eventd.log.topics.errors`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from eventd.errors import Invalid
+from eventd.log.core.commit import Transaction, Turn
+from eventd.log.core.durability import Flushes
+from eventd.log.core.values import NOTHING, Appended, Drafts
+from eventd.log.queues.transaction import Books, DeadLetters, Found, read_queue
+from eventd.log.topics.topic_line import TopicLine
+from eventd.log.topics.topics import NO_CEILINGS, Ceilings
+from eventd.store.rows.leases import (
+    LEASE_MS,
+    Jobs,
+    Lease,
+    add_leases,
+    extend_leases,
+    first_end,
+    free,
+    mark_done,
+    read_leases,
+    renew_leases,
+)
+from federation.event import is_plain
+
+MOST_NODE_BYTES = 128
+MOST_SEQ = 2**63 - 1
+
+
+class Wish(NamedTuple):
+    """What one node asks for: at most `most` jobs for `lease_ms` milliseconds, None for as long as the queue says."""
+
+    node: str
+    most: int
+    lease_ms: int | None = None
+
+
+class Job(NamedTuple):
+    """A job that was handed out. `deadline` and `recorded_at` in microseconds; `body` in its stored form."""
+
+    seq: int
+    lease_id: str
+    deadline: int
+    recorded_at: int
+    deliveries: int
+    body: str
+
+
+class Claimed(NamedTuple):
+    """For each wish its jobs, in order, and how the queue stands afterwards.
+
+    Where there is a `gather_ms`, nothing was handed out: the queue wants claims to be gathered for so many
+    milliseconds, and then to be made together.
+    """
+
+    topic_id: int
+    jobs: Sequence[Sequence[Job]]
+    standing: Jobs
+    gather_ms: int = 0
+
+
+class _Claiming:
+    """Deals jobs to those who wish for some. Raises `TopicNotFound`, `NotAQueue`, and `Invalid` for a nameless node."""
+
+    cursor = None
+    durable = False  # a queue may ask for it
+    turn = Turn.FRONT
+
+    def __init__(
+        self, queue: str | int, wishes: Sequence[Wish], random: Callable[[int], bytes], ceilings: Ceilings
+    ) -> None:
+        self._queue = queue
+        self._wishes = wishes
+        self._random = random
+        self._ceilings = ceilings
+        self._dead = DeadLetters(ceilings)
+        self._jobs: list[list[Job]] = []
+
+    @property
+    def topic_id(self) -> int | None:
+        return self._dead.topic_id
+
+    @property
+    def weight(self) -> int:
+        return max(1, sum(wish.most for wish in self._wishes) // 10)
+
+    def _deal(self, tx: Transaction, line: TopicLine) -> tuple[Books, Drafts]:
+        """Claim; the books, and what goes to the dead letters instead."""
+        books, self._dead = Books.open(tx, line), DeadLetters(self._ceilings)
+        if line.config.leases_durable:
+            tx.must_flush = True
+        found = books.find(sum(wish.most for wish in self._wishes), self._dead)
+        self._jobs = self._hand_out(tx, books, found)
+        return books, self._dead.admit(tx, books, self._random)
+
+    def _hand_out(self, tx: Transaction, books: Books, found: Sequence[Found]) -> list[list[Job]]:
+        """Deal what was found, and write the leases."""
+        hands: list[list[Job]] = [[] for _ in self._wishes]
+        secret = self._random(8).hex()
+        fresh: list[Lease] = []
+        renewed: list[Lease] = []
+        for index, job in zip(_turns(self._wishes), found, strict=False):
+            wish = self._wishes[index]
+            length = 1000 * bounded(wish.lease_ms, books.line)
+            deadline, free_at = tx.now + length, tx.steady + length + 1
+            lease = Lease(job.seq, wish.node, f"lease_{secret}{job.seq:x}", free_at, job.deliveries + 1, job.size)
+            (renewed if job.deliveries else fresh).append(lease)
+            hands[index].append(Job(job.seq, lease.lease_id, deadline, job.recorded_at, lease.deliveries, job.body))
+        add_leases(books.conn, books.topic_id, fresh)
+        renew_leases(books.conn, books.topic_id, renewed)
+        books.held += len(fresh) + len(renewed)
+        return hands
+
+
+def _turns(wishes: Sequence[Wish]) -> Sequence[int]:
+    """Whose turn it is, one after the other, until nobody wishes for more."""
+    rounds = max((wish.most for wish in wishes), default=0)
+    return [index for turn in range(rounds) for index, wish in enumerate(wishes) if turn < wish.most]
+
+
+def bounded(lease_ms: int | None, line: TopicLine) -> int:
+    """How long a lease of the queue is, in milliseconds."""
+    return line.config.lease_ms if lease_ms is None else max(LEASE_MS[0], min(LEASE_MS[1], lease_ms))
+
+
+def require_node(node: str) -> None:
+    """Raises `Invalid` for what cannot hold a job."""
+    if not node:
+        raise Invalid("`node` is empty", hint="say who is to hold the jobs")
+    if not is_plain(node) or len(node.encode()) > MOST_NODE_BYTES:
+        raise Invalid(f"`node` is over {MOST_NODE_BYTES} bytes, or holds U+0000")
+
+
+class Claim(_Claiming):
+    """Hand out jobs: to several nodes in turn, one to each, as far as there are any.
+
+    Result: `Claimed`. `gathered`: they are made together already, if the queue wants that. Jobs that were handed out as
+    often as the queue allows go to its dead letters instead, as far as the `ceilings` of all topics allow that.
+    """
+
+    def __init__(
+        self,
+        queue: str | int,
+        wishes: Sequence[Wish],
+        random: Callable[[int], bytes],
+        *,
+        gathered: bool = True,
+        ceilings: Ceilings = NO_CEILINGS,
+    ) -> None:
+        super().__init__(queue, wishes, random, ceilings)
+        self._gathered = gathered
+        self._finish: Callable[[], Claimed] | None = None
+
+    def admit(self, tx: Transaction) -> Drafts:
+        line = read_queue(tx.conn, self._queue)
+        for wish in self._wishes:
+            require_node(wish.node)
+        jitter_ms = line.config.claim_jitter_ms
+        if jitter_ms and not self._gathered:
+            self._finish = lambda: Claimed(line.id, [[] for _ in self._wishes], Jobs(0, 0, 0), jitter_ms)
+            return NOTHING
+        books, letters = self._deal(tx, line)
+        self._finish = lambda: Claimed(line.id, self._jobs, books.settle())
+        return letters
+
+    def finish(self, tx: Transaction, appended: Appended) -> Claimed:
+        assert self._finish is not None
+        self._dead.finish(tx)
+        return self._finish()
+
+
+class Holder(NamedTuple):
+    """A node that takes jobs as they come: what it wishes to hold at a time, and the leases it was given, by seq."""
+
+    wish: Wish
+    held: Mapping[int, str]
+
+
+class Refilled(NamedTuple):
+    """For each holder the seqs it still holds, and its new jobs. `look_at`: when a lease or a delay ends, if any,
+    in steady time."""
+
+    kept: Sequence[frozenset[int]]
+    jobs: Sequence[Sequence[Job]]
+    look_at: int | None
+
+
+class Refill(_Claiming):
+    """Hand out jobs to holders that have settled some, or lost them. Result: `Refilled`."""
+
+    def __init__(
+        self,
+        queue: str | int,
+        holders: Sequence[Holder],
+        random: Callable[[int], bytes],
+        *,
+        ceilings: Ceilings = NO_CEILINGS,
+    ) -> None:
+        super().__init__(queue, [holder.wish for holder in holders], random, ceilings)
+        self._holders = holders
+        self._kept: list[frozenset[int]] = []
+        self._books: Books | None = None
+
+    def admit(self, tx: Transaction) -> Drafts:
+        line = read_queue(tx.conn, self._queue)
+        found = read_leases(tx.conn, line.id, sorted({seq for holder in self._holders for seq in holder.held}))
+        wishes: list[Wish] = []
+        self._kept = []
+        for wish, held in self._holders:
+            leases = ((found.get(seq), lease_id) for seq, lease_id in held.items())
+            kept = [lease.seq for lease, lease_id in leases if lease and lease.is_held(wish.node, lease_id, tx.steady)]
+            self._kept.append(frozenset(kept))
+            wishes.append(wish._replace(most=max(0, wish.most - len(kept))))
+        self._wishes = wishes
+        self._books, letters = self._deal(tx, line)
+        return letters
+
+    def finish(self, tx: Transaction, appended: Appended) -> Refilled:
+        assert self._books is not None
+        self._dead.finish(tx)
+        self._books.settle()
+        return Refilled(self._kept, self._jobs, first_end(tx.conn, self._books.topic_id))
+
+
+class Handle(NamedTuple):
+    """A job as its holder names it. `lease_id` empty: whatever lease the node has on it."""
+
+    seq: int
+    lease_id: str = ""
+
+
+class Settled(NamedTuple):
+    """The jobs a request was about: those it was `done` to, and those its node does not hold, both in its order.
+
+    `deadline` is that of leases that go on, in microseconds. `room`: what the queue had refused may find room now.
+    """
+
+    topic_id: int
+    done: Sequence[int]
+    skipped: Sequence[int]
+    standing: Jobs
+    deadline: int
+    room: bool
+
+
+class _Settling(ABC):
+    """What holders do to their jobs. Result: `Settled`. Raises `TopicNotFound` and `NotAQueue`."""
+
+    topic_id = None
+    cursor = None
+    turn = Turn.FRONT
+
+    def __init__(self, queue: str | int, node: str, handles: Sequence[Handle]) -> None:
+        self._queue = queue
+        self._node = node
+        self._handles = handles
+        self._settled: Callable[[], Settled] | None = None
+
+    @property
+    def durable(self) -> bool:
+        return False  # a queue may ask for it
+
+    @property
+    def weight(self) -> int:
+        return max(1, len(self._handles) // 10)
+
+    def admit(self, tx: Transaction) -> Drafts:
+        books = Books.open(tx, read_queue(tx.conn, self._queue))
+        found = read_leases(books.conn, books.topic_id, sorted({seq for seq, _ in self._handles if seq <= MOST_SEQ}))
+        held: dict[int, Lease] = {}
+        skipped: list[int] = []
+        for seq, lease_id in self._handles:
+            lease = found.get(seq)
+            if lease is not None and seq not in held and lease.is_held(self._node, lease_id, tx.steady):
+                held[seq] = lease
+            else:
+                skipped.append(seq)
+        if books.line.config.leases_durable:
+            tx.must_flush = True
+        deadline = self._apply(tx, books, held)
+        room = books.line.config.discard == "reject"
+        self._settled = lambda: Settled(books.topic_id, [*held], skipped, books.settle(), deadline, room)
+        return NOTHING
+
+    @abstractmethod
+    def _apply(self, tx: Transaction, books: Books, held: dict[int, Lease]) -> int:
+        """Write it; the deadline of leases that go on, in microseconds."""
+
+    def finish(self, tx: Transaction, appended: Appended) -> Settled:
+        assert self._settled is not None
+        return self._settled()
+
+
+class Ack(_Settling):
+    """Jobs are done: their records are deleted, for good."""
+
+    def __init__(self, queue: str, node: str, handles: Sequence[Handle], *, flushes: Flushes) -> None:
+        super().__init__(queue, node, handles)
+        self._name = queue
+        self._flushes = flushes
+
+    @property
+    def durable(self) -> bool:
+        return self._flushes.wanted(self._name)
+
+    def _apply(self, tx: Transaction, books: Books, held: dict[int, Lease]) -> int:
+        self._flushes.learn(books.line.name, books.line.durability)
+        if books.line.durability == "fsync":
+            tx.must_flush = True
+        mark_done(books.conn, books.topic_id, [*held])
+        books.remove([*held.values()])
+        books.held -= len(held)
+        return 0
+
+
+class Nack(_Settling):
+    """Jobs are given back, to be handed out again after `delay_ms` milliseconds."""
+
+    def __init__(self, queue: str | int, node: str, handles: Sequence[Handle], *, delay_ms: int = 0) -> None:
+        super().__init__(queue, node, handles)
+        self._delay_ms = delay_ms
+
+    def _apply(self, tx: Transaction, books: Books, held: dict[int, Lease]) -> int:
+        free_at = tx.steady + 1000 * self._delay_ms if self._delay_ms else 0
+        free(books.conn, books.topic_id, [*held], free_at)
+        books.held -= len(held)
+        books.delayed += len(held) if free_at else 0
+        return 0
+
+
+class Extend(_Settling):
+    """Leases end `lease_ms` milliseconds from now."""
+
+    def __init__(self, queue: str | int, node: str, handles: Sequence[Handle], *, lease_ms: int) -> None:
+        super().__init__(queue, node, handles)
+        self._lease_ms = lease_ms
+
+    def _apply(self, tx: Transaction, books: Books, held: dict[int, Lease]) -> int:
+        length = 1000 * bounded(self._lease_ms, books.line)
+        extend_leases(books.conn, books.topic_id, [*held], tx.steady + length + 1)
+        return tx.now + length

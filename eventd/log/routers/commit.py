@@ -1,0 +1,400 @@
+"""The step of many routers at once: fences, room, copies, cursors and counters, in one transaction.
+
+Whatever can be said for all of them is one statement: a thousand routers of one source cost a few of these, and not a
+few each. Nothing in here fails for one router alone: what became of each is told.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from eventd.log.core.append import IDS, place
+from eventd.log.core.blocks import Block, pack
+from eventd.log.core.commit import Transaction, Turn
+from eventd.log.core.values import NEVER, NOTHING, Appended, Drafts, Outcome
+from eventd.log.cursors.cursors import DeadLetter, LinkState, park
+from eventd.log.routers.source import Cut, Parked
+from eventd.log.topics.config import TopicConfig
+from eventd.log.topics.limits import apply_caps, apply_ttl, due_at, open_hole
+from eventd.log.topics.topic_line import COLUMNS, TopicLine
+from eventd.log.topics.write import total_bytes
+from eventd.store.engine.database import Connection, bulk_insert, execute, execute_many, fetch, fetch_in, for_update
+from eventd.store.schema.tables import blocks, event_ids
+
+FULL = "full"
+"""Why a router is held: its destination refuses what is over its caps, or the node or the group its bytes."""
+SELF_CAPTURE = "self_capture"
+TOO_LARGE = "too_large"
+ID_CONFLICT = "id_conflict"
+TRIMMED = "source_trim"
+
+Screen = Callable[[Connection, Drafts, int], Mapping[int, str]]
+"""Which of some events must not enter a group, by their index, and why: by what is stored, and the time."""
+
+
+class Gate(NamedTuple):
+    """What stands before the topic of a group: the most bytes it holds, None for no bound, and who must not enter."""
+
+    ceiling: int | None
+    screen: Screen
+
+
+class Move(NamedTuple):
+    """What one router does with a page: from `position`, under `version` of its options, to `upto` at most.
+
+    `lost` records are to become a hole. `gate` is that of a group's topic. `held`: it was, when it was last moved.
+    `durable`: its destination keeps what it has told anybody.
+    """
+
+    router: int
+    cursor: str
+    position: int
+    version: int
+    source_id: int
+    dest_id: int
+    upto: int
+    upto_seq: int
+    cut: Cut
+    lost: int = 0
+    gate: Gate | None = None
+    held: bool = False
+    durable: bool = True
+
+
+class Moved(NamedTuple):
+    """What became of a move: where the router stands, how many copies it made, and why it is held; empty: it is not."""
+
+    position: int
+    seq: int
+    copies: int = 0
+    refused: int = 0
+    held: str = ""
+
+
+class Forward:
+    """Move routers. Result: for each, `Moved`, or None when it was moved, changed or removed by another.
+
+    `max_bytes`: what all topics of records together hold at most; 0: any amount.
+    """
+
+    topic_id = None
+    cursor = None
+    turn = Turn.BACKGROUND
+
+    def __init__(self, moves: Sequence[Move], weight: int, *, max_bytes: int = 0) -> None:
+        self._moves = moves
+        self._max_bytes = max_bytes
+        self.durable = any(move.durable for move in moves)
+        self.weight = weight
+
+    def admit(self, tx: Transaction) -> Drafts:
+        return NOTHING
+
+    def finish(self, tx: Transaction, appended: Appended) -> list[Moved | None]:
+        """All of it happens here: the drafts of the other units have their places, and nobody else's will follow."""
+        found = _lock(tx.conn, [move.cursor for move in self._moves])
+        here = [found.get(move.cursor) == (move.position, move.version) for move in self._moves]
+        going = [move for move, is_here in zip(self._moves, here, strict=True) if is_here]
+        done = iter(_move(tx, going, self._max_bytes))
+        return [next(done) if is_here else None for is_here in here]
+
+
+def _lock(conn: sa.Connection, names: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """The positions and versions of cursors, locked until the transaction ends."""
+    marks = ", ".join("?" * len(names))
+    sql = f"SELECT name, position, selector_version FROM cursors WHERE name IN ({marks}) ORDER BY name"
+    return {name: (at, version) for name, at, version in fetch(conn, sql + for_update(conn), sorted(names))}
+
+
+def _move(tx: Transaction, moves: Sequence[Move], max_bytes: int) -> list[Moved]:
+    if not moves:
+        return []
+    for move in moves:
+        if move.lost:
+            _lose(tx, move)
+    dests = _read_dests(tx, moves)
+    writing = _Writing(tx, max_bytes - total_bytes(tx) if max_bytes else None)
+    done = [writing.take(move, dests[move.dest_id]) for move in moves]
+    writing.write(dests.values())
+    _settle(tx, moves, done)
+    return done
+
+
+def _lose(tx: Transaction, move: Move) -> None:
+    """Leave a hole in the destination; a group's topic has none, so there a letter says it."""
+    if move.gate is None:
+        open_hole(tx.conn, move.dest_id, move.lost)
+        return
+    detail = f"{move.lost} records were removed from the source before they were copied"
+    _park(tx, move, [Parked(move.position, "", TRIMMED, detail)])
+
+
+def _park(tx: Transaction, move: Move, parked: Iterable[Parked]) -> None:
+    for one in parked:
+        park(tx.conn, DeadLetter(move.cursor, one.position, move.source_id, one.id, one.reason, one.detail, 1, tx.now))
+
+
+@dataclass(slots=True)
+class _Dest:
+    """A destination, and what this transaction has added to it so far."""
+
+    line: TopicLine
+    config: TopicConfig
+    records: int = 0
+    bytes: int = 0
+    ids: set[str] = field(default_factory=set)
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether it never refuses."""
+        return self.config.discard != "reject"
+
+    def room(self, sizes: Sequence[int]) -> int:
+        """How many of the next records, by their sizes, it takes."""
+        if self.takes_all:
+            return len(sizes)
+        config, held, size = self.config, self.line.live + self.records, self.line.bytes + self.bytes
+        count = max(0, config.cap_records - held) if config.cap_records else len(sizes)
+        return min(count, _fitting(sizes, config.cap_bytes - size if config.cap_bytes else None))
+
+    @property
+    def most_bytes(self) -> int | None:
+        """Bytes of a record that will never fit; None: any may."""
+        return None if self.takes_all else self.config.cap_bytes or None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it holds more than it keeps."""
+        config, held, size = self.config, self.line.live + self.records, self.line.bytes + self.bytes
+        return 0 < config.cap_records < held or 0 < config.cap_bytes < size
+
+
+def _fitting(sizes: Sequence[int], room: int | None) -> int:
+    """How many of the first sizes are no more than `room` together."""
+    if room is None:
+        return len(sizes)
+    return next((index for index, total in enumerate(accumulate(sizes)) if total > room), len(sizes))
+
+
+def _read_dests(tx: Transaction, moves: Sequence[Move]) -> dict[int, _Dest]:
+    """The destinations as they are by now."""
+    sql = f"SELECT {COLUMNS} FROM topics WHERE id {{in}}"
+    ids = sorted({move.dest_id for move in moves})
+    lines = [TopicLine(*row) for row in fetch_in(tx.conn, sql, (), ids)]
+    aged = [line.id for line in lines if line.config.discard == "reject" and line.config.ttl_ms]
+    for topic_id in aged:
+        apply_ttl(tx.conn, topic_id, tx.now)
+    lines = [line for line in lines if line.id not in aged]
+    lines += [TopicLine(*row) for row in fetch_in(tx.conn, sql, (), aged)] if aged else []
+    return {line.id: _Dest(line, line.config) for line in lines}
+
+
+class _Writing:
+    """What one transaction of moves writes. `left`: bytes that the topics of records may grow; None: without bound."""
+
+    def __init__(self, tx: Transaction, left: int | None) -> None:
+        self._tx = tx
+        self._left = left
+        self._blocks: list[Block] = []
+        self._ids: list[tuple[int, str, int]] = []
+
+    def take(self, move: Move, dest: _Dest) -> Moved:
+        """Make one move."""
+        if not move.cut and not move.cut.parked:
+            return Moved(move.upto, move.upto_seq)
+        return self._into_topic(move, dest) if move.gate is None else self._into_group(move, move.gate, dest)
+
+    def _into_topic(self, move: Move, dest: _Dest) -> Moved:
+        cut, sizes = move.cut, move.cut.sizes
+        if cut.mould is not None and dest.takes_all and self._left is None and not cut.keeps:
+            position, seq = self._tx.next_position, dest.line.next_seq + dest.records
+            placed = cut.mould._replace(position=position, topic_id=dest.line.id, seq=seq, recorded_at=self._now(dest))
+            self._put([placed], dest)
+            return Moved(move.upto, move.upto_seq, len(cut))
+        has = _has(self._tx.conn, cut, dest) if cut.keeps else frozenset()
+        wanted = [index for index in range(len(cut)) if index not in has] if has else [*range(len(cut))]
+        most = dest.most_bytes
+        large = [] if most is None else [index for index in wanted if sizes[index] > most]
+        wanted = [index for index in wanted if index not in large] if large else wanted
+        wanted_sizes = [sizes[index] for index in wanted]
+        room = min(dest.room(wanted_sizes), _fitting(wanted_sizes, self._left))
+        end = wanted[room] if room < len(wanted) else None
+        self._add(_some(cut.drafts, wanted[:room]), dest)
+        detail = f"larger than the {most} bytes that the destination holds at most"
+        parked = [
+            Parked(cut.positions[index], "", TOO_LARGE, f"{sizes[index]} bytes of data and meta are {detail}")
+            for index in large
+            if end is None or index < end
+        ]
+        return self._moved(move, end, room, parked)
+
+    def _add(self, drafts: Drafts, dest: _Dest) -> None:
+        if not drafts:
+            return
+        topic_id, position = dest.line.id, self._tx.next_position
+        seq = dest.line.next_seq + dest.records
+        self._put([*pack(drafts, topic_id=topic_id, position=position, seq=seq, now=self._now(dest))], dest)
+        self._ids += [(topic_id, event_id, at) for at, event_id in enumerate(drafts.event_ids, position)]
+        dest.ids.update(drafts.event_ids)
+
+    def _put(self, made: Sequence[Block], dest: _Dest) -> None:
+        self._tx.blocks += made
+        self._blocks += made
+        dest.records += sum([block.records for block in made])
+        size = sum([block.bytes for block in made])
+        dest.bytes += size
+        self._tx.record_bytes += size
+        self._left = None if self._left is None else self._left - size
+
+    def _now(self, dest: _Dest) -> int:
+        """The time of what is written to a topic: no earlier than that of what it has."""
+        return max(self._tx.now, dest.line.written_at or 0)
+
+    def _into_group(self, move: Move, gate: Gate, dest: _Dest) -> Moved:
+        tx, cut = self._tx, move.cut
+        has = _has(tx.conn, cut, dest) if cut.keeps else frozenset()
+        screened = gate.screen(tx.conn, cut.drafts, tx.now)
+        barred = {index: why for index, why in screened.items() if index not in has}
+        wanted = [index for index in range(len(cut)) if index not in barred and index not in has]
+        left = None if gate.ceiling is None else gate.ceiling - dest.line.bytes - dest.bytes
+        room = _fitting([cut.sizes[index] for index in wanted], left)
+        end = wanted[room] if room < len(wanted) else None
+        parked = [one for one in _unfit(tx.conn, cut, dest) if end is None or one.position < cut.positions[end]]
+        ids = cut.drafts.event_ids
+        parked += [
+            Parked(cut.positions[index], ids[index], SELF_CAPTURE, why)
+            for index, why in barred.items()
+            if end is None or index < end
+        ]
+        copies = 0
+        if room:
+            drafts = _some(cut.drafts, wanted[:room])
+            placed = place(tx.conn, move.dest_id, [drafts], next_position=tx.next_position, now=tx.now)
+            tx.blocks += placed.blocks
+            dest.bytes += sum(block.bytes for block in placed.blocks)
+            outcomes = placed.fates[0].outcomes
+            taken = [index for index, fate in zip(wanted, outcomes, strict=False) if fate is Outcome.CONFLICT]
+            parked += [Parked(cut.positions[at], ids[at], ID_CONFLICT, "another event has the id") for at in taken]
+            copies = sum(fate in (Outcome.NEW, Outcome.REFRESH) for fate in outcomes)
+        return self._moved(move, end, copies, parked)
+
+    def _moved(self, move: Move, end: int | None, copies: int, parked: Sequence[Parked]) -> Moved:
+        """A move that went as far as the copy `end`, which has no room; None: all the way."""
+        _park(self._tx, move, parked)
+        if end is None:
+            return Moved(move.upto, move.upto_seq, copies, len(parked))
+        return Moved(move.cut.positions[end] - 1, move.cut.seqs[end] - 1, copies, len(parked), FULL)
+
+    def write(self, dests: Iterable[_Dest]) -> None:
+        """Write what the moves came to."""
+        conn, now = self._tx.conn, self._tx.now
+        bulk_insert(conn, blocks, Block._fields, self._blocks)
+        bulk_insert(conn, event_ids, IDS, self._ids)
+        grown = [dest for dest in dests if dest.records]
+        execute_many(
+            conn,
+            "UPDATE topics SET next_seq = next_seq + ?, bytes = bytes + ?, ids = ids + ?, written_at = ?,"
+            " due_at = coalesce(due_at, ?) WHERE id = ?",
+            [(dest.records, dest.bytes, len(dest.ids), *_times(dest, now), dest.line.id) for dest in grown],
+        )
+        for dest in grown:
+            if dest.is_over:
+                apply_caps(conn, dest.line.id, now)
+
+
+def _times(dest: _Dest, now: int) -> tuple[int, int | None]:
+    """When a topic was written to, and when the first of that has outlived its time to live."""
+    written, ttl_ms = max(now, dest.line.written_at or 0), dest.config.ttl_ms
+    return written, min(due_at(written, ttl_ms), NEVER) if ttl_ms else None
+
+
+def _some(drafts: Drafts, indexes: Sequence[int]) -> Drafts:
+    """Those of the drafts, which are in order; all of them as they are."""
+    if len(indexes) == len(drafts):
+        return drafts
+    return replace(
+        drafts,
+        event_ids=[drafts.event_ids[index] for index in indexes] if drafts.event_ids else (),
+        paths=[drafts.paths[index] for index in indexes],
+        bodies=[drafts.bodies[index] for index in indexes],
+        sizes=[drafts.sizes[index] for index in indexes] if drafts.sizes else (),
+    )
+
+
+def _unfit(conn: sa.Connection, cut: Cut, dest: _Dest) -> Sequence[Parked]:
+    """What is no event of the group, unless the group has what it was made of."""
+    known = _known(conn, dest, [one.id for one in cut.parked]) if cut.keeps and cut.parked else frozenset()
+    return [one for one in cut.parked if one.id not in known]
+
+
+def _known(conn: sa.Connection, dest: _Dest, ids: Sequence[str]) -> frozenset[str]:
+    """Those of the ids that the destination has a line of."""
+    sql = "SELECT event_id FROM event_ids WHERE topic_id = ? AND event_id {in}"
+    return frozenset(event_id for (event_id,) in fetch_in(conn, sql, (dest.line.id,), ids))
+
+
+def _has(conn: sa.Connection, cut: Cut, dest: _Dest) -> frozenset[int]:
+    """Which of the copies the destination has already: as a copy, or because it was written there."""
+    ids = cut.drafts.event_ids
+    known = _known(conn, dest, ids) | dest.ids
+    first = {event_id: index for index, event_id in reversed([*enumerate(ids)])}
+    repeats = {index for index, event_id in enumerate(ids) if event_id in known or first[event_id] != index}
+    return frozenset(repeats | _written_here(conn, cut, dest.line))
+
+
+def _written_here(conn: sa.Connection, cut: Cut, line: TopicLine) -> set[int]:
+    """Which of the copies are of records that were written to the topic itself.
+
+    Where the seq now holds a record of another time, the topic is a restored copy, and has lost what the id stands for.
+    """
+    claims = {at: told for at, told in cut.made_here.get(line.instance, {}).items() if told.seq <= line.head_seq}
+    if not claims:
+        return set()
+    seqs = sorted(told.seq for told in claims.values())
+    sql = "SELECT seq, records, recorded_at FROM blocks WHERE topic_id = ? AND seq <= ? AND seq > ? - 1000 ORDER BY seq"
+    times = {
+        seq: recorded_at // 1000
+        for start, records, recorded_at in fetch(conn, sql, (line.id, seqs[-1], seqs[0]))
+        for seq in range(start, start + records)
+    }
+    return {at for at, told in claims.items() if times.get(told.seq, told.millis) == told.millis}
+
+
+def _settle(tx: Transaction, moves: Sequence[Move], done: Sequence[Moved]) -> None:
+    """Move cursors and counters, those that move alike together."""
+    cursors: defaultdict[tuple[int, str], list[str]] = defaultdict(list)
+    counters: defaultdict[tuple[int, int, int], list[int]] = defaultdict(list)
+    for move, moved in zip(moves, done, strict=True):
+        if move.held and moved.held and moved.position == move.position and not (moved.refused or move.lost):
+            continue  # nothing to be written each time it is tried again
+        cursors[moved.position, moved.held].append(move.cursor)
+        counters[moved.seq, moved.copies + move.lost, moved.refused].append(move.router)
+    for (position, held), names in cursors.items():
+        _settle_cursors(tx, names, position, held)
+    for (seq, forwarded, refused), ids in counters.items():
+        marks = ", ".join("?" * len(ids))
+        sql = f"UPDATE routers SET seq = ?, forwarded = forwarded + ?, refused = refused + ? WHERE id IN ({marks})"
+        execute(tx.conn, sql, (seq, forwarded, refused, *ids))
+
+
+def _settle_cursors(tx: Transaction, names: Sequence[str], position: int, held: str) -> None:
+    state = LinkState.BACKING_OFF.value if held else LinkState.RUNNING.value
+    changes = {
+        "position = ?": position,
+        "sent_upto = ?": position,
+        "since = CASE WHEN state = ? THEN since ELSE ? END": (state, tx.now),
+        "state = ?": state,
+        "reason = ?": held,
+        "attempts = ?": int(bool(held)),
+        "attempted_at = ?": tx.now,
+        "attempted_upto = ?": position,
+    } | ({} if held else {"succeeded_at = ?": tx.now})
+    values = [each for value in changes.values() for each in (value if isinstance(value, tuple) else (value,))]
+    marks = ", ".join("?" * len(names))
+    execute(tx.conn, f"UPDATE cursors SET {', '.join(changes)} WHERE name IN ({marks})", (*values, *names))

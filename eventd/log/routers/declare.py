@@ -1,0 +1,162 @@
+"""Declaring a router and taking it back, each as a unit of the one writer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from eventd.log.core.commit import Change, Transaction
+from eventd.log.core.head import announce_topics
+from eventd.log.cursors.cursors import create_cursor
+from eventd.log.topics.config import TopicConfig
+from eventd.log.topics.errors import Incompatible, Throttled, TopicNotFound
+from eventd.log.topics.router_rows import (
+    CURSOR_KIND,
+    RouterLine,
+    count_routers,
+    cursor_of,
+    read_router,
+    read_routers_beyond,
+    read_routers_into,
+    remove_routers,
+)
+from eventd.log.topics.topic_line import TopicLine, read_line
+from eventd.log.topics.topics import GROUP, count_topics, create_line
+from eventd.store.engine.database import bulk_insert, execute
+from eventd.store.schema.tables import routers
+
+
+class Wanted(NamedTuple):
+    """A router as it is to be; the topics by their names."""
+
+    name: str
+    source: str
+    dest: str
+    options: str
+
+
+class Rules(Protocol):
+    """Which routers may be beside each other. What they are given are those that matter, the router itself aside."""
+
+    def require_alone(self, into: Sequence[RouterLine]) -> None:
+        """Raise `Incompatible` unless the router may write to its destination beside these, which do already."""
+        ...
+
+    def require_no_cycle(self, beyond: Sequence[RouterLine]) -> None:
+        """Raise `RouterCycle` where it would close a cycle with these, which lead on from its destination."""
+        ...
+
+
+class Most(NamedTuple):
+    """How many routers and topics there may be; 0: any number."""
+
+    routers: int = 0
+    topics: int = 0
+
+
+class RouterPut(NamedTuple):
+    """A router that was created or configured, and the version of topics that this made; None where nothing changed."""
+
+    line: RouterLine
+    created: bool
+    version: int | None
+
+
+class PutRouter(Change[RouterPut]):
+    """Make a router, with the topics it lacks, or set all that is set for it anew. Result: `RouterPut`.
+
+    It begins at the end of its source. Raises, in this order: `TopicNotFound` where the destination may not be made,
+    what the rules say of others into it, `Incompatible` for another source or destination than it has, `Throttled`,
+    `RouterCycle`. A router that is refused leaves no topic behind.
+    """
+
+    def __init__(self, wanted: Wanted, rules: Rules, most: Most, *, create_dest: bool, random: bytes) -> None:
+        self._wanted = wanted
+        self._rules = rules
+        self._most = most
+        self._create_dest = create_dest
+        self._random = random
+
+    def make(self, tx: Transaction) -> RouterPut:
+        conn, wanted = tx.conn, self._wanted
+        source, dest = read_line(conn, wanted.source), read_line(conn, wanted.dest)
+        if dest is None and (not self._create_dest or wanted.dest.startswith(GROUP)):
+            raise TopicNotFound(wanted.dest)
+        if source is None and wanted.source.startswith(GROUP):
+            raise TopicNotFound(wanted.source)
+        if dest is not None:
+            into = read_routers_into(conn, dest.id)
+            self._rules.require_alone([line for line in into if line.name != wanted.name])
+        before = read_router(conn, wanted.name)
+        if before is not None:
+            _require_same_ends(before, wanted)
+        elif self._most.routers and count_routers(conn) >= self._most.routers:
+            raise Throttled.by("max_routers", self._most.routers)
+        if dest is not None:
+            beyond = read_routers_beyond(conn, dest.id)
+            self._rules.require_no_cycle([line for line in beyond if line.name != wanted.name])
+        version = self._make(tx, source, dest) if before is None else self._set(tx, before)
+        line = read_router(conn, wanted.name)
+        assert line is not None
+        return RouterPut(line, before is None, version)
+
+    def _set(self, tx: Transaction, before: RouterLine) -> int | None:
+        """Give a router other options: from its present position on, under another version."""
+        if before.options == self._wanted.options:
+            return None
+        sql = "UPDATE routers SET options = ?, updated_at = ? WHERE id = ?"
+        execute(tx.conn, sql, (self._wanted.options, tx.now, before.id))
+        execute(tx.conn, "UPDATE cursors SET selector_version = selector_version + 1 WHERE name = ?", (before.cursor,))
+        return announce_topics(tx.conn)
+
+    def _make(self, tx: Transaction, source: TopicLine | None, dest: TopicLine | None) -> int:
+        conn, wanted, now = tx.conn, self._wanted, tx.now
+        missing = [name for name, line in ((wanted.source, source), (wanted.dest, dest)) if line is None]
+        if 0 < self._most.topics < count_topics(conn) + len(missing):
+            raise Throttled.by("max_topics", self._most.topics)
+        made = {
+            name: create_line(conn, name, TopicConfig(), now=now, random=self._random[at * 8 :])
+            for at, name in enumerate(missing)
+        }
+        source, dest = source or made[wanted.source], dest or made[wanted.dest]
+        values = {
+            "name": wanted.name,
+            "source_id": source.id,
+            "dest_id": dest.id,
+            "options": wanted.options,
+            "seq": source.head_seq,
+            "forwarded": 0,
+            "refused": 0,
+            "created_at": now,
+            "updated_at": now,
+        }
+        bulk_insert(conn, routers, list(values), [list(values.values())])
+        at = tx.head.last  # what comes into the source by this very transaction lies beyond
+        create_cursor(conn, cursor_of(wanted.name), kind=CURSOR_KIND, topic_id=source.id, position=at, now=now)
+        return announce_topics(conn)
+
+
+def _require_same_ends(before: RouterLine, wanted: Wanted) -> None:
+    if (before.source, before.dest) != (wanted.source, wanted.dest):
+        raise Incompatible(
+            f"the router {wanted.name!r} leads from {before.source!r} to {before.dest!r}",
+            hint="delete it first, or take another name",
+            detail={
+                "router": wanted.name,
+                "reason": "router_repoint_forbidden",
+                "existing_source": before.source,
+                "existing_dest": before.dest,
+            },
+        )
+
+
+class DeleteRouter(Change["int | None"]):
+    """Remove a router; what it has copied stays. Result: the version of topics that this made; None: there was none."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def make(self, tx: Transaction) -> int | None:
+        if not remove_routers(tx.conn, [self._name]):
+            return None
+        return announce_topics(tx.conn)

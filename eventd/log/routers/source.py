@@ -1,0 +1,278 @@
+"""What a router reads and what it makes of it: originals, a page of them, and the copies of a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Self
+
+import sqlalchemy as sa
+
+from eventd.log.core.blocks import Block, pack, unpack
+from eventd.log.core.head import read_head
+from eventd.log.core.losses import SOURCE_TRIM, read_losses
+from eventd.log.core.records import (
+    RecordId,
+    body_of_event,
+    content_size,
+    parse_record_id,
+    read_body,
+    read_provenance,
+    record_id,
+)
+from eventd.log.core.scan import scan
+from eventd.log.core.topic_row import last_of, read_done, read_stock
+from eventd.log.core.values import NOTHING, Draft, Drafts, Head
+from eventd.log.topics.limits import due_at
+from eventd.log.topics.topic_line import TopicLine, read_line_of
+from federation.event import is_alive
+from federation.lines import size_of
+
+MOST_TOLD = 16
+"""Tags and nodes that are looked for in copies; where there may be more, a block does not tell them anyway."""
+
+
+class Original(NamedTuple):
+    """A live record of the source. `id` is that of what it is itself a copy of, or an event's; empty otherwise.
+
+    `event` is the event's canonical form where the source is a group's topic; empty otherwise.
+    """
+
+    position: int
+    seq: int
+    recorded_at: int
+    hops: int
+    id: str
+    body: str
+    event: str = ""
+
+    def identity(self, instance: int) -> str:
+        """Its identity, given the instance of the topic it is in."""
+        return self.id or record_id(instance, self.seq, self.recorded_at)
+
+
+class Copy(NamedTuple):
+    """A copy of the original at `position` and `seq` of the source, as it is stored. `id`: the identity it keeps."""
+
+    position: int
+    seq: int
+    id: str
+    path: str
+    body: str
+
+
+class Parked(NamedTuple):
+    """An original that can never be copied, and why."""
+
+    position: int
+    id: str
+    reason: str
+    detail: str
+
+
+def _mould(drafts: Drafts) -> Block | None:
+    """The block of some drafts, which only lacks its place; None where they are more than one."""
+    made = [*pack(drafts, topic_id=0, position=0, seq=0, now=0)]
+    return made[0] if len(made) == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The copies of a page that all routers of one kind make: `drafts`, and the place of each one's original.
+
+    `keeps`: they have the identities of their originals. `made_here` tells, by the instance of a topic, which of them
+    are copies of records that may have been written to it. `mould`: the block that all of them together are, where
+    they are one, without its place; for it is to be in very many.
+    """
+
+    positions: Sequence[int] = ()
+    seqs: Sequence[int] = ()
+    drafts: Drafts = NOTHING
+    parked: Sequence[Parked] = ()
+    keeps: bool = False
+    made_here: dict[int, dict[int, RecordId]] = field(default_factory=dict)
+    mould: Block | None = None
+
+    @classmethod
+    def of_records(cls, copies: Sequence[Copy]) -> Self:
+        """Copies for topics that hold records."""
+        if not copies:
+            return cls()
+        positions, seqs, ids, paths, bodies = zip(*copies, strict=True)
+        tags, nodes = _told(bodies)
+        keeps = bool(ids[0])
+        sizes = [*map(content_size, bodies)]
+        drafts = Drafts(ids if keeps else (), paths, bodies, tags, nodes, None, sizes)
+        return cls(positions, seqs, drafts, (), keeps, _made_here(ids) if keeps else {}, _mould(drafts))
+
+    @classmethod
+    def of_events(cls, made: Sequence[tuple[Original, Draft]], parked: Sequence[Parked], *, keeps: bool) -> Self:
+        """Copies for the topic of a group."""
+        drafts = Drafts.of([draft for _, draft in made])
+        return cls([o.position for o, _ in made], [o.seq for o, _ in made], drafts, parked, keeps)
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    @property
+    def bytes(self) -> int:
+        """Of all copies."""
+        return self.drafts.bytes
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """Bytes that each copy counts in its topic."""
+        return self.drafts.sizes or [*map(size_of, self.drafts.bodies)]
+
+
+def _told(bodies: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
+    """The tags and the nodes that occur, or more of them than a block tells."""
+    tags: set[str] = set()
+    nodes: set[str] = set()
+    for body in bodies:
+        found = read_body(body)
+        tags.add(found.tag or "")
+        nodes.add(found.node or "")
+        if min(len(tags), len(nodes)) > MOST_TOLD:
+            break
+    return frozenset(tags), frozenset(nodes)
+
+
+def _made_here(ids: Sequence[str]) -> dict[int, dict[int, RecordId]]:
+    found: dict[int, dict[int, RecordId]] = {}
+    for index, text in enumerate(ids):
+        parsed = parse_record_id(text)
+        if parsed is not None:
+            found.setdefault(parsed.instance, {})[index] = parsed
+    return found
+
+
+class Source(NamedTuple):
+    """A page of a source beyond a router's position. All up to `upto` and `upto_seq` was looked at.
+
+    Before its first original it has lost `lost` records of its own, and `trimmed` more that it never got. `full`: more
+    may be waiting.
+    """
+
+    line: TopicLine
+    head: Head
+    originals: Sequence[Original]
+    lost: int
+    trimmed: int
+    upto: int
+    upto_seq: int
+    full: bool
+
+
+def read_source(
+    conn: sa.Connection,
+    topic_id: int,
+    *,
+    position: int,
+    seq: int,
+    until: int | None,
+    limit: int,
+    max_bytes: int,
+    now: int,
+) -> Source | None:
+    """The next page of a topic beyond `position` and `seq`, no further than `until`; None when the topic is gone.
+
+    At most `limit` originals and about `max_bytes` of their bodies. What has outlived the topic's time to live is
+    lost; what was deleted, or has expired in a group, is passed over.
+    """
+    line = read_line_of(conn, topic_id)
+    if line is None:
+        return None
+    head = read_head(conn)
+    page = _Page(conn, line, seq, limit, max_bytes, now)
+    end = head.last if until is None else min(until, head.last)
+    for block in scan(conn, topic_id, position, end):
+        if not page.take(block):
+            return page.source(head, page.position, full=True)
+    if end == head.last and not page.reach(line.next_seq):
+        return page.source(head, page.position, full=True)
+    return page.source(head, max(end, position), full=end < head.last)
+
+
+class _Page:
+    """A page that is being filled."""
+
+    def __init__(self, conn: sa.Connection, line: TopicLine, seq: int, limit: int, max_bytes: int, now: int) -> None:
+        self.position = 0
+        self._conn = conn
+        self._line = line
+        self._seq = seq
+        self._limit = limit
+        self._room = max_bytes
+        self._now = now
+        self._ttl_ms = line.config.ttl_ms
+        self._originals: list[Original] = []
+        self._lost = self._trimmed = 0
+
+    def source(self, head: Head, upto: int, *, full: bool) -> Source:
+        return Source(self._line, head, self._originals, self._lost, self._trimmed, upto, self._seq, full)
+
+    def take(self, block: Block) -> bool:
+        """Add a block; False where the page ends before its end."""
+        if not self.reach(block.seq):
+            return False
+        if self._ttl_ms and due_at(block.recorded_at, self._ttl_ms) <= self._now:
+            self._lost += len(self._records(block))
+            self._pass(block)
+            return True
+        part = block.within(block.position - 1, block.position + self._limit - len(self._originals) - 1)
+        if part is None:
+            return False
+        for original in _events(part, self._now) if self._line.of_group else self._records(part):
+            if self._originals and self._room < len(original.body):
+                return False
+            self._originals.append(original)
+            self._room -= len(original.body)
+            self.position, self._seq = original.position, original.seq
+        self._pass(part)
+        return part.last == block.last
+
+    def _records(self, block: Block) -> list[Original]:
+        """The live records of a block: not those that are deleted, nor the jobs that are done."""
+        found: list[Original] = []
+        shift, line = block.seq - block.position, self._line
+        is_queue = line.config.type == "queue"
+        done = read_done(self._conn, read_stock(self._conn, line.id), block.seq, last_of(block)) if is_queue else {}
+        for at, (path, body) in enumerate(block.facts(), block.position):
+            seq = at + shift
+            if body and seq not in done:
+                hops, origin = read_provenance(path)
+                found.append(Original(at, seq, block.recorded_at, hops, origin, body))
+        return found
+
+    def _pass(self, block: Block) -> None:
+        self.position, self._seq = block.last, block.seq + block.records - 1
+
+    def reach(self, seq: int) -> bool:
+        """Go on to a seq; False where there is a loss before it, and originals before that."""
+        if seq <= self._seq + 1:
+            return True
+        lost, trimmed = self._missing(seq - 1)
+        if self._originals and (lost or trimmed):
+            return False
+        self._lost += lost
+        self._trimmed += trimmed
+        self._seq = seq - 1
+        return True
+
+    def _missing(self, upto: int) -> tuple[int, int]:
+        """How many records up to a seq were lost here, and how many were lost on the way here."""
+        if self._line.of_group:  # of a group, nothing goes by request
+            return max(0, min(self._line.evicted_seq, upto) - self._seq), 0
+        losses = read_losses(self._conn, self._line.id, self._seq, upto)
+        trimmed = sum(loss.records for loss in losses if loss.reason == SOURCE_TRIM)
+        return sum(loss.records for loss in losses) - trimmed, trimmed
+
+
+def _events(block: Block, now: int) -> list[Original]:
+    """The live events of a block."""
+    return [
+        Original(r.position, r.seq, r.recorded_at, 0, r.event_id, body_of_event(r.body), r.body)
+        for r in unpack(block)
+        if is_alive(r.expires_at, now)
+    ]

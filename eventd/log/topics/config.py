@@ -1,0 +1,88 @@
+"""What is set for a topic that holds records. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from eventd.errors import Invalid
+from eventd.store.rows.leases import LEASE_MS
+
+Durability = Literal["ephemeral", "memory", "disk", "fsync"]
+Natural = Annotated[int, msgspec.Meta(ge=0, extra_json_schema={"maximum": 2**64 - 1})]
+JITTER_MS = 5000
+PRIORITY = 1000
+IDLE_MS = 300_000
+HALF_LIFE_MS = 30_000
+
+
+class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What is set for a topic. Durations in milliseconds; a cap or a time to live of 0 is none."""
+
+    type: Literal["log", "queue"] = "log"
+    ttl_ms: Natural = 0
+    cap_records: Natural = 0
+    cap_bytes: Natural = 0
+    discard: Literal["old", "reject"] = "old"
+    durable: bool = False
+    durability: Durability | None = None
+    priority: Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)] | None = None
+    auto_priority: bool = True
+    auto_create: bool = True
+    idempotency_window_ms: Natural = 120_000
+    dedupe_node: bool = True
+    lease_ms: Natural = 30_000
+    claim_jitter_ms: Natural = 0
+    max_deliveries: Natural = 0
+    dead_letter: str | None = None
+    leases_durable: bool = False
+
+    def resolved(self) -> TopicConfig:
+        """With what follows from the rest filled in, and what is bounded brought within its bounds."""
+        durability = self.durability or ("fsync" if self.durable else "disk")
+        return msgspec.structs.replace(
+            self,
+            durability=durability,
+            durable=durability == "fsync",
+            lease_ms=max(LEASE_MS[0], min(LEASE_MS[1], self.lease_ms)),
+            claim_jitter_ms=min(JITTER_MS, self.claim_jitter_ms),
+        )
+
+    @property
+    def limited(self) -> bool:
+        """Whether records may go by themselves, or be refused."""
+        return bool(self.ttl_ms or self.cap_records or self.cap_bytes)
+
+    def effective_priority(self, last_read_ms: int | None, now_ms: int) -> int:
+        """What is set by hand, or how lately somebody read: from 0 to 500."""
+        if self.priority is not None:
+            return max(-PRIORITY, min(PRIORITY, self.priority))
+        idle = None if last_read_ms is None else max(0, now_ms - last_read_ms)
+        if not self.auto_priority or idle is None or idle >= IDLE_MS:
+            return 0
+        warmth: float = 500 * 2.0 ** (-idle / HALF_LIFE_MS)
+        return round(warmth)
+
+
+GROUP_CONFIG = TopicConfig(durability="fsync", auto_create=False).resolved()
+"""How the topic of a group looks to readers: its retention is declared elsewhere."""
+
+read_config = lru_cache(maxsize=256)(msgspec.json.Decoder(TopicConfig).decode)
+
+
+def merged(config: TopicConfig, changes: Mapping[str, Any]) -> TopicConfig:
+    """A configuration with some of its fields changed. Raises `Invalid`."""
+    fields: dict[str, Any] = msgspec.to_builtins(config)
+    if unknown := [name for name in changes if name not in fields]:
+        raise Invalid(f"{unknown[0]!r} cannot be set for a topic", hint=f"there are {', '.join(fields)}")
+    if "durable" in changes and "durability" not in changes:
+        del fields["durability"]  # it follows from the other
+    kept = {name: value for name, value in fields.items() if name not in changes}
+    given = {name: value for name, value in changes.items() if value is not None}
+    try:
+        return msgspec.convert(kept | given, TopicConfig).resolved()
+    except msgspec.ValidationError as error:
+        raise Invalid(f"the topic cannot be set so: {error}") from None

@@ -1,0 +1,41 @@
+"""Records as readers get them, cut out of the lines of a block: nothing is decoded where nothing is left out. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from eventd.log.core.blocks import NO_PATH, Block, names
+from eventd.log.core.records import View, body_of_event, content_size, render
+from federation.event import expiry_micros, is_alive, read_outlines
+
+_TEXT = r'"[^"\\]*(?:\\.[^"\\]*)*"'
+_BODY = re.compile(rf'\n\{{("\$node":{_TEXT},)?(?:"\$tag":{_TEXT},)?(.*)')
+"""A record in two parts: all before the tag, and all behind it. No line feed is in a record."""
+_UNTAGGED = frozenset([""])
+_TAG = '"$tag":'
+
+
+def texts_of(block: Block, seqs: Sequence[int], bodies: Sequence[str], view: View) -> list[str]:
+    """The records of some of a block's bodies, none of them empty, as JSON texts. `seqs`: those of the bodies."""
+    if not bodies:
+        return []
+    if not view.data or (not view.meta and '"meta":' in block.text):
+        ts = block.recorded_at // 1000
+        return [render(seq, ts, body, view) for seq, body in zip(seqs, bodies, strict=True)]
+    told = names(block.types)
+    begin = f',"$ts":{block.recorded_at // 1000},'
+    if not view.tags and (told is None or told - _UNTAGGED or _TAG in block.text):  # a tag may be empty
+        parts = _BODY.findall("\n".join(["", *bodies]))
+        return [f'{{"$seq":{seq}{begin}{node}{rest}' for seq, (node, rest) in zip(seqs, parts, strict=True)]
+    return [f'{{"$seq":{seq}{begin}{body[1:]}' for seq, body in zip(seqs, bodies, strict=True)]
+
+
+def records_of_events(block: Block, now: int) -> Block:
+    """A block of a group's events as one of records; what has expired has an empty line."""
+    bodies = block.bodies()
+    made = [*map(body_of_event, bodies)]
+    if not is_alive(block.expires_first, now):
+        expiries = map(expiry_micros, read_outlines(bodies))
+        made = [body if is_alive(expiry, now) else "" for body, expiry in zip(made, expiries, strict=True)]
+    return block._replace(own=1, bytes=sum(map(content_size, made)), paths=NO_PATH, text="\n".join([*made, ""]))

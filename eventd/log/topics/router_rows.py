@@ -1,0 +1,178 @@
+"""Routers in the books: their lines, and how they go with a topic of theirs.
+
+A router's cursor is a line of `cursors` like every consumer's, with its position for a fence and the version of its
+options beside it. What a router does with a record is no concern of this module: `options` is kept as it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from eventd.log.core.head import read_head
+from eventd.log.cursors.cursors import delete_cursors
+from eventd.store.engine.database import execute_many, fetch, fetch_in
+from eventd.store.schema.columns import beyond
+
+CURSOR_KIND = "router"
+MOST_NAMES = 500
+"""Names in one statement."""
+
+
+class RouterLine(NamedTuple):
+    """A router and where it stands. `position` and `seq` are those of its source up to which all is done.
+
+    `state` and `reason` say whether it is held up; `forwarded` counts copies and what its source lost before it came,
+    `refused` what was set aside. `source_head` is the last seq of its source, `durability` its destination's, `version`
+    that of its options. Times in microseconds.
+    """
+
+    id: int
+    name: str
+    source_id: int
+    dest_id: int
+    options: str
+    seq: int
+    forwarded: int
+    refused: int
+    created_at: int
+    updated_at: int
+    source: str
+    source_head: int
+    dest: str
+    durability: str
+    position: int
+    version: int
+    state: str
+    reason: str
+
+    @property
+    def cursor(self) -> str:
+        """The name of its cursor."""
+        return cursor_of(self.name)
+
+
+_COLUMNS = (
+    "r.id, r.name, r.source_id, r.dest_id, r.options, r.seq, r.forwarded, r.refused, r.created_at, r.updated_at,"
+    " s.name, s.next_seq - 1, d.name, d.durability"
+)
+_LINES = f"SELECT {_COLUMNS} FROM routers r JOIN topics s ON s.id = r.source_id JOIN topics d ON d.id = r.dest_id"
+_CURSORS = "SELECT name, position, selector_version, state, reason FROM cursors WHERE name {in}"
+
+
+def cursor_of(router: str) -> str:
+    """The name of a router's cursor."""
+    return f"{CURSOR_KIND}:{router}"
+
+
+def read_routers(conn: sa.Connection) -> list[RouterLine]:
+    """All routers, by name."""
+    return _complete(conn, fetch(conn, f"{_LINES} ORDER BY r.name"))
+
+
+def read_router(conn: sa.Connection, name: str) -> RouterLine | None:
+    """One router."""
+    found = _complete(conn, fetch(conn, f"{_LINES} WHERE r.name = ?", (name,)))
+    return found[0] if found else None
+
+
+def read_routers_into(conn: sa.Connection, topic_id: int) -> list[RouterLine]:
+    """The routers that write to a topic, by name."""
+    return _complete(conn, fetch(conn, f"{_LINES} WHERE r.dest_id = ? ORDER BY r.name", (topic_id,)))
+
+
+def read_routers_beyond(conn: sa.Connection, topic_id: int) -> list[RouterLine]:
+    """The routers that can be reached from a topic. Only they are read, however many there are."""
+    found: list[RouterLine] = []
+    seen, edge = {topic_id}, [topic_id]
+    while edge:
+        lines = _complete(conn, fetch_in(conn, f"{_LINES} WHERE r.source_id {{in}}", (), edge))
+        found += lines
+        edge = sorted({line.dest_id for line in lines} - seen)
+        seen |= {*edge}
+    return found
+
+
+class Refused(NamedTuple):
+    """A record that a router set aside: its identity, if it has one by itself, why, and when, in microseconds."""
+
+    id: str
+    reason: str
+    detail: str
+    at: int
+
+
+def read_refused(conn: sa.Connection, name: str, limit: int) -> list[Refused]:
+    """What a router set aside last, the newest first, as far as that is remembered."""
+    sql = "SELECT event_id, reason, detail, parked_at FROM dead_letters WHERE cursor = ? ORDER BY id DESC LIMIT ?"
+    return [Refused(*row) for row in fetch(conn, sql, (cursor_of(name), limit))]
+
+
+def read_heads(conn: sa.Connection, topic_ids: Sequence[int]) -> tuple[int, dict[int, int]]:
+    """The last position of the log, and the last seq of each of these topics that exists."""
+    sql = "SELECT id, next_seq - 1 FROM topics WHERE id {in}"
+    return read_head(conn).last, dict(fetch_in(conn, sql, (), topic_ids))
+
+
+def count_routers(conn: sa.Connection) -> int:
+    """How many there are."""
+    return int(fetch(conn, "SELECT count(*) FROM routers")[0][0])
+
+
+class Choice(NamedTuple):
+    """Which routers to list. Empty: any."""
+
+    prefix: str = ""
+    source: str = ""
+    dest: str = ""
+    sees: Callable[[RouterLine], bool] = lambda _line: True
+
+
+def list_routers(conn: sa.Connection, choice: Choice, *, after: str, limit: int) -> list[RouterLine]:
+    """Routers in the order of their names' bytes, beyond `after`; one more than `limit` where there are more."""
+    found: list[RouterLine] = []
+    for line in _listed(conn, choice, after):
+        if choice.sees(line):
+            found.append(line)
+        if len(found) > limit:
+            break
+    return found
+
+
+def _listed(conn: sa.Connection, choice: Choice, after: str) -> Iterator[RouterLine]:
+    where, told = ["r.name >= ?"], list[str]()
+    if choice.prefix:
+        where, told = [*where, "r.name < ?"], [*told, choice.prefix + "\x7f"]
+    for column, name in (("s.name", choice.source), ("d.name", choice.dest)):
+        if name:
+            where, told = [*where, f"{column} = ?"], [*told, name]
+    sql = f"{_LINES} WHERE {' AND '.join(where)} ORDER BY r.name LIMIT ?"
+    while lines := _complete(conn, fetch(conn, sql, (beyond(after, choice.prefix), *told, MOST_NAMES))):
+        yield from lines
+        after = lines[-1].name
+
+
+def _complete(conn: sa.Connection, rows: Sequence[tuple[object, ...]]) -> list[RouterLine]:
+    """Lines with what their cursors say."""
+    names = [cursor_of(str(row[1])) for row in rows]
+    cursors = {name: rest for name, *rest in fetch_in(conn, _CURSORS, (), names)} if names else {}
+    return [RouterLine._make((*row, *cursors[name])) for row, name in zip(rows, names, strict=True)]
+
+
+def remove_routers_of(conn: sa.Connection, topic_id: int) -> list[str]:
+    """Remove every router that reads or writes a topic, in the open transaction; their names, sorted by bytes.
+
+    Whoever calls moves the version of topics. The head must be locked.
+    """
+    sql = "SELECT name FROM routers WHERE source_id = ? OR dest_id = ? ORDER BY name"
+    names = [str(name) for (name,) in fetch(conn, sql, (topic_id, topic_id))]
+    remove_routers(conn, names)
+    return names
+
+
+def remove_routers(conn: sa.Connection, names: Sequence[str]) -> int:
+    """Remove routers by name, with their cursors; how many there were."""
+    delete_cursors(conn, map(cursor_of, names))
+    return execute_many(conn, "DELETE FROM routers WHERE name = ?", [(name,) for name in names])

@@ -1,0 +1,71 @@
+"""How topics stand, for whoever asks: one, many in the order of their names, and all of them as figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from eventd.log.topics.limits import Standing, read_standing
+from eventd.log.topics.topic_line import TopicLine, list_lines, read_line
+from eventd.runtime.clock import Moment
+from eventd.store.engine.database import fetch
+from eventd.store.rows.leases import Jobs, count_jobs
+
+
+class TopicState(NamedTuple):
+    """A topic's line, what is alive in it at some time, and its jobs where it is a queue."""
+
+    line: TopicLine
+    standing: Standing
+    jobs: Jobs | None
+
+
+def read_state(conn: sa.Connection, name: str, at: Moment) -> TopicState | None:
+    """How a topic stands; None: there is none of this name."""
+    line = read_line(conn, name)
+    return None if line is None else _state(conn, line, at)
+
+
+def list_states(
+    conn: sa.Connection, *, prefixes: Sequence[str], prefix: str, after: str, limit: int, at: Moment
+) -> tuple[list[TopicState], bool]:
+    """Topics in the order of their names' bytes, beyond `after`, and whether there are more than `limit`."""
+    lines = list_lines(conn, prefixes=prefixes, prefix=prefix, after=after, limit=limit)
+    return [_state(conn, line, at) for line in lines[:limit]], len(lines) > limit
+
+
+def _state(conn: sa.Connection, line: TopicLine, at: Moment) -> TopicState:
+    standing = read_standing(conn, line, at.wall)
+    is_queue = line.config.type == "queue"
+    return TopicState(line, standing, count_jobs(conn, line.id, standing.count, at.steady) if is_queue else None)
+
+
+class Figures(NamedTuple):
+    """All topics that hold records together: their number by durability, and what they hold."""
+
+    by_class: dict[str, int]
+    records: int
+    bytes: int
+    routers: int
+    queues: int
+    leases: int
+
+
+def read_figures(conn: sa.Connection) -> Figures:
+    """What is stored, as the books say."""
+    rows = fetch(
+        conn,
+        "SELECT durability, count(*), coalesce(sum(next_seq - 1 - evicted_seq - deleted), 0), coalesce(sum(bytes), 0)"
+        " FROM topics WHERE form = 'record' AND name >= '0' GROUP BY durability",
+    )
+    queues = fetch(conn, "SELECT count(*) FROM topics WHERE name >= '0' AND config LIKE ?", ('{"type":"queue"%',))
+    return Figures(
+        {str(durability): int(count) for durability, count, _, _ in rows},
+        sum(int(records) for _, _, records, _ in rows),
+        sum(int(size) for _, _, _, size in rows),
+        int(fetch(conn, "SELECT count(*) FROM routers")[0][0]),
+        int(queues[0][0]),
+        int(fetch(conn, "SELECT coalesce(sum(held), 0) FROM queues")[0][0]),
+    )

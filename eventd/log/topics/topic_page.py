@@ -1,0 +1,344 @@
+"""A page of a topic by its seqs, as readers of topics get it: records as JSON texts, and what they missed.
+
+What has outlived its time to live is left out, and told as lost, even where it has not been removed yet. Deleted
+records and those of the reader's own nodes are passed over silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from eventd.log.core.blocks import Block, names
+from eventd.log.core.head import read_head
+from eventd.log.core.losses import TTL, Loss, read_losses, reason_of
+from eventd.log.core.pages import LOOKED_AT, PASSED_OVER
+from eventd.log.core.records import View, content_size, encoded, node_text, render
+from eventd.log.core.scan import scan_seqs
+from eventd.log.core.tail import Recent
+from eventd.log.core.topic_row import first_live, last_of, read_stock
+from eventd.log.core.values import Head
+from eventd.log.topics.errors import TopicNotFound
+from eventd.log.topics.limits import read_aged
+from eventd.log.topics.projection import records_of_events, texts_of
+from eventd.log.topics.topic_line import TopicLine, read_line, read_line_of
+from eventd.store.rows.leases import acked_seqs
+
+RECREATED = "recreated"
+"""The reason of a tombstone for seqs of another topic of this name, or of another history."""
+_ACKED_AT_ONCE = 2000
+"""Seqs of a queue for which it is asked at once which of them are done."""
+
+ALL_BUT_TAGS = View()
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a reader wants: at most `limit` records beyond the seq `from_seq`, about `max_bytes` of data and meta.
+
+    `topic` is its name or its id; `now` in microseconds. `nodes`: whose records the reader does not want back. `epoch`:
+    which history its `from_seq` belongs to, where it knows. `apart`: the page ends before records that were lost,
+    unless it begins with them; otherwise records from before and after them may be on one page.
+    """
+
+    topic: str | int
+    now: int
+    from_seq: int = 0
+    limit: int = 256
+    max_bytes: int = 1 << 20
+    nodes: frozenset[str] = frozenset()
+    view: View = ALL_BUT_TAGS
+    epoch: str = ""
+    apart: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """`missed` records of the seqs `gap_from` to `gap_to` were lost; reading goes on at `earliest_seq`.
+
+    `reason`: cap, ttl, source_trim, mixed, or recreated, where the reader's seqs are of another topic or history.
+    """
+
+    gap_from: int
+    gap_to: int
+    reason: str
+    missed: int
+    earliest_seq: int
+    head_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """`records` are JSON texts, `seqs` their seqs. All up to `next_from_seq` was looked at, `scanned` seqs in all.
+
+    `tombstone` tells of what is missing between `from_seq` and `next_from_seq`. `epoch` names the history these seqs
+    belong to. `dedupe_node`: whether the topic keeps from readers what their own nodes wrote. `goes_on`: what is
+    appended next continues the page, since nothing in the topic goes by itself or is handed out.
+    """
+
+    topic_id: int
+    name: str
+    epoch: str
+    records: Sequence[str]
+    seqs: Sequence[int]
+    next_from_seq: int
+    head_seq: int
+    earliest_seq: int
+    tombstone: Tombstone | None
+    scanned: int
+    dedupe_node: bool
+    of_group: bool
+    goes_on: bool
+    head: Head
+
+    @property
+    def caught_up(self) -> bool:
+        return self.next_from_seq == self.head_seq
+
+    @property
+    def lag(self) -> int:
+        """Seqs that wait beyond."""
+        return self.head_seq - self.next_from_seq
+
+
+def epoch_of(epoch: str, topic_id: int) -> str:
+    """The name of the history that the seqs of a topic belong to: of the log's, and of the topic that has the name."""
+    return f"{epoch}:{topic_id}"
+
+
+def read_slice(conn: sa.Connection, ask: Ask) -> Slice:
+    """The next page of a topic. Raises `TopicNotFound`."""
+    head = read_head(conn)
+    line = read_line(conn, ask.topic) if isinstance(ask.topic, str) else read_line_of(conn, ask.topic)
+    if line is None:
+        raise TopicNotFound(str(ask.topic))
+    epoch = epoch_of(head.epoch, line.id)
+    recreated = ask.from_seq > line.head_seq or ask.epoch not in ("", epoch)
+    start = 0 if recreated else ask.from_seq
+    floor = _read_floor(conn, line, start, ask.now)
+    missing = _read_missing(conn, line, start, floor)
+    way = _way(missing, start, floor, line.head_seq, apart=ask.apart or recreated)
+    after = max(start, floor.seq)
+    sheet = _Sheet(ask, ask.nodes if line.config.dedupe_node else frozenset(), after, way.stop)
+    if sheet.upto < sheet.stop:
+        _fill(conn, line, sheet)
+    tombstone = way.tombstone(line.head_seq, sheet.upto)
+    if recreated:
+        tombstone = Tombstone(1, line.head_seq, RECREATED, max(1, line.head_seq), floor.earliest_seq, line.head_seq)
+    return Slice(
+        topic_id=line.id,
+        name=line.name,
+        epoch=epoch,
+        records=sheet.texts,
+        seqs=sheet.seqs,
+        next_from_seq=sheet.upto,
+        head_seq=line.head_seq,
+        earliest_seq=floor.earliest_seq,
+        tombstone=tombstone,
+        scanned=sheet.upto - after,
+        dedupe_node=line.config.dedupe_node,
+        of_group=line.of_group,
+        goes_on=line.config.type != "queue" and not line.config.limited,
+        head=head,
+    )
+
+
+def continue_slice(last: Slice, recent: Recent, ask: Ask) -> Slice | None:
+    """The page after one that had caught up, out of memory; None where the books have to be asked."""
+    if not (last.goes_on and last.caught_up) or recent.head.epoch != last.head.epoch:
+        return None
+    seq = last.head_seq
+    for block in recent.blocks:
+        if block.seq != seq + 1:  # some were skipped: they are told as lost
+            return None
+        seq = last_of(block)
+    sheet = _Sheet(ask, frozenset(), last.head_seq, seq)
+    for block in recent.blocks:
+        made = records_of_events(block, ask.now) if last.of_group else block
+        sheet.take(made, (), may_be_empty=last.of_group)
+        if sheet.is_full:
+            return None
+    return replace(
+        last,
+        records=sheet.texts,
+        seqs=sheet.seqs,
+        next_from_seq=seq,
+        head_seq=seq,
+        tombstone=None,
+        scanned=seq - last.head_seq,
+        head=recent.head,
+    )
+
+
+# --- what is missing ----------------------------------------------------------------------------------------------
+
+
+class _Floor(NamedTuple):
+    """Up to `seq` nothing is to be read. `lost`: what is still there of that, and has outlived its time to live."""
+
+    seq: int
+    earliest_seq: int
+    lost: Sequence[Loss]
+
+
+def _read_floor(conn: sa.Connection, line: TopicLine, start: int, now: int) -> _Floor:
+    if line.due_at is None or line.due_at > now:
+        return _Floor(line.evicted_seq, line.earliest_seq, ())
+    stock = read_stock(conn, line.id)
+    aged = read_aged(conn, stock, now)
+    lost = [Loss(max(first, start + 1), last, TTL) for first, last in aged.ranges if last > start]
+    return _Floor(aged.upto, first_live(conn, stock, aged.upto), lost)
+
+
+class _Missing(NamedTuple):
+    """Losses with no record between them."""
+
+    losses: list[Loss]
+
+    @property
+    def first(self) -> int:
+        return self.losses[0].first
+
+    @property
+    def last(self) -> int:
+        return self.losses[-1].last
+
+
+def _read_missing(conn: sa.Connection, line: TopicLine, start: int, floor: _Floor) -> list[_Missing]:
+    """What was lost beyond `start`, in order: first what lies below the floor, then what is missing among records."""
+    known = read_losses(conn, line.id, start, line.head_seq) if start < line.head_seq else []
+    missing: list[_Missing] = []
+    for loss in sorted([*known, *floor.lost]):
+        if missing and (loss.first <= floor.seq or loss.first == missing[-1].last + 1):
+            missing[-1].losses.append(loss)
+        else:
+            missing.append(_Missing([loss]))
+    return missing
+
+
+class _Way(NamedTuple):
+    """How far a page may go, and what it tells to be missing if it gets there."""
+
+    stop: int
+    missing: _Missing | None
+
+    def tombstone(self, head_seq: int, upto: int) -> Tombstone | None:
+        if self.missing is None or upto < self.missing.last:
+            return None
+        lost = self.missing.losses
+        gap_from, gap_to = self.missing.first, self.missing.last
+        return Tombstone(gap_from, gap_to, reason_of(lost), sum(x.records for x in lost), gap_to + 1, head_seq)
+
+
+def _way(missing: list[_Missing], start: int, floor: _Floor, head_seq: int, *, apart: bool) -> _Way:
+    """A page tells of one stretch that is missing, and ends before the next one."""
+    ahead = iter(missing)
+    first = next(ahead, None)
+    if first is not None and apart and first.first > max(start, floor.seq) + 1:
+        return _Way(first.first - 1, None)
+    second = next(ahead, None)
+    return _Way(head_seq if second is None else second.first - 1, first)
+
+
+# --- what is there ------------------------------------------------------------------------------------------------
+
+
+def _fill(conn: sa.Connection, line: TopicLine, sheet: _Sheet) -> None:
+    """Put on the page what is wanted of the blocks ahead, until it is full or at its end."""
+    done, known_upto = frozenset[int](), 0
+    is_queue, of_group, may_be_empty = line.config.type == "queue", line.of_group, line.deleted > 0 or line.of_group
+    for block in scan_seqs(conn, line.id, sheet.upto, sheet.stop):
+        if is_queue and last_of(block) > known_upto:
+            known_upto = last_of(block) + _ACKED_AT_ONCE
+            done = acked_seqs(conn, line.id, block.seq, known_upto)
+        sheet.take(records_of_events(block, sheet.ask.now) if of_group else block, done, may_be_empty=may_be_empty)
+        if sheet.is_full:
+            return
+    sheet.upto = sheet.stop
+
+
+@dataclass(slots=True)
+class _Sheet:
+    """A page that is being filled, from beyond the seq `upto` to `stop`. `nodes`: whose records are left out."""
+
+    ask: Ask
+    nodes: frozenset[str]
+    upto: int
+    stop: int
+    texts: list[str] = field(default_factory=list)
+    seqs: list[int] = field(default_factory=list)
+    size: int = 0
+    looked: int = 0
+    is_full: bool = False
+    hidden: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        self.hidden = frozenset(map(encoded, self.nodes))
+
+    def take(self, block: Block, done: Collection[int], *, may_be_empty: bool) -> None:
+        """Add what is wanted of the block, until the page is full.
+
+        `done`: seqs that are left out; `may_be_empty`: also empty lines have to be looked for.
+        """
+        if block.records == 1:
+            self._take_one(block, done)
+        else:
+            self._take_some(block, done, may_be_empty)
+        if not self.is_full:
+            self.upto = min(last_of(block), self.stop)
+            self.is_full = len(self.seqs) == self.ask.limit or self.looked >= LOOKED_AT
+
+    def _take_one(self, block: Block, done: Collection[int]) -> None:
+        [body] = block.bodies()
+        if not body or block.seq in done or (self.hidden and node_text(body) in self.hidden):
+            self.looked += 1
+        elif self.seqs and self.size + block.bytes > self.ask.max_bytes:
+            self.is_full = True
+        else:
+            self.texts.append(render(block.seq, block.recorded_at // 1000, body, self.ask.view))
+            self.seqs.append(block.seq)
+            self.size += block.bytes
+
+    def _take_some(self, block: Block, done: Collection[int], may_be_empty: bool) -> None:
+        told = names(block.sources)
+        if self.nodes and told is not None and told <= self.nodes and "" not in told:
+            self.looked += PASSED_OVER
+            return
+        hides = bool(self.nodes) and (told is None or not told.isdisjoint(self.nodes))
+        first, last = max(block.seq, self.upto + 1), min(last_of(block), self.stop)
+        room = self.ask.limit - len(self.seqs)
+        whole = not (hides or done or (may_be_empty and block.has_empty))
+        until = min(last, first + room - 1) if whole else last
+        bodies = block.bodies(first - block.seq, until + 1 - block.seq)
+        seqs: Sequence[int] = range(first, until + 1)
+        if not whole:
+            self.looked += len(bodies)
+            pairs = [pair for pair in zip(seqs, bodies, strict=True) if self._wants(*pair, done)]
+            seqs, bodies = [seq for seq, _ in pairs], [body for _, body in pairs]
+        fitting = min(room, self._fitting(block, bodies))
+        self.is_full = fitting < len(bodies) or until < last
+        self.texts += texts_of(block, seqs[:fitting], bodies[:fitting], self.ask.view)
+        self.seqs += seqs[:fitting]
+        if self.is_full and self.seqs:
+            self.upto = self.seqs[-1]
+
+    def _wants(self, seq: int, body: str, done: Collection[int]) -> bool:
+        """Whether there is a record, and one that is wanted."""
+        if not body or seq in done:
+            return False
+        return not self.hidden or node_text(body) not in self.hidden
+
+    def _fitting(self, block: Block, bodies: Sequence[str]) -> int:
+        """How many of the bodies there is room for; one at least, if it is the page's first."""
+        if self.size + block.bytes <= self.ask.max_bytes:
+            self.size += block.bytes
+            return len(bodies)
+        for count, body in enumerate(bodies):
+            size = content_size(body)
+            if (self.seqs or count) and self.size + size > self.ask.max_bytes:
+                return count
+            self.size += size
+        return len(bodies)

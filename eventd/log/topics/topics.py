@@ -1,0 +1,193 @@
+"""Topics that hold records: what is set for each, its line in the books, making, changing and deleting one.
+
+A topic is a row with an id that is never used twice. Nothing is kept in memory for one that is idle.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+import sqlalchemy as sa
+
+from eventd.errors import Invalid
+from eventd.log.core.commit import Change, Transaction
+from eventd.log.core.head import announce_topics, first_line
+from eventd.log.core.records import new_instance
+from eventd.log.topics.config import TopicConfig, merged
+from eventd.log.topics.deleted_topics import retire_topic
+from eventd.log.topics.errors import Incompatible, Throttled, TopicNotEmpty, TopicNotFound
+from eventd.log.topics.limits import age_out, apply_limits, read_standing
+from eventd.log.topics.topic_line import COLUMNS, TopicLine, read_line, reread
+from eventd.store.engine.database import execute, fetch
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}")
+GROUP = "group:"
+"""How the names of the topics of event groups begin: they are read and routed like others, and written by events."""
+
+
+def require_name(name: str, what: str = "topic") -> None:
+    """Raise `Invalid` for what cannot be the name of a topic."""
+    if not NAME.fullmatch(name):
+        shown = name[:80] + ("…" if len(name) > 80 else "")
+        raise Invalid(
+            f"{shown!r} is no name of a {what}",
+            hint="a letter or digit, then up to 254 letters, digits and any of . _ : -",
+        )
+
+
+def refuse_group(name: str, doing: str) -> None:
+    """Raise `Incompatible` where something would be done to an event group's topic that only the group may."""
+    if name.startswith(GROUP):
+        raise Incompatible(
+            f"{name!r} is the topic of an event group and cannot be {doing} here",
+            hint="events are emitted to the group, and its retention is declared with it",
+            detail={"topic": name, "reason": "event_group"},
+        )
+
+
+class Ceilings(NamedTuple):
+    """How many topics that hold records there may be, and bytes of data and meta in all of them; 0: any number."""
+
+    topics: int = 0
+    bytes: int = 0
+
+
+NO_CEILINGS = Ceilings()
+
+
+def require_room(conn: sa.Connection, max_topics: int) -> None:
+    """Raise `Throttled` where no further topic may be made. `max_topics` 0 is without bound."""
+    if max_topics and count_topics(conn) >= max_topics:
+        raise Throttled.by("max_topics", max_topics)
+
+
+def count_topics(conn: sa.Connection) -> int:
+    """How many topics hold records."""
+    return int(fetch(conn, "SELECT topics FROM log_heads WHERE id = 1")[0][0])
+
+
+def create_line(conn: sa.Connection, name: str, config: TopicConfig, *, now: int, random: bytes) -> TopicLine:
+    """Make a topic of a name that none has, in the open transaction, which must hold the head."""
+    config = config.resolved()
+    values: dict[str, Any] = {
+        **first_line(name, now),
+        "form": "record",
+        "instance": new_instance(random),
+        "config": msgspec.json.encode(config).decode(),
+        "durability": config.durability,
+    }
+    columns, marks = ", ".join(values), ", ".join("?" * len(values))
+    sql = f"INSERT INTO topics ({columns}) VALUES ({marks}) RETURNING {COLUMNS}"
+    line = TopicLine(*fetch(conn, sql, tuple(values.values()))[0])
+    execute(conn, "UPDATE log_heads SET topics = topics + 1 WHERE id = 1")
+    return line
+
+
+class TopicPut(NamedTuple):
+    """What became of a topic that was to be made or set."""
+
+    line: TopicLine
+    created: bool
+
+
+class PutTopic(Change[TopicPut]):
+    """Make a topic, or set all that is set for it anew. Result: `TopicPut`.
+
+    Raises `Incompatible` for another type, `Throttled` at the limit of topics.
+    """
+
+    def __init__(self, name: str, config: TopicConfig, *, max_topics: int, random: bytes) -> None:
+        self._name = name
+        self._config = config.resolved()
+        self._max_topics = max_topics
+        self._random = random
+
+    def make(self, tx: Transaction) -> TopicPut:
+        before = read_line(tx.conn, self._name)
+        if before is None:
+            require_room(tx.conn, self._max_topics)
+            line = create_line(tx.conn, self._name, self._config, now=tx.now, random=self._random)
+            return TopicPut(line, created=True)
+        require_type(before, self._config)
+        return TopicPut(set_config(tx, before, self._config), created=False)
+
+
+def require_type(line: TopicLine, config: TopicConfig) -> None:
+    """Raise `Incompatible` where a topic of another type is there."""
+    if line.config.type != config.type:
+        detail = {"topic": line.name, "existing_type": line.config.type, "requested_type": config.type}
+        raise Incompatible(
+            f"the topic {line.name!r} is a {line.config.type} and cannot become a {config.type}",
+            hint="delete it first, or take another name",
+            detail=detail,
+        )
+
+
+def set_config(tx: Transaction, line: TopicLine, config: TopicConfig) -> TopicLine:
+    """Set what is set for a topic, and have it act at once."""
+    text = msgspec.json.encode(config).decode()
+    if text != line.config_text:
+        age_out(tx.conn, line.id, tx.now)
+        due = tx.now if config.ttl_ms else None
+        execute(
+            tx.conn,
+            "UPDATE topics SET config = ?, durability = ?, due_at = ? WHERE id = ?",
+            (text, config.durability, due, line.id),
+        )
+        announce_topics(tx.conn)
+        apply_limits(tx.conn, line.id, tx.now)
+        line = tx.shared["set anew", line.id] = reread(tx.conn, line)
+    return line
+
+
+class PatchTopic(Change[TopicPut]):
+    """Change some of what is set for a topic and leave the rest. Result: `TopicPut`.
+
+    `changes` are by field; None takes a field back to its default. Raises `TopicNotFound`, `Invalid` for a value that
+    does not fit, and `Incompatible` for another type.
+    """
+
+    def __init__(self, name: str, changes: Mapping[str, Any]) -> None:
+        self._name = name
+        self._changes = changes
+
+    def make(self, tx: Transaction) -> TopicPut:
+        line = read_line(tx.conn, self._name)
+        if line is None:
+            raise TopicNotFound(self._name)
+        config = merged(line.config, self._changes)
+        require_type(line, config)
+        return TopicPut(set_config(tx, line, config), created=False)
+
+
+class TopicDeleted(NamedTuple):
+    """A topic that was deleted, the routers that went with it, and the version of topics that this made."""
+
+    topic_id: int
+    routers_removed: list[str]
+    version: int
+
+
+class DeleteTopic(Change[TopicDeleted | None]):
+    """Delete a topic with its routers. Result: `TopicDeleted`; None where there was no such topic.
+
+    Raises `TopicNotEmpty` where only an empty one was to go.
+    """
+
+    def __init__(self, name: str, *, if_empty: bool = False) -> None:
+        self._name = name
+        self._if_empty = if_empty
+
+    def make(self, tx: Transaction) -> TopicDeleted | None:
+        line = read_line(tx.conn, self._name)
+        if line is None:
+            return None
+        count = read_standing(tx.conn, line, tx.now).count + tx.coming[line.id]
+        if self._if_empty and count:
+            raise TopicNotEmpty(self._name, count)
+        retired = retire_topic(tx.conn, self._name, of_records=True)
+        assert retired is not None
+        return TopicDeleted(line.id, *retired)

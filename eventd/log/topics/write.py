@@ -1,0 +1,246 @@
+"""Writing records to a topic: one unit finds or makes the topic, knows a repeated request, keeps within the limits and
+appends, all of it in one transaction.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from eventd.log.core.commit import GROUP_RECORDS, Spent, Transaction, Turn
+from eventd.log.core.durability import Flushes
+from eventd.log.core.values import NEVER, NOTHING, Appended, Drafts
+from eventd.log.topics.config import TopicConfig
+from eventd.log.topics.errors import RecordTooLarge, Throttled, TopicFull, TopicNotFound
+from eventd.log.topics.limits import apply_caps, apply_ttl, due_at
+from eventd.log.topics.topic_line import TopicLine, read_line, reread
+from eventd.log.topics.topics import create_line, require_name, require_room
+from eventd.store.engine.database import execute, fetch
+
+RECORD_BYTES = 1000
+"""Bytes of data and meta that weigh as much as a record."""
+
+
+class Written(NamedTuple):
+    """Where a batch is. `head_seq` is that of the topic when it was written first. `spent` is of the transaction."""
+
+    topic_id: int
+    first_seq: int
+    last_seq: int
+    created: bool
+    deduped: bool
+    durability: str
+    spent: Spent
+
+    @property
+    def head_seq(self) -> int:
+        """A batch is the newest of its topic at the time it is written."""
+        return self.last_seq
+
+    @property
+    def append_ms(self) -> float:
+        """How long the transaction took to be written."""
+        return self.spent.append * 1000
+
+    @property
+    def flush_ms(self) -> float:
+        """How long it took to get to the disk; 0 where nobody waited for that."""
+        return self.spent.flush * 1000 if self.durability == "fsync" else 0.0
+
+
+class Write:
+    """Append a batch of records to a topic. Result: `Written`.
+
+    `create` None makes a topic that is missing unless `config` says otherwise; a topic that was made stays, also where
+    the batch is refused then. A `key` that is known repeats the first answer. `max_topics` and `max_bytes` (of all
+    topics together) 0 are without bound. Raises `TopicNotFound`, `Invalid` for a name, `RecordTooLarge` for what can
+    never fit, `TopicFull`, `Throttled`.
+    """
+
+    cursor = None
+
+    def __init__(
+        self,
+        topic: str,
+        drafts: Drafts,
+        *,
+        flushes: Flushes,
+        key: str = "",
+        create: bool | None = None,
+        config: TopicConfig | None = None,
+        max_topics: int = 0,
+        max_bytes: int = 0,
+        random: bytes = b"",
+    ) -> None:
+        self._topic = topic
+        self._drafts = drafts
+        self.weight = max(len(drafts), drafts.bytes // RECORD_BYTES)
+        self.turn = Turn.FRONT if self.weight < GROUP_RECORDS else Turn.BULK
+        self._flushes = flushes
+        self._key = key
+        self._create = create
+        self._config = config
+        self._max_topics = max_topics
+        self._max_bytes = max_bytes
+        self._random = random
+        self._line: TopicLine | None = None
+        self._created = False
+        self._repeated: Written | Write | None = None
+        self._written: Written | None = None
+
+    @property
+    def topic_id(self) -> int | None:
+        return None if self._line is None else self._line.id
+
+    @property
+    def durable(self) -> bool:
+        return self._flushes.wanted(self._topic)
+
+    def admit(self, tx: Transaction) -> Drafts:
+        self._repeated = self._written = None
+        self._line = line = self._find(tx)
+        self._flushes.learn(self._topic, line.durability)
+        tx.must_flush = tx.must_flush or line.durability == "fsync" or self._created
+        if self._key:
+            self._repeated = self._look_up(tx, line)
+            if self._repeated is not None:
+                return NOTHING
+        if line.due_at is not None and line.due_at <= tx.now:  # what has outlived its time takes up no room
+            apply_ttl(tx.conn, line.id, tx.now)
+            self._line = line = reread(tx.conn, line)
+        require_fit(tx, line, self._drafts, self._max_bytes)
+        if self._key:
+            _writers(tx, line.id)[self._key] = self
+        return self._drafts
+
+    def _find(self, tx: Transaction) -> TopicLine:
+        line = read_line(tx.conn, self._topic)
+        self._created = line is None
+        if line is not None:
+            return line
+        wanted = self._config or TopicConfig()
+        if self._create is False or (self._create is None and not wanted.auto_create):
+            raise TopicNotFound(self._topic)
+        require_name(self._topic)
+        require_room(tx.conn, self._max_topics)
+        return create_line(tx.conn, self._topic, wanted, now=tx.now, random=self._random)
+
+    def _look_up(self, tx: Transaction, line: TopicLine) -> Written | Write | None:
+        """What was written under the same key, maybe by a unit of this very transaction."""
+        before = _writers(tx, line.id).get(self._key)
+        if before is not None:
+            return before
+        rows = fetch(
+            tx.conn,
+            "SELECT first_seq, last_seq FROM write_keys WHERE topic_id = ? AND key = ? AND keep_until > ?",
+            (line.id, self._key, tx.steady),
+        )
+        if not rows:
+            return None
+        first, last = rows[0]
+        return Written(line.id, first, last, False, True, line.durability, tx.spent)
+
+    def finish(self, tx: Transaction, appended: Appended) -> Written:
+        line, before = self._line, self._repeated
+        assert line is not None
+        if isinstance(before, Write):
+            assert before._written is not None
+            before = before._written._replace(created=False, deduped=True)
+        if before is not None:
+            return before
+        first, last = appended.positions[0] + appended.shift, appended.positions[-1] + appended.shift
+        self._written = Written(line.id, first, last, self._created, False, line.durability, tx.spent)
+        if self._key and line.config.idempotency_window_ms:
+            self._remember(tx, line, first, last)
+        apply_limits_once(tx, line)
+        return self._written
+
+    def _remember(self, tx: Transaction, line: TopicLine, first: int, last: int) -> None:
+        keep_until = tx.steady + line.config.idempotency_window_ms * 1000
+        execute(
+            tx.conn,
+            "INSERT INTO write_keys (topic_id, key, first_seq, last_seq, keep_until) VALUES (?, ?, ?, ?, ?)"
+            " ON CONFLICT (topic_id, key) DO UPDATE SET first_seq = excluded.first_seq, last_seq = excluded.last_seq,"
+            " keep_until = excluded.keep_until",
+            (line.id, self._key, first, last, min(keep_until, NEVER)),
+        )
+
+
+def _writers(tx: Transaction, topic_id: int) -> dict[str, Write]:
+    """The units of a transaction that write to a topic, by their keys."""
+    found: dict[str, Write] = tx.shared.setdefault(("keys", topic_id), {})
+    return found
+
+
+def require_fit(tx: Transaction, line: TopicLine, drafts: Drafts, max_bytes: int, *, freed: int = 0) -> None:
+    """Raise where drafts, after those of the units before, do not fit into a topic, or into the node.
+
+    What a topic that keeps what it has can never take is `RecordTooLarge`; what does not fit now is `TopicFull`, or
+    `Throttled`. So many bytes of other topics are `freed` by what writes them.
+    """
+    config, size = line.config, drafts.bytes
+    keeps = config.discard == "reject" and (config.cap_records or config.cap_bytes)
+    if keeps:
+        _require_caps(tx, line, drafts)
+    if max_bytes:
+        taken = (tx.shared.get("bytes of all") or total_bytes(tx)) - freed
+        if taken + size > max_bytes:
+            raise Throttled.by("max_total_bytes", max_bytes)
+        tx.shared["bytes of all"] = taken + size
+    if keeps:  # only now: who is refused for any reason takes no room from those who come after
+        waiting, waiting_bytes = _waiting(tx, line)
+        tx.shared["room", line.id] = (waiting + len(drafts), waiting_bytes + size)
+
+
+def _waiting(tx: Transaction, line: TopicLine) -> tuple[int, int]:
+    """Records, and their bytes, that units so far will add to a topic that keeps what it has."""
+    found: tuple[int, int] = tx.shared.get(("room", line.id), (0, 0))
+    return found
+
+
+def _require_caps(tx: Transaction, line: TopicLine, drafts: Drafts) -> None:
+    config, size = line.config, drafts.bytes
+    if 0 < config.cap_records < len(drafts) or 0 < config.cap_bytes < size:
+        raise RecordTooLarge(
+            f"the batch of {len(drafts)} records and {size} bytes is more than the topic {line.name!r} may ever hold",
+            hint="write less at once, or raise cap_records and cap_bytes",
+        )
+    waiting, waiting_bytes = _waiting(tx, line)
+    records, held = line.live + waiting + len(drafts), line.bytes + waiting_bytes + size
+    if 0 < config.cap_records < records or 0 < config.cap_bytes < held:
+        raise full(line)
+
+
+def full(line: TopicLine) -> TopicFull:
+    """Why a topic takes no more."""
+    config = line.config
+    detail = {
+        "topic": line.name,
+        "cap_records": config.cap_records,
+        "cap_bytes": config.cap_bytes,
+        "head_seq": line.head_seq,
+        "earliest_seq": line.earliest_seq,
+    }
+    return TopicFull(
+        f"the topic {line.name!r} is full and keeps what it has",
+        hint="delete records, raise its caps, or let it discard old ones",
+        detail=detail,
+    )
+
+
+def total_bytes(tx: Transaction) -> int:
+    """Bytes of data and meta in all topics, with what the transaction has placed so far."""
+    return int(fetch(tx.conn, "SELECT record_bytes FROM log_heads WHERE id = 1")[0][0]) + tx.record_bytes
+
+
+def apply_limits_once(tx: Transaction, line: TopicLine) -> None:
+    """Have a topic's limits act on what this transaction wrote to it: all of it is written by now."""
+    line = tx.shared.get(("set anew", line.id), line)  # by a unit that came after the one that had read the line
+    if not line.config.limited or ("limits", line.id) in tx.shared:
+        return
+    tx.shared["limits", line.id] = True
+    if line.config.ttl_ms and (line.due_at is None or line.due_at <= tx.now):
+        written_at = fetch(tx.conn, "SELECT written_at FROM topics WHERE id = ?", (line.id,))[0][0]
+        due = min(due_at(written_at, line.config.ttl_ms), NEVER)
+        execute(tx.conn, "UPDATE topics SET due_at = ? WHERE id = ? AND due_at IS NULL", (due, line.id))
+    if line.config.cap_records or line.config.cap_bytes:
+        apply_caps(tx.conn, line.id, tx.now)

@@ -1,0 +1,255 @@
+"""This node's part in one group: its keys, its listener, and one consumer for each link.
+
+A change of the group swaps what it concerns and nothing else; a change of one peer restarts that peer's consumer alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Protocol
+
+from eventd.api.listener.connections import Door, cannot_listen, patiently
+from eventd.api.listener.connections import Watcher as DoorWatcher
+from eventd.api.listener.parsing_time import ParsingTime
+from eventd.api.listener.runner import Runner
+from eventd.api.peers.listener import KEEPALIVE_SECONDS, build_listener, refused_by_library
+from eventd.egress.cursors import PEER, REPAIR, link_name, peer_of
+from eventd.egress.loop.active import Consumers
+from eventd.egress.loop.consumer import Consumer
+from eventd.egress.peers.budget import Budget
+from eventd.egress.peers.peer import Outfit, PeerSink
+from eventd.egress.peers.peer import Watcher as EgressWatcher
+from eventd.egress.peers.transport import Transport
+from eventd.errors import EventdError
+from eventd.ingress.peers import PeerIngress
+from eventd.ingress.peers import Watcher as IngressWatcher
+from eventd.ingress.refusal_counter import Tally
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.wire_page import Lines
+from eventd.log.cursors.cursors import Cursor
+from eventd.resources.effective import GroupConfig, ListenConfig, PeerConfig
+from eventd.resources.keyring import load_ring
+from eventd.runtime.supervisor import Supervisor
+from federation.keys import KeyRing
+
+logger = logging.getLogger("eventd.group")
+
+SHUTDOWN_SECONDS = 5.0
+"""How long a listener that closes waits for the requests under way."""
+LINGER_SECONDS = 2.0
+"""How long the rest of a refused body is read, so that its sender gets to see the answer."""
+
+
+class Watcher(IngressWatcher, EgressWatcher, DoorWatcher, Protocol):
+    """Who is told what comes in and goes out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all groups of a node share. `credentials` is where the service manager keeps secrets, `max_connections` is
+    for each listener."""
+
+    log: EventLog
+    transport: Transport
+    watcher: Watcher
+    supervisor: Supervisor
+    credentials: Path | None
+    random: Callable[[int], bytes]
+    jitter: Random
+    max_connections: int
+    tally: Tally
+    budget: Budget
+    parsing: ParsingTime
+
+
+class Membership:
+    """One group on this node. `trouble` names what is not as declared, and why; empty when all is well."""
+
+    def __init__(self, config: GroupConfig, topic_id: int, around: Surroundings) -> None:
+        self.config = config
+        self.trouble: dict[str, str] = {}
+        self.topic_id = topic_id
+        self._around = around
+        self._ring: KeyRing | EventdError = KeyRing([])
+        self._runner: Runner | None = None
+        self._door: Door | None = None
+        self._listening: ListenConfig | None = None
+        self._links: Consumers[PeerConfig] = Consumers(around.supervisor.keep, self._start)
+        self.address: tuple[str, int] | None = None
+        self.ingress = self._make_ingress()
+
+    def _make_ingress(self) -> PeerIngress:
+        around = self._around
+        return PeerIngress(self.config, self.topic_id, around.log, self.ring, around.watcher, around.tally)
+
+    # --- keys -------------------------------------------------------------------------------------------------
+
+    def ring(self) -> KeyRing:
+        """The keys of the moment. Raises `SecretUnreadable` while they cannot be read."""
+        if isinstance(self._ring, EventdError):
+            raise self._ring
+        return self._ring
+
+    async def load_keys(self) -> None:
+        """Read the key files again. A file that cannot be read keeps the links where they are, and is shown."""
+        try:
+            self._ring = await asyncio.to_thread(load_ring, self.config, self._around.credentials)
+            self.trouble.pop("keys", None)
+        except EventdError as error:
+            if self.trouble.get("keys") != str(error):
+                logger.error("%s", error, extra={"group": self.config.name})
+            self._ring = error
+            self.trouble["keys"] = str(error)
+
+    # --- life -------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Read the keys and open the listener. Raises `Unavailable` when the address cannot be had."""
+        await self.load_keys()
+        await patiently(self._listen, self._around.log.clock)
+
+    async def update(self, config: GroupConfig) -> None:
+        """Take over another declaration of the group."""
+        before, self.config = self.config, config
+        if before.same_but_peers(config):
+            self.ingress.config = config
+            return
+        await self.load_keys()
+        counts = self.ingress.counts
+        self.ingress = self._make_ingress()
+        self.ingress.counts = counts
+        if before.listen != config.listen:
+            await self.stop_listening()
+        await self.mend()
+        self.wake_all()
+
+    async def mend(self) -> None:
+        """Try again what did not work: a key file that was not there, an address that was taken."""
+        if "keys" in self.trouble:
+            await self.load_keys()
+        if self._listening != self.config.listen:
+            try:
+                await self._listen()
+            except EventdError as error:
+                if self.trouble.get("listen") != str(error):
+                    logger.error("%s", error, extra={"group": self.config.name})
+                self.trouble["listen"] = str(error)
+
+    async def _listen(self) -> None:
+        where = self.config.listen
+        if where is None:
+            return
+        door = Door(self.config.name, self._around.max_connections, self._around.watcher, self._around.parsing)
+        runner = Runner(
+            build_listener(lambda: self.ingress, door),
+            refused_by_library,
+            auto_decompress=False,
+            keepalive_timeout=KEEPALIVE_SECONDS,
+            shutdown_timeout=SHUTDOWN_SECONDS,
+            lingering_time=LINGER_SECONDS,
+        )
+        await runner.setup()
+        try:
+            await door.open(runner, where.address, where.port)
+        except OSError as error:
+            await runner.cleanup()
+            door.close()
+            what = f"EventGroup {self.config.name!r}: cannot listen on {where.address} port {where.port}"
+            raise cannot_listen(what, error, "stop what holds the address, or change spec.listen") from None
+        self._runner, self._door, self._listening = runner, door, where
+        self.address = runner.addresses[0][:2]
+        self.trouble.pop("listen", None)
+        logger.info(
+            "listening for peers", extra={"group": self.config.name, "address": where.address, "port": where.port}
+        )
+
+    async def stop_listening(self) -> None:
+        """Take no further request; let those under way end."""
+        runner, self._runner, self._listening, self.address = self._runner, None, None, None
+        if runner is not None:
+            await runner.cleanup()
+        if self._door is not None:
+            self._door.close()
+            self._door = None
+
+    async def stop(self, seconds: float) -> None:
+        """Stop listening, let every consumer settle what is under way for that long, then end them."""
+        await self.stop_listening()
+        await self._links.end(self._links.names, seconds)
+
+    async def leave(self) -> None:
+        """The group is gone: send nothing more, then see requests under way to their end, which store nothing."""
+        await self._links.end(self._links.names, 0.0)
+        await self.stop_listening()
+
+    # --- links ------------------------------------------------------------------------------------------------
+
+    async def retire(self, config: GroupConfig) -> list[str]:
+        """End the consumers that another declaration of the group changes, and only those; their names."""
+        peers = {peer.node_name: peer for peer in config.peers.values()}
+        moved = (config.node_name, config.replay_window) != (self.config.node_name, self.config.replay_window)
+        return await self._links.retire(lambda name: None if moved else peers.get(peer_of(name)[1]))
+
+    async def adjust(self, cursors: Iterable[Cursor]) -> None:
+        """Run a consumer for each cursor of the group's peers, and none besides."""
+        peers = {peer.node_name: peer for peer in self.config.peers.values()}
+        mine = {
+            cursor.name: cursor
+            for cursor in cursors
+            if cursor.kind in (PEER, REPAIR) and peer_of(cursor.name)[0] == self.config.name
+        }
+        await self._links.adjust(mine, lambda name: peers.get(peer_of(name)[1]))
+
+    def _start(self, cursor: Cursor, peer: PeerConfig) -> Consumer[Lines]:
+        around = self._around
+        outfit = Outfit(around.transport, around.budget, self.ring, around.log.clock, around.random, around.watcher)
+        link = link_name(self.config.name, peer.node_name)
+        return Consumer(
+            around.log,
+            cursor.name,
+            PeerSink(self.config, peer, link, cursor, outfit),
+            version=cursor.selector_version,
+            spawn=around.supervisor.spawn,
+            backoff=peer.backoff,
+            chance=around.jitter.random,
+        )
+
+    def wake(self, node: str) -> None:
+        """That node called us, so it is up: do not wait for the end of a back-off."""
+        for name, consumer in self._links:
+            if peer_of(name)[1] == node:
+                consumer.wake()
+
+    def reopen(self, node: str) -> None:
+        """That node was started: what it has may be less than it had."""
+        for name, consumer in self._links:
+            if peer_of(name)[1] == node:
+                consumer.reopen()
+
+    def wake_all(self) -> None:
+        """Whatever held the links up may be gone: look at every cursor again."""
+        for _, consumer in self._links:
+            consumer.reread()
+
+    def count_links(self) -> int:
+        """How many cursors are being worked on."""
+        return len(self._links)
+
+    def link_names(self) -> list[str]:
+        """The cursors that are being worked on."""
+        return self._links.names
+
+
+def rings_of(groups: Mapping[str, Membership], around: Surroundings) -> Callable[[GroupConfig], KeyRing]:
+    """Gives the keys that a group works with here, or has in its files where it is served by another process."""
+
+    def ring(config: GroupConfig) -> KeyRing:
+        here = groups.get(config.name)
+        return load_ring(config, around.credentials) if here is None else here.ring()
+
+    return ring

@@ -1,0 +1,348 @@
+"""The whole node on one page: it builds, starts and stops everything."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import socket
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from random import Random
+from typing import Any
+
+import eventd
+from eventd.api.app import KEEPALIVE_SECONDS, build_app
+from eventd.api.framework.auth import Keys
+from eventd.api.framework.callers import Callers
+from eventd.api.framework.operations import GROUP, Services
+from eventd.api.framework.worker_peers import Siblings
+from eventd.api.listener.connections import Door, listen
+from eventd.api.listener.parsing_time import ParsingTime
+from eventd.api.listener.runner import Runner
+from eventd.api.topics.limits import Limits, Occupancy
+from eventd.api.topics.routes import V0
+from eventd.dynamic.effective import Following
+from eventd.egress.peers.budget import Budget
+from eventd.egress.peers.transport import Transport
+from eventd.egress.routers.pump import Routing
+from eventd.egress.subscriptions.runner import Outfit
+from eventd.errors import EventdError
+from eventd.log.core.eventlog import EventLog
+from eventd.node import lake_shipping
+from eventd.node.garbage import Garbage
+from eventd.node.housekeeping import Housekeeping
+from eventd.node.membership import SHUTDOWN_SECONDS, Membership, Surroundings, rings_of
+from eventd.node.reconciler import Reconciler
+from eventd.node.schedules import Schedules
+from eventd.node.subscriptions import Subscribers
+from eventd.node.topic_changes import TopicChanges
+from eventd.observe.metrics import Metrics
+from eventd.plugins.run.context import context_of
+from eventd.plugins.run.plugins import Plugins
+from eventd.runtime.clock import Clock
+from eventd.runtime.supervisor import Chore, Supervisor
+from eventd.runtime.worker_share import ALL, Share
+from eventd.settings.model import Settings, plugin_environment
+from eventd.store.engine.claim import Claim
+from eventd.store.engine.database import Database
+from eventd.store.engine.space import shortage
+from eventd.store.rows.keys import read_keys
+from eventd.store.schema.migrations import require_current
+
+logger = logging.getLogger("eventd.node")
+
+BROKEN_SECONDS = 1.0
+
+
+class Watcher(Metrics):
+    """The figures of a node, and one thing more: a peer that calls us is up, perhaps after a restart."""
+
+    def __init__(self, groups: Mapping[str, Membership]) -> None:
+        super().__init__()
+        self._groups = groups
+
+    def alive(self, group: str, node: str) -> None:
+        if group in self._groups:
+            self._groups[group].wake(node)
+
+    def started(self, group: str, node: str) -> None:
+        if group in self._groups:
+            self._groups[group].reopen(node)
+
+
+class Node:
+    """One node over one database, or its `share` of one. `start`, then `run_until_stopped`; `stop` drains and closes.
+
+    It ends with an error when it loses its `claim` on the database to another. Its API is served at `sockets` that
+    listen already, or else where the settings say.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        clock: Clock,
+        claim: Claim | None = None,
+        share: Share = ALL,
+        sockets: Sequence[socket.socket] = (),
+    ) -> None:
+        self.settings = settings
+        self.keys = Keys.of(settings, clock)
+        self.api_address: tuple[str, int] | None = None
+        self.groups: dict[str, Membership] = {}
+        self.metrics = Watcher(self.groups)
+        self._clock = clock
+        self._claim = claim
+        self._share = share
+        self._sockets = sockets
+        self._siblings = Siblings(share, self.readiness, self.metrics)
+        self._stopped = asyncio.Event()
+        self._database_trouble = ""
+        self._started: list[Callable[[], Coroutine[Any, Any, None]]] = []
+
+    # --- starting ---------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Open the database, the groups, the API, in this order. What was opened is closed again on an error."""
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start(self) -> None:
+        self.supervisor = Supervisor(self._clock, self.metrics.task_failed)
+        self._stopping = asyncio.get_running_loop().create_future()
+        self._started.append(self.supervisor.stop)
+        shared = not self._share.is_whole
+        claim = self._claim.name if self._claim else self._share.claim
+        database = await asyncio.to_thread(Database, self.settings.database_url, shared=shared, claim=claim)
+        self._started.append(lambda: asyncio.to_thread(database.close))
+        if check := database.claim_check():
+            self._started.append(check.close)
+            self._siblings.check_claim = check.ask
+        await asyncio.to_thread(require_current, database)
+        self.log = await EventLog.open(database, self._clock, timed=self.metrics.committed)
+        self._books = Housekeeping(self.log, self.settings, self.metrics, self._share)
+        self._started += [self.log.close, self._books.end]
+        await self._books.begin()
+        await self._read_keys()
+        self.keys.require_any()
+        self.following = Following(database, self._clock)
+        transport = Transport(self._clock)
+        self._started.append(transport.close)
+        self.outbox = Budget(self.settings.max_outbox_bytes, self._count_links, self._clock)
+        self.metrics.outbox(lambda: self.outbox.held, lambda: self.outbox.waiting)
+        self._around = Surroundings(
+            self.log,
+            transport,
+            self.metrics,
+            self.supervisor,
+            self.settings.credentials_directory,
+            secrets.token_bytes,
+            Random(),
+            self.settings.max_connections,
+            self._books.tally,
+            self.outbox,
+            ParsingTime(),
+        )
+        self._started.append(self._stop_groups)
+        self.reconciler = Reconciler(self.settings, self._share, self.log, self.groups, self._declared_anew)
+        self.subscribers = self._make_subscribers()
+        self.reconciler.begin(self._around, self.subscribers, self.schedules)
+        self.routing = Routing(
+            self.log,
+            lambda: self.reconciler.configs,
+            self.supervisor.spawn,
+            self.settings.max_total_bytes,
+            lazy=not self._share.is_first,
+        )
+        self.topics = TopicChanges(self.log, self.keys, self.routing)
+        self._started.append(self.routing.stop)
+        await self.reconciler.apply(strict=True)
+        await self.routing.load()
+        await self._serve_api()
+        self._keep_up()
+
+    def _count_links(self) -> int:
+        return sum(group.count_links() for group in self.groups.values())
+
+    def _make_subscribers(self) -> Subscribers:
+        plugins = Plugins(self._clock, environment=plugin_environment())
+        self.schedules = Schedules(self.log, plugins, self.supervisor.keep, self.following.changed)
+        outfit = Outfit(
+            self.log,
+            plugins,
+            lambda plugin: context_of(plugin, self.reconciler.declared),
+            self.following.changed,
+            self.metrics,
+        )
+        self._started.append(plugins.close)
+        subscribers = Subscribers(outfit, self.supervisor, self._around.jitter.random)
+        self._started.append(lambda: subscribers.stop(self.settings.drain_timeout))
+        self._started.append(self.schedules.stop)
+        return subscribers
+
+    def _keep_up(self) -> None:
+        chores: dict[str, Chore] = {}
+        if self._share.is_first:  # first of all, because it may refuse
+            chores = lake_shipping.chores(self.log, self.settings, self.metrics.lake, self._around.jitter.random)
+        chores |= {
+            "changes": self._follow_changes,
+            "topics": self.topics.run_for_ever,
+            "writing": self._follow_writing,
+            **self._books.chores(lambda: self.reconciler.configs.values()),
+            "mend": self.reconciler.mend_for_ever,
+            "effective configuration": self.following.run_for_ever,
+            "routers": self.routing.run_for_ever,
+            "garbage": Garbage(self._clock).collect_for_ever,
+        }
+        # A node that works must not end for a fault in one of them: each is run again.
+        self._chores = [self.supervisor.keep(chore, name) for name, chore in chores.items()]
+        if self._claim is not None:  # without it, another node may serve the database
+            self._chores.append(self.supervisor.guard(self._claim.keep(self._clock.sleep), "claim"))
+        self._started.append(self._end_chores)
+
+    async def _serve_api(self) -> None:
+        settings = self.settings
+        door = Door("", settings.max_connections + settings.max_sse_connections, self.metrics, self._around.parsing)
+        app = build_app(
+            Services(
+                self.log,
+                self._take_over_now,
+                self.metrics,
+                self.following,
+                rings_of(self.groups, self._around),
+                self._siblings.readiness,
+            ),
+            keys=self.keys,
+            siblings=self._siblings,
+            version=eventd.__version__,
+            door=door,
+            max_body_bytes=settings.max_body_bytes,
+            v0=self._make_v0(door),
+        )
+        runner = Runner(app, keepalive_timeout=KEEPALIVE_SECONDS, shutdown_timeout=SHUTDOWN_SECONDS)
+        await runner.setup()
+        self._started.append(runner.cleanup)
+        await door.open_at(runner, self._sockets or await listen(*settings.api_listen, self._clock))
+        self.api_address = runner.addresses[0][:2]
+        self._started.append(self._siblings.close)
+        await self._siblings.open(runner)
+
+    def _make_v0(self, door: Door) -> V0:
+        limits = Limits(**{name: getattr(self.settings, name) for name in Limits._fields})
+        return V0(
+            log=self.log,
+            callers=Callers(self.keys, door),
+            routing=self.routing,
+            metrics=self.metrics,
+            siblings=self._siblings,
+            supervisor=self.supervisor,
+            random=secrets.token_bytes,
+            stopping=self._stopping,
+            version=eventd.__version__,
+            limits=limits,
+            occupancy=Occupancy(limits),
+            started=self._clock.monotonic(),
+        )
+
+    # --- following what is declared -----------------------------------------------------------------------------
+
+    async def _follow_changes(self) -> None:
+        """Notice what other processes wrote: events raise the head, declarations raise the version."""
+        source = self.log.database.change_source(self._clock.sleep)
+        try:
+            while True:
+                if not self._database_trouble:  # what could not be done is tried again, sign or no sign
+                    await source.wait()
+                try:
+                    head = await self.log.look_around()
+                    self.following.look(head)
+                    self.topics.look(head)
+                    if head.registry_version != self.reconciler.version:
+                        await self.reconciler.apply()
+                    self._database_trouble = ""
+                except EventdError as error:
+                    if self._database_trouble != str(error):
+                        logger.error("%s", error)
+                    self._database_trouble = str(error)
+                    await self._clock.sleep(BROKEN_SECONDS)
+                except Exception as error:  # a fault of ours: the supervisor runs this again
+                    self._database_trouble = f"{type(error).__name__} in this node; see its log"
+                    raise
+        finally:
+            await source.close()
+
+    async def _follow_writing(self) -> None:
+        """Whoever asks for readiness before writing would never write again: so this node finds out by itself."""
+        while True:
+            await self._clock.sleep(BROKEN_SECONDS)
+            if self.log.work.failing:
+                with suppress(EventdError):
+                    await self.log.try_writing()
+
+    async def _take_over_now(self) -> None:
+        """Somebody has declared something through this node. What fails here is tried again when it is noticed."""
+        try:
+            await self._read_keys()
+            await self.reconciler.apply()
+        except EventdError as error:
+            logger.warning("what was declared is not in force yet: %s", error)
+
+    def _declared_anew(self) -> None:
+        self.following.changed()
+        self.routing.changed()
+
+    async def _read_keys(self) -> None:
+        """Take over the keys that were made, and let go of those that were revoked."""
+        self.keys.reload_from(await self.log.database.read(read_keys))
+
+    async def reload(self) -> None:
+        """Read every key again, and forgive what was held up for want of one. Raises `BadSettings`."""
+        await self.reconciler.reload()
+        self.keys.reload()
+        logger.info("read the keys again")
+
+    # --- being asked ------------------------------------------------------------------------------------------
+
+    def readiness(self) -> dict[str, str]:
+        """Name of each check → "ok", or what is wrong."""
+        groups = {GROUP + name: "; ".join(group.trouble.values()) or "ok" for name, group in self.groups.items()}
+        trouble = self._database_trouble or self.topics.trouble or self.log.work.trouble
+        trouble = trouble or shortage(self.log.database.path)
+        return {"database": trouble or "ok", **groups}
+
+    # --- stopping ---------------------------------------------------------------------------------------------
+
+    async def run_until_stopped(self) -> None:
+        """Return when `stop` was asked for; raise when something failed without which the node cannot go on."""
+        waits: set[asyncio.Future[Any]] = {
+            self.supervisor.spawn(self._stopped.wait(), "stopped"),  # awaited here
+            self.supervisor.failed,
+        }
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        if self.supervisor.failed.done():
+            self.supervisor.failed.result()
+
+    async def stop(self) -> None:
+        """Take nothing more, settle what is under way, close. Harmless when repeated."""
+        self._stopped.set()
+        if self._started and not self._stopping.done():
+            self._stopping.set_result(None)
+        while self._started:
+            await self._started.pop()()
+
+    async def _end_chores(self) -> None:
+        """First of all: what follows the declarations must not open what is being closed, nor be cut off half-way."""
+        async with self.reconciler.at_rest:
+            for task in self._chores:
+                task.cancel()
+        await asyncio.gather(*self._chores, return_exceptions=True)
+
+    async def _stop_groups(self) -> None:
+        groups = list(self.groups.values())
+        self.groups.clear()
+        stopping = [self.supervisor.spawn(group.stop(self.settings.drain_timeout), "a group") for group in groups]
+        await asyncio.gather(*stopping, return_exceptions=True)  # one that fails is logged; the others end all the same

@@ -1,0 +1,156 @@
+"""What runs is brought in line with what is declared: groups, their links, subscriptions, schedules."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+
+from eventd.egress.cursors import follow, forgive, link_name, read_declared, subscription_name
+from eventd.errors import EventdError
+from eventd.log.core.eventlog import EventLog
+from eventd.node.membership import Membership, Surroundings
+from eventd.node.schedules import Schedules
+from eventd.node.subscriptions import Subscribers, purposes_of
+from eventd.resources.effective import GroupConfig, effective, schedules, topic_of
+from eventd.runtime.worker_share import Share
+from eventd.settings.model import Settings
+from eventd.store.rows.registry import StoredResource
+
+logger = logging.getLogger("eventd.node")
+
+MEND_SECONDS = 5.0
+"""How often what did not work is tried again: a key file that is missing, an address that is taken."""
+
+
+class Reconciler:
+    """Follows the declarations for one process. `groups` are those it serves; it fills and empties them.
+
+    `changed` is told when other things are declared. `begin` gives it what runs beside the groups; `apply` then does
+    the work, as often as it is called.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        share: Share,
+        log: EventLog,
+        groups: dict[str, Membership],
+        changed: Callable[[], None],
+    ) -> None:
+        self.version = 0
+        self.declared: list[StoredResource] = []
+        self.configs: Mapping[str, GroupConfig] = {}
+        """The groups of this node, also those that another of its processes serves."""
+        self.at_rest = asyncio.Lock()
+        """Held while something is being taken over, and by whoever must not come in between."""
+        self._settings = settings
+        self._share = share
+        self._log = log
+        self._groups = groups
+        self._told = changed
+        self._changed: set[str] = set()  # links whose hold-ups are to be forgotten
+
+    def begin(self, around: Surroundings, subscribers: Subscribers, schedules: Schedules) -> None:
+        """Say what is to be kept in line."""
+        self._around = around
+        self._subscribers = subscribers
+        self._schedules = schedules
+
+    async def apply(self, *, strict: bool = False) -> None:
+        """Bring what runs in line with what is declared. `strict`: an address that is taken is an error."""
+        async with self.at_rest:
+            while not await self._take_over(strict=strict):
+                pass  # somebody has declared something else meanwhile
+
+    async def _take_over(self, *, strict: bool) -> bool:
+        """One try to; False when what was read is not in force any more by the time the cursors are to follow it."""
+        version, declared, topics = await self._log.database.read(read_declared)
+        configs = {name: c for name, c in effective(declared).items() if self._settings.group in (None, name)}
+        served = {name: config for name, config in configs.items() if self._share.serves(name)}
+        purposes = purposes_of(declared, configs if self._share.is_first else {})
+        self._changed.update(await self._retire(served, topics))
+        self._changed.update(await self._subscribers.retire(purposes))
+        if strict:
+            self._changed.update(link_name(g.name, p.node_name) for g in served.values() for p in g.peers.values())
+            self._changed.update(subscription_name(*at) for at in purposes)
+        changed = sorted(self._changed)
+        found = await self._log.database.write(follow, version, declared, changed, self._log.clock.now())
+        if found is None:
+            return False
+        cursors, topics = found
+        self._changed.clear()
+        for name, config in served.items():
+            await self._enrol(name, config, topics[topic_of(name)], strict=strict)
+            await self._groups[name].adjust(cursors)
+        self.declared = declared
+        self.configs = configs
+        await self._subscribers.adjust(cursors)
+        if self._settings.group is None and self._share.is_first:  # or each of several processes would run them
+            await self._schedules.adjust(schedules(declared))
+        self.version = version
+        self._told()
+        return True
+
+    async def _retire(self, configs: Mapping[str, GroupConfig], topics: Mapping[str, int]) -> list[str]:
+        """End what is no longer declared as it was; the links that were changed.
+
+        A group with another topic was deleted and declared again since the last look: it is another group.
+        """
+        changed: list[str] = []
+        for name, group in list(self._groups.items()):
+            if name not in configs or group.topic_id != topics.get(topic_of(name)):
+                del self._groups[name]
+                self._log.wakeups.touch(group.topic_id)  # whoever watches it learns that it is no more
+                await group.leave()
+                logger.info("left the group", extra={"group": name})
+            else:
+                changed += await group.retire(configs[name])
+                if not group.config.same_but_peers(configs[name]):
+                    changed += group.link_names()
+        return changed
+
+    async def _enrol(self, name: str, config: GroupConfig, topic_id: int, *, strict: bool) -> None:
+        if name in self._groups:
+            await self._groups[name].update(config)
+            return
+        group = Membership(config, topic_id, self._around)
+        self._groups[name] = group
+        if strict:
+            await group.start()
+        else:
+            await group.load_keys()
+            await group.mend()
+
+    # --- what does not work yet -------------------------------------------------------------------------------
+
+    async def mend_for_ever(self) -> None:
+        """Try again, now and then, what did not work."""
+        while True:
+            await self._log.clock.sleep(MEND_SECONDS)
+            async with self.at_rest:  # a group that is being left must not be opened again
+                for group in self._groups.values():
+                    try:
+                        await self._mend(group)
+                    except EventdError as error:
+                        logger.warning("could not put the links right: %s", error, extra={"group": group.config.name})
+
+    async def _mend(self, group: Membership) -> None:
+        if not group.trouble:
+            return
+        keyless = "keys" in group.trouble
+        await group.mend()
+        if keyless and "keys" not in group.trouble:
+            await self._forgive(group)
+
+    async def reload(self) -> None:
+        """Read every key of the groups again, and forgive what was held up for want of one."""
+        async with self.at_rest:  # or the keys of an earlier declaration could be read last
+            for group in self._groups.values():
+                await group.load_keys()
+                await self._forgive(group)
+
+    async def _forgive(self, group: Membership) -> None:
+        """Whatever held the group's links up may be gone: try each of them at once."""
+        await self._log.database.write(forgive, group.link_names(), self._log.clock.now())
+        group.wake_all()

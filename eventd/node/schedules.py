@@ -1,0 +1,100 @@
+"""Plugins that run by the clock: those with an interval of their own, and those of a DynamicConfigSource.
+
+The books of runs say when one ran last, so a restart neither skips a run nor makes one too many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+
+from eventd.errors import EventdError
+from eventd.log.core.eventlog import EventLog
+from eventd.plugins.run.alone import BROKEN_OFF, read_by_clock, run_alone
+from eventd.plugins.run.plugins import Plugins
+from eventd.resources.effective import ScheduleConfig
+from eventd.runtime.clock import Clock, Countdown
+from eventd.runtime.supervisor import Keep
+from eventd.store.rows.runs import RunStatus, interrupt_runs, last_run
+
+logger = logging.getLogger("eventd.schedules")
+
+BROKEN_SECONDS = 1.0
+"""How long to wait when the database cannot say what has run."""
+
+
+class Schedules:
+    """One task for each schedule. `changed` is told that there are other parts."""
+
+    def __init__(self, log: EventLog, plugins: Plugins, keep: Keep, changed: Callable[[], None]) -> None:
+        self._log = log
+        self._plugins = plugins
+        self._keep = keep
+        self._changed = changed
+        self._running: dict[str, tuple[ScheduleConfig, asyncio.Task[None]]] = {}
+
+    @property
+    def _clock(self) -> Clock:
+        return self._log.clock
+
+    async def adjust(self, wanted: Mapping[str, ScheduleConfig]) -> None:
+        """Follow these schedules and none besides, by their owners; those that are as before are left alone."""
+        gone = [owner for owner, (schedule, _) in self._running.items() if wanted.get(owner) != schedule]
+        await self._end(gone)
+        for owner, schedule in wanted.items():
+            if owner not in self._running:
+                follow = partial(self._follow, schedule)
+                self._running[owner] = (schedule, self._keep(follow, f"schedule {owner}"))  # it must live
+
+    async def stop(self) -> None:
+        """End them all, with the runs that are under way."""
+        await self._end(list(self._running))
+
+    async def _end(self, owners: list[str]) -> None:
+        tasks = [self._running.pop(owner)[1] for owner in owners]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _follow(self, schedule: ScheduleConfig) -> None:
+        try:
+            await self._run_for_ever(schedule)
+        finally:
+            with suppress(EventdError):  # whoever follows it next does it
+                await self._break_off(schedule)
+
+    async def _run_for_ever(self, schedule: ScheduleConfig) -> None:
+        trouble, countdown = "", Countdown(self._clock)
+        while True:
+            try:
+                await self._clock.sleep(await self._wait_of(schedule, countdown))
+                await self._run(schedule)
+                trouble = ""
+            except EventdError as error:
+                if trouble != str(error):
+                    logger.warning("a scheduled run failed: %s", error, extra={"owner": schedule.owner})
+                trouble = str(error)
+                await self._clock.sleep(BROKEN_SECONDS)  # a run that failed is in the books: the next is when it is due
+            except Exception:  # a fault of ours in one schedule must not end the others
+                logger.exception("a schedule failed", extra={"owner": schedule.owner})
+                await self._clock.sleep(BROKEN_SECONDS)
+
+    async def _wait_of(self, schedule: ScheduleConfig, countdown: Countdown) -> float:
+        """Seconds until the next run."""
+        last = await self._log.database.read(last_run, schedule.owner)
+        if last is None:
+            return 0.0
+        if last.status is RunStatus.RUNNING:  # nobody else runs it: whoever did is gone
+            await self._break_off(schedule)
+        return countdown.left(last.started_at, last.started_at + schedule.every)
+
+    async def _break_off(self, schedule: ScheduleConfig) -> None:
+        await self._log.database.write(interrupt_runs, schedule.owner, BROKEN_OFF, self._clock.now())
+
+    async def _run(self, schedule: ScheduleConfig) -> None:
+        asked = await self._log.database.read(read_by_clock, schedule, self._clock.now())
+        await run_alone(self._log.database, self._clock, self._plugins, asked)
+        self._changed()

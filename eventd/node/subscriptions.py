@@ -1,0 +1,97 @@
+"""This node's subscriptions: one consumer for each, and for each backfill, over one set of plugins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from eventd.egress.cursors import BACKFILL, SUBSCRIPTION, peer_of, subscription_name
+from eventd.egress.loop.active import Consumers
+from eventd.egress.loop.consumer import Consumer
+from eventd.egress.subscriptions.runner import Outfit
+from eventd.egress.subscriptions.sink import SubscriptionSink
+from eventd.egress.subscriptions.trigger import Seen
+from eventd.log.core.matching_page import Found
+from eventd.log.cursors.cursors import Cursor
+from eventd.resources.effective import GroupConfig, PluginConfig, SubscriptionConfig, plugins, subscriptions
+from eventd.runtime.supervisor import Supervisor
+from eventd.store.rows.registry import StoredResource
+
+
+@dataclass(frozen=True, slots=True)
+class Purpose:
+    """What a subscription's consumer works by. `group` is without what is between nodes: that is no concern of it."""
+
+    subscription: SubscriptionConfig
+    plugin: PluginConfig | None
+    group: GroupConfig
+
+
+def purposes_of(stored: Sequence[StoredResource], groups: Mapping[str, GroupConfig]) -> dict[tuple[str, str], Purpose]:
+    """What is declared for the subscriptions of these groups, by group and name."""
+    known = plugins(stored)
+    return {
+        (one.group, one.name): Purpose(one, known.get(one.plugin), _alone(groups[one.group]))
+        for one in subscriptions(stored).values()
+        if one.group in groups
+    }
+
+
+def _alone(group: GroupConfig) -> GroupConfig:
+    """A group as it concerns those who read it here: a new key or listener ends no run of theirs."""
+    return replace(group, peers={}, listen=None, protocols=frozenset(), keys=(), secret_file="", replay_window=0)
+
+
+class Subscribers:
+    """The subscriptions at work. `chance` gives numbers in [0, 1) for the jitter of the back-off."""
+
+    def __init__(self, outfit: Outfit, supervisor: Supervisor, chance: Callable[[], float]) -> None:
+        self._outfit = outfit
+        self._spawn = supervisor.spawn
+        self._chance = chance
+        self._consumers: Consumers[Purpose] = Consumers(supervisor.keep, self._start)
+        self._purposes: dict[tuple[str, str], Purpose] = {}
+
+    def _purpose(self, cursor: str) -> Purpose | None:
+        return self._purposes.get(peer_of(cursor))
+
+    async def retire(self, purposes: dict[tuple[str, str], Purpose]) -> list[str]:
+        """End the consumers of subscriptions that are declared otherwise now, and those of plugins; their cursors."""
+        before, self._purposes = self._purposes, purposes
+        stale = await self._consumers.retire(self._purpose)
+        now = {one.plugin for one in purposes.values()}
+        for plugin in {one.plugin for one in before.values()} - now:
+            if plugin is not None:
+                await self._outfit.plugins.forget(plugin.name)
+        return stale
+
+    async def adjust(self, cursors: Iterable[Cursor]) -> None:
+        """Run a consumer for each cursor of a subscription of ours, and none besides."""
+        mine = {
+            cursor.name: cursor
+            for cursor in cursors
+            if cursor.kind in (SUBSCRIPTION, BACKFILL) and self._purpose(cursor.name) is not None
+        }
+        await self._consumers.adjust(mine, self._purpose)
+
+    def _start(self, cursor: Cursor, purpose: Purpose) -> Consumer[Found[Seen]]:
+        config = purpose.subscription
+        books = subscription_name(config.group, config.name)
+        return Consumer(
+            self._outfit.log,
+            cursor.name,
+            SubscriptionSink(config, purpose.plugin, purpose.group, cursor, books, self._outfit),
+            version=cursor.selector_version,
+            spawn=self._spawn,
+            backoff=config.backoff,
+            chance=self._chance,
+        )
+
+    @property
+    def names(self) -> list[str]:
+        """The cursors that are being worked on."""
+        return self._consumers.names
+
+    async def stop(self, seconds: float) -> None:
+        """Let plugins that run end for that long; what is being gathered is gathered again at the next start."""
+        await self._consumers.end(self._consumers.names, seconds)

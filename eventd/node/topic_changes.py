@@ -1,0 +1,65 @@
+"""Changes of topics, routers and keys by other processes: read in common where many come at once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from eventd.api.framework.auth import Keys
+from eventd.egress.routers.pump import Routing
+from eventd.errors import EventdError
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.values import Head
+from eventd.store.rows.keys import read_keys
+
+REST_SECONDS: Final = 0.05
+"""After one reading, the next one starts no sooner: each costs several reads, and the database may be busy with the
+changes themselves."""
+BROKEN_SECONDS: Final = 1.0
+
+logger = logging.getLogger("eventd.node")
+
+
+class TopicChanges:
+    """Reads the keys, and lets routers and readers look again, when another process has changed any of them.
+
+    `look` with every head that is read; one task runs `run_for_ever`. `trouble` is why the last reading failed; empty
+    when it did not.
+    """
+
+    def __init__(self, log: EventLog, keys: Keys, routing: Routing) -> None:
+        self.trouble = ""
+        self._log = log
+        self._keys = keys
+        self._routing = routing
+        self._found = 0
+        self._sign = asyncio.Event()
+
+    def look(self, head: Head) -> None:
+        """Have the changes read that this head tells of, if there are any that this process does not know."""
+        if not self._log.topic_versions.knows(head.topics_version):
+            self._found = head.topics_version
+            self._sign.set()
+
+    async def run_for_ever(self) -> None:
+        """Read what has changed, and then what changed meanwhile. A failure is logged once, and then tried again."""
+        while True:
+            await self._sign.wait()
+            try:
+                await self._read()
+                self.trouble = ""
+            except EventdError as error:
+                if self.trouble != str(error):
+                    logger.error("%s", error)
+                self.trouble = str(error)
+            await self._log.clock.sleep(BROKEN_SECONDS if self.trouble else REST_SECONDS)
+
+    async def _read(self) -> None:
+        version = self._found  # what comes while the keys are read has another one
+        self._keys.reload_from(await self._log.database.read(read_keys))
+        self._routing.changed()
+        self._log.wakeups.touch_all()
+        self._log.topic_versions.read(version)
+        if self._found == version:
+            self._sign.clear()

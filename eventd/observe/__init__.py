@@ -1,0 +1,4 @@
+"""Log lines and metrics.
+
+May import: lake, text.
+"""

@@ -1,0 +1,160 @@
+"""The log lines of a node: events with fields, as JSON or as text. Never a payload, never a secret."""
+
+from __future__ import annotations
+
+import json
+import logging
+import traceback
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+from eventd.errors import EventdError
+from eventd.text.invisible import spelled_out
+
+_WITHHELD = frozenset(
+    (
+        *("secret", "secrets", "payload", "payloads", "body", "bodies", "signature", "signatures", "authorization"),
+        *("password", "passwords", "passphrase", "token", "tokens", "nonce", "nonces", "cookie", "cookies"),
+        *("credential", "credentials"),
+    )
+)
+_ABOUT = frozenset(("file", "path", "id", "bytes", "size", "count", "length", "reason"))
+_PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
+_TELLING = (EventdError, OSError, AttributeError, TypeError, NameError, ImportError, RuntimeError)
+"""Errors whose text is about the program. The text of others may quote the value they stumbled over."""
+_LONGEST = 2000
+_FRAMES = 12
+_DIM = "\x1b[2m"
+_COLOURS = {"DEBUG": _DIM, "INFO": "\x1b[32m", "WARNING": "\x1b[33m", "ERROR": "\x1b[31m", "CRITICAL": "\x1b[31;1m"}
+_RESET = "\x1b[0m"
+
+
+def configure_logging(stream: TextIO, *, format: str = "auto", level: str = "info", colour: bool = True) -> None:
+    """Send every log line of this process to `stream`: `format` is json, text, or auto (text on a terminal)."""
+    terminal = stream.isatty()
+    handler = logging.StreamHandler(stream)
+    as_text = format == "text" or (format == "auto" and terminal)
+    handler.setFormatter(TextLines(colour=colour and terminal) if as_text else JsonLines())
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    logging.captureWarnings(True)  # what Python itself has to say becomes a line like the others
+    logging.getLogger("eventd").setLevel(level.upper())
+    logging.getLogger("aiohttp.server").addFilter(_not_the_clients_fault)
+    logging.getLogger("aiohttp.access").setLevel(logging.CRITICAL)
+
+
+def _not_the_clients_fault(record: logging.LogRecord) -> bool:
+    """Leaves out what aiohttp logs, with a traceback, about a client that speaks no HTTP, breaks off or goes away."""
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, ConnectionError) or type(error).__name__ == "RequestPayloadError":
+        return False
+    return error is None or type(error).__module__ != "aiohttp.http_exceptions"
+
+
+def fields_of(record: logging.LogRecord) -> dict[str, Any]:
+    """What was given as `extra`, without what must not be written down."""
+    extra = {name: value for name, value in vars(record).items() if name not in _PLAIN}
+    return _cleared(extra) | _failure(record)
+
+
+def _cleared(values: Mapping[Any, Any]) -> dict[str, Any]:
+    return {str(name): _presentable(value) for name, value in values.items() if not _is_withheld(str(name))}
+
+
+def _is_withheld(name: str) -> bool:
+    """Whether a name stands for a secret or a payload itself, not for something about it as `secret_file` does."""
+    words = "".join(f"_{c.lower()}" if c.isupper() else c for c in name).replace("-", "_").split("_")
+    return not _WITHHELD.isdisjoint(words) and words[-1] not in _ABOUT
+
+
+def _presentable(value: Any) -> Any:
+    match value:
+        case None | bool() | int() | float():
+            return value
+        case str():
+            return value if len(value) <= _LONGEST else f"{value[:_LONGEST]}…"
+        case bytes() | bytearray() | memoryview():
+            return f"<{len(value)} bytes>"
+        case Mapping():
+            return _cleared(value)
+        case list() | tuple() | set() | frozenset():
+            return [_presentable(item) for item in value]
+        case BaseException():
+            return describe_error(value)
+        case _:
+            return _presentable(str(value))
+
+
+def describe_error(error: BaseException) -> str:
+    """An error's kind, with its text where that cannot quote a payload."""
+    kind = type(error).__name__
+    return f"{kind}: {str(error)[:_LONGEST]}" if isinstance(error, _TELLING) and str(error) else kind
+
+
+def _failure(record: logging.LogRecord) -> dict[str, Any]:
+    """The error a line is about, its causes, and where it was raised; lines of code, never their values."""
+    error = record.exc_info[1] if record.exc_info else None
+    if error is None:
+        return {}
+    frames = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in traceback.extract_tb(error.__traceback__)]
+    causes = [describe_error(cause) for cause in _causes(error)]
+    found: dict[str, Any] = {"error": describe_error(error), "trace": frames[-_FRAMES:]}
+    return found | ({"causes": causes} if causes else {})
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    seen = {id(error)}
+    while (error_before := error.__cause__ or error.__context__) is not None and id(error_before) not in seen:
+        yield error_before
+        seen.add(id(error_before))
+        error = error_before
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line: ts (RFC 3339, microseconds), level, logger, msg, and the extra fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "ts": _instant(record).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "msg": record.getMessage(),
+        }
+        extra = {(f"{name}_" if name in line else name): value for name, value in fields_of(record).items()}
+        return spelled_out(json.dumps(line | extra, ensure_ascii=False, separators=(",", ":")))
+
+
+class TextLines(logging.Formatter):
+    """Aligned lines for people: time, level, what happened, `name=value` for the extra fields."""
+
+    def __init__(self, *, colour: bool) -> None:
+        super().__init__()
+        self._colour = colour
+
+    def format(self, record: logging.LogRecord) -> str:
+        time = _instant(record).strftime("%H:%M:%S.%f")[:-3]
+        level = f"{record.levelname:<7}"
+        fields = fields_of(record)
+        frames = fields.pop("trace", [])
+        extra = " ".join(f"{name}={_bare(value)}" for name, value in fields.items())
+        if self._colour:
+            level = f"{_COLOURS.get(record.levelname, '')}{level}{_RESET}"
+            extra = f"{_DIM}{extra}{_RESET}" if extra else ""
+        first = f"{time} {level} {_one_line(record.getMessage())}"
+        return "\n".join([f"{first}  {extra}" if extra else first, *(f"    {frame}" for frame in frames)])
+
+
+def _instant(record: logging.LogRecord) -> datetime:
+    return datetime.fromtimestamp(record.created, UTC)
+
+
+def _bare(value: Any) -> str:
+    """A value as it is where it cannot be mistaken, otherwise as JSON."""
+    if isinstance(value, str) and value.isprintable() and not set(value) & set(' "=') and value:
+        return value
+    return spelled_out(json.dumps(value, ensure_ascii=False))
+
+
+def _one_line(text: str) -> str:
+    """Text from outside must not be able to start a line of its own, or to steer the terminal."""
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)

@@ -1,0 +1,240 @@
+"""The metrics of a node, for Prometheus. Label names are a closed list, so that no value makes a series of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+
+from eventd.lake.metrics import LakeFigures
+
+METRICS_CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+LINK_STATES = ("running", "backing-off", "blocked", "paused", "failed")
+LABELS = (
+    *("group", "peer", "subscription", "event_type", "status", "reason", "state", "book"),
+    *("owner", "owner_key", "source", "key"),
+)
+"""All label names a metric may have. Ids of events, subjects, texts of errors would make series without bound."""
+
+_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
+_LAGS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200, 86400)
+_COUNTS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
+
+
+class Metrics:
+    """The node's counters, told of facts: one call for a batch, not for an event. Each has a registry of its own."""
+
+    def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series beside every counter
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self._receiving()
+        self._sending()
+        self._deriving()
+        self._storing()
+        self.lake = LakeFigures(self.registry)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"routerd_eventd_{name}", text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"routerd_eventd_{name}", text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+        return Histogram(f"routerd_eventd_{name}", text, labels, buckets=buckets, registry=self.registry)
+
+    def _receiving(self) -> None:
+        self._accepted = self._counter("receiver_accepted_total", "Events from peers that became records.", "group")
+        self._duplicate = self._counter("receiver_duplicate_total", "Events from peers already here.", "group")
+        self._reject = self._counter(
+            "receiver_reject_total", "Requests and events from peers that were refused.", "group", "reason"
+        )
+        self._conflicts = self._gauge(
+            "id_conflicts",
+            "Events not stored because another event has their id, as far back as it is kept.",
+            *("group", "owner", "owner_key", "source", "key"),
+        )
+        self._conflicting: dict[str, set[tuple[str, ...]]] = {}
+        self._batches = self._counter("receiver_batches_total", "Batches and single events stored.", "group")
+        self._v1 = self._counter("receiver_v1_requests_total", "Requests in protocol v1, verified.", "group")
+        self._v2 = self._counter("receiver_v2_requests_total", "Requests in protocol v2, verified.", "group")
+        self._connections = self._gauge("listener_connections", "Connections that are open.", "group")
+        self._turned_away = self._counter(
+            "listener_turned_away_total", "Connections ended for want of room or of a request.", "group", "reason"
+        )
+
+    def _sending(self) -> None:
+        self._delivery = self._counter(
+            "outbox_delivery_total", "Events a peer has answered for: delivered or refused.", "group", "peer", "status"
+        )
+        self._attempts = self._counter("outbox_delivery_attempts_total", "Tries to deliver.", "group", "peer")
+        self._failures = self._counter("outbox_failures_total", "Tries that failed.", "group", "peer", "reason")
+        self._lag = self._histogram(
+            "outbox_delivery_lag_seconds", "From recorded here to acknowledged by the peer.", _LAGS, "group", "peer"
+        )
+        self._state = self._gauge("link_state", "1 for the state a link is in.", "group", "peer", "state")
+        self._lag_events = self._gauge("link_lag_events", "Records a peer has yet to get.", "group", "peer")
+        self._lag_seconds = self._gauge("link_lag_seconds", "Age of the oldest of them.", "group", "peer")
+        self._held = self._gauge("outbox_held_bytes", "Bytes of batches that are in memory on their way to peers.")
+        self._waiting = self._gauge("outbox_waiting_links", "Links that wait for room for a batch.")
+        self._skew = self._gauge("peer_clock_skew_seconds", "The peer's clock less ours.", "group", "peer")
+
+    def _deriving(self) -> None:
+        of = ("group", "subscription")
+        self._runs = self._counter("subscription_runs_total", "Runs of a subscription's plugin.", *of, "status")
+        self._run_events = self._counter(
+            "subscription_run_events_total", "Events those runs were handed.", *of, "status"
+        )
+        self._run_seconds = self._histogram("subscription_run_seconds", "Time of one run.", _LAGS, *of)
+        self._sub_state = self._gauge("subscription_state", "1 for the state a subscription is in.", *of, "state")
+        self._sub_events = self._gauge("subscription_waiting_events", "Events its plugin has yet to get.", *of)
+        self._sub_seconds = self._gauge("subscription_waiting_seconds", "Age of the oldest of them.", *of)
+
+    def _storing(self) -> None:
+        self._head = self._gauge("log_head_position", "The last position given.")
+        self._records = self._gauge("topic_records", "Records stored.", "group")
+        self._bytes = self._gauge("topic_bytes", "Bytes of the events stored.", "group")
+        self._pruned = self._counter("pruner_pruned_total", "Records removed by retention.", "group")
+        self._commit = self._histogram("commit_duration_seconds", "Time of one writing transaction.", _SECONDS)
+        self._grouped = self._histogram("commit_records", "Records of one writing transaction.", _COUNTS)
+        self._standby = self._gauge("standby", "1 while another node serves the database, and this one waits.")
+        self._task_failures = self._counter("task_failures_total", "Tasks that ended with an error.", "status")
+        self._wal = self._gauge("sqlite_wal_bytes", "Size of SQLite's write-ahead log.")
+
+    def accepted(self, group: str, new: int, duplicates: int) -> None:
+        """A batch, or a single event of v1, was stored."""
+        self._batches.labels(group).inc()
+        self._accepted.labels(group).inc(new)
+        self._duplicate.labels(group).inc(duplicates)
+
+    def refused(self, group: str, reason: str, count: int = 1) -> None:
+        """A request, or so many of its events, were refused."""
+        self._reject.labels(group, reason).inc(count)
+
+    def verified(self, group: str, protocol: str) -> None:
+        """A request was signed with a key of the group; `protocol` is v1 or v2."""
+        (self._v1 if protocol == "v1" else self._v2).labels(group).inc()
+
+    def id_conflicts(self, group: str, times: Mapping[tuple[str, str, str, str], int]) -> None:
+        """How often an id was taken, by who has it and by who came second: a source and a key each."""
+        for gone in self._conflicting.pop(group, set()) - times.keys():
+            self._conflicts.remove(group, *gone)
+        for kind, count in times.items():
+            self._conflicts.labels(group, *kind).set(count)
+        self._conflicting[group] = set(times)
+
+    def connections(self, group: str, count: int | None) -> None:
+        """So many connections are open at a group's listener, or at the API's where `group` is empty; None: closed."""
+        if count is None:
+            self._connections.remove(group)
+        else:
+            self._connections.labels(group).set(count)
+
+    def turned_away(self, group: str, reason: str) -> None:
+        """A connection was ended by this side; `reason` is a slug."""
+        self._turned_away.labels(group, reason).inc()
+
+    def alive(self, group: str, node: str) -> None:
+        """A peer has sent a request that it has just signed; there is no figure for that."""
+
+    def started(self, group: str, node: str) -> None:
+        """A peer opened its link to us; there is no figure for that."""
+
+    def delivered(self, group: str, peer: str, count: int, lag: float) -> None:
+        """A peer acknowledged a batch; `lag` in seconds since its oldest event was recorded here."""
+        self._attempts.labels(group, peer).inc()
+        self._delivery.labels(group, peer, "delivered").inc(count)
+        self._lag.labels(group, peer).observe(lag)
+
+    def outbox(self, held: Callable[[], int], waiting: Callable[[], int]) -> None:
+        """What tells how much is held, and how many links wait, whenever somebody asks."""
+        self._held.set_function(held)
+        self._waiting.set_function(waiting)
+
+    def parked(self, group: str, peer: str, count: int) -> None:
+        """A peer refused so many events for good."""
+        self._delivery.labels(group, peer, "refused").inc(count)
+
+    def failed(self, group: str, peer: str, reason: str) -> None:
+        """A try to deliver failed; `reason` is a slug."""
+        self._attempts.labels(group, peer).inc()
+        self._failures.labels(group, peer, reason).inc()
+
+    def skewed(self, group: str, peer: str, seconds: float) -> None:
+        """How far a peer's clock is ahead of ours."""
+        self._skew.labels(group, peer).set(seconds)
+
+    def link(self, group: str, peer: str, *, state: str, lag_events: int, lag_seconds: float) -> None:
+        """Where a link stands."""
+        for known in LINK_STATES:
+            self._state.labels(group, peer, known).set(known == state)
+        self._lag_events.labels(group, peer).set(lag_events)
+        self._lag_seconds.labels(group, peer).set(lag_seconds)
+
+    def forget_link(self, group: str, peer: str) -> None:
+        """The peer is no longer declared: an alert on its last state would never end."""
+        for known in LINK_STATES:
+            self._state.remove(group, peer, known)
+        for gauge in (self._lag_events, self._lag_seconds, self._skew):
+            gauge.remove(group, peer)
+
+    def ran(self, group: str, subscription: str, status: str, events: int, seconds: float) -> None:
+        """A subscription's plugin was run with so many events."""
+        self._runs.labels(group, subscription, status).inc()
+        self._run_events.labels(group, subscription, status).inc(events)
+        self._run_seconds.labels(group, subscription).observe(seconds)
+
+    def subscription(self, group: str, name: str, *, state: str, events: int, seconds: float) -> None:
+        """Where a subscription stands."""
+        for known in LINK_STATES:
+            self._sub_state.labels(group, name, known).set(known == state)
+        self._sub_events.labels(group, name).set(events)
+        self._sub_seconds.labels(group, name).set(seconds)
+
+    def forget_subscription(self, group: str, name: str) -> None:
+        """It is no longer declared."""
+        for known in LINK_STATES:
+            self._sub_state.remove(group, name, known)
+        for gauge in (self._sub_events, self._sub_seconds):
+            gauge.remove(group, name)
+
+    def head(self, position: int) -> None:
+        """The last position given."""
+        self._head.set(position)
+
+    def topic(self, group: str, *, records: int, size: int) -> None:
+        """What is stored of a group; `size` in bytes."""
+        self._records.labels(group).set(records)
+        self._bytes.labels(group).set(size)
+
+    def forget_topic(self, group: str) -> None:
+        """The group is no longer declared."""
+        self._records.remove(group)
+        self._bytes.remove(group)
+        self.id_conflicts(group, {})
+
+    def pruned(self, group: str, records: int) -> None:
+        """Retention removed so many records."""
+        self._pruned.labels(group).inc(records)
+
+    def committed(self, seconds: float, records: int) -> None:
+        """A writing transaction took so long and added so many records."""
+        self._commit.observe(seconds)
+        self._grouped.observe(records)
+
+    def standing_by(self) -> None:
+        """Another node serves the database."""
+        self._standby.set(1)
+
+    def task_failed(self, status: str) -> None:
+        """A task of the node ended with an error; `status` says what follows."""
+        self._task_failures.labels(status).inc()
+
+    def wal(self, size: int) -> None:
+        """Size of SQLite's write-ahead log in bytes."""
+        self._wal.set(size)
+
+    def render(self) -> bytes:
+        """All of it in Prometheus' text format, `METRICS_CONTENT_TYPE`."""
+        return generate_latest(self.registry)

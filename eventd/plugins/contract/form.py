@@ -1,0 +1,211 @@
+"""The form of what a plugin answers. The models check in the order of their fields, and the schemas are made of them.
+
+Unknown members are ignored, so that a plugin written for a later version still works here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, FailFast, Field, WithJsonSchema, model_validator
+
+from eventd.errors import EventdError
+from eventd.resources.kinds.spec import Finding, Spec, wrong
+from eventd.text.duration import PATTERN, parse_duration
+from federation.errors import BadEvent
+from federation.event import UNSET, from_micros, micros
+from federation.lenient import parse_time
+
+MAX_NAME = 512
+
+
+def _name(value: str) -> str:
+    if not value.strip():
+        raise wrong("is required")
+    if len(value) > MAX_NAME or not value.isprintable():
+        raise wrong(f"must be at most {MAX_NAME} printable characters")
+    return value
+
+
+def _ttl(value: str) -> str:
+    if not value:
+        raise wrong("is required", "say how long the result holds, for example 10m")
+    try:
+        ttl = parse_duration(value)
+    except EventdError as error:
+        raise wrong(error.message, error.hint) from None
+    if ttl <= 0:
+        raise wrong("must be longer than 0s", "an empty result takes back what an earlier one proposed")
+    return value
+
+
+def read_time(text: str) -> int | None:
+    """Microseconds since 1970 of an RFC 3339 time; None for the zero time. Raises BadEvent."""
+    time = parse_time(text)
+    return None if time == UNSET else micros(time)
+
+
+def _time(value: str) -> str:
+    try:
+        read_time(value)
+    except BadEvent:
+        raise wrong("must be a time such as 2026-05-30T12:00:05Z") from None
+    return value
+
+
+def _fields(value: Any) -> Any:
+    if not isinstance(value, dict):
+        raise wrong("must be a mapping of fields")
+    return value
+
+
+ItemT = TypeVar("ItemT")
+Listed = Annotated[tuple[ItemT, ...], FailFast()]
+"""Only the first fault is told, and a list may have a hundred thousand."""
+Fields = Annotated[dict[str, Any], BeforeValidator(_fields)]
+Name = Annotated[str, AfterValidator(_name), WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_NAME})]
+Ttl = Annotated[str, AfterValidator(_ttl), WithJsonSchema({"type": "string", "pattern": f"^(?:{PATTERN})$"})]
+Time = Annotated[str, AfterValidator(_time), WithJsonSchema({"type": "string", "format": "date-time"})]
+
+
+class Form(Spec):
+    """Base of the models here."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing_is_absent(cls, value: Any) -> Any:
+        """Programs in several languages write what they do not say as null."""
+        return {key: inner for key, inner in value.items() if inner is not None} if isinstance(value, dict) else value
+
+
+class Metadata(Form):
+    """The name of a resource and what is noted on it."""
+
+    name: Name = Field(description="With apiVersion and kind, what makes it the same resource.")
+    owner_refs: tuple[Fields, ...] | None = Field(default=None, description="Kept as they are.")
+    annotations: dict[str, str] | None = Field(default=None, description="Kept; the node adds its own.")
+
+
+class ProposedResource(Form):
+    """A resource that is to be part of the effective configuration."""
+
+    api_version: Name = Field(description="For example net.routerd.net/v1alpha1.")
+    kind: Name = Field(description="For example IPv4Route.")
+    metadata: Metadata = Field(description="What it is called.")
+    spec: Fields = Field(description="What it says.")
+
+
+class Target(Form):
+    """A declared resource."""
+
+    api_version: Name = Field(description="Its apiVersion.")
+    kind: Name = Field(description="Its kind.")
+    name: Name = Field(description="Its name.")
+
+
+class Directive(Form):
+    """Something that is to happen to a declared resource, if a DynamicOverridePolicy allows it."""
+
+    op: Literal["mask"] = Field(description="mask: it is left out while the part lives.")
+    target: Target = Field(description="The declared resource.")
+    reason: str = Field(default="", description="Why; shown to people.")
+
+
+AssignAction = Literal["assign-secondary-ip", "unassign-secondary-ip"]
+RouteAction = Literal["assign-route-table-route", "unassign-route-table-route"]
+ForwardingAction = Literal["ensure-forwarding-enabled", "ensure-forwarding-disabled"]
+Action = Literal[AssignAction, RouteAction, ForwardingAction]
+
+
+class PlanTarget(Form):
+    """What an action is about. What is needed depends on the action."""
+
+    model_config = ConfigDict(extra="allow")
+
+    address: str = Field(default="", description="The address.")
+    nic_ref: str = Field(default="", description="The network interface, as the provider names it.")
+    route_table_ref: str = Field(default="", description="The route table, as the provider names it.")
+    capture_strategy: str = Field(default="", description="How the address is captured, for example route-table.")
+
+
+class Undo(Form):
+    """What takes the action back."""
+
+    model_config = ConfigDict(extra="allow")
+
+    action: Action = Field(description="The action that does.")
+
+
+class ActionPlan(Form):
+    """What could be done at a provider. It is shown to people and never executed."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: Name = Field(description="What the plan is called.")
+    provider: Literal["aws", "azure", "oci", "gcp"] = Field(description="Whose interface it would be done through.")
+    action: Action = Field(description="What would be done.")
+    target: PlanTarget = Field(default=PlanTarget(), description="What it would be done to.")
+    mode: str = Field(default="", description="Blank or dry-run, which mean the same.")
+    risk_level: Literal["", "low", "medium", "high"] = Field(default="", description="How much could go wrong.")
+    undo: Undo | None = Field(default=None, description="What takes it back.")
+
+    def findings(self) -> Iterator[Finding]:
+        """What the action needs to know, and that it is only a plan."""
+        for name in self._needed():
+            if not _field(self.target, name).strip():
+                yield Finding(("target", name), f"is required for {self.action}")
+        if self.mode == "execute":
+            yield Finding(("mode",), "must not be execute", "a plugin plans; it never has anything done")
+        elif self.mode not in ("", "dry-run"):
+            yield Finding(("mode",), "must be dry-run or blank")
+
+    def _needed(self) -> tuple[str, ...]:
+        if "secondary-ip" in self.action:
+            by_table = self.target.capture_strategy == "route-table"
+            return ("address", "nicRef", "routeTableRef") if by_table else ("address", "nicRef")
+        return ("address", "routeTableRef", "nicRef") if "route-table-route" in self.action else ()
+
+
+def _field(target: PlanTarget, name: str) -> str:
+    return {"address": target.address, "nicRef": target.nic_ref, "routeTableRef": target.route_table_ref}[name]
+
+
+class EmittedEvent(Form):
+    """A fact the plugin wants to be published in the group. What may be emitted is checked where it is."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: Name = Field(description="What kind of fact it is, with dots.")
+    message: str = Field(default="", description="Becomes the payload's message.")
+    attributes: dict[str, str] = Field(default={}, description="Become the payload.")
+
+
+class Status(Form):
+    """What the plugin proposes."""
+
+    ttl: Ttl = Field(description="How long it holds, from observedAt.")
+    observed_at: Time | None = Field(default=None, description="When it was found out; without it, now.")
+    resources: Listed[ProposedResource] = Field(default=(), description="What is to be added.")
+    directives: Listed[Directive] = Field(default=(), description="What is to happen to declared resources.")
+    action_plans: Listed[ActionPlan] = Field(default=(), description="What could be done at providers.")
+    events: Listed[EmittedEvent] = Field(default=(), description="Facts to be published.")
+
+    def findings(self) -> Iterator[Finding]:
+        """The end of the result must be a time that can be written."""
+        observed = read_time(self.observed_at) if self.observed_at else None
+        if observed is not None:
+            try:
+                from_micros(observed + parse_duration(self.ttl))
+            except OverflowError:
+                yield Finding(("observedAt",), "is so late that the result would end after the year 9999")
+
+
+class Answer(Form):
+    """What an executable plugin writes to its standard output, as JSON or YAML."""
+
+    api_version: Literal["plugin.routerd.net/v1alpha1"] = Field(description="The version of this form.")
+    kind: Literal["PluginResult"] = Field(description="What this is.")
+    status: Status = Field(description="What the plugin proposes.")

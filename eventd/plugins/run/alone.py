@@ -1,0 +1,149 @@
+"""A run without events, asked for by a person or by the clock, and what is kept of it.
+
+Its part replaces the one that the same owner's last run gave. The end of the run and its part are one transaction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from eventd.dynamic.part import form_manual_part, plugin_owner
+from eventd.errors import Invalid, NotFound
+from eventd.log.core.head import lock_head
+from eventd.plugins.contract.contract import INTERVAL_TRIGGER, MANUAL_TRIGGER, Outcome, PluginFailed, Request
+from eventd.plugins.run.context import context_of
+from eventd.plugins.run.endings import ended_badly, ended_well
+from eventd.plugins.run.plugins import Plugins
+from eventd.resources.effective import PluginConfig, ScheduleConfig, plugins, startup
+from eventd.resources.validation.resource import document, identity_of
+from eventd.runtime.clock import Clock
+from eventd.store.engine.database import Connection, Database
+from eventd.store.parts.parts import NewPart, put_part, read_parts
+from eventd.store.rows.generations import read_noted
+from eventd.store.rows.registry import StoredResource, read_resources
+from eventd.store.rows.runs import Ending, NewRun, RunStatus, begin_run, end_run, read_run
+
+BROKEN_OFF: Final = "it was broken off: whoever ran it was stopped, or what had asked for it changed"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a run is made of. `ttl` in microseconds bounds how long its part holds; `kept`: it is written down."""
+
+    config: PluginConfig
+    request: Request
+    owner: str
+    ttl: int | None = None
+    kept: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Gave:
+    """What a run came to."""
+
+    part: NewPart
+    generation: int
+    outcome: Outcome
+
+
+def read_by_hand(conn: Connection, name: str, now: int, *, kept: bool) -> Asked:
+    """A run that a person asks for. Raises NotFound."""
+    stored = read_resources(conn)
+    config = find_plugin(stored, name)
+    owner = plugin_owner(name)
+    return Asked(config, _request(conn, stored, config, owner if kept else "", MANUAL_TRIGGER, now), owner, kept=kept)
+
+
+def read_by_clock(conn: Connection, schedule: ScheduleConfig, now: int) -> Asked:
+    """A run that is due. Raises NotFound where the plugin is not declared any more."""
+    stored = read_resources(conn)
+    config = find_plugin(stored, schedule.plugin)
+    request = _request(conn, stored, config, schedule.owner, INTERVAL_TRIGGER, now)
+    return Asked(config, request, schedule.owner, schedule.ttl)
+
+
+def find_plugin(stored: Sequence[StoredResource], name: str) -> PluginConfig:
+    """The declared plugin. Raises NotFound."""
+    found = plugins(stored)
+    if name not in found:
+        there = f"there are {', '.join(sorted(found)[:10])}" if found else "declare one first: routerctl apply -f FILE"
+        raise NotFound(f"no plugin {name!r} is declared", hint=there)
+    return found[name]
+
+
+def _request(
+    conn: Connection, stored: Sequence[StoredResource], config: PluginConfig, owner: str, trigger: str, now: int
+) -> Request:
+    """`owner` is blank where what came before is of no account."""
+    earlier = read_parts(conn, source=owner) if owner else []
+    noted = read_noted(conn)
+    return Request(
+        plugin=config.name,
+        trigger=trigger,
+        topic="",
+        now=now,
+        context=context_of(config, stored),
+        startup_hash=_hash(stored),
+        effective_generation=noted.generation if noted else 0,
+        previous_generation=max((part.generation for part in earlier), default=0),
+    )
+
+
+def _hash(stored: Sequence[StoredResource]) -> str:
+    """Changes with everything that is declared, and with nothing else."""
+    documents = [document(identity_of(row), row.annotations, row.spec) for row in startup(stored)]
+    return hashlib.sha256(json.dumps(documents, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+async def run_alone(database: Database, clock: Clock, running: Plugins, asked: Asked) -> Gave:
+    """Run it, and keep what it gave. Raises PluginFailed, and Invalid for a result that cannot be stored."""
+    run_id = await database.write(_begin, asked, clock.now()) if asked.kept else None
+    ending = Ending(status=RunStatus.INTERRUPTED, completed_at=0, error=BROKEN_OFF)
+    try:
+        outcome = await running.run(asked.config, asked.request)
+        part = form_manual_part(
+            plugin=asked.config.name, result=outcome.result, now=clock.now(), owner=asked.owner, ttl=asked.ttl
+        )
+        generation = asked.request.previous_generation + 1
+        if run_id is not None:
+            generation = await database.write(_store, run_id, part, outcome, clock.now())
+        return Gave(part, generation, outcome)
+    except PluginFailed as failed:
+        ending = ended_badly(failed, at=failed.completed_at)
+        raise
+    except Invalid as invalid:
+        ending = replace(ending, status=RunStatus.FAILED, error=str(invalid))
+        raise
+    finally:
+        if run_id is not None:
+            await database.write(_end, run_id, replace(ending, completed_at=clock.now()))
+
+
+def _begin(conn: Connection, asked: Asked, now: int) -> int:
+    by_clock = asked.request.trigger == INTERVAL_TRIGGER
+    line = NewRun(
+        plugin=asked.config.name,
+        trigger=asked.request.trigger,
+        started_at=now,
+        cursor=asked.owner if by_clock else "",
+    )
+    return begin_run(conn, line)
+
+
+def _store(conn: Connection, run_id: int, part: NewPart, outcome: Outcome, now: int) -> int:
+    lock_head(conn)
+    generation = put_part(conn, part, now)
+    ending = ended_well(outcome, at=outcome.completed_at, source=part.source, generation=generation)
+    end_run(conn, run_id, ending)
+    return generation
+
+
+def _end(conn: Connection, run_id: int, ending: Ending) -> None:
+    """Unless it has ended well already."""
+    run = read_run(conn, run_id)
+    if run is not None and run.status is RunStatus.RUNNING:
+        end_run(conn, run_id, ending)

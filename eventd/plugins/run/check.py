@@ -1,0 +1,274 @@
+"""Does a plugin keep the contract? Requests that every plugin must be able to take, and a verdict on each answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+import msgspec
+
+from eventd.plugins.contract.contract import MANUAL_TRIGGER, Outcome, PluginFailed, Request
+from eventd.plugins.run.executable import LOOK
+from eventd.plugins.run.plugins import Plugins
+from eventd.resources.effective import PluginConfig
+from eventd.resources.reading.problems import shorten
+from eventd.runtime.clock import SECOND, Clock
+from federation.event import UNSET, Event, from_micros
+
+DEFAULT_TYPE: Final = "routerd.client.ipv4.observed"
+MANY: Final = 1024
+"""Events of the largest batch a plugin is given."""
+
+_EVERYTHING: Final = frozenset(("propose.dynamicConfig", "propose.providerAction", "emit.events"))
+
+
+def undeclared(name: str, *, executable: str = "", entry_point: str = "") -> PluginConfig:
+    """A plugin that is declared nowhere: it may propose everything, and has what a Plugin has by default."""
+    return PluginConfig(
+        name=name,
+        executable=executable,
+        entry_point=entry_point,
+        timeout=10 * SECOND,
+        concurrency=4,
+        ttl=600 * SECOND,
+        env=(),
+        capabilities=_EVERYTHING,
+        context=(),
+    )
+
+
+State = Literal["ok", "failed", "skipped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What came of one check. `took` in microseconds; `reason` says what is wrong, or what was seen.
+
+    `stderr` is what the plugin wrote when it failed.
+    """
+
+    check: str
+    state: State
+    took: int = 0
+    reason: str = ""
+    stderr: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Later(Request):
+    """A request as a later version of the node might send it, with members nobody knows yet."""
+
+    def encode(self) -> bytes:
+        request = msgspec.json.decode(Request.encode(self))
+        spec = request["spec"]
+        for place in (request, request["metadata"], spec, spec["trigger"], spec["context"], *spec.get("events", ())):
+            place["laterMember"] = {"unknown": [1, None, "ż"]}
+        return msgspec.json.encode(request)
+
+
+def sample_event(number: int, type: str, now: int, **fields: Any) -> Event:
+    """An event a plugin may meet: the observation of the client with that number."""
+    address = f"10.{88 + number // 62500}.{number // 250 % 250}.{number % 250 + 1}"
+    given: dict[str, Any] = {
+        "id": f"check-{number}",
+        "group": "check",
+        "source_node": "onprem",
+        "type": type,
+        "subject": f"{address}/32",
+        "dedupe_key": f"check-{number}",
+        "payload": {"address": address, "name": f"client{number}", "mac": "02:00:00:00:00:01", "domain": "example"},
+        "observed_at": from_micros(now),
+        "expires_at": from_micros(now + 600 * SECOND),
+    }
+    return Event(**(given | fields))
+
+
+@dataclass(slots=True)
+class Checking:
+    """The checks of one plugin. `event_type` is that of the events it is given."""
+
+    plugins: Plugins
+    config: PluginConfig
+    clock: Clock
+    environment: Mapping[str, str]
+    context: Sequence[Mapping[str, Any]] = ()
+    event_type: str = DEFAULT_TYPE
+    _slowest: int = 0
+    _proposed: int = 0
+    _outcomes: dict[str, Outcome] = field(default_factory=dict)
+
+    async def run(self) -> AsyncIterator[Verdict]:
+        """Every verdict, as soon as it is known. Ends early where the plugin cannot run at all."""
+        first = await self._requested("no events", [])
+        yield first
+        if first.state == "failed" and self._unusable:
+            return
+        for name, events in self._batches().items():
+            yield await self._requested(name, events)
+        yield await self._requested("unknown members", [self._event(1)], form=_Later)
+        yield await self._same_again()
+        yield await self._together()
+        yield self._leaves_what_is_declared()
+        if self.config.executable:
+            yield await self._nonsense("nothing to read", b"")
+            yield await self._nonsense("garbage to read", b'\xff\xfe{"kind": [' * 1000)
+        yield self._in_time()
+        yield self._proposes()
+
+    _unusable: bool = False
+
+    def _event(self, number: int, **fields: Any) -> Event:
+        return sample_event(number, fields.pop("type", self.event_type), self.clock.now(), **fields)
+
+    def _batches(self) -> dict[str, list[Event]]:
+        odd = {"subject": 'żółw 雪 🐌 " \\ \t \u2028', "payload": {"ключ": "знач\nение", "empty": ""}}
+        bare = {"source_node": "", "subject": "", "payload": {}, "expires_at": UNSET}
+        return {
+            "one event": [self._event(1)],
+            f"{MANY} events": [self._event(number) for number in range(MANY)],
+            "two events about one thing": [self._event(1), self._event(1, id="check-again", payload={"mac": "02::2"})],
+            "any characters": [self._event(1, **odd)],
+            "an event without details": [self._event(1, **bare)],
+            "an event of another type": [self._event(1, type="eventd.check.unknown")],
+            "a large event": [self._event(1, payload={"text": "x" * 200_000})],
+        }
+
+    def _request(self, events: Sequence[Event], form: type[Request] = Request) -> Request:
+        return form(
+            plugin=self.config.name,
+            trigger=MANUAL_TRIGGER,
+            topic="",
+            now=self.clock.now(),
+            events=events,
+            context=self.context,
+        )
+
+    async def _requested(self, name: str, events: Sequence[Event], form: type[Request] = Request) -> Verdict:
+        try:
+            outcome = await self.plugins.run(self.config, self._request(events, form))
+        except PluginFailed as failed:
+            self._unusable = failed.about_plugin
+            return _failure(name, failed, failed.completed_at - failed.started_at)
+        took = outcome.completed_at - outcome.started_at
+        self._slowest = max(self._slowest, took)
+        self._proposed += _size(outcome)
+        self._outcomes[name] = outcome
+        return Verdict(name, "ok", took, _summary(outcome))
+
+    async def _same_again(self) -> Verdict:
+        """What is proposed must follow from the request: a node that runs a batch again must get the same."""
+        name = "the same twice"
+        request = self._request([self._event(number) for number in range(3)])
+        try:
+            outcomes = [await self.plugins.run(self.config, request) for _ in range(2)]
+        except PluginFailed as failed:
+            return _failure(name, failed)
+        one, other = map(_proposal, outcomes)
+        if one == other:
+            return Verdict(name, "ok", 0, "the same resources, directives and plans")
+        differ = [what for what in one if one[what] != other[what]]
+        reason = f"{', '.join(differ)} differ: derive names and contents from the events, not from time or chance"
+        return Verdict(name, "failed", 0, reason)
+
+    async def _together(self) -> Verdict:
+        """Several runs at once, as `concurrency` allows them, must not get into each other's way."""
+        name, count = "several at once", min(4, self.config.concurrency)
+        if count < 2:
+            return Verdict(name, "skipped", 0, "spec.concurrency is 1")
+        requests = [self._request([self._event(number)]) for number in range(count)]
+        runs = [self.plugins.run(self.config, request) for request in requests]
+        found = await asyncio.gather(*runs, return_exceptions=True)
+        for outcome in found:
+            if isinstance(outcome, PluginFailed):
+                return _failure(name, outcome)
+            if isinstance(outcome, BaseException):
+                raise outcome
+        return Verdict(name, "ok", 0, f"{count} runs")
+
+    def _leaves_what_is_declared(self) -> Verdict:
+        """A part that names a declared resource is set aside as a whole: only a mask may touch it."""
+        name = "leaves what is declared"
+        if not self.context:
+            return Verdict(name, "skipped", 0, "spec.context names no resource that is declared")
+        shown = {(found["apiVersion"], found["kind"], found["name"]) for found in self.context}
+        for outcome in self._outcomes.values():
+            for found in outcome.result.resources:
+                identity = (found["apiVersion"], found["kind"], found["metadata"]["name"])
+                if identity in shown:
+                    reason = f"proposes {'/'.join(identity)}, which is declared: mask it, or choose another name"
+                    return Verdict(name, "failed", 0, reason)
+        return Verdict(name, "ok")
+
+    async def _nonsense(self, name: str, raw: bytes) -> Verdict:
+        """A program that cannot read its request must say so and end, or propose nothing."""
+        begun = self.clock.now()
+        try:
+            answer = await self.plugins.run_raw(self.config, raw)
+        except PluginFailed as failed:
+            state: State = "ok" if failed.reason in ("exit_code", "killed") else "failed"
+            return Verdict(name, state, self.clock.now() - begun, failed.message)
+        took = self.clock.now() - begun
+        if b'"resources"' in answer.stdout or b"resources:" in answer.stdout:
+            reason = "answers with resources as if nothing were wrong: end with an exit code other than 0"
+            return Verdict(name, "failed", took, reason)
+        return Verdict(name, "ok", took, "proposes nothing")
+
+    def _in_time(self) -> Verdict:
+        limit = self.config.timeout
+        name, took = "well within its time", self._slowest
+        if took > limit // 2:
+            return Verdict(
+                name, "failed", took, f"the slowest run took more than half of spec.timeout ({limit / SECOND:g}s)"
+            )
+        return Verdict(name, "ok", took, f"the slowest run; spec.timeout is {limit / SECOND:g}s")
+
+    def _proposes(self) -> Verdict:
+        name = "proposes something"
+        if self._proposed:
+            return Verdict(name, "ok", 0, f"{self._proposed} in all")
+        return Verdict(
+            name,
+            "skipped",
+            0,
+            f"nothing for events of type {self.event_type} with {', '.join(self._event(1).payload)} in the payload: "
+            "if it takes another, name the type it takes with --type",
+        )
+
+
+def _failure(name: str, failed: PluginFailed, took: int = 0) -> Verdict:
+    """Where to look is no help here: what was written stands in the verdict, and is kept nowhere else."""
+    reason = failed.message if failed.hint == LOOK else str(failed)
+    last = shorten(failed.stderr.strip().rpartition("\n")[2], 200)
+    if last not in reason:
+        reason += f"; its last words: {last}"
+    return Verdict(name, "failed", took, reason, failed.stderr)
+
+
+def _size(outcome: Outcome) -> int:
+    result = outcome.result
+    return len(result.resources) + len(result.directives) + len(result.action_plans) + len(result.events)
+
+
+_COUNTED: Final[dict[str, Callable[[Outcome], int]]] = {
+    "resource": lambda outcome: len(outcome.result.resources),
+    "directive": lambda outcome: len(outcome.result.directives),
+    "action plan": lambda outcome: len(outcome.result.action_plans),
+    "event": lambda outcome: len(outcome.result.events),
+}
+
+
+def _summary(outcome: Outcome) -> str:
+    counted = {name: count(outcome) for name, count in _COUNTED.items()}
+    told = [f"{number} {name}{'s' if number > 1 else ''}" for name, number in counted.items() if number]
+    return ", ".join(told) or "proposes nothing"
+
+
+def _proposal(outcome: Outcome) -> dict[str, list[dict[str, Any]]]:
+    result = outcome.result
+    return {
+        "resources": list(result.resources),
+        "directives": list(result.directives),
+        "action plans": list(result.action_plans),
+    }

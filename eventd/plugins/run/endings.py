@@ -1,0 +1,45 @@
+"""What a run came to, as the books of runs keep it. Pure."""
+
+from __future__ import annotations
+
+from eventd.plugins.contract.contract import Outcome, PluginFailed
+from eventd.store.rows.runs import Ending, RunStatus
+
+
+def ended_well(outcome: Outcome, *, at: int, source: str, generation: int | None, problem: str = "") -> Ending:
+    """A run whose result was taken. `problem` says what of it could not be; `at` in microseconds."""
+    return Ending(
+        status=RunStatus.SUCCEEDED,
+        completed_at=at,
+        exit_code=outcome.exit_code,
+        stdout_digest=outcome.stdout_digest,
+        stderr=outcome.stderr,
+        error=problem,
+        source=source,
+        generation=generation,
+    )
+
+
+def ended_badly(failed: PluginFailed, *, at: int, status: RunStatus = RunStatus.FAILED) -> Ending:
+    """A run that gave nothing. A plugin that cannot run at all is blocked, whatever `status` says."""
+    return Ending(
+        status=RunStatus.BLOCKED if failed.about_plugin else status,
+        completed_at=at,
+        exit_code=failed.exit_code,
+        stdout_digest=failed.stdout_digest,
+        stderr=failed.stderr,
+        error=str(failed),
+    )
+
+
+def refused_after(outcome: Outcome, reason: str, message: str) -> PluginFailed:
+    """A run that ended well and whose result cannot be used."""
+    return PluginFailed(
+        message,
+        reason=reason,
+        exit_code=outcome.exit_code,
+        stdout_digest=outcome.stdout_digest,
+        stderr=outcome.stderr,
+        started_at=outcome.started_at,
+        completed_at=outcome.completed_at,
+    )

@@ -1,0 +1,273 @@
+"""Plugins that are functions of installed packages: each runs in host processes of its own, which are kept warm.
+
+A host can do to itself what it likes. It is ended when it takes too long or writes too much, and the next run gets
+another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from eventd.plugins.contract.contract import PluginFailed, Request
+from eventd.plugins.run.executable import (
+    LOOK,
+    MAX_STDERR,
+    MAX_STDOUT,
+    Answer,
+    digest_of,
+    ended_by,
+    kept_stderr,
+    too_much,
+)
+from eventd.processes.guards import Guards
+from eventd.processes.process import Program
+from eventd.resources.effective import PluginConfig
+from eventd.resources.reading.problems import shorten
+from eventd.runtime.clock import SECOND, Clock
+from eventd.text.duration import format_duration
+
+IDLE_SECONDS: Final = 60.0
+"""How long a host is kept without work."""
+LIFE_SECONDS: Final = 600.0
+"""After this a host is replaced, so that a new version of its package comes into force without anybody's doing."""
+START_SECONDS: Final = 30.0
+"""How long the plugin's module may take to be imported."""
+_LENGTH: Final = 4
+_FRAME: Final = MAX_STDOUT + 1024
+_MAIN: Final = """\
+from eventd.plugins.host import main
+main(sys.argv[1], int(sys.argv[2]))
+"""
+_ABOUT_PLUGIN: Final = ("no_entry_point", "cannot_import")
+
+
+class _Failed(msgspec.Struct):
+    reason: str
+    message: str
+
+
+class _Frame(msgspec.Struct):
+    status: msgspec.Raw = msgspec.Raw(b"")
+    failed: _Failed | None = None
+
+
+_DECODER: Final = msgspec.json.Decoder(_Frame)
+
+
+class Host:
+    """One host process, doing one thing at a time."""
+
+    def __init__(self, process: Program, clock: Clock) -> None:
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self.born = clock.monotonic()
+        self.process = process
+        self._out = bytearray()
+        self._err = bytearray()
+        self._frame: asyncio.Future[_Frame] = self._loop.create_future()
+        self._too_much: asyncio.Future[str] = self._loop.create_future()
+        self._expecting = True
+        self.process.read_stdout(self._take_stdout)
+        self._stderr = self.process.read_stderr(self._take_stderr)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it may be given work."""
+        return not (self.process.exited.done() or self._too_much.done())
+
+    def _take_stdout(self, chunk: bytes) -> None:
+        self._out += chunk
+        if not self._expecting:  # it answers nobody: it is not to be trusted any more
+            self._stop("protocol")
+            return
+        if len(self._out) < _LENGTH:
+            return
+        length = int.from_bytes(self._out[:_LENGTH])
+        if length > _FRAME:
+            self._stop("stdout_too_large")
+        elif len(self._out) > _LENGTH + length:
+            self._stop("protocol")
+        elif len(self._out) == _LENGTH + length:
+            self._expecting = False
+            try:
+                self._frame.set_result(_DECODER.decode(self._out[_LENGTH:]))
+            except msgspec.MsgspecError:
+                self._stop("protocol")
+
+    def _take_stderr(self, chunk: bytes) -> None:
+        self._err += chunk
+        if len(self._err) > MAX_STDERR:
+            self._stop("stderr_too_large")
+
+    def _stop(self, reason: str) -> None:
+        self.process.end()
+        if not self._too_much.done():
+            self._too_much.set_result(reason)
+
+    async def ready(self) -> None:
+        """Wait until the plugin is imported. Raises PluginFailed, which is about the plugin."""
+        try:
+            failed = (await self._next(START_SECONDS)).failed
+        except PluginFailed as error:
+            error.about_plugin = True
+            if error.reason == "timeout":
+                error.reason, error.hint = "cannot_import", "an import should do no more than define things"
+                error.message = f"the plugin could not be imported within {START_SECONDS:g} s"
+            raise
+        if failed is not None:
+            raise self._failure(failed)
+
+    async def run(self, request: bytes, longest: int) -> Answer:
+        """One request to one answer, in at most `longest` microseconds. Raises PluginFailed."""
+        self._out.clear()
+        self._err.clear()
+        self._frame = self._loop.create_future()
+        self._expecting = True
+        self.process.stdin.write(len(request).to_bytes(_LENGTH) + request, last=False)
+        frame = await self._next(longest / SECOND)
+        if frame.failed is not None:
+            raise self._failure(frame.failed)
+        return Answer(None, bytes(frame.status), kept_stderr(self._err))
+
+    async def _next(self, seconds: float) -> _Frame:
+        timer = self._clock.timer(seconds)
+        try:
+            waits: set[asyncio.Future[Any]] = {self._frame, self.process.exited, self._too_much, timer}
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            timer.cancel()
+        self._stderr.drain(MAX_STDERR)
+        if self._too_much.done():
+            raise self._overflow(self._too_much.result())
+        if self._frame.done():
+            return self._frame.result()
+        if self.process.exited.done():
+            how = ended_by(self.process.exited.result())
+            raise self._failed(f"the plugin's process {how}", "crashed", LOOK, transient=True)
+        message = f"the plugin was ended: it ran longer than {format_duration(round(seconds * SECOND))}"
+        hint = "make it quicker, or raise spec.timeout of the Plugin"
+        raise self._failed(message, "timeout", hint, transient=True)
+
+    def _overflow(self, reason: str) -> PluginFailed:
+        if reason == "protocol":
+            return self._failed(
+                "the plugin's process was ended: something wrote into the pipe of its answers", "crashed"
+            )
+        return too_much(reason, "", kept_stderr(self._err))
+
+    def _failure(self, failed: _Failed) -> PluginFailed:
+        about_plugin = failed.reason in _ABOUT_PLUGIN
+        hint = LOOK
+        if failed.reason == "no_entry_point":
+            hint = "install its package where the node runs; the name is the one in its pyproject.toml"
+        message = shorten(failed.message, 400)
+        return self._failed(message, failed.reason, hint, about_plugin=about_plugin)
+
+    def _failed(
+        self, message: str, reason: str, hint: str = "", *, transient: bool = False, about_plugin: bool = False
+    ) -> PluginFailed:
+        return PluginFailed(
+            message,
+            hint=hint,
+            reason=reason,
+            transient=transient,
+            about_plugin=about_plugin,
+            stdout_digest=digest_of(b""),
+            stderr=kept_stderr(self._err),
+        )
+
+
+class Hosts:
+    """The hosts of one plugin as it is declared now. Whoever runs something has one for itself."""
+
+    def __init__(self, config: PluginConfig, clock: Clock, environment: Mapping[str, str], guards: Guards) -> None:
+        self._config = config
+        self._clock = clock
+        self._environment = environment
+        self._guards = guards
+        self._all: set[Host] = set()
+        self._idle: dict[Host, asyncio.Future[None]] = {}
+        self._retired = False
+
+    async def run(self, request: Request) -> Answer:
+        """Run the plugin once. Raises PluginFailed; cancelling it ends the host."""
+        host = self._take() or await self._start()
+        try:
+            answer = await host.run(request.encode(), self._config.timeout)
+        except PluginFailed:
+            await self._end(host)
+            for other in list(self._idle):  # its author mends it now: the next try is of what is there by then
+                self._drop(other)
+            raise
+        except BaseException:
+            await self._end(host)
+            raise
+        self._release(host)
+        return answer
+
+    @property
+    def any_left(self) -> bool:
+        """Whether a process is still there."""
+        return bool(self._all)
+
+    def retire(self) -> None:
+        """End what is idle now, and what is at work as soon as it is done."""
+        self._retired = True
+        for host in list(self._idle):
+            self._drop(host)
+
+    async def close(self) -> None:
+        """End all of them, and wait."""
+        self.retire()
+        for host in list(self._all):
+            await host.process.wait_gone()
+
+    def _take(self) -> Host | None:
+        """The one used last: those that are not needed any more grow old."""
+        while self._idle:
+            host, timer = self._idle.popitem()
+            timer.cancel()
+            if host.alive:
+                return host
+            self._drop(host)
+        return None
+
+    async def _start(self) -> Host:
+        path = self._environment.get("PYTHONPATH", "").split(os.pathsep)
+        try:
+            process = await self._guards.start_python(_MAIN, [self._config.entry_point], self._environment, path)
+        except OSError as error:
+            message = f"no process could be started for the plugin: {error.strerror or error}"
+            raise PluginFailed(message, reason="cannot_start", about_plugin=True, transient=True) from None
+        host = Host(process, self._clock)
+        self._all.add(host)
+        host.process.gone.add_done_callback(lambda _: self._all.discard(host))
+        host.process.exited.add_done_callback(lambda _: self._drop(host) if host in self._idle else None)
+        try:
+            await host.ready()
+        except BaseException:
+            await self._end(host)
+            raise
+        return host
+
+    def _release(self, host: Host) -> None:
+        if self._retired or self._clock.monotonic() - host.born > LIFE_SECONDS:
+            self._drop(host)
+            return
+        timer = self._clock.timer(IDLE_SECONDS)
+        timer.add_done_callback(lambda done: None if done.cancelled() else self._drop(host))
+        self._idle[host] = timer
+
+    def _drop(self, host: Host) -> None:
+        if timer := self._idle.pop(host, None):
+            timer.cancel()
+        host.process.end()
+
+    async def _end(self, host: Host) -> None:
+        self._drop(host)
+        await host.process.wait_gone()

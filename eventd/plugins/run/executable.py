@@ -1,0 +1,248 @@
+"""Plugins that are programs: one process for each run, the request on its standard input, the answer on its output."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from eventd.plugins.contract.contract import MAX_STDERR_KEPT, PluginFailed
+from eventd.processes.guards import Guards
+from eventd.processes.process import Inflow, Program
+from eventd.resources.reading.problems import shorten
+from eventd.runtime.clock import SECOND, Clock
+from eventd.text.duration import format_duration
+
+MAX_STDOUT: Final = 4 << 20
+MAX_STDERR: Final = 64 << 10
+LOOK: Final = "routerctl plugin logs shows what it wrote"
+"""The hint where only the standard error knows more."""
+NOT_STARTED: Final = (126, 127)
+"""Exit codes by which shells and `env` say that a program cannot be run, or is not there."""
+PIPE_SECONDS: Final = 1.0
+"""How long the pipes of a program that has ended may be held open by what it left behind."""
+
+_FIRST_LINE: Final = 256
+"""Bytes of a script's first line that the kernel reads."""
+_SIGNALS: Final = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
+_LIMITS: Final = {
+    "stdout_too_large": ("output", MAX_STDOUT, "propose less at once"),
+    "stderr_too_large": ("standard error", MAX_STDERR, "say less there: it is for what went wrong"),
+}
+_SHORTAGES: Final = (
+    *(errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETXTBSY),
+    *(errno.ETIMEDOUT, errno.ECONNRESET),  # its guard was stopped, or killed
+)
+"""Why a program cannot be started now, and perhaps can be in a minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a plugin gave back, not yet read."""
+
+    exit_code: int | None
+    stdout: bytes
+    stderr: str
+
+
+def environment_of(common: Mapping[str, str], own: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """What a plugin sees: the common variables and its own. Keys no system takes are left out."""
+    usable = {key: value for key, value in own if key.strip() and "=" not in key}
+    return {key: value for key, value in {**common, **usable}.items() if "\0" not in key + value}
+
+
+def kept_stderr(raw: bytes | bytearray) -> str:
+    """What is kept of a standard error: its end, where programs say what went wrong."""
+    text = bytes(raw).decode("utf-8", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return text if len(text) <= MAX_STDERR_KEPT else "…" + text[-(MAX_STDERR_KEPT - 1) :]
+
+
+def digest_of(stdout: bytes | bytearray) -> str:
+    """The SHA-256 of an answer, in hex."""
+    return hashlib.sha256(stdout).hexdigest()
+
+
+def check_executable(path: str) -> None:
+    """Raise PluginFailed where the file cannot be run: it is missing, no regular file, or not executable."""
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+        what = "is not there" if missing else f"cannot be looked at: {error.strerror}"
+        reason = "missing" if missing else "unreadable"
+        raise _unusable(path, what, reason, "install it there, or change spec.executable of the Plugin") from None
+    if not stat.S_ISREG(found.st_mode):
+        raise _unusable(path, "is no regular file", "not_a_file", "spec.executable names a program")
+    if not found.st_mode & 0o111 or not os.access(path, os.X_OK):
+        hint = "give it the right to be executed, for the user the node runs as: chmod 755"
+        raise _unusable(path, "is not executable", "not_executable", hint)
+
+
+def _unusable(path: str, what: str, reason: str, hint: str = "") -> PluginFailed:
+    return PluginFailed(f"the plugin {shorten(path, 200)} {what}", hint=hint, reason=reason, about_plugin=True)
+
+
+async def start(path: str, environment: Mapping[str, str], guards: Guards) -> Program:
+    """Start a program. Raises PluginFailed."""
+    check_executable(path)
+    try:
+        return await guards.start([path], environment)
+    except OSError as error:
+        raise _not_started(path, error) from None
+
+
+def _not_started(path: str, error: OSError) -> PluginFailed:
+    match error.errno:
+        case errno.ENOEXEC:
+            what, hint = "is neither a program nor a script", "a script begins with #! and its interpreter"
+        case errno.ENOENT:
+            what, hint = _no_interpreter(path)
+        case _:
+            what, hint = f"could not be started: {error.strerror or error}", ""
+    failed = _unusable(path, what, "cannot_start", hint)
+    failed.transient = error.errno in _SHORTAGES
+    return failed
+
+
+def _no_interpreter(path: str) -> tuple[str, str]:
+    """What is wrong with the first line of a script, which shows it to nobody when its line end is that of Windows."""
+    missing = "names an interpreter that is not there"
+    try:
+        with open(path, "rb") as script:
+            first = script.readline(_FIRST_LINE)
+    except OSError:
+        first = b""
+    if first.endswith(b"\r\n"):
+        return missing, "its lines end as on Windows: save it with those of Unix, for example with dos2unix"
+    named = first[2:].decode("utf-8", "replace").split() if first.startswith(b"#!") else []
+    return missing, f"its first line asks for {shorten(named[0], 100)}" if named else "look at its first line"
+
+
+async def run_executable(
+    path: str, request: bytes, *, longest: int, environment: Mapping[str, str], clock: Clock, guards: Guards
+) -> Answer:
+    """Run a program once, for at most `longest` microseconds. Raises PluginFailed; cancelling it ends the program."""
+    process = await start(path, environment, guards)
+    run = _Run(process, clock)
+    try:
+        process.stdin.write(request, last=True)
+        verdict = await run.watch(longest)
+    finally:
+        process.end()
+        await process.wait_gone()
+    if verdict is not None:
+        raise verdict
+    return Answer(process.exited.result(), bytes(run.stdout), kept_stderr(run.stderr))
+
+
+class _Run:
+    """What one process wrote, and whether it went too far."""
+
+    def __init__(self, process: Program, clock: Clock) -> None:
+        self._process = process
+        self._clock = clock
+        self._too_much: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.stdout = bytearray()
+        self.stderr = bytearray()
+        self._pipes = [process.read_stdout(self._take_stdout), process.read_stderr(self._take_stderr)]
+
+    def _take_stdout(self, chunk: bytes) -> None:
+        self.stdout += chunk
+        if len(self.stdout) > MAX_STDOUT:
+            self._stop("stdout_too_large")
+
+    def _take_stderr(self, chunk: bytes) -> None:
+        self.stderr += chunk
+        if len(self.stderr) > MAX_STDERR:
+            self._stop("stderr_too_large")
+
+    def _stop(self, reason: str) -> None:
+        for pipe in self._pipes:
+            pipe.close()
+        if not self._too_much.done():
+            self._too_much.set_result(reason)
+
+    async def watch(self, longest: int) -> PluginFailed | None:
+        """Wait for the end, of one kind or another; what was wrong with it."""
+        if not await self._ended(longest / SECOND):
+            message = f"the plugin was ended: it ran longer than {format_duration(longest)}"
+            hint = "make it quicker, or raise spec.timeout of the Plugin"
+            return self._failed(message, "timeout", hint, transient=True)
+        await self._read_the_rest()
+        if self._too_much.done():
+            return too_much(self._too_much.result(), digest_of(self.stdout), kept_stderr(self.stderr))
+        return self._judge(self._process.exited.result())
+
+    async def _ended(self, seconds: float) -> bool:
+        """Whether it ended, or wrote too much, in time."""
+        timer = self._clock.timer(seconds)
+        try:
+            waits: set[asyncio.Future[Any]] = {self._process.exited, self._too_much, timer}
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            timer.cancel()
+        return self._process.exited.done() or self._too_much.done()
+
+    async def _read_the_rest(self) -> None:
+        """What it wrote last is still in the pipes; something it left behind may hold them open."""
+        if all(pipe.ended.done() for pipe in self._pipes):
+            return
+        timer = self._clock.timer(PIPE_SECONDS)
+        try:
+            waits: set[asyncio.Future[Any]] = {asyncio.gather(*[pipe.ended for pipe in self._pipes]), timer}
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            timer.cancel()
+        _drain_all(self._pipes)
+
+    def _judge(self, code: int) -> PluginFailed | None:
+        if code == 0:
+            return None
+        reason = "exit_code" if code > 0 else "killed"
+        if code in NOT_STARTED:
+            message, hint = f"the plugin {ended_by(code)}: a program that it needs is not there, or cannot be run", LOOK
+            return self._failed(message, "missing_program", hint, exit_code=code, about_plugin=True)
+        return self._failed(f"the plugin {ended_by(code)}", reason, LOOK, exit_code=code, transient=code < 0)
+
+    def _failed(
+        self,
+        message: str,
+        reason: str,
+        hint: str,
+        *,
+        exit_code: int | None = None,
+        transient: bool = False,
+        about_plugin: bool = False,
+    ) -> PluginFailed:
+        return PluginFailed(
+            message,
+            hint=hint,
+            reason=reason,
+            transient=transient,
+            about_plugin=about_plugin,
+            exit_code=exit_code,
+            stdout_digest=digest_of(self.stdout),
+            stderr=kept_stderr(self.stderr),
+        )
+
+
+def ended_by(code: int) -> str:
+    """An exit code in words; negative is the signal that ended the program."""
+    return f"ended with exit code {code}" if code >= 0 else f"was ended by {_SIGNALS.get(-code, f'signal {-code}')}"
+
+
+def _drain_all(pipes: list[Inflow]) -> None:
+    for pipe in pipes:
+        pipe.drain(MAX_STDOUT)
+
+
+def too_much(reason: str, digest: str, stderr: str) -> PluginFailed:
+    """The failure of a plugin that wrote more than it may."""
+    what, most, hint = _LIMITS[reason]
+    message = f"the plugin was ended: it wrote more than {most // 1024} KiB to its {what}"
+    return PluginFailed(message, hint=hint, reason=reason, stdout_digest=digest, stderr=stderr)

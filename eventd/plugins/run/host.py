@@ -1,0 +1,242 @@
+"""The process an entry point runs in. A node starts it, feeds it and ends it.
+
+Requests come and answers go in frames, four bytes of length before each, over the two pipes this process is started
+with. They are put aside first: what the plugin prints goes to the standard error, where it can confuse nobody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, NoReturn
+
+import msgspec
+
+from eventd.plugins.author.proposals import Gathered, TooMuch
+from eventd.processes.lifeline import end_with
+from federation.event import Event
+
+GROUP: Final = "eventd.plugins"
+LENGTH: Final = 4
+_SHOWN: Final = 10
+"""Names of entry points that are told to somebody who asked for another one."""
+_SELF: Final = os.getpid()
+_TELLING: Final = (ImportError, SyntaxError, NameError, AttributeError, SystemExit)
+"""Errors whose text is about the program. The text of others may quote the value they stumbled over."""
+
+
+class _Context(msgspec.Struct):
+    resources: list[dict[str, Any]] = []
+
+
+class _Spec(msgspec.Struct):
+    events: list[Event] = []
+    context: _Context = msgspec.field(default_factory=_Context)
+
+
+class _Request(msgspec.Struct):
+    spec: _Spec
+
+
+class Failed(Exception):
+    """The plugin cannot be run, or its function failed: a slug and a sentence for the node."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason, self.message = reason, message
+
+
+class Function:
+    """The plugin's function, in whichever of the allowed forms it is written."""
+
+    def __init__(self, call: Any) -> None:
+        if not callable(call):
+            raise Failed("cannot_import", f"is {type(call).__name__}, and must be a function")
+        self._call = call
+        first, self._context = _parameters(call)
+        self._each = first == "event"
+        self._run: Callable[[Any], Any] | None = None
+
+    def __call__(self, events: list[Event], context: list[dict[str, Any]]) -> bytes:
+        """Run it over the events of a request; the `status` it makes."""
+        gathered = Gathered(latest=self._each)
+        placed = (context,) if self._context == "placed" else ()
+        named = {"context": context} if self._context == "named" else {}
+        if self._each:
+            for event in events:
+                self._gather(gathered, self._call(event, *placed, **named), event.subject)
+        else:
+            self._gather(gathered, self._call(events, *placed, **named), "")
+        return gathered.status()
+
+    def _gather(self, gathered: Gathered, value: Any, subject: str) -> None:
+        if inspect.isawaitable(value):
+            value = self._until_complete(value)
+        if hasattr(value, "__aiter__"):
+            self._until_complete(_drain(gathered, value, subject))
+        else:
+            gathered.add(value, subject)
+
+    def _until_complete(self, awaitable: Any) -> Any:
+        """On one loop for the life of the process, so that what a plugin keeps open stays usable."""
+        if self._run is None:
+            import asyncio  # costs a third of a start, and most plugins do without
+
+            self._run = asyncio.Runner().run
+        return self._run(_awaited(awaitable))
+
+
+async def _awaited(awaitable: Any) -> Any:
+    return await awaitable
+
+
+async def _drain(gathered: Gathered, values: Any, subject: str) -> None:
+    async for value in values:
+        gathered.add(value, subject)
+
+
+def _parameters(call: Any) -> tuple[str, str]:
+    """The name of the first parameter, and how the context is handed over: `named`, `placed`, or not at all, blank.
+
+    Raises Failed where a call with these would not fill the parameters: no event could be to blame for that.
+    """
+    try:
+        signature = inspect.signature(call)
+    except (TypeError, ValueError):
+        raise Failed("cannot_import", "has no signature that can be read") from None
+    parameters = list(signature.parameters.values())
+    placed = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    context = ""
+    if any(p.name == "context" and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) for p in parameters[1:]):
+        context = "named"
+    # A second parameter with a default is the function's own business.
+    elif len(placed) > 1 and (placed[1].default is inspect.Parameter.empty or placed[1].name == "context"):
+        context = "placed"
+    try:
+        signature.bind(*[None] * (1 + (context == "placed")), **({"context": None} if context == "named" else {}))
+        return placed[0].name, context
+    except (TypeError, IndexError):
+        what = "must take one parameter, the events, or two, the events and the context"
+        raise Failed("cannot_import", what) from None
+
+
+def load(name: str) -> Function:
+    """The function behind an entry point. Raises Failed."""
+    found = find(name)
+    if not found:
+        raise Failed(
+            "no_entry_point", f"no installed package has the entry point {name} in the group {GROUP}{_others()}"
+        )
+    if len(found) > 1:
+        values = ", ".join(sorted(entry.value for entry in found))
+        raise Failed("no_entry_point", f"several installed packages have the entry point {name}: {values}")
+    try:
+        return Function(found[0].load())
+    except Failed as failed:
+        raise Failed(failed.reason, f"the entry point {name} = {found[0].value} {failed.message}") from None
+    except BaseException as error:  # whatever a module does when it is imported, it is the plugin's fault
+        if isinstance(error, SystemExit | KeyboardInterrupt):
+            traceback.print_exc()
+        else:
+            _print_error(error)
+        what = f"{type(error).__name__}: {error}" if isinstance(error, _TELLING) else type(error).__name__
+        raise Failed("cannot_import", f"{found[0].value} cannot be imported: {what}"[:400]) from None
+
+
+def _others() -> str:
+    """The names there are instead: a misspelt one is best seen beside the right one."""
+    from importlib.metadata import entry_points
+
+    names = sorted({entry.name for entry in entry_points(group=GROUP)})
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f", only {', '.join(names[:_SHOWN])}{more}" if names else ""
+
+
+def find(name: str) -> Sequence[Any]:
+    """The different things installed packages put behind a name."""
+    from importlib.metadata import entry_points
+
+    return list({entry.value: entry for entry in entry_points(group=GROUP, name=name)}.values())
+
+
+def answer(function: Function, raw: bytes) -> bytes:
+    """One request to one answer: `{"status": …}` or `{"failed": {reason, message}}`."""
+    request = msgspec.json.decode(raw, type=_Request)
+    try:
+        return b'{"status":' + function(request.spec.events, request.spec.context.resources) + b"}"
+    except TooMuch:
+        return _failed("stdout_too_large", "the plugin proposes more than 4 MiB in one run")
+    except BaseException as error:  # to leave by SystemExit would wait for the plugin's threads
+        _print_error(error)
+        return _failed("raised", f"the plugin raised {type(error).__name__}")
+
+
+def _failed(reason: str, message: str) -> bytes:
+    return msgspec.json.encode({"failed": {"reason": reason, "message": message}})
+
+
+def _print_error(error: BaseException) -> None:
+    """The traceback, without the frames of this file: they tell the author nothing."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename == __file__ and frames.tb_next is not None:
+        frames = frames.tb_next
+    _flush((sys.stdout,))  # what was printed before comes first
+    traceback.print_exception(error.with_traceback(frames))
+
+
+# --- the pipes ----------------------------------------------------------------------------------------------------
+
+
+def _read_frames(fd: int) -> Iterator[bytes]:
+    """Every request; ends when the node closes its end."""
+    with open(fd, "rb", closefd=False) as stream:
+        while len(head := stream.read(LENGTH)) == LENGTH:
+            yield stream.read(int.from_bytes(head))
+
+
+def _write_frame(fd: int, body: bytes) -> None:
+    if os.getpid() != _SELF:
+        os._exit(0)  # the plugin has forked, and this is the copy: one request has one answer
+    _flush((sys.stdout, sys.stderr))  # what was printed arrives before the answer it belongs to
+    left = memoryview(len(body).to_bytes(LENGTH) + body)
+    while left:
+        left = left[os.write(fd, left) :]
+
+
+def _flush(streams: Iterable[Any]) -> None:
+    for stream in streams:
+        with contextlib.suppress(Exception):  # the plugin may have closed or replaced it
+            stream.flush()
+
+
+def _put_pipes_aside() -> tuple[int, int]:
+    """Our two pipes under numbers that the plugin's children do not inherit; in their places what cannot do harm."""
+    requests, answers = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return requests, answers
+
+
+def main(name: str, lifeline: int) -> NoReturn:
+    """Load the plugin, say so, then answer requests until the pipe ends.
+
+    `lifeline` is a pipe whose other end the node holds, and nobody writes to; -1 where a guard ends this process.
+    """
+    requests, answers = _put_pipes_aside()
+    if lifeline >= 0:
+        end_with(lifeline)
+    try:
+        function = load(name)
+    except Failed as failed:
+        _write_frame(answers, _failed(failed.reason, failed.message))
+    else:
+        _write_frame(answers, b"{}")
+        for raw in _read_frames(requests):
+            _write_frame(answers, answer(function, raw))
+    os._exit(0)  # whatever threads the plugin has started

@@ -1,0 +1,323 @@
+"""The node's side of the keeper: programs that end with the node, however it ends, with all that they started."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import marshal
+import os
+import socket
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from eventd.processes import keeper
+from eventd.processes.process import Process, Program, open_pipes, python_argv
+from eventd.runtime.clock import Clock
+
+START_SECONDS: Final = 10.0
+"""How long a guard may take to start a program: a thousand times what it takes. One that is stopped never will."""
+END_SECONDS: Final = 5.0
+"""How long the keeper may take to end everything when the node stops."""
+MAX_IDLE: Final = 4
+"""Guards that are kept for the next programs."""
+NO_LIFELINE: Final = "-1"
+"""Told to Python code that a guard ends."""
+
+logger = logging.getLogger("eventd.plugins")
+
+
+class _Unsupported(Exception):
+    """This system has no subreapers."""
+
+
+class Guards:
+    """Starts programs, each below a guard. The first one starts the keeper. `close` it in the end.
+
+    Where the system has no subreapers (any but Linux), a program is a child of this process and is ended with its
+    process group; then an executable outlives a node that is killed.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._supported = hasattr(os, "memfd_create")
+        self._keeper: _Keeper | None = None
+        self._guards: set[_Guard] = set()
+        self._idle: list[_Guard] = []
+        self._last = 0
+
+    async def start(self, argv: Sequence[str], environment: Mapping[str, str]) -> Program:
+        """Start a program in a session of its own. Raises OSError. Cancelling it ends the program."""
+        return await self._start(argv, environment) or Process.start(argv, environment, self._clock)
+
+    async def start_python(
+        self, code: str, arguments: Sequence[str], environment: Mapping[str, str], path: Sequence[str]
+    ) -> Program:
+        """Start Python code as `Process.start_python` does; under a guard, its lifeline is -1. Raises OSError."""
+        guarded = await self._start(python_argv(code, (*arguments, NO_LIFELINE), path), environment)
+        return guarded or Process.start_python(code, arguments, environment, self._clock, path)
+
+    async def _start(self, argv: Sequence[str], environment: Mapping[str, str]) -> Program | None:
+        """None where this system has no subreapers."""
+        if not self._supported:
+            return None
+        with open_pipes() as (ours, theirs):
+            try:
+                guard = await self._run(argv, environment, theirs)
+            except ConnectionResetError:  # a guard or a keeper that was killed while nothing was asked of it
+                guard = await self._run(argv, environment, theirs)
+            return None if guard is None else _Guarded(guard, [ours.pop(0) for _ in range(3)], self._clock)
+
+    async def _run(self, argv: Sequence[str], environment: Mapping[str, str], pipes: Sequence[int]) -> _Guard | None:
+        guard = self._idle.pop() if self._idle else self._new_guard()
+        try:
+            await guard.run(argv, environment, pipes)
+        except _Unsupported:
+            self._supported = False
+            guard.close()
+            logger.warning("executables of plugins will outlive a node that is killed: no subreapers here")
+            return None
+        except TimeoutError:
+            self._distrust(guard)
+            raise
+        except BaseException:
+            guard.close()
+            raise
+        return guard
+
+    def _new_guard(self) -> _Guard:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._last += 1
+        try:
+            with theirs:
+                guarding = self._hand_over(self._last, theirs)
+        except BaseException:
+            ours.close()
+            raise
+        guard = _Guard(self._last, ours, guarding, self._clock, self._release)
+        self._guards.add(guard)
+        return guard
+
+    def _hand_over(self, number: int, end: socket.socket) -> _Keeper:
+        """Have a guard started; by another keeper, if this one has gone."""
+        if self._keeper is not None:
+            try:
+                self._keeper.start_guard(number, end)
+                return self._keeper
+            except (BrokenPipeError, ConnectionResetError):
+                self._drop(self._keeper)
+        self._keeper = _Keeper(self._clock, self._drop)
+        self._keeper.start_guard(number, end)
+        return self._keeper
+
+    def _release(self, guard: _Guard, reusable: bool) -> None:
+        """Its program has ended."""
+        if reusable and guard.keeper is self._keeper and len(self._idle) < MAX_IDLE:
+            self._idle.append(guard)
+        else:
+            self._guards.discard(guard)
+            if guard in self._idle:
+                self._idle.remove(guard)
+            guard.close()
+
+    def _distrust(self, guard: _Guard) -> None:
+        """It has not answered: it is stopped, or its keeper is, so that it never was."""
+        guard.keeper.kill_guard(guard.number)
+        if guard.is_new:
+            self._drop(guard.keeper)
+        guard.close()
+
+    def _drop(self, dropped: _Keeper) -> None:
+        """Its guards work on, but are not used again."""
+        dropped.kill()
+        if dropped is self._keeper:
+            self._keeper = None
+            for guard in self._idle[:]:
+                guard.close()
+
+    async def close(self) -> None:
+        """End every program, guard and keeper, and wait for them."""
+        for guard in list(self._guards):
+            guard.close()
+        if self._keeper is not None:
+            closed, self._keeper = self._keeper, None
+            await closed.close()
+
+
+class _Keeper:
+    """The process that starts the guards."""
+
+    def __init__(self, clock: Clock, ended: Callable[[_Keeper], None]) -> None:
+        self._clock = clock
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            fd = theirs.fileno()
+            argv = [sys.executable, "-I", "-S", "-X", "utf8", keeper.__file__, str(fd)]
+            try:
+                self._process = Process.start(argv, {}, clock, inherited=[fd])
+            except BaseException:
+                self._socket.close()
+                raise
+        self._socket.setblocking(False)
+        self._process.stdin.close()
+        self._process.read_stdout(lambda _: None)
+        self._process.read_stderr(lambda text: logger.error("the keeper of the plugins says: %s", text.decode()))
+        self._process.exited.add_done_callback(lambda _: ended(self))
+
+    def start_guard(self, number: int, end: socket.socket) -> None:
+        """Raises OSError."""
+        socket.send_fds(self._socket, [keeper.NUMBER.pack(number)], [end.fileno()])
+
+    def kill_guard(self, number: int) -> None:
+        """Kill a guard that does not do what it should, and then what it guarded."""
+        try:
+            self._socket.send(keeper.NUMBER.pack(number))
+        except OSError:
+            logger.warning("a guard of a plugin hangs, and its keeper does not listen")
+
+    def kill(self) -> None:
+        """End it at once. Harmless when repeated."""
+        self._socket.close()
+        self._process.end()
+
+    async def close(self) -> None:
+        """Let it end all of its guards, and itself."""
+        self._socket.close()
+        timer = self._clock.timer(END_SECONDS)
+        try:
+            await _first_of(self._process.exited, timer)
+        finally:
+            timer.cancel()
+        self._process.end()
+        await self._process.wait_gone()
+
+
+class _Guard:
+    """The node's end of the socket to a guard, which runs one program at a time: `run`, then `end`."""
+
+    def __init__(
+        self,
+        number: int,
+        control: socket.socket,
+        guarding: _Keeper,
+        clock: Clock,
+        released: Callable[[_Guard, bool], None],
+    ) -> None:
+        self.number = number
+        self.keeper = guarding
+        self.is_new = True
+        self._clock = clock
+        self._released = released
+        self._loop = asyncio.get_running_loop()
+        self._socket = control
+        control.setblocking(False)
+        self._loop.add_reader(control.fileno(), self._hear)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._started: asyncio.Future[int] = self._loop.create_future()
+        self._started.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen, if nobody waits
+        self.exited: asyncio.Future[int] = self._loop.create_future()
+        self.gone: asyncio.Future[None] = self._loop.create_future()
+        self._alone = self._ending = False
+
+    async def run(self, argv: Sequence[str], environment: Mapping[str, str], pipes: Sequence[int]) -> None:
+        """Start a program on its ends of three pipes. Raises OSError, and `_Unsupported`."""
+        self._begin()
+        self._ask(argv, environment, pipes)
+        timer = self._clock.timer(START_SECONDS)
+        try:
+            await _first_of(self._started, timer)
+        finally:
+            timer.cancel()
+        if not self._started.done():
+            raise TimeoutError(errno.ETIMEDOUT, f"it was not started within {START_SECONDS:g} s")
+        self.is_new = False
+        if error := self._started.result():
+            raise OSError(error, os.strerror(error))
+
+    def _ask(self, argv: Sequence[str], environment: Mapping[str, str], pipes: Sequence[int]) -> None:
+        with open(os.memfd_create("program"), "w+b") as file:  # of any size, unlike a message
+            marshal.dump((list(argv), dict(environment)), file)
+            file.seek(0)
+            with suppress(BrokenPipeError, ConnectionResetError):  # what it said before it went is still to be heard
+                socket.send_fds(self._socket, [keeper.RUN], [file.fileno(), *pipes])
+
+    def end(self) -> None:
+        """Have all of the program killed; `gone` is done when nothing is left. Harmless when repeated."""
+        if self._ending or self.gone.done():
+            return
+        self._ending = True
+        if self._alone:
+            self._finish(reusable=True)
+            return
+        try:
+            self._socket.send(keeper.END)
+        except OSError:
+            self.close()
+
+    def close(self) -> None:
+        """Let the guard go, which kills its program. Harmless when repeated."""
+        if self._socket.fileno() < 0:
+            return
+        self._loop.remove_reader(self._socket.fileno())
+        self._socket.close()
+        if not self._started.done():
+            self._started.set_exception(ConnectionResetError(errno.ECONNRESET, "its guard was killed"))
+        if not self.exited.done():
+            self.exited.set_result(-keeper.KILL)
+        self._finish(reusable=False)
+
+    def _finish(self, *, reusable: bool) -> None:
+        if not self.gone.done():
+            self.gone.set_result(None)
+        self._released(self, reusable)
+
+    def _hear(self) -> None:
+        while self._socket.fileno() >= 0:
+            try:
+                data = self._socket.recv(keeper.EVENT.size)
+            except BlockingIOError:
+                return
+            except ConnectionResetError:  # it went without having read all; what it said before comes now
+                continue
+            if not data:
+                self.close()
+                return
+            self._note(*keeper.EVENT.unpack(data))
+
+    def _note(self, kind: bytes, number: int) -> None:
+        if kind == keeper.STARTED:
+            self._started.set_result(number)
+        elif kind == keeper.UNSUPPORTED:
+            self._started.set_exception(_Unsupported())
+        elif kind == keeper.CLEAR:
+            self._finish(reusable=number == 0)
+        else:
+            self._alone = kind == keeper.EXITED_ALONE
+            self.exited.set_result(number)
+
+
+class _Guarded(Program):
+    """A program below a guard."""
+
+    def __init__(self, guard: _Guard, pipes: Sequence[int], clock: Clock) -> None:
+        super().__init__(pipes, clock)
+        self._guard = guard
+        self.exited, self.gone = guard.exited, guard.gone
+
+    def kill(self) -> None:
+        if not self.gone.done():  # or the guard has another program now
+            self._guard.end()
+
+    async def wait_gone(self) -> None:
+        """As others do; but a guard that has not done its work by then is killed, and the keeper does it."""
+        await super().wait_gone()
+        if not self.gone.done():
+            self._guard.keeper.kill_guard(self._guard.number)
+
+
+async def _first_of(*futures: asyncio.Future[Any]) -> None:
+    await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)

@@ -1,0 +1,297 @@
+"""Programs in sessions of their own, with their three pipes.
+
+The pipes are read and written by the loop itself: a node runs many plugins, and a thread for each would be the wrong
+price.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from eventd.runtime.clock import Clock
+
+CHUNK: Final = 64 * 1024
+_KILL: Final = 9
+"""SIGKILL, on every system: what a program cannot ignore."""
+_FIND_MODULES: Final = f"import sys; sys.path[:] = sys.argv.pop().split({os.pathsep!r})\n"
+_LOOK_AGAIN_SECONDS: Final = 0.01
+_REAP_SECONDS: Final = 5.0
+
+
+class Inflow:
+    """What comes out of one pipe of a program. `ended` is done once nobody holds its other end, or it was closed."""
+
+    def __init__(self, fd: int, take: Callable[[bytes], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._fd = fd
+        self._take = take
+        self.ended: asyncio.Future[None] = self._loop.create_future()
+        os.set_blocking(fd, False)
+        self._loop.add_reader(fd, self._read)
+
+    def _read(self) -> bool:
+        """Take what is there, at most one chunk. False when there is nothing, or nothing any more."""
+        try:
+            chunk = os.read(self._fd, CHUNK)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:
+            chunk = b""
+        if not chunk:
+            self.close()
+            return False
+        self._take(chunk)
+        return self._fd >= 0
+
+    def drain(self, most: int) -> None:
+        """Take what has already been written, at most so many bytes; a writer that never stops cannot hold us."""
+        for _ in range(max(1, most // CHUNK)):
+            if self._fd < 0 or not self._read():
+                return
+
+    def close(self) -> None:
+        """Read no more. Harmless when repeated."""
+        if self._fd >= 0:
+            self._loop.remove_reader(self._fd)
+            os.close(self._fd)
+            self._fd = -1
+            self.ended.set_result(None)
+
+
+class Outflow:
+    """What goes into the standard input of a program. One that does not read, or has gone, is no error."""
+
+    def __init__(self, fd: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._fd = fd
+        self._left = memoryview(b"")
+        self._last = False
+        os.set_blocking(fd, False)
+
+    def write(self, data: bytes, *, last: bool) -> None:
+        """Hand over all of `data` as fast as it is read; after the `last` the program sees the end."""
+        if self._fd < 0:
+            return
+        self._left, self._last = memoryview(data), last
+        self._write()
+        if self._left and self._fd >= 0:
+            self._loop.add_writer(self._fd, self._write)
+
+    def _write(self) -> None:
+        try:
+            self._left = self._left[os.write(self._fd, self._left[:CHUNK]) :]
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:  # it closed its standard input, or is gone: what it says is what counts
+            self.close()
+            return
+        if not self._left:
+            self._loop.remove_writer(self._fd)
+            if self._last:
+                self.close()
+
+    def close(self) -> None:
+        """The program sees the end of its input. Harmless when repeated."""
+        if self._fd >= 0:
+            self._loop.remove_writer(self._fd)
+            os.close(self._fd)
+            self._fd = -1
+            self._left = memoryview(b"")
+
+
+class Program(ABC):
+    """A running program and its three pipes. `end` it, always.
+
+    `exited` holds the exit code once the program itself has ended, negative for the signal that ended it; what it
+    started may still run. `gone` is done when nothing is left of it that this process can end.
+    """
+
+    def __init__(self, pipes: Sequence[int], clock: Clock) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._clock = clock
+        self.exited: asyncio.Future[int] = self._loop.create_future()
+        self.gone: asyncio.Future[None] = self._loop.create_future()
+        self.stdin = Outflow(pipes[0])
+        self._out, self._err = pipes[1], pipes[2]
+        self._inflows: list[Inflow] = []
+
+    def read_stdout(self, take: Callable[[bytes], None]) -> Inflow:
+        """Hand what the program writes to `take`, chunk by chunk. Once."""
+        return self._inflow(self._out, take)
+
+    def read_stderr(self, take: Callable[[bytes], None]) -> Inflow:
+        """The same for its standard error."""
+        return self._inflow(self._err, take)
+
+    def _inflow(self, fd: int, take: Callable[[bytes], None]) -> Inflow:
+        self._inflows.append(Inflow(fd, take))
+        return self._inflows[-1]
+
+    @abstractmethod
+    def kill(self) -> None:
+        """Kill the program and what it started."""
+
+    def end(self) -> None:
+        """Kill what still runs, close the pipes, and reap: at once, or as soon as it can be. Harmless when repeated."""
+        self.kill()
+        self.stdin.close()
+        for inflow in self._inflows:
+            inflow.close()
+
+    async def wait_gone(self) -> None:
+        """Wait until it is reaped, but not for ever: the kernel may hold a program that waits for a dead disk."""
+        timer = self._clock.timer(_REAP_SECONDS)
+        try:
+            await asyncio.wait({self.gone, timer}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            timer.cancel()
+
+
+class Process(Program):
+    """A program that is a child of this process. Make it with `start`.
+
+    It is killed with its process group, so what leaves its session escapes. While it is not reaped, its number names
+    its group and nothing else, so that no stranger can be hit.
+    """
+
+    def __init__(self, popen: subprocess.Popen[bytes], pipes: Sequence[int], clock: Clock) -> None:
+        super().__init__(pipes, clock)
+        self._popen = popen
+        self._ending = False
+        self._closed = False
+        self._watch()
+
+    @classmethod
+    def start(
+        cls, argv: Sequence[str], environment: Mapping[str, str], clock: Clock, *, inherited: Sequence[int] = ()
+    ) -> Process:
+        """Start a program in its own session, with its pipes and the `inherited` descriptors, and no others.
+
+        Raises OSError where the system refuses.
+        """
+        with open_pipes() as (ours, theirs):
+            popen = subprocess.Popen(
+                argv,
+                stdin=theirs[0],
+                stdout=theirs[1],
+                stderr=theirs[2],
+                cwd="/",
+                env=dict(environment),
+                close_fds=True,
+                pass_fds=inherited,
+                start_new_session=True,
+            )
+            return cls(popen, [ours.pop(0) for _ in range(3)], clock)
+
+    @classmethod
+    def start_python(
+        cls,
+        code: str,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        clock: Clock,
+        path: Sequence[str] = (),
+        *,
+        inherited: Sequence[int] = (),
+    ) -> Process:
+        """Start Python code that finds modules in `path` and where this process does. Raises OSError.
+
+        Not by PYTHONPATH: programs that it starts would see that, too. In `sys.argv` it has the `arguments`, and last
+        the number of a pipe for `lifeline.end_with`, so that it ends when this process does, even if that is killed. It
+        gets the `inherited` descriptors under their numbers.
+        """
+        theirs, ours = os.pipe()
+        try:
+            argv = python_argv(code, (*arguments, str(theirs)), path)
+            process = cls.start(argv, environment, clock, inherited=(theirs, *inherited))
+        except BaseException:
+            os.close(ours)
+            raise
+        finally:
+            os.close(theirs)
+        process.gone.add_done_callback(lambda _: os.close(ours))
+        return process
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    def tell(self, number: int) -> None:
+        """Send a signal to the program itself."""
+        if not self._closed:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._popen.pid, number)
+
+    def kill(self) -> None:
+        """End the program and all it started that stayed in its session's group."""
+        if not self._closed:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._popen.pid, _KILL)
+
+    def end(self) -> None:
+        self._ending = True
+        super().end()
+        if self.exited.done():
+            self._reap()
+
+    # --- noticing the end ---------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        try:
+            self._pidfd = os.pidfd_open(self._popen.pid)
+        except (AttributeError, OSError):  # a system without them: look now and then
+            self._pidfd = -1
+            self._look()
+        else:
+            self._loop.add_reader(self._pidfd, self._look)
+
+    def _look(self) -> None:
+        """Note the exit without reaping, so that the number of the group stays ours."""
+        found = os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if found is None:
+            if self._pidfd < 0:
+                self._clock.timer(_LOOK_AGAIN_SECONDS).add_done_callback(lambda _: self._look())
+            return
+        if self._pidfd >= 0:
+            self._loop.remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = -1
+        self.exited.set_result(found.si_status if found.si_code == os.CLD_EXITED else -found.si_status)
+        if self._ending:
+            self._reap()
+
+    def _reap(self) -> None:
+        if not self._closed:
+            self.kill()
+            self._closed = True
+            self._popen.wait()
+            self.gone.set_result(None)
+
+
+def python_argv(code: str, arguments: Sequence[str], path: Sequence[str] = ()) -> list[str]:
+    """The command line of Python code that finds modules in `path`, and where this process does."""
+    places = os.pathsep.join(filter(None, (*path, *sys.path)))
+    return [sys.executable, "-P", "-X", "utf8", "-c", _FIND_MODULES + code, *arguments, places]
+
+
+@contextlib.contextmanager
+def open_pipes() -> Iterator[tuple[list[int], list[int]]]:
+    """Our ends and the program's ends of three pipes. Closed afterwards, but for those of ours that were taken out."""
+    ours: list[int] = []
+    theirs: list[int] = []
+    try:
+        for incoming in (False, True, True):
+            read, write = os.pipe()
+            ours.append(read if incoming else write)
+            theirs.append(write if incoming else read)
+        yield ours, theirs
+    finally:
+        for fd in (*ours, *theirs):
+            os.close(fd)

@@ -1,0 +1,258 @@
+"""EventGroup: the bus this node takes part in, who it is there, and how it is reached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    WithJsonSchema,
+    model_validator,
+)
+
+from eventd.resources.kinds.fields import (
+    Address,
+    Duration,
+    KeyId,
+    NodeName,
+    SecretPath,
+    Size,
+    Whole,
+    check_node_name,
+    duration_between,
+    size_between,
+)
+from eventd.resources.kinds.spec import Finding, Spec, wrong
+from eventd.text.duration import HOUR, LONGEST
+from eventd.text.size import GIB, KIB, LARGEST, MIB
+from federation.peers import ANY, DEFAULT_WINDOW, PROTOCOL_V1, PROTOCOL_V2, SHARED_KEY_ID
+
+
+def _known_protocols(values: tuple[str, ...]) -> tuple[str, ...]:
+    if not values:
+        raise wrong("must name at least one of v1 and v2")
+    return tuple(sorted(set(values)))
+
+
+def _star(value: Any) -> Any:
+    return [ANY] if value == ANY else value
+
+
+def _unstar(value: tuple[str, ...]) -> str | list[str]:
+    return ANY if value == (ANY,) else list(value)
+
+
+def _node_or_any(value: str) -> str:
+    return value if value == ANY else check_node_name(value)
+
+
+def _window(value: int) -> int:
+    return value if value > 0 else DEFAULT_WINDOW
+
+
+def _some(values: tuple[str, ...]) -> tuple[str, ...]:
+    if not values:
+        raise wrong("must name at least one node", "leave it out to mean the owner")
+    if ANY in values and len(values) > 1:
+        raise wrong("must be either * or a list of nodes")
+    return values
+
+
+def _owner_or_node(schema: dict[str, Any]) -> None:
+    """Both names of the owner, for editors."""
+    properties = schema["properties"]
+    properties["node"] = properties["owner"] | {"description": "Another name of owner."}
+    schema["required"].remove("owner")
+    schema["anyOf"] = [{"required": ["owner"]}, {"required": ["node"]}]
+
+
+class Retention(Spec):
+    """How much of the group's events this node keeps."""
+
+    max_events: Annotated[Whole, Field(ge=0, le=LARGEST)] = Field(
+        default=0, description="Keep at most so many events; 0 keeps them all."
+    )
+    max_age: Annotated[Duration, AfterValidator(lambda value: max(value, 0))] = Field(
+        default=0, description="Keep events so long after they were recorded; 0 and less keep them for ever."
+    )
+    undelivered: Literal["keep", "drop"] = Field(
+        default="keep", description="Whether a live event that a peer has not got yet is held back from eviction."
+    )
+    max_bytes: Annotated[Size, size_between(0, LARGEST)] = Field(
+        default=0, description="Refuse new events when the group holds so many bytes; 0 never refuses."
+    )
+    ids: Annotated[Duration, duration_between(0, LONGEST)] = Field(
+        default=24 * HOUR,
+        description="Recognise the id of an evicted event so long, and at least for the replay window.",
+    )
+
+
+class AuthKey(Spec):
+    """One key of the ring: which node it belongs to and what it may be used for."""
+
+    id: KeyId = Field(description="The key's name, the same on every node that holds it.")
+    owner: Annotated[str, AfterValidator(_node_or_any)] = Field(
+        validation_alias=AliasChoices("owner", "node"),
+        serialization_alias="owner",
+        description="The node that signs with it; `*` means all members. `node` is another name of this field.",
+    )
+    algorithm: Literal["hmac-sha256", "ed25519"] = Field(default="hmac-sha256", description="How it signs.")
+    state: Literal["pending", "active", "retiring", "revoked"] = Field(
+        default="active",
+        description="pending and retiring keys verify, the active one also signs, a revoked one is refused by name.",
+    )
+    secret_file: SecretPath = Field(default="", description="The shared secret, or this node's own private key.")
+    public_key_file: SecretPath = Field(default="", description="The public key of another node (ed25519).")
+    speaks_for: (
+        Annotated[
+            tuple[Annotated[str, AfterValidator(_node_or_any)], ...],
+            AfterValidator(_some),
+            BeforeValidator(_star),
+            PlainSerializer(_unstar),
+            WithJsonSchema({"anyOf": [{"const": ANY}, {"type": "array", "minItems": 1, "items": {"type": "string"}}]}),
+        ]
+        | None
+    ) = Field(
+        default=None,
+        description="The nodes whose events it may carry: its owner if absent, `*` for every other.",
+    )
+
+    model_config = ConfigDict(json_schema_extra=_owner_or_node)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_owner(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "owner" in data and "node" in data:
+            raise wrong("owner and node are two names of one field", "leave node out")
+        return data
+
+    def findings(self) -> Iterator[Finding]:
+        """Which file a key needs, as far as that does not depend on whose key it is."""
+        if self.algorithm == "hmac-sha256" and self.public_key_file:
+            yield Finding(("publicKeyFile",), "an hmac-sha256 key has no public half", "write secretFile")
+        elif self.secret_file and self.public_key_file:
+            yield Finding(("publicKeyFile",), "only one of secretFile and publicKeyFile can be given")
+        elif self.algorithm == "hmac-sha256" and not self.secret_file:
+            yield Finding(("secretFile",), "is required for an hmac-sha256 key")
+        if self.algorithm == "ed25519" and self.owner == ANY:
+            yield Finding(("owner",), "an ed25519 key belongs to one node, not to all")
+
+
+class Auth(Spec):
+    """What proves that a message comes from a member of the group."""
+
+    refused: ClassVar[Mapping[str, Finding]] = {
+        "secretRef": Finding((), "is not supported: nothing would be read from it", "write auth.secretFile"),
+    }
+
+    mode: Annotated[Literal["", "hmac"], AfterValidator(lambda value: value or "hmac")] = Field(
+        default="hmac", description="Only hmac; blank means the same."
+    )
+    secret_file: SecretPath = Field(
+        default="",
+        description="The file of the secret all members share; or `credential:NAME`.",
+    )
+    keys: tuple[AuthKey, ...] = Field(default=(), description="A ring of keys, each of one node, for v2.")
+
+    def findings(self) -> Iterator[Finding]:
+        """Two keys of one name, and two that a node would sign with at once."""
+        for at, key in enumerate(self.keys):
+            if self.secret_file and key.id == SHARED_KEY_ID:
+                yield Finding(("keys", at, "id"), f"the key id {SHARED_KEY_ID} belongs to auth.secretFile")
+        first: dict[str, int] = {}
+        active: dict[tuple[str, str], str] = {}
+        for at, key in enumerate(self.keys):
+            if first.setdefault(key.id, at) != at:
+                yield Finding(("keys", at, "id"), f"the key id {key.id} is used twice, first in keys[{first[key.id]}]")
+            signer = active.setdefault((key.owner, key.algorithm), key.id) if key.state == "active" else key.id
+            if signer != key.id:
+                whose = "the group" if key.owner == ANY else key.owner
+                message = f"{whose} already has the active {key.algorithm} key {signer}"
+                yield Finding(("keys", at, "state"), message, "make one of them pending or retiring")
+
+
+class Listen(Spec):
+    """Where peers reach this node."""
+
+    address: Address = Field(
+        default="", description="IP address or host name to listen on; absent: this node only sends."
+    )
+    port: Annotated[Whole, Field(ge=0, le=65535)] = Field(default=0, description="TCP port, 1 to 65535.")
+
+    def findings(self) -> Iterator[Finding]:
+        """Address and port come together: a port alone would open it on every interface without saying so."""
+        if self.address and not self.port:
+            yield Finding(("port",), "is required when an address is set", "a port between 1 and 65535")
+        if self.port and not self.address:
+            yield Finding(("address",), "is required when a port is set", "write 0.0.0.0 to listen on every interface")
+
+
+class GroupLimits(Spec):
+    """What this node takes from others."""
+
+    max_event_bytes: Annotated[Size, size_between(KIB, 64 * MIB)] = Field(default=MIB, description="The largest event.")
+    max_batch_bytes: Annotated[Size, size_between(KIB, GIB)] = Field(
+        default=8 * MIB, description="The largest v2 batch."
+    )
+    max_batch_events: Annotated[Whole, Field(ge=1, le=100_000)] = Field(
+        default=10_000, description="The most events of a batch."
+    )
+    max_hops: Annotated[Whole, Field(ge=1, le=64)] = Field(
+        default=8, description="The most nodes an event may have come through."
+    )
+    max_waiting_bytes: Annotated[Size, size_between(KIB, 16 * GIB)] = Field(
+        default=64 * MIB, description="How much may wait for a missing range of the same link."
+    )
+
+    def findings(self) -> Iterator[Finding]:
+        """Each holds the one before."""
+        if self.max_batch_bytes < self.max_event_bytes:
+            yield Finding(("maxBatchBytes",), "must not be less than maxEventBytes: the largest event would never fit")
+        if self.max_waiting_bytes < self.max_batch_bytes:
+            yield Finding(("maxWaitingBytes",), "must not be less than maxBatchBytes: the largest batch could not wait")
+
+
+class EventGroupSpec(Spec):
+    """The spec of an EventGroup."""
+
+    refused: ClassVar[Mapping[str, Finding]] = {
+        "peersFrom": Finding((), "is not supported yet", "declare each peer as an EventPeer"),
+        "when": Finding((), "is not supported yet", "leave it out, and apply the group when it is wanted"),
+    }
+
+    node_name: NodeName = Field(description="This node's name in the group; it stamps the events that start here.")
+    listen: Listen = Field(default=Listen(), description="Where peers reach this node.")
+    auth: Auth = Field(default=Auth(), description="What proves membership.")
+    protocols: Annotated[tuple[Literal["v1", "v2"], ...], AfterValidator(_known_protocols)] = Field(
+        default=(PROTOCOL_V1, PROTOCOL_V2), description="The protocols spoken in this group."
+    )
+    replay_window: Annotated[Duration, AfterValidator(_window)] = Field(
+        default=DEFAULT_WINDOW, description="How far a message's time may be off; 0 and less mean the default."
+    )
+    retention: Retention = Field(default=Retention(), description="How much is kept.")
+    limits: GroupLimits = Field(default=GroupLimits(), description="What is taken from others.")
+
+    def findings(self) -> Iterator[Finding]:
+        """What a key needs depends on whether it is this node's own."""
+        for at, key in enumerate(self.auth.keys):
+            for finding in self._key_findings(key):
+                yield Finding(("auth", "keys", at, *finding.path), finding.message, finding.hint)
+
+    def _key_findings(self, key: AuthKey) -> Iterator[Finding]:
+        own = key.owner in (self.node_name, ANY)
+        if key.algorithm == "ed25519" and own and not key.secret_file:
+            yield Finding(("secretFile",), "is required: this node signs with its own private key")
+        if key.algorithm == "ed25519" and not own and key.secret_file:
+            yield Finding(
+                ("secretFile",), f"is the private key of {key.owner}: it must not be here", "write publicKeyFile"
+            )
+        elif key.algorithm == "ed25519" and not own and not key.public_key_file:
+            yield Finding(("publicKeyFile",), f"is required to verify what {key.owner} signs")
+        if not own and self.node_name in (key.speaks_for or ()):
+            yield Finding(("speaksFor",), f"no other node's key may speak for this node, {self.node_name}")

@@ -1,0 +1,78 @@
+"""EventPeer: a node that this one sends a group's events to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from eventd.resources.kinds.fields import (
+    Duration,
+    Endpoint,
+    EventType,
+    Flag,
+    GroupName,
+    NodeName,
+    Size,
+    SubjectPrefix,
+    Whole,
+    duration_between,
+    size_between,
+)
+from eventd.resources.kinds.spec import Finding, Spec
+from eventd.text.duration import HOUR, MILLISECOND, SECOND
+from eventd.text.size import GIB, KIB, MIB
+
+
+class PeerLimits(Spec):
+    """How much is sent at once."""
+
+    in_flight: Annotated[Whole, Field(ge=1, le=16)] = Field(
+        default=4, description="Batches on the way at the same time."
+    )
+    batch_events: Annotated[Whole, Field(ge=1, le=10_000)] = Field(
+        default=2500, description="The most events in a batch."
+    )
+    batch_bytes: Annotated[Size, size_between(KIB, GIB)] = Field(default=MIB, description="The most bytes in a batch.")
+    timeout: Annotated[Duration, duration_between(100 * MILLISECOND, HOUR)] = Field(
+        default=30 * SECOND, description="How long one request may take."
+    )
+
+
+class Retry(Spec):
+    """How long to wait after a failure; the wait doubles from one failure to the next."""
+
+    base_backoff: Annotated[Duration, duration_between(MILLISECOND, HOUR)] = Field(
+        default=200 * MILLISECOND, description="The wait after the first failure."
+    )
+    max_backoff: Annotated[Duration, duration_between(MILLISECOND, 24 * HOUR)] = Field(
+        default=30 * SECOND, description="The longest wait."
+    )
+
+    def findings(self) -> Iterator[Finding]:
+        if self.max_backoff < self.base_backoff:
+            yield Finding(("maxBackoff",), "must not be less than baseBackoff")
+
+
+class EventPeerSpec(Spec):
+    """The spec of an EventPeer."""
+
+    group_ref: GroupName = Field(description="The name of the EventGroup.")
+    node_name: NodeName = Field(description="The peer's name in the group, as its own EventGroup says it.")
+    endpoint: Endpoint = Field(description="Base URL of the peer's listener; paths are added to it.")
+    direction: Annotated[Literal["", "push"], AfterValidator(lambda value: value or "push")] = Field(
+        default="push", description="Only push; blank means the same."
+    )
+    protocol: Literal["auto", "v1", "v2"] = Field(
+        default="auto", description="auto finds out what the peer speaks and remembers it."
+    )
+    types: tuple[EventType, ...] = Field(
+        default=(), description="Send only events of these types; `a.b.*` means every type below a.b. All if empty."
+    )
+    subject_prefixes: tuple[SubjectPrefix, ...] = Field(
+        default=(), description="Send only events whose subject begins with one of these; all if empty."
+    )
+    relay: Flag = Field(default=False, description="Send on events that came from other nodes too.")
+    limits: PeerLimits = Field(default=PeerLimits(), description="How much is sent at once.")
+    retry: Retry = Field(default=Retry(), description="How long to wait after a failure.")

@@ -1,0 +1,108 @@
+"""EventSubscription: which events of a group make a plugin run, how they are gathered, how long the result holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from eventd.resources.kinds.fields import (
+    Duration,
+    EventType,
+    Flag,
+    GroupName,
+    SourceNode,
+    SubjectPrefix,
+    Texts,
+    Whole,
+    duration_between,
+)
+from eventd.resources.kinds.spec import Finding, Spec, wrong
+from eventd.text.duration import HOUR, MILLISECOND, MINUTE, SECOND
+
+
+def _some_types(values: tuple[str, ...]) -> tuple[str, ...]:
+    if not values:
+        raise wrong("must name at least one type", "write [*] for events of every type")
+    return values
+
+
+def _named_keys(values: dict[str, str]) -> dict[str, str]:
+    if any(not key.strip() for key in values):
+        raise wrong("must not hold a blank key")
+    return values
+
+
+_Wait = Annotated[Duration, AfterValidator(lambda value: max(value, 0))]
+
+
+class Match(Spec):
+    """Which events are meant; every condition that is written must hold."""
+
+    types: Annotated[tuple[EventType, ...], AfterValidator(_some_types)] = Field(
+        description="Events of these types; `a.b.*` means every type below a.b, and `*` every type."
+    )
+    subject_prefixes: tuple[SubjectPrefix, ...] = Field(
+        default=(), description="Only events whose subject begins with one of these; all if empty."
+    )
+    payload: Annotated[Texts, AfterValidator(_named_keys)] = Field(
+        default={}, description="Only events whose payload holds all of these pairs; all if empty."
+    )
+    source_nodes: tuple[SourceNode, ...] = Field(
+        default=(), description="Only events of exactly these nodes; all if empty."
+    )
+
+
+class Trigger(Spec):
+    """What runs, and how long events are gathered before."""
+
+    plugin_ref: GroupName = Field(description="The name of the Plugin.")
+    batch_window: _Wait = Field(
+        default=0, description="Gather events so long from the first one; 0 and less count as not set."
+    )
+    debounce: _Wait = Field(
+        default=0, description="Run after no event has come for so long; 0 and less count as not set."
+    )
+
+
+class RunRetry(Spec):
+    """What happens after a run that failed; the wait doubles from one failure to the next."""
+
+    max_attempts: Annotated[Whole, Field(ge=1, le=100)] = Field(
+        default=3, description="After so many failed runs an event is set aside."
+    )
+    base_backoff: Annotated[Duration, duration_between(MILLISECOND, HOUR)] = Field(
+        default=SECOND, description="The wait after the first failure."
+    )
+    max_backoff: Annotated[Duration, duration_between(MILLISECOND, 24 * HOUR)] = Field(
+        default=MINUTE, description="The longest wait."
+    )
+
+    def findings(self) -> Iterator[Finding]:
+        if self.max_backoff < self.base_backoff:
+            yield Finding(("maxBackoff",), "must not be less than baseBackoff")
+
+
+class Lifetime(Spec):
+    """How long what a run has proposed holds, beside the ttl of its result."""
+
+    clamp_to_events: Flag = Field(
+        default=False, description="End what was proposed no later than the events it was proposed for."
+    )
+    withdraw_on_expired: Flag = Field(
+        default=True, description="End what was proposed for a subject when an event says that it has gone."
+    )
+    grace: Annotated[Duration, duration_between(0, 168 * HOUR)] = Field(
+        default=30 * SECOND, description="How much longer a withdrawn proposal holds."
+    )
+
+
+class EventSubscriptionSpec(Spec):
+    """The spec of an EventSubscription."""
+
+    group_ref: GroupName = Field(description="The name of the EventGroup.")
+    match: Match = Field(description="Which events are meant.")
+    trigger: Trigger = Field(description="What runs.")
+    retry: RunRetry = Field(default=RunRetry(), description="What happens after a run that failed.")
+    lifetime: Lifetime = Field(default=Lifetime(), description="How long what was proposed holds.")

@@ -1,0 +1,253 @@
+"""The types of fields: each takes what people write, gives what the node works with, and says what is wrong."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, PlainSerializer, Strict, WithJsonSchema
+
+from eventd.errors import EventdError
+from eventd.resources.kinds.spec import wrong
+from eventd.text import duration, size
+from federation.peers import GROUP_NAME, NODE_NAME
+
+RESOURCE_NAME = GROUP_NAME.pattern
+"""Every resource is named like a group."""
+KEY_ID = r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,126}"
+CREDENTIAL = "credential:"
+
+_SECRET_PATH = "^(?:/.*[^/]|credential:.+)?$"
+_ENDPOINT = "^https?://[^?#@]+$"
+_HOST_LABEL = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)")
+
+
+def _name_rule(longest: int, others: str) -> str:
+    return f"must be 1 to {longest} letters, digits or {others}, beginning with a letter or a digit"
+
+
+def _named(pattern: str, longest: int, others: str) -> Callable[[str], str]:
+    """A check of names; blank counts as absent."""
+
+    def check(value: str) -> str:
+        if not value.strip():
+            raise wrong("is required")
+        if not re.fullmatch(pattern, value):
+            raise wrong(_name_rule(longest, others))
+        return value
+
+    return check
+
+
+def _parsed(parse: Callable[[str], int]) -> Callable[[Any], int]:
+    """A check that turns text into a number and our parser's error into a field's."""
+
+    def read(value: Any) -> int:
+        if not isinstance(value, str | int | float):  # written down, a list of aliases may be larger than memory
+            raise wrong("must be text")
+        try:
+            return parse(str(value))
+        except EventdError as error:
+            raise wrong(error.message, error.hint) from error
+
+    return read
+
+
+def _between(low: int, high: int, show: Callable[[int], str]) -> AfterValidator:
+    def check(value: int) -> int:
+        if not low <= value <= high:
+            raise wrong(f"must be between {show(low)} and {show(high)}")
+        return value
+
+    return AfterValidator(check)
+
+
+def duration_between(low: int, high: int) -> AfterValidator:
+    """Bounds in microseconds, both allowed."""
+    return _between(low, high, duration.format_duration)
+
+
+def size_between(low: int, high: int) -> AfterValidator:
+    """Bounds in bytes, both allowed."""
+    return _between(low, high, size.format_size)
+
+
+def _check_entry(value: str) -> str:
+    if not value.strip():
+        raise wrong("must not be blank")
+    if value != value.lstrip():
+        raise wrong("must not begin with white space: events are trimmed, so it would never match")
+    return value
+
+
+def _check_type(value: str) -> str:
+    """A type, or a wildcard for those below one."""
+    begin = value.removesuffix("*")
+    if "*" in begin or (begin != value and not re.fullmatch(r"|.+\.", begin, re.DOTALL)):
+        raise wrong("may hold * only alone, or at the end after a dot", "a.b.* means every type below a.b")
+    return _check_name(value)
+
+
+def _check_name(value: str) -> str:
+    if value != value.rstrip() and value.strip():
+        raise wrong("must not end with white space: events are trimmed, so it would never match")
+    return _check_entry(value)
+
+
+def _check_text(value: str) -> str:
+    """A text that is compared whole."""
+    if not value.strip():
+        raise wrong("is required")
+    if value != value.strip():
+        raise wrong("must not begin or end with white space")
+    return value
+
+
+def _check_entry_point(value: str) -> str:
+    if not value.strip():
+        return ""
+    if not re.fullmatch(RESOURCE_NAME, value):
+        raise wrong(RESOURCE_NAME_RULE, "the module and the function are not written here, only the entry point's name")
+    return value
+
+
+def _check_program(value: str) -> str:
+    if not value.strip():
+        return ""
+    if not value.startswith("/") or value.endswith("/"):
+        raise wrong("must be an absolute path to a program", "it is run as it is, without a shell and arguments")
+    return value
+
+
+def _check_secret_path(value: str) -> str:
+    """An absolute path, or a credential's name. The value may be a secret written here by mistake: never show it."""
+    if not value.strip():
+        return ""
+    if value.startswith(CREDENTIAL):
+        if not re.fullmatch(RESOURCE_NAME, value.removeprefix(CREDENTIAL)):
+            raise wrong("must name a credential by letters, digits, '.', '_' or '-'", "for example credential:edge.key")
+        return value
+    if not value.startswith("/") or value.endswith("/"):
+        raise wrong(
+            "must be an absolute path to a file, or credential:NAME",
+            "credential:NAME is the file NAME in $CREDENTIALS_DIRECTORY; the secret itself is never written here",
+        )
+    return value
+
+
+def _check_address(value: str) -> str:
+    """An IP address or host name, without port and brackets; blank counts as absent."""
+    value = value.strip()
+    if not value:
+        return ""
+    try:
+        return str(ipaddress.ip_address(value))
+    except ValueError:
+        pass
+    if _is_host(value):
+        return value.lower()
+    hint = "the port belongs into spec.listen.port" if ":" in value or "[" in value else "for example 10.99.0.6 or ::"
+    raise wrong("must be an IP address or a host name, nothing else", hint)
+
+
+def _is_host(value: str) -> bool:
+    """Whether it can be a host's name; digits and dots alone are an address that was mistyped."""
+    labels = value.removesuffix(".").split(".")
+    return len(value) <= 253 and not labels[-1].isdigit() and all(_HOST_LABEL.fullmatch(label) for label in labels)
+
+
+def _check_endpoint(value: str) -> str:
+    """A base URL. A password in it must not reach a log, so the value is never shown."""
+    if not value.strip():
+        raise wrong("is required")
+    if any(not "!" <= character <= "~" for character in value):
+        raise wrong("must be a URL without blanks and without characters outside ASCII")
+    try:
+        parts = urlsplit(value)
+        port = parts.port
+    except ValueError as error:
+        raise wrong("must be a URL such as http://10.99.0.7:8787; its host or port is not valid") from error
+    scheme, host = parts.scheme.lower(), parts.hostname or ""
+    if scheme not in ("http", "https"):
+        raise wrong("must begin with http:// or https://", "for example http://10.99.0.7:8787")
+    if "@" in parts.netloc:
+        raise wrong("must not hold a user name or a password", "peers are authenticated by the group's keys")
+    if "?" in value or "#" in value:
+        raise wrong("must not hold a query or a fragment")
+    if not host or not (":" in host or _is_host(host) or _is_ipv4(host)):
+        raise wrong("must name a host", "for example http://10.99.0.7:8787")
+    if port == 0:
+        raise wrong("must name a port between 1 and 65535")
+    shown = f"[{host}]" if ":" in host else host
+    return f"{scheme}://{shown}{'' if port is None else f':{port}'}{parts.path}".rstrip("/")
+
+
+def _is_ipv4(host: str) -> bool:
+    try:
+        ipaddress.IPv4Address(host)
+    except ValueError:
+        return False
+    return True
+
+
+RESOURCE_NAME_RULE = _name_rule(127, "'.', '_', '-'")
+check_node_name = _named(NODE_NAME.pattern, 253, "'.', '_', ':', '@', '-'")
+
+Whole = Annotated[int, Strict()]
+Flag = Annotated[bool, Strict()]
+
+NodeName = Annotated[
+    str,
+    AfterValidator(check_node_name),
+    WithJsonSchema({"type": "string", "pattern": f"^{NODE_NAME.pattern}$"}),
+]
+GroupName = Annotated[
+    str,
+    AfterValidator(_named(RESOURCE_NAME, 127, "'.', '_', '-'")),
+    WithJsonSchema({"type": "string", "pattern": f"^{RESOURCE_NAME}$"}),
+]
+KeyId = Annotated[
+    str,
+    AfterValidator(_named(KEY_ID, 127, "'.', '_', ':', '@', '-'")),
+    WithJsonSchema({"type": "string", "pattern": f"^{KEY_ID}$"}),
+]
+Duration = Annotated[
+    int,
+    BeforeValidator(_parsed(duration.parse_duration)),
+    PlainSerializer(duration.format_duration, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": f"^(?:{duration.PATTERN})$", "examples": ["30s", "5m", "1h30m"]}),
+]
+"""Microseconds; written as `5m`, given back as `5m0s`."""
+
+Size = Annotated[
+    int,
+    BeforeValidator(_parsed(size.parse_size)),
+    PlainSerializer(size.format_size, return_type=str),
+    WithJsonSchema(
+        {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": f"^(?:{size.PATTERN})$"}]}
+    ),
+]
+"""Bytes; written as `8388608` or `8MiB`, given back as `8MiB`."""
+
+SecretPath = Annotated[
+    str,
+    AfterValidator(_check_secret_path),
+    WithJsonSchema({"type": "string", "pattern": _SECRET_PATH}),
+]
+Address = Annotated[str, AfterValidator(_check_address)]
+Endpoint = Annotated[str, AfterValidator(_check_endpoint), WithJsonSchema({"type": "string", "pattern": _ENDPOINT})]
+EventType = Annotated[str, AfterValidator(_check_type)]
+SubjectPrefix = Annotated[str, AfterValidator(_check_entry)]
+SourceNode = Annotated[str, AfterValidator(_check_name)]
+Reference = Annotated[str, AfterValidator(_check_text)]
+"""A text that names something elsewhere, which need not exist."""
+
+PluginName = Annotated[str, AfterValidator(_check_entry_point)]
+ProgramPath = Annotated[
+    str, AfterValidator(_check_program), WithJsonSchema({"type": "string", "pattern": "^(?:/.*[^/])?$"})
+]
+Texts = dict[str, str]
+"""Texts by key, kept as they are written, blank ones too."""

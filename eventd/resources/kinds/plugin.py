@@ -1,0 +1,111 @@
+"""Plugin and DynamicConfigSource: a program that turns events into proposals, and what it is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from eventd.resources.kinds.fields import Duration, GroupName, PluginName, ProgramPath, Reference, Texts, Whole
+from eventd.resources.kinds.spec import Finding, Spec, wrong
+from eventd.text.duration import MINUTE, SECOND
+
+Capability = Literal[
+    "observe.cloud",
+    "observe.providerPrivateIPs",
+    "propose.dynamicConfig",
+    "propose.providerAction",
+    "execute.providerAction",
+    "emit.events",
+]
+
+
+def _positive(value: int) -> int:
+    if value <= 0:
+        raise wrong("must be longer than 0s")
+    return value
+
+
+_Span = Annotated[Duration, AfterValidator(_positive)]
+
+
+class PluginTrigger(Spec):
+    """When a plugin is run besides: by the clock. A trigger of type event is a note for people."""
+
+    type: Literal["interval", "event"] = Field(description="Every so often, or by events.")
+    every: _Span | None = Field(default=None, description="The time from one run to the next; for type interval.")
+    topic: str = Field(default="", description="What announces the events; for type event.")
+
+    def findings(self) -> Iterator[Finding]:
+        """A trigger of one type has nothing of the other."""
+        if self.type == "interval" and self.every is None:
+            yield Finding(("every",), "is required for a trigger whose type is interval")
+        if self.type == "interval" and self.topic.strip():
+            yield Finding(("topic",), "is only for type event, and type is interval")
+        if self.type == "event" and self.every is not None:
+            yield Finding(("every",), "is only for type interval, and type is event")
+
+
+class ResourceReference(Spec):
+    """A resource, by what makes it the same resource."""
+
+    api_version: Reference = Field(description="Its apiVersion.")
+    kind: Reference = Field(description="Its kind.")
+    name: Reference = Field(description="Its name.")
+
+
+class PluginContext(Spec):
+    """What of the configuration a plugin is shown."""
+
+    resources: tuple[ResourceReference, ...] = Field(
+        default=(), description="These resources, without secrets; they need not exist."
+    )
+
+
+class PluginSpec(Spec):
+    """The spec of a Plugin."""
+
+    executable: ProgramPath = Field(default="", description="Absolute path of the program that is run for each batch.")
+    entry_point: PluginName = Field(
+        default="", description="Instead of executable: a name in the entry point group eventd.plugins."
+    )
+    timeout: _Span = Field(default=10 * SECOND, description="How long one run may take.")
+    concurrency: Annotated[Whole, Field(ge=1, le=64)] = Field(
+        default=4, description="How many runs may go on at the same time."
+    )
+    ttl: _Span = Field(
+        default=10 * MINUTE, description="With entryPoint: how long a result holds that does not say it."
+    )
+    env: Texts = Field(default={}, description="Added to the program's environment.")
+    capabilities: tuple[Capability, ...] = Field(default=(), description="What its results may hold.")
+    triggers: tuple[PluginTrigger, ...] = Field(default=(), description="When it is run besides.")
+    context: PluginContext = Field(default=PluginContext(), description="What of the configuration it is shown.")
+
+    def findings(self) -> Iterator[Finding]:
+        """There is one way to run a plugin, and an executable says the ttl of each result itself."""
+        if self.executable and self.entry_point:
+            yield Finding(("entryPoint",), "executable and entryPoint cannot both be given", "leave one of them out")
+        elif not (self.executable or self.entry_point):
+            yield Finding(("executable",), "is required, or entryPoint instead of it")
+        elif self.executable and "ttl" in self.model_fields_set:
+            yield Finding(
+                ("ttl",), "is only for entryPoint, and executable is given", "an executable's result names its ttl"
+            )
+
+
+class MergePolicy(Spec):
+    """What happens when two sources say something about one resource."""
+
+    conflict: Annotated[Literal["", "reject"], AfterValidator(lambda value: value or "reject")] = Field(
+        default="reject", description="Only reject; blank means the same."
+    )
+
+
+class DynamicConfigSourceSpec(Spec):
+    """The spec of a DynamicConfigSource."""
+
+    plugin_ref: GroupName = Field(description="The name of the Plugin.")
+    ttl: _Span = Field(description="How long a result holds at most.")
+    merge_policy: MergePolicy = Field(default=MergePolicy(), description="What happens on a conflict.")
+    triggers: tuple[PluginTrigger, ...] = Field(default=(), description="When the plugin is run.")

@@ -1,0 +1,123 @@
+"""The kinds this node knows. A new kind is a file with its model, and a line here."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from eventd.errors import NotFound
+from eventd.resources.kinds.event_group import EventGroupSpec
+from eventd.resources.kinds.event_peer import EventPeerSpec
+from eventd.resources.kinds.event_subscription import EventSubscriptionSpec
+from eventd.resources.kinds.federation_slo import FederationSloSpec
+from eventd.resources.kinds.override_policy import DynamicOverridePolicySpec
+from eventd.resources.kinds.plugin import DynamicConfigSourceSpec, PluginSpec
+from eventd.resources.kinds.spec import Spec
+
+FEDERATION = "federation.routerd.net/v1alpha1"
+PLUGINS = "plugin.routerd.net/v1alpha1"
+CONFIG = "config.routerd.net/v1alpha1"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind: how it is written, what its spec holds, and the words that name it on a command line."""
+
+    name: str
+    api_version: str
+    spec: type[Spec]
+    plural: str
+    short: tuple[str, ...] = ()
+
+
+EVENT_GROUP = Kind("EventGroup", FEDERATION, EventGroupSpec, "eventgroups", ("group", "groups", "eg"))
+EVENT_PEER = Kind("EventPeer", FEDERATION, EventPeerSpec, "eventpeers", ("peer", "peers", "ep"))
+PLUGIN = Kind("Plugin", PLUGINS, PluginSpec, "plugins")
+EVENT_SUBSCRIPTION = Kind(
+    "EventSubscription",
+    FEDERATION,
+    EventSubscriptionSpec,
+    "eventsubscriptions",
+    ("subscription", "subscriptions", "sub", "subs", "es"),
+)
+FEDERATION_SLO = Kind("FederationSLO", FEDERATION, FederationSloSpec, "federationslos", ("slo", "slos"))
+DYNAMIC_CONFIG_SOURCE = Kind("DynamicConfigSource", PLUGINS, DynamicConfigSourceSpec, "dynamicconfigsources", ("dcs",))
+DYNAMIC_OVERRIDE_POLICY = Kind(
+    "DynamicOverridePolicy", CONFIG, DynamicOverridePolicySpec, "dynamicoverridepolicies", ("dop",)
+)
+
+KINDS: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        EVENT_GROUP,
+        EVENT_PEER,
+        PLUGIN,
+        EVENT_SUBSCRIPTION,
+        FEDERATION_SLO,
+        DYNAMIC_CONFIG_SOURCE,
+        DYNAMIC_OVERRIDE_POLICY,
+    )
+}
+"""By name, groups and plugins before what refers to them."""
+
+PART = "DynamicConfigPart"
+"""What plugins propose is shown as resources of this kind; it is made at run time and never declared."""
+
+_OUR_GROUPS = frozenset(kind.api_version.partition("/")[0] for kind in KINDS.values())
+_OUR_NAMES = frozenset(name.lower() for name in KINDS)
+_API_VERSION = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?/[A-Za-z0-9][A-Za-z0-9._-]*")
+_KIND = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,126}")
+
+
+def is_group_version(api_version: str) -> bool:
+    """Whether it is written `group/version`."""
+    return bool(_API_VERSION.fullmatch(api_version))
+
+
+def is_ours(api_version: str) -> bool:
+    """Whether an apiVersion is of one of the groups whose kinds this program knows."""
+    return api_version.partition("/")[0].lower() in _OUR_GROUPS
+
+
+@lru_cache(maxsize=1024)
+def is_foreign(api_version: str, kind: str) -> bool:
+    """Whether it is another program's kind, whose resources are kept as they are.
+
+    Its apiVersion is `group/version` of a group that is not ours, and it does not have the name of one of our kinds.
+    """
+    return (
+        is_group_version(api_version)
+        and bool(_KIND.fullmatch(kind))
+        and not is_ours(api_version)
+        and kind.lower() not in _OUR_NAMES
+    )
+
+
+@lru_cache(maxsize=1024)
+def is_misspelt(api_version: str, kind: str) -> bool:
+    """Whether both seem to mean ours: then it would be wrong to keep it as another program's."""
+    group = api_version.partition("/")[0].lower()
+    return bool(
+        difflib.get_close_matches(group, _OUR_GROUPS, 1, 0.9) and difflib.get_close_matches(kind.lower(), _OUR_NAMES, 1)
+    )
+
+
+def find_kind(word: str) -> Kind:
+    """The kind a person means by `EventPeer`, `eventpeers`, `peer` …, in any case. Raises NotFound."""
+    wanted = word.lower()
+    for kind in KINDS.values():
+        if wanted in (kind.name.lower(), kind.plural, *kind.short):
+            return kind
+    before, slash, name = word.partition("/")
+    apart = f"write the kind and the name apart: {before} {name}" if before and slash and name else ""
+    raise NotFound(f"there is no kind {word}", hint=apart or known_kinds(word))
+
+
+def known_kinds(word: str) -> str:
+    """A hint: the kind that was probably meant, or all of them."""
+    names = {name.lower(): name for name in KINDS}
+    close = difflib.get_close_matches(word.lower(), [*names, *(kind.plural for kind in KINDS.values())], 1)
+    meant = next((kind.name for kind in KINDS.values() if close and close[0] in (kind.name.lower(), kind.plural)), None)
+    return f"did you mean {meant}?" if meant else f"known kinds: {', '.join(KINDS)}"

@@ -1,0 +1,64 @@
+"""JSON Schema of the kinds, for editors: the models that check what is applied, written down."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic.json_schema import GenerateJsonSchema
+
+from eventd.resources.kinds.fields import RESOURCE_NAME
+from eventd.resources.kinds.registry import KINDS, Kind
+from eventd.resources.kinds.spec import Spec, defaults_of, name_of, walk
+
+
+def kind_schema(kind: Kind) -> dict[str, Any]:
+    """The schema of one resource of this kind."""
+    spec = kind.spec.model_json_schema(by_alias=True)
+    sections = {kind.spec.__name__: spec, **spec.pop("$defs", {})}
+    for section in {field.section for field in walk(kind.spec)}:
+        _write_defaults(section, sections[section.__name__])
+    return {
+        "$schema": GenerateJsonSchema.schema_dialect,
+        "title": kind.name,
+        "type": "object",
+        "properties": {
+            "apiVersion": {"const": kind.api_version},
+            "kind": {"const": kind.name},
+            "metadata": _metadata(),
+            "spec": spec,
+            "status": {"type": "object"},
+        },
+        "required": ["apiVersion", "kind", "metadata", "spec"],
+        "additionalProperties": False,
+        "$defs": {name: section for name, section in sections.items() if section is not spec},
+    }
+
+
+def schemas() -> dict[str, dict[str, Any]]:
+    """The schema of every kind, by its name."""
+    return {name: kind_schema(kind) for name, kind in KINDS.items()}
+
+
+def _write_defaults(section: type[Spec], schema: dict[str, Any]) -> None:
+    """Defaults as people write them, not as the program holds them; titles that only repeat the name go."""
+    schema.pop("title", None)
+    defaults = defaults_of(section)
+    for info in section.model_fields.values():
+        written = schema["properties"][name_of(info)]
+        written.pop("title", None)
+        written.pop("default", None)
+        if (default := defaults.get(name_of(info))) not in (None, "", [], {}):
+            written["default"] = default
+
+
+def _metadata() -> dict[str, Any]:
+    texts = {"type": "object", "additionalProperties": {"type": "string"}}
+    return {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "pattern": f"^{RESOURCE_NAME}$"},
+            "annotations": texts,
+            "labels": texts,
+        },
+        "required": ["name"],
+    }

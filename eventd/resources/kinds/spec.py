@@ -1,0 +1,102 @@
+"""What the models of all kinds share: names as written, strictness, and rules between the fields of one section."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self, get_args
+
+from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic.alias_generators import to_camel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
+
+from eventd.resources.reading.problems import FieldPath
+
+WORDED = "worded"
+"""The error type of a problem that already is in the words a person reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something wrong between fields; `path` starts at the section that found it."""
+
+    path: FieldPath
+    message: str
+    hint: str = ""
+
+
+def wrong(message: str, hint: str = "") -> PydanticCustomError:
+    """The error a field's validator raises; the message reads on after the field's path."""
+    return worded([Finding((), message, hint)])
+
+
+def worded(findings: Iterable[Finding]) -> PydanticCustomError:
+    """Several findings of one section as one error."""
+    return PydanticCustomError(WORDED, "see findings", {"findings": tuple(findings)})
+
+
+class Spec(BaseModel):
+    """A section of a spec: camelCase names, no unknown fields, never changed after it was read."""
+
+    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, protected_namespaces=())
+
+    refused: ClassVar[Mapping[str, Finding]] = {}
+    """Fields that a reader of other documents may expect here, and why they are refused."""
+
+    def findings(self) -> Iterator[Finding]:
+        """What is wrong between the fields, each by itself being right."""
+        return iter(())
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if findings := tuple(self.findings()):
+            raise worded(findings)
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class SpecField:
+    """One field of a kind: `path` is `auth.keys[].id`; `section` is the model it stands in."""
+
+    path: str
+    info: FieldInfo
+    section: type[Spec]
+
+
+def name_of(info: FieldInfo) -> str:
+    """The name people write."""
+    return info.serialization_alias or info.alias or ""
+
+
+def defaults_of(section: type[Spec]) -> dict[str, Any]:
+    """The defaults of a section as they would be written: `5m0s`, `8MiB`, `auto`; not those of sections in it."""
+    written = section.model_construct().model_dump(mode="json", by_alias=True)
+    inner = {name_of(info) for info in section.model_fields.values() if section_of(info)}
+    return {name: value for name, value in written.items() if name not in inner and value is not None}
+
+
+def section_of(info: FieldInfo) -> type[Spec] | None:
+    """The model of the sections a field holds, directly or in a list."""
+    return _find_section(info.annotation)
+
+
+def section_under(section: type[Spec], name: str) -> type[Spec] | None:
+    """The model of the sections under a name of this one; None where a plain value stands, or nothing is known."""
+    return next((section_of(info) for info in section.model_fields.values() if name_of(info) == name), None)
+
+
+def _find_section(annotation: Any) -> type[Spec] | None:
+    if isinstance(annotation, type) and issubclass(annotation, Spec):
+        return annotation
+    return next((found for part in get_args(annotation) if (found := _find_section(part))), None)
+
+
+def walk(section: type[Spec], prefix: str = "") -> Iterator[SpecField]:
+    """Every field in the order of declaration, sections before what they hold."""
+    for info in section.model_fields.values():
+        path = f"{prefix}{name_of(info)}"
+        yield SpecField(path, info, section)
+        if inner := section_of(info):
+            inside = "." if info.annotation is inner else "[]."
+            yield from walk(inner, path + inside)

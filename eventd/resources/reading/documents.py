@@ -1,0 +1,260 @@
+"""From files to drafts: one draft per resource, with its source and the line of each field. Nothing is judged here.
+
+A source holds single resources in YAML documents, a Router document with `spec.resources[]`, a List with `items[]`, or
+the same in JSON. Problems of reading are collected, so one bad file does not hide what is wrong in another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from eventd.resources.reading.json_text import read_json
+from eventd.resources.reading.nodes import (
+    MAX_VALUES,
+    Flaw,
+    Flaws,
+    Malformed,
+    Mapping,
+    Node,
+    Scalar,
+    Sequence,
+    line_of,
+    plain,
+)
+from eventd.resources.reading.problems import MOST_FOUND, FieldPath, Problem, render_path, shorten
+from eventd.resources.reading.yaml_text import read_yaml
+
+MAX_BYTES = 16 * 1024 * 1024
+"""The largest source that is read."""
+
+ROUTER = ("routerd.net/v1alpha1", "Router")
+_SUFFIXES = (".yaml", ".yml", ".json")
+
+
+class Identity(NamedTuple):
+    """What makes a resource the same resource."""
+
+    api_version: str
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A resource as written: nothing but its being a mapping has been checked."""
+
+    source: str
+    node: Mapping
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The resource as plain values."""
+        return {key: plain(entry.node) for key, entry in self.node.entries.items()}
+
+    @property
+    def name(self) -> str | None:
+        """`metadata.name`, when it is text."""
+        metadata = self.node.get("metadata")
+        return metadata.text("name") if isinstance(metadata, Mapping) else None
+
+    @property
+    def identity(self) -> Identity | None:
+        """Which resource is declared, as far as the draft says so."""
+        version, kind = self.node.text("apiVersion"), self.node.text("kind")
+        return Identity(version, kind, self.name) if version and kind and self.name else None
+
+    @property
+    def label(self) -> str:
+        """`Kind/name` as far as they are given."""
+        return "/".join(part for part in (self.node.text("kind"), self.name) if part)
+
+    def line_of(self, path: FieldPath) -> int:
+        """The line of the field, or of the nearest enclosing one that is there."""
+        return line_of(self.node, path)
+
+    def problem(self, path: FieldPath, message: str, hint: str = "") -> Problem:
+        """Something wrong at this field."""
+        line, label = self.line_of(path), shorten(self.label)
+        return Problem(self.source, line, 0, render_path(path), shorten(message, 400), shorten(hint, 400), label)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What was read. With problems the drafts are those that could be read all the same."""
+
+    drafts: tuple[Draft, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    def __add__(self, other: Loaded) -> Loaded:
+        return Loaded(self.drafts + other.drafts, self.problems + other.problems)
+
+
+def read_file(path: Path) -> bytes:
+    """The file's bytes, no more than one above the limit: that is enough to refuse it."""
+    with path.open("rb") as file:
+        return file.read(MAX_BYTES + 1)
+
+
+def read_sources(
+    paths: Iterable[str],
+    *,
+    read: Callable[[Path], bytes] = read_file,
+    read_stdin: Callable[[], bytes] | None = None,
+) -> Loaded:
+    """Read files, directories (their *.yaml, *.yml and *.json, sorted, not deeper) and `-`, the standard input.
+
+    Never raises for what it finds: a missing, unreadable or malformed source becomes a problem of the result.
+    """
+    loaded = Loaded()
+    stdin = read_stdin
+    for path in paths:
+        if path == "-":
+            loaded += _load_stdin(stdin)
+            stdin = None  # a stream can be read once
+        elif not path:  # Danger: an unset variable of a script would mean the current folder
+            loaded += _unreadable(path, "no file is named: give one, a directory, or - for the standard input")
+        else:
+            for file in _expand(Path(path)):
+                loaded += file if isinstance(file, Loaded) else _load_file(file, read)
+    return loaded
+
+
+def _load_stdin(read_stdin: Callable[[], bytes] | None) -> Loaded:
+    if read_stdin is None:
+        return _unreadable("-", "the standard input can be read only once, and only where there is one")
+    return load_bytes("<stdin>", read_stdin())
+
+
+def _expand(path: Path) -> Iterator[Path | Loaded]:
+    try:
+        if not path.is_dir():
+            yield path
+            return
+        files = sorted(file for file in path.iterdir() if file.suffix.lower() in _SUFFIXES and file.is_file())
+    except (OSError, ValueError) as error:
+        yield _unreadable(str(path), f"cannot be read: {_reason(error)}")
+        return
+    if not files:
+        yield _unreadable(str(path), "the directory holds no *.yaml, *.yml or *.json file")
+    yield from files
+
+
+def _load_file(path: Path, read: Callable[[Path], bytes]) -> Loaded:
+    try:
+        content = read(path)
+    except (OSError, ValueError) as error:
+        return _unreadable(str(path), f"cannot be read: {_reason(error)}")
+    return load_bytes(str(path), content)
+
+
+def _reason(error: OSError | ValueError) -> str:
+    reason = error.strerror if isinstance(error, OSError) else None
+    return (reason or "the path is not valid").lower()
+
+
+def _unreadable(source: str, message: str) -> Loaded:
+    return Loaded(problems=(Problem(source, 0, 0, "", message),))
+
+
+def load_bytes(source: str, content: bytes) -> Loaded:
+    """The drafts in a source's bytes, which must be UTF-8 and at most `MAX_BYTES`."""
+    if len(content) > MAX_BYTES:
+        return _unreadable(source, f"is larger than {MAX_BYTES // 1024 // 1024} MiB, the most that is read")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        return Loaded(problems=(Problem(source, line, 0, "", "is not UTF-8 text"),))
+    return load_text(source, text)
+
+
+def load_text(source: str, text: str, most: int = MAX_VALUES) -> Loaded:
+    """The drafts in a text of at most so many values.
+
+    A name ending in `.json` is JSON; a text that begins like JSON is tried as JSON first.
+    """
+    if text.lstrip()[:1] in ("{", "[") and not source.lower().endswith(".json"):
+        as_json = _load(source, text, _json_documents, most)
+        if as_json.drafts and not as_json.problems:
+            return as_json
+    documents = _json_documents if source.lower().endswith(".json") else read_yaml
+    return _load(source, text, documents, most)
+
+
+def _json_documents(text: str, flaws: list[Flaw], most: int) -> Iterator[Node]:
+    if text.strip():
+        yield read_json(text, flaws, most)
+
+
+def _load(source: str, text: str, documents: Callable[[str, list[Flaw], int], Iterator[Node]], most: int) -> Loaded:
+    flaws, last = Flaws(), list[Flaw]()
+    unfolded = _Unfolded(source)
+    try:
+        for document in documents(text, flaws, most):
+            if not (isinstance(document, Scalar) and document.value is None):
+                unfolded.add(document)
+    except Malformed as error:
+        last = [Flaw(error.line, error.column, error.message)]
+    problems = [Problem(source, flaw.line, flaw.column, "", flaw.message) for flaw in (*flaws, *last)]
+    return Loaded(tuple(unfolded.drafts), tuple(problems + unfolded.problems))
+
+
+class _Unfolded:
+    """Takes documents apart into single resources."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.drafts: list[Draft] = []
+        self.problems: list[Problem] = []
+
+    def _note(self, problem: Problem) -> None:
+        if len(self.problems) < MOST_FOUND:
+            self.problems.append(problem)
+
+    def add(self, node: Node) -> None:
+        """A document, or a member of one."""
+        if isinstance(node, Sequence):
+            for item in node.items:
+                self.add(item)
+        elif isinstance(node, Scalar):
+            message = "a resource is a mapping with apiVersion, kind, metadata and spec"
+            self._note(Problem(self.source, node.line, 0, "", message))
+        elif node.text("kind") == "Router":
+            self._add_router(node)
+        elif node.text("kind") == "List" and "items" in node.entries:
+            self._add_members(node, ("items",))
+        else:
+            self.drafts.append(Draft(self.source, node))
+
+    def _add_router(self, node: Mapping) -> None:
+        draft = Draft(self.source, node)
+        metadata, spec = node.get("metadata"), node.get("spec")
+        if node.text("apiVersion") != ROUTER[0]:
+            self._note(draft.problem(("apiVersion",), f"a Router is {ROUTER[0]}"))
+        if not isinstance(metadata, Mapping) or not metadata.text("name"):
+            self._note(draft.problem(("metadata", "name"), "is required"))
+        self._refuse_others(draft, node, (), ("apiVersion", "kind", "metadata", "spec", "status"))
+        if isinstance(spec, Mapping):
+            self._refuse_others(draft, spec, ("spec",), ("resources",))
+        self._add_members(node, ("spec", "resources"))
+
+    def _refuse_others(self, draft: Draft, node: Mapping, path: FieldPath, known: tuple[str, ...]) -> None:
+        for key in node.entries:
+            if key not in known:
+                self._note(draft.problem((*path, key), f"unknown field; known here: {', '.join(known)}"))
+
+    def _add_members(self, node: Mapping, path: tuple[str, ...]) -> None:
+        members: Node | None = node
+        for step in path:
+            members = members.get(step) if isinstance(members, Mapping) else None
+        if isinstance(members, Sequence):
+            self.add(members)
+        elif members is None or not (isinstance(members, Scalar) and members.value is None):
+            draft = Draft(self.source, node)
+            self._note(draft.problem(path, "must be a list of resources"))

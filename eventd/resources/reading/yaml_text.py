@@ -1,0 +1,250 @@
+"""YAML in and out.
+
+Reading works on the parser's events, not on its objects: so depth, aliases and repeated keys are in our hands, and each
+field keeps its line. Scalars follow the YAML 1.2 core schema: `no`, `on`, `12:30` and dates are text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from eventd.resources.reading.nodes import (
+    MAX_DEPTH,
+    MAX_VALUES,
+    Entry,
+    Flaw,
+    Malformed,
+    Mapping,
+    Node,
+    Scalar,
+    Sequence,
+    mapping,
+    repeated_key,
+    sequence,
+    text_flaw,
+    too_deep,
+)
+from eventd.resources.reading.problems import shorten
+from eventd.text.invisible import UNSEEN
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+_STR = ("tag:yaml.org,2002:str", "!")
+_NULL = re.compile(r"(?:~|null|Null|NULL|)\Z")
+_BOOL = re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z")
+_INT = re.compile(r"(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)\Z")
+_FLOAT = re.compile(
+    r"(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z"
+)
+_MAX_DIGITS = 40
+
+
+def read_yaml(text: str, flaws: list[Flaw], most: int = MAX_VALUES) -> Iterator[Node]:
+    """The documents of a YAML text, one at a time; what is wrong but readable is added to `flaws`.
+
+    `most`: values in all of them, aliases expanded. Raises Malformed where the text cannot be read any further.
+    """
+    composer = _Composer(_events(text), flaws, most)
+    while (document := composer.document()) is not None:
+        yield document
+
+
+def _events(text: str) -> Iterator[Any]:
+    try:
+        yield from yaml.parse(text, Loader=_LOADER)
+    except yaml.reader.ReaderError as error:
+        line, column = _place(text, error.position)
+        raise Malformed(line, column, f"the character U+{_code(error.character):04X} is not allowed in YAML") from error
+    except yaml.MarkedYAMLError as error:
+        raise _malformed(error) from error
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        raise Malformed(1, 1, "is not YAML") from error
+
+
+def _malformed(error: yaml.MarkedYAMLError) -> Malformed:
+    mark = error.problem_mark or error.context_mark
+    line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+    what = str(error.problem or "is not YAML").strip()
+    if error.context:
+        start = f" that began on line {error.context_mark.line + 1}" if error.context_mark else ""
+        what = f"{what} ({str(error.context).strip()}{start})"
+    return Malformed(line, column, f"is not valid YAML: {what}")
+
+
+def _place(text: str, position: int) -> tuple[int, int]:
+    before = text[:position]
+    return before.count("\n") + 1, position - (before.rfind("\n") + 1) + 1
+
+
+def _code(character: Any) -> int:
+    return character if isinstance(character, int) else ord(str(character)[:1] or "\0")
+
+
+class _Composer:
+    """Builds one document after another from a stream of parser events."""
+
+    def __init__(self, events: Iterator[Any], flaws: list[Flaw], most: int) -> None:
+        self._events = events
+        self._most = most
+        self._flaws = flaws
+        self._anchors: dict[str, Node | None] = {}
+        self._values = 0
+
+    def document(self) -> Node | None:
+        """The next document; None at the end."""
+        for event in self._events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                self._anchors = {}
+                return self._node(next(self._events), 1)
+        return None
+
+    def _node(self, event: Any, depth: int) -> Node:
+        line, column = _start(event)
+        if isinstance(event, yaml.AliasEvent):
+            return self._alias(str(event.anchor), line, column)
+        if depth > MAX_DEPTH:
+            raise too_deep(line, column)
+        if event.anchor:
+            self._anchors[event.anchor] = None  # a name is known inside itself, but not yet usable there
+        self._count(1, line, column)
+        node: Node
+        if isinstance(event, yaml.ScalarEvent):
+            node = Scalar(line, self._scalar(event, line, column))
+        elif isinstance(event, yaml.SequenceStartEvent):
+            self._check_tag(event, "seq")
+            items = [self._node(item, depth + 1) for item in self._until(yaml.SequenceEndEvent)]
+            node = sequence(line, column, items)
+        else:
+            self._check_tag(event, "map")
+            node = mapping(line, column, self._entries(depth))
+        if event.anchor:
+            self._anchors[event.anchor] = node
+        return node
+
+    def _until(self, end: type[Any]) -> Iterator[Any]:
+        for event in self._events:
+            if isinstance(event, end):
+                return
+            yield event
+
+    def _count(self, values: int, line: int, column: int) -> None:
+        self._values += values
+        if self._values > self._most:
+            raise Malformed(line, column, f"holds more than {self._most} values once its aliases are expanded")
+
+    def _alias(self, name: str, line: int, column: int) -> Node:
+        node = self._anchors.get(name)
+        if node is None:
+            what = "stands inside itself" if name in self._anchors else "is not defined"
+            raise Malformed(line, column, f"the alias *{shorten(name)} {what}")
+        self._count(node.size, line, column)
+        return node
+
+    def _entries(self, depth: int) -> dict[str, Entry]:
+        written: dict[str, Entry] = {}
+        merged: list[dict[str, Entry]] = []
+        for event in self._until(yaml.MappingEndEvent):
+            line, column = _start(event)
+            key = self._key(event, line, column)
+            node = self._node(next(self._events), depth + 1)
+            if key == "<<" and event.implicit[0]:
+                merged += _mappings(node, line, column)
+            elif key in written:
+                self._flaws.append(repeated_key(key, line, column, written[key].line))
+            else:
+                written[key] = Entry(line, node)
+        for entries in merged:  # what is written wins, then the mapping that is named first
+            for key, entry in entries.items():
+                written.setdefault(key, entry)
+        return written
+
+    def _key(self, event: Any, line: int, column: int) -> str:
+        if not isinstance(event, yaml.ScalarEvent):
+            raise Malformed(line, column, "a key must be text, not a list, a mapping or an alias")
+        text: str = event.value
+        self._note_text(text, line, column)
+        return text
+
+    def _scalar(self, event: yaml.ScalarEvent, line: int, column: int) -> str | int | float | bool | None:
+        text: str = event.value
+        self._note_text(text, line, column)
+        if event.tag is not None and event.tag not in _STR:
+            self._flaws.append(Flaw(line, column, f"the tag {shorten(event.tag)} is not supported; leave it out"))
+            return text
+        if event.tag is not None or not event.implicit[0]:
+            return text
+        if _INT.match(text) and len(text) > _MAX_DIGITS:
+            self._flaws.append(Flaw(line, column, "the number is too long"))
+            return text
+        return resolve(text)
+
+    def _note_text(self, text: str, line: int, column: int) -> None:
+        if flaw := text_flaw(text):
+            self._flaws.append(Flaw(line, column, flaw))
+
+    def _check_tag(self, event: Any, own: str) -> None:
+        if event.tag not in (None, "!", f"tag:yaml.org,2002:{own}"):
+            line, column = _start(event)
+            self._flaws.append(Flaw(line, column, f"the tag {shorten(event.tag)} is not supported; leave it out"))
+
+
+def resolve(text: str) -> str | int | float | bool | None:
+    """What an unquoted scalar means: nothing, a truth value, a number, or the text itself."""
+    if _NULL.match(text):
+        return None
+    if _BOOL.match(text):
+        return text.lower() == "true"
+    if _INT.match(text):
+        bases = {"0o": 8, "0x": 16}
+        return int(text, bases.get(text[:2], 10))
+    if _FLOAT.match(text):
+        return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+    return text
+
+
+def _start(event: Any) -> tuple[int, int]:
+    return event.start_mark.line + 1, event.start_mark.column + 1
+
+
+def _mappings(node: Node, line: int, column: int) -> list[dict[str, Entry]]:
+    """What a merge key brings in."""
+    parts = node.items if isinstance(node, Sequence) else (node,)
+    mappings = [part.entries for part in parts if isinstance(part, Mapping)]
+    if len(mappings) != len(parts):
+        raise Malformed(line, column, "<< takes a mapping or a list of mappings")
+    return mappings
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes every text that our reader, or another one, would take for something else."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def write_double_quoted(self, text: str, split: bool = True) -> None:
+        """With escapes for all that is not ASCII where some of it could not be seen."""
+        allowed, self.allow_unicode = self.allow_unicode, not UNSEEN.search(text)
+        super().write_double_quoted(text, split)
+        self.allow_unicode = allowed
+
+
+def _text(dumper: _Dumper, text: str) -> Any:
+    # Outside double quotes they are written as they are, and some are read back as blanks or line breaks.
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, '"' if UNSEEN.search(text) else None)
+
+
+_Dumper.add_representer(str, _text)
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+.0123456789"))
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:int", _INT, list("-+0123456789"))
+
+
+def write_yaml(value: Any) -> str:
+    """The value as YAML text in the order of its keys, ending in a line feed; reading it again gives the same value."""
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)

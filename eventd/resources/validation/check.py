@@ -1,0 +1,221 @@
+"""Is this what a node can run? Every problem of every draft, and of what they say about each other, at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any
+
+from pydantic import ValidationError
+
+from eventd.resources.kinds.fields import RESOURCE_NAME, RESOURCE_NAME_RULE
+from eventd.resources.kinds.registry import KINDS, PART, Kind, is_group_version, known_kinds
+from eventd.resources.kinds.spec import Spec, section_under
+from eventd.resources.reading.documents import Draft, Identity, Loaded
+from eventd.resources.reading.nodes import Mapping, Scalar
+from eventd.resources.reading.problems import MOST_FOUND, Problem, Rejected
+from eventd.resources.validation import references, wording
+from eventd.resources.validation.foreign import (
+    FOREIGN_RULE,
+    foreign_resource,
+    is_foreign_draft,
+    name_problems,
+    spec_problems,
+)
+from eventd.resources.validation.resource import Declaration, Resource
+from eventd.store.rows.registry import StoredResource
+
+_MEMBERS = ("apiVersion", "kind", "metadata", "spec", "status")
+_KEPT_METADATA = ("name", "annotations")
+_IGNORED_METADATA = (
+    "labels",
+    "uid",
+    "generation",
+    "resourceVersion",
+    "creationTimestamp",
+    "managedFields",
+    "ownerReferences",
+    "ownerRefs",
+    "selfLink",
+)
+_PART_HINT = "it is made at run time, from what a plugin proposes; see routerctl dynamic list"
+_MAX_ANNOTATIONS = 256 * 1024
+MAX_OWN_VALUES = 10_000
+"""Values in one resource of a kind of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The resources that hold together by themselves, in the order given, and all problems, sorted."""
+
+    resources: tuple[Declaration, ...]
+    problems: tuple[Problem, ...]
+
+    def accepted(self) -> tuple[Declaration, ...]:
+        """The resources. Raises Rejected when there is any problem."""
+        if self.problems:
+            raise Rejected(self.problems)
+        return self.resources
+
+
+def check(loaded: Loaded, stored: Sequence[StoredResource], *, prune: bool = False) -> Checked:
+    """Check drafts against their own rules, each other, and what is stored beside them.
+
+    With `prune`, what is stored and not among the drafts is about to go, so it counts as absent.
+    """
+    found: list[Declaration] = []
+    problems = sorted(set(islice(_problems(loaded, [] if prune else stored, found), MOST_FOUND)))
+    return Checked(tuple(found), tuple(problems))
+
+
+def _problems(loaded: Loaded, stored: Sequence[StoredResource], found: list[Declaration]) -> Iterator[Problem]:
+    """One problem after the other, as long as somebody wants to hear of more; what has none is `found`."""
+    yield from loaded.problems
+    for draft in loaded.drafts:
+        result = check_draft(draft)
+        if isinstance(result, list):
+            yield from result
+        else:
+            found.append(result)
+    yield from _repeated(loaded.drafts)
+    yield from references.check(loaded.drafts, stored, complete=_is_complete(loaded))
+
+
+def check_draft(draft: Draft) -> Declaration | list[Problem]:
+    """One resource by its own rules."""
+    problems = [*islice(chain(_check_members(draft), _check_metadata(draft)), MOST_FOUND)]
+    if is_foreign_draft(draft):
+        problems += islice(spec_problems(draft), MOST_FOUND)
+        return problems or foreign_resource(draft)
+    if draft.node.size > MAX_OWN_VALUES:
+        return [draft.problem((), f"holds more than {MAX_OWN_VALUES} values", "declare several smaller resources")]
+    kind = _kind_of(draft, problems)
+    spec = _read_spec(draft, kind, problems) if kind else None
+    if kind is None or spec is None or problems:
+        return problems
+    metadata = draft.data["metadata"]
+    return Resource(kind, metadata["name"], metadata.get("annotations") or {}, spec)
+
+
+def _check_members(draft: Draft) -> Iterator[Problem]:
+    for key in draft.node.entries:
+        if key not in _MEMBERS:
+            yield draft.problem((key,), "unknown field", f"a resource has {', '.join(_MEMBERS)}")
+
+
+def _kind_of(draft: Draft, problems: list[Problem]) -> Kind | None:
+    word, version = draft.node.text("kind"), draft.node.text("apiVersion")
+    for member, value in (("apiVersion", version), ("kind", word)):
+        if not value:
+            problems.append(draft.problem((member,), "is required" if _is_absent(draft, member) else "must be text"))
+    if not word:
+        return None
+    kind = KINDS.get(word)
+    if word == PART:
+        problems.append(draft.problem(("kind",), f"a {PART} cannot be declared", _PART_HINT))
+    elif kind is None and version and not is_group_version(version):
+        problems.append(draft.problem(("apiVersion",), FOREIGN_RULE, known_kinds(word)))
+    elif kind is None:
+        problems.append(draft.problem(("kind",), f"there is no kind {word}", known_kinds(word)))
+    elif version and version != kind.api_version:
+        message = f"{word} is not known in {version}"
+        problems.append(draft.problem(("apiVersion",), message, f"write {kind.api_version}"))
+    return kind
+
+
+def _is_absent(draft: Draft, member: str) -> bool:
+    node = draft.node.get(member)
+    return node is None or (isinstance(node, Scalar) and node.value in (None, ""))
+
+
+def _check_metadata(draft: Draft) -> Iterator[Problem]:
+    metadata = draft.node.get("metadata")
+    if metadata is None:
+        yield draft.problem(("metadata", "name"), "is required")
+    elif not isinstance(metadata, Mapping):
+        yield draft.problem(("metadata",), "must be a mapping with a name")
+    else:
+        yield from _check_name(draft, metadata)
+        yield from _check_texts(draft, metadata, "annotations")
+        yield from _check_texts(draft, metadata, "labels")
+        for key in metadata.entries:
+            if key not in _KEPT_METADATA and key not in _IGNORED_METADATA:
+                yield draft.problem(("metadata", key), "unknown field", "metadata has a name and annotations")
+
+
+def _check_name(draft: Draft, metadata: Mapping) -> Iterator[Problem]:
+    node = metadata.get("name")
+    value = node.value if isinstance(node, Scalar) else node
+    path = ("metadata", "name")
+    if value is None or value == "":
+        yield draft.problem(path, "is required")
+    elif not isinstance(value, str):
+        yield draft.problem(path, "must be text", "put it in quotes" if isinstance(node, Scalar) else "")
+    elif is_foreign_draft(draft):
+        yield from name_problems(draft, value)
+    elif not re.fullmatch(RESOURCE_NAME, value):
+        yield draft.problem(path, RESOURCE_NAME_RULE)
+
+
+def _check_texts(draft: Draft, metadata: Mapping, member: str) -> Iterator[Problem]:
+    """A mapping of texts, bounded: it is kept and shown with the resource."""
+    node = metadata.get(member)
+    if node is None or (isinstance(node, Scalar) and node.value is None):
+        return
+    if not isinstance(node, Mapping):
+        yield draft.problem(("metadata", member), "must be a mapping of texts")
+        return
+    for key in node.entries:
+        if node.text(key) is None:
+            hint = "put it in quotes" if isinstance(node.get(key), Scalar) else ""
+            yield draft.problem(("metadata", member, key), "must be text", hint)
+    if sum(len(key) + len(node.text(key) or "") for key in node.entries) > _MAX_ANNOTATIONS:
+        yield draft.problem(("metadata", member), f"is longer than {_MAX_ANNOTATIONS // 1024} KiB")
+
+
+def _read_spec(draft: Draft, kind: Kind, problems: list[Problem]) -> Spec | None:
+    data = _without_nothing(draft.data.get("spec"), kind.spec)
+    if data is None:
+        problems.append(draft.problem(("spec",), "is required"))
+        return None
+    try:
+        return kind.spec.model_validate(data)
+    except ValidationError as error:
+        found = wording.findings(error, kind.spec)
+        problems += [draft.problem(finding.path, finding.message, finding.hint) for finding in found]
+        return None
+
+
+def _without_nothing(value: Any, section: type[Spec] | None) -> Any:
+    """The value without members that are null: a field with nothing behind it counts as absent.
+
+    Not so under a key of the writer's own choice: that is no field, and leaving it out would change what is meant.
+    """
+    if isinstance(value, list):
+        return [_without_nothing(inner, section) for inner in value]
+    if not isinstance(value, dict) or section is None:
+        return value
+    return {
+        key: _without_nothing(inner, section_under(section, key)) for key, inner in value.items() if inner is not None
+    }
+
+
+def _is_complete(loaded: Loaded) -> bool:
+    """Whether it is known what is declared; else calling anything missing could be a second, false problem."""
+    return not loaded.problems and all(
+        draft.identity and (draft.identity.kind in KINDS or is_foreign_draft(draft)) for draft in loaded.drafts
+    )
+
+
+def _repeated(drafts: Sequence[Draft]) -> Iterator[Problem]:
+    first: dict[Identity, Draft] = {}
+    for draft in drafts:
+        identity = draft.identity
+        if identity is None:
+            continue
+        other = first.setdefault(identity, draft)
+        if other is not draft:
+            place = f"{other.source}:{other.node.line}"
+            yield draft.problem(("metadata", "name"), f"{identity} is declared twice, first at {place}")

@@ -1,0 +1,116 @@
+"""Resources of other programs' kinds: what is asked of them, and which of them a person means.
+
+They are kept as they are, because plugins may propose, mask or be shown them; what they say is not judged here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from eventd.errors import NotFound
+from eventd.resources.kinds.registry import PART, find_kind, is_foreign, is_misspelt
+from eventd.resources.reading.documents import Draft, Identity
+from eventd.resources.reading.nodes import Mapping, Node, Scalar, plain
+from eventd.resources.reading.nodes import Sequence as Items
+from eventd.resources.reading.problems import MOST_FOUND, FieldPath, Problem
+from eventd.resources.validation.resource import ForeignResource
+from eventd.store.rows.registry import StoredResource
+from eventd.text.size import MIB
+
+MAX_SPEC = MIB
+"""The most bytes of a spec, as JSON. How deep it may be is bounded where documents are read."""
+MAX_NAME = 512
+
+FOREIGN_RULE = "is no group and version such as net.example/v1: only with one is a kind of another program kept"
+
+
+def is_foreign_draft(draft: Draft) -> bool:
+    """Whether what is declared is of another program's kind."""
+    version, kind = draft.node.text("apiVersion") or "", draft.node.text("kind") or ""
+    return is_foreign(version, kind) and kind != PART and not is_misspelt(version, kind)
+
+
+def foreign_resource(draft: Draft) -> ForeignResource:
+    """The resource of a draft that has no problems."""
+    data, metadata = draft.data, draft.data["metadata"]
+    identity = Identity(data["apiVersion"], data["kind"], metadata["name"])
+    return ForeignResource(identity, metadata.get("annotations") or {}, data["spec"])
+
+
+def name_problems(draft: Draft, name: str) -> Iterator[Problem]:
+    """Others name their resources by other rules than we do."""
+    path = ("metadata", "name")
+    if not name.strip():
+        yield draft.problem(path, "is required")
+    elif len(name) > MAX_NAME:
+        yield draft.problem(path, f"is longer than {MAX_NAME} characters")
+    elif not name.isprintable():
+        yield draft.problem(path, "must not hold line breaks or other characters that cannot be shown")
+
+
+def spec_problems(draft: Draft) -> Iterator[Problem]:
+    """A spec is a mapping that every reader of JSON takes for the same."""
+    spec = draft.node.get("spec")
+    if spec is None or (isinstance(spec, Scalar) and spec.value is None):
+        yield draft.problem(("spec",), "is required", "write {} if there is nothing to say")
+        return
+    if not isinstance(spec, Mapping):
+        yield draft.problem(("spec",), "must be a mapping of fields")
+        return
+    odd = list(islice(_odd_numbers(spec, ("spec",)), MOST_FOUND))
+    yield from (draft.problem(path, message) for path, message in odd)
+    if not odd and len(json.dumps(plain(spec), ensure_ascii=False, separators=(",", ":")).encode()) > MAX_SPEC:
+        yield draft.problem(("spec",), f"is longer than {MAX_SPEC // MIB} MiB")
+
+
+def _odd_numbers(node: Node, path: FieldPath) -> Iterator[tuple[FieldPath, str]]:
+    """Numbers that JSON cannot say, or that other programs would read as another one."""
+    if isinstance(node, Mapping):
+        for key, entry in node.entries.items():
+            yield from _odd_numbers(entry.node, (*path, key))
+    elif isinstance(node, Items):
+        for at, item in enumerate(node.items):
+            yield from _odd_numbers(item, (*path, at))
+    elif isinstance(node.value, float) and not math.isfinite(node.value):
+        yield path, "must be a finite number"
+    elif isinstance(node.value, int) and not -(2**63) <= node.value < 2**64:
+        yield path, "is a whole number that does not fit 64 bits"
+
+
+KindId = tuple[str, str]
+"""An apiVersion and a kind."""
+
+
+def meant_kinds(word: str, stored: Iterable[StoredResource]) -> Sequence[KindId]:
+    """The kinds a person means: one of ours, or those of stored resources that have this name.
+
+    Besides its name a foreign kind may be called `Kind.group` and `Kind.version.group`. Raises NotFound.
+    """
+    try:
+        ours = find_kind(word)
+    except NotFound as error:
+        kinds = {(row.api_version, row.kind) for row in stored if is_foreign(row.api_version, row.kind)}
+        found = sorted(kind for kind in kinds if word.lower() in _words(kind))
+        if found:
+            return found
+        names = {kind.lower(): kind for _, kind in kinds}
+        close = difflib.get_close_matches(word.lower(), names, 1)
+        if not close or "?" in error.hint:
+            raise
+        raise NotFound(error.message, hint=f"did you mean {names[close[0]]}?") from error
+    return [(ours.api_version, ours.name)]
+
+
+def _words(kind: KindId) -> tuple[str, ...]:
+    group, _, _ = kind[0].partition("/")
+    return kind[1].lower(), f"{kind[1]}.{group}".lower(), full_word(kind).lower()
+
+
+def full_word(kind: KindId) -> str:
+    """The name of a foreign kind that no other has: `IPv4Route.v1.net.example`."""
+    group, _, version = kind[0].partition("/")
+    return f"{kind[1]}.{version}.{group}"

@@ -1,0 +1,277 @@
+"""What resources say about each other: what is missing, names and addresses that are taken, keys that are needed.
+
+The rules work on the specs as written, so one wrong field does not hide what is wrong between two resources. A problem
+is reported at a resource that is being declared, never at one that is stored and untouched.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from eventd.resources.kinds.registry import (
+    DYNAMIC_CONFIG_SOURCE,
+    EVENT_GROUP,
+    EVENT_PEER,
+    EVENT_SUBSCRIPTION,
+    FEDERATION_SLO,
+    PLUGIN,
+    Kind,
+)
+from eventd.resources.reading.documents import Draft
+from eventd.resources.reading.problems import FieldPath, Problem, shorten
+from eventd.store.rows.registry import StoredResource
+from federation.peers import ANY, PROTOCOL_V1, PROTOCOL_V2
+
+_EVERY = ("0.0.0.0", "::")
+_MOST_COMPARED = 1_000
+"""Names among which one that is close to a wrong one is looked for: it takes ten microseconds each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A field of the kind `of` that names a resource of the kind `to`, which must be declared."""
+
+    of: Kind
+    path: tuple[str, ...]
+    to: Kind
+
+
+REFERENCES = (
+    Reference(EVENT_PEER, ("groupRef",), EVENT_GROUP),
+    Reference(EVENT_SUBSCRIPTION, ("groupRef",), EVENT_GROUP),
+    Reference(EVENT_SUBSCRIPTION, ("trigger", "pluginRef"), PLUGIN),
+    Reference(FEDERATION_SLO, ("groupRef",), EVENT_GROUP),
+    Reference(DYNAMIC_CONFIG_SOURCE, ("pluginRef",), PLUGIN),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A resource as it will be: from a draft, or stored and untouched."""
+
+    kind: str
+    name: str
+    spec: dict[str, Any]
+    draft: Draft | None = None
+
+    def text(self, *path: str) -> str:
+        """The text at a path of the spec; blank when there is none."""
+        value = self._at(path)
+        return value if isinstance(value, str) else ""
+
+    def list(self, *path: str) -> list[Any]:
+        """The list at a path of the spec; empty when there is none."""
+        value = self._at(path)
+        return value if isinstance(value, list) else []
+
+    def number(self, *path: str) -> int:
+        """The whole number at a path of the spec; 0 when there is none."""
+        value = self._at(path)
+        return value if isinstance(value, int) else 0
+
+    def _at(self, path: Iterable[str]) -> Any:
+        value: Any = self.spec
+        for step in path:
+            value = value.get(step) if isinstance(value, dict) else None
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a problem could be reported, and how it is said there."""
+
+    at: Declared
+    path: FieldPath
+    message: str
+    hint: str = ""
+
+
+def check(drafts: Sequence[Draft], stored: Sequence[StoredResource], *, complete: bool) -> Iterator[Problem]:
+    """Problems between the drafts, and between them and what is stored and not declared anew.
+
+    Without `complete` some of what was written could not be read, so nothing is called missing.
+    """
+    groups = {group.name: group for group in _declared(EVENT_GROUP, drafts, stored)}
+    peers = _declared(EVENT_PEER, drafts, stored)
+    if complete:
+        yield from _missing(drafts, stored)
+    yield from _second_slos(_declared(FEDERATION_SLO, drafts, stored))
+    yield from _taken_names(groups, peers)
+    yield from _taken_addresses(list(groups.values()))
+    yield from _needed_keys(groups, peers)
+    yield from _protocols(groups, peers)
+
+
+def _declared(kind: Kind, drafts: Sequence[Draft], stored: Sequence[StoredResource]) -> list[Declared]:
+    """The resources of a kind: the stored ones that stay as they are, then the drafts in their order."""
+    declared: dict[str, Declared] = {}
+    for draft in drafts:
+        identity = draft.identity
+        if identity and (identity.api_version, identity.kind) == (kind.api_version, kind.name):
+            spec = draft.data.get("spec")
+            spec = spec if isinstance(spec, dict) else {}
+            declared.setdefault(identity.name, Declared(kind.name, identity.name, spec, draft))
+    untouched = [
+        Declared(kind.name, row.name, dict(row.spec))
+        for row in stored
+        if (row.api_version, row.kind) == (kind.api_version, kind.name) and row.name not in declared
+    ]
+    return [*untouched, *declared.values()]
+
+
+def _report(*places: _Place) -> Iterator[Problem]:
+    """One problem, at the first of the places that is being declared."""
+    for place in places:
+        if place.at.draft is not None:
+            yield place.at.draft.problem(("spec", *place.path), place.message, place.hint)
+            return
+
+
+def _missing(drafts: Sequence[Draft], stored: Sequence[StoredResource]) -> Iterator[Problem]:
+    for reference in REFERENCES:
+        known = {target.name for target in _declared(reference.to, drafts, stored)}
+        for one in _declared(reference.of, drafts, stored):
+            ref = one.text(*reference.path)
+            if ref.strip() and ref not in known:
+                close = difflib.get_close_matches(shorten(ref), known, 1) if len(known) <= _MOST_COMPARED else []
+                hint = f"did you mean {close[0]}?" if close else "declare it in the same input, or apply it first"
+                yield from _report(_Place(one, reference.path, f"there is no {reference.to.name} {ref}", hint))
+
+
+def referring(name: str, kind: Kind, stored: Iterable[StoredResource]) -> list[StoredResource]:
+    """What cannot be without this resource, by kind and name."""
+    found = [
+        row
+        for row in stored
+        for reference in REFERENCES
+        if (reference.to, reference.of.name) == (kind, row.kind)
+        and Declared(row.kind, row.name, dict(row.spec)).text(*reference.path) == name
+    ]
+    return sorted(found, key=lambda row: (row.kind, row.name))
+
+
+def _second_slos(slos: list[Declared]) -> Iterator[Problem]:
+    """Which of two would hold for a group would be a matter of chance."""
+    first: dict[str, Declared] = {}
+    for slo in slos:
+        ref = slo.text("groupRef")
+        other = first.setdefault(ref, slo)
+        if ref and other is not slo:
+            message = f"FederationSLO/{other.name} already is that of group {ref}"
+            yield from _report(_Place(slo, ("groupRef",), message, "a group has one"))
+
+
+def _taken_names(groups: dict[str, Declared], peers: list[Declared]) -> Iterator[Problem]:
+    first: dict[tuple[str, str], Declared] = {}
+    for peer in peers:
+        ref, node = peer.text("groupRef"), peer.text("nodeName")
+        if not ref or not node:
+            continue
+        other = first.setdefault((ref, node), peer)
+        if other is not peer:
+            message = f"EventPeer/{other.name} already is node {node} of group {ref}"
+            yield from _report(_Place(peer, ("nodeName",), message))
+        if ref in groups and node == groups[ref].text("nodeName"):
+            message = f"{node} is this node itself in group {ref}"
+            hint = f"EventPeer/{peer.name} would make the node send to itself"
+            yield from _report(
+                _Place(peer, ("nodeName",), message, "a peer is another node"),
+                _Place(groups[ref], ("nodeName",), f"{node} is also the node of EventPeer/{peer.name}", hint),
+            )
+
+
+def _taken_addresses(groups: list[Declared]) -> Iterator[Problem]:
+    there: dict[tuple[int, str], dict[str, Declared]] = {}  # by port and address; blank: all on the port
+    for group in groups:
+        port = group.number("listen", "port")
+        if not port or not _listens(group):
+            continue
+        addresses = _addresses(group)
+        clashing = {""} if not addresses.isdisjoint(_EVERY) else addresses.union(_EVERY)
+        others = {name: one for at in clashing for name, one in there.get((port, at), {}).items()}
+        for one in others.values():
+            yield from _report(_clash(group, one), _clash(one, group))
+        for at in (*addresses, ""):
+            there.setdefault((port, at), {})[group.name] = group
+
+
+def _listens(group: Declared) -> bool:
+    return bool(group.text("listen", "address").strip())
+
+
+def _addresses(group: Declared) -> set[str]:
+    address = group.text("listen", "address").strip().lower()
+    if address == "localhost":
+        return {"127.0.0.1", "::1"}
+    try:
+        return {str(ipaddress.ip_address(address))}
+    except ValueError:
+        return {address}
+
+
+def _clash(at: Declared, other: Declared) -> _Place:
+    taken = f"{other.text('listen', 'address')} port {other.number('listen', 'port')}"
+    message = f"EventGroup/{other.name} already listens on {taken}"
+    return _Place(at, ("listen", "port"), message, "each group needs an address or a port of its own")
+
+
+def _needed_keys(groups: dict[str, Declared], peers: list[Declared]) -> Iterator[Problem]:
+    for group in groups.values():
+        members = [peer for peer in peers if peer.text("groupRef") == group.name]
+        uses = ["the group listens"] if _listens(group) else []
+        uses += [f"EventPeer/{peer.name} belongs to the group" for peer in members]
+        if uses and not group.text("auth", "secretFile").strip():
+            yield from _report(*_key_places(group, members, uses[0]))
+
+
+def _key_places(group: Declared, members: list[Declared], use: str) -> Iterator[_Place]:
+    """Where to say that the group cannot sign; nowhere when it can."""
+    keys, node = group.list("auth", "keys"), group.text("nodeName")
+    if any(isinstance(key, dict) and _signs(key, node) for key in keys):
+        return
+    if keys:
+        message = f"hold no active key of this node, {node}, so it could sign nothing: {use}"
+        yield _Place(group, ("auth", "keys"), message, "add one, or write auth.secretFile")
+        lacks = f"EventGroup/{group.name} has no active key of its own node"
+    else:
+        yield _Place(group, ("auth", "secretFile"), f"is required: {use}", "or write auth.keys")
+        lacks = f"EventGroup/{group.name} has neither auth.secretFile nor auth.keys"
+    for peer in members:
+        yield _Place(peer, ("groupRef",), f"{lacks}, so nothing could be sent", "give the group a key first")
+
+
+def _signs(key: dict[str, Any], node: str, algorithms: tuple[str, ...] = ("hmac-sha256", "ed25519")) -> bool:
+    """Whether the node signs with this key."""
+    owner = key.get("owner", key.get("node"))
+    active = key.get("state", "active") == "active"
+    return owner in (node, ANY) and active and key.get("algorithm", "hmac-sha256") in algorithms
+
+
+def _protocols(groups: dict[str, Declared], peers: list[Declared]) -> Iterator[Problem]:
+    for peer in peers:
+        group, protocol = groups.get(peer.text("groupRef")), peer.text("protocol")
+        if group is None or protocol not in (PROTOCOL_V1, PROTOCOL_V2):
+            continue
+        spoken = group.list("protocols") or [PROTOCOL_V1, PROTOCOL_V2]
+        if protocol not in spoken:
+            yield from _report(
+                _Place(peer, ("protocol",), f"group {group.name} does not speak {protocol}"),
+                _Place(group, ("protocols",), f"EventPeer/{peer.name} needs {protocol}"),
+            )
+        elif protocol == PROTOCOL_V1 and not _has_shared_secret(group):
+            message = f"v1 needs a shared secret, and group {group.name} has none"
+            yield from _report(
+                _Place(peer, ("protocol",), message, "write auth.secretFile in the group"),
+                _Place(group, ("auth", "secretFile"), f"is required: EventPeer/{peer.name} speaks v1"),
+            )
+
+
+def _has_shared_secret(group: Declared) -> bool:
+    keys = [key for key in group.list("auth", "keys") if isinstance(key, dict)]
+    own = any(_signs(key, group.text("nodeName"), ("hmac-sha256",)) for key in keys)
+    # Without any key at all the group's own problem says it already.
+    return own or bool(group.text("auth", "secretFile").strip()) or not keys

@@ -1,0 +1,134 @@
+"""A resource that holds together: its spec is read, its defaults are known, its text is canonical."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from eventd.errors import Invalid
+from eventd.resources.kinds.registry import KINDS, Kind, is_foreign, known_kinds
+from eventd.resources.kinds.spec import Spec, section_under
+from eventd.resources.reading.documents import Identity
+from eventd.resources.reading.problems import render_path
+from eventd.resources.validation import wording
+from eventd.store.rows.registry import StoredResource
+
+ResourceRef = Identity
+"""A resource that is named elsewhere: (api_version, kind, name); it need not exist."""
+
+
+def identity_of(stored: StoredResource) -> Identity:
+    """The identity of a stored resource."""
+    return Identity(stored.api_version, stored.kind, stored.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A declared resource after its own rules; what it says about others is not part of this."""
+
+    kind: Kind
+    name: str
+    annotations: Mapping[str, str]
+    spec: Spec
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.kind.api_version, self.kind.name, self.name)
+
+    def canonical(self) -> dict[str, Any]:
+        """The spec as it is stored: what was written, in canonical texts, without defaults and empty sections."""
+        written = self.spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        pruned = without_empty(written, type(self.spec))
+        return pruned if isinstance(pruned, dict) else {}
+
+    def effective(self) -> dict[str, Any]:
+        """The spec with every default filled in: two specs that mean the same are equal here."""
+        return self.spec.model_dump(mode="json", by_alias=True)
+
+    def means(self, other: Declaration) -> bool:
+        """Whether it declares the same, however it is written."""
+        return dict(self.annotations) == dict(other.annotations) and self.effective() == other.effective()
+
+    def document(self) -> dict[str, Any]:
+        """The resource as one YAML or JSON document that can be applied again."""
+        return document(self.identity, self.annotations, self.canonical())
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignResource:
+    """A declared resource of another program's kind: kept as it is written, and part of the configuration."""
+
+    identity: Identity
+    annotations: Mapping[str, str]
+    spec: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return self.identity.name
+
+    def canonical(self) -> dict[str, Any]:
+        """The spec as it is stored, which is as it was written."""
+        return dict(self.spec)
+
+    def effective(self) -> dict[str, Any]:
+        """The spec: what its defaults are is not known here."""
+        return dict(self.spec)
+
+    def means(self, other: Declaration) -> bool:
+        """Whether it declares the same; the order of keys says nothing."""
+        return dict(self.annotations) == dict(other.annotations) and _text(self.spec) == _text(other.effective())
+
+    def document(self) -> dict[str, Any]:
+        """The resource as one YAML or JSON document that can be applied again."""
+        return document(self.identity, self.annotations, self.canonical())
+
+
+Declaration = Resource | ForeignResource
+"""Anything that can be declared."""
+
+
+def _text(spec: Mapping[str, Any]) -> str:
+    """As text, because Python holds 1 and true for equal."""
+    return json.dumps(spec, sort_keys=True)
+
+
+def document(identity: Identity, annotations: Mapping[str, str], spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The members of a resource in the order people expect."""
+    metadata: dict[str, Any] = {"name": identity.name}
+    if annotations:
+        metadata["annotations"] = dict(sorted(annotations.items()))
+    return {"apiVersion": identity.api_version, "kind": identity.kind, "metadata": metadata, "spec": dict(spec)}
+
+
+def from_stored(stored: StoredResource) -> Declaration:
+    """The resource in a row. Raises Invalid where this version of the program cannot read it."""
+    if is_foreign(stored.api_version, stored.kind):
+        return ForeignResource(identity_of(stored), stored.annotations, stored.spec)
+    kind = KINDS.get(stored.kind)
+    if kind is None or kind.api_version != stored.api_version:
+        what = f"the stored {identity_of(stored)} is of {stored.api_version} {stored.kind}"
+        raise Invalid(f"{what}, which this program does not know", hint=known_kinds(stored.kind))
+    try:
+        spec = kind.spec.model_validate(dict(stored.spec))
+    except ValidationError as error:
+        first = next(wording.findings(error, kind.spec))
+        what = f"the stored {identity_of(stored)} cannot be used: {render_path(first.path)} {first.message}"
+        raise Invalid(what, hint="apply it again as this version of the program wants it") from error
+    return Resource(kind, stored.name, stored.annotations, spec)
+
+
+def without_empty(value: Any, section: type[Spec] | None) -> Any:
+    """The value without empty sections, lists and texts: they say the same as their absence.
+
+    What stands under a key of the writer's own choice is left alone: there a blank text says something.
+    """
+    if isinstance(value, list):
+        return [without_empty(inner, section) for inner in value]
+    if not isinstance(value, dict) or section is None:
+        return value
+    pruned = {key: without_empty(inner, section_under(section, key)) for key, inner in value.items()}
+    return {key: inner for key, inner in pruned.items() if inner not in ({}, [], "")}

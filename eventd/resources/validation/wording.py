@@ -1,0 +1,99 @@
+"""What the model library finds, in the words of a person who writes resources.
+
+Values are repeated only where they help and cannot be a secret.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pydantic_core import ErrorDetails, ValidationError
+
+from eventd.resources.kinds.spec import WORDED, Finding, Spec, name_of, section_under, walk
+from eventd.resources.reading.problems import MOST_FOUND, FieldPath, render_path, shorten
+from eventd.text.quoting import with_value
+
+_WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "missing": lambda _: "is required",
+    "string_type": lambda _: "must be text",
+    "int_type": lambda _: "must be a whole number",
+    "int_parsing_size": lambda _: "must be a smaller number",
+    "bool_type": lambda _: "must be true or false",
+    "tuple_type": lambda _: "must be a list",
+    "dict_type": lambda _: "must be a mapping of texts",
+    "model_type": lambda _: "must be a mapping of fields",
+    "greater_than_equal": lambda context: f"must be at least {context['ge']}",
+    "less_than_equal": lambda context: f"must be at most {context['le']}",
+    "literal_error": lambda context: f"must be {_choices(context)}",
+}
+
+
+def _choices(context: dict[str, Any]) -> str:
+    return str(context["expected"]).replace("''", "blank").replace("'", "")
+
+
+def findings(error: ValidationError, spec: type[Spec]) -> Iterator[Finding]:
+    """The problems of a spec, with paths from the top of the resource; of very many the first."""
+    for detail in error.errors(include_url=False)[:MOST_FOUND]:
+        yield from _reword(detail, spec)
+
+
+def _reword(detail: ErrorDetails, spec: type[Spec]) -> Iterator[Finding]:
+    path: FieldPath = ("spec", *detail["loc"])
+    context: dict[str, Any] = detail.get("ctx", {})
+    if detail["type"] == WORDED:
+        for finding in context["findings"]:
+            message = with_value(finding.message, None if finding.path else detail["input"], *detail["loc"])
+            yield Finding((*path, *finding.path), message, finding.hint)
+    elif detail["type"] == "extra_forbidden":
+        yield _unknown(path, spec)
+    else:
+        words = _WORDS.get(detail["type"])
+        told = words(context) if words else "is not valid"
+        yield Finding(path, with_value(told, detail["input"], *detail["loc"]), _hint(detail))
+
+
+def _hint(detail: ErrorDetails) -> str:
+    value, kind = detail["input"], detail["type"]
+    if any("secret" in str(step).lower() for step in detail["loc"]):
+        return ""
+    if kind == "string_type" and isinstance(value, bool | int | float):
+        return "put it in quotes"
+    if kind in ("int_type", "bool_type") and isinstance(value, str) and _is_plain(kind, value):
+        return "leave the quotes out"
+    if kind == "tuple_type" and isinstance(value, str):
+        return "write [...] around it, or one value a line, each after a dash"
+    if kind == "literal_error" and isinstance(value, str):
+        expected = _choices(detail.get("ctx", {})).replace(" or ", ", ").split(", ")
+        close = difflib.get_close_matches(shorten(value.lower()), expected, 1)
+        return f"did you mean {close[0]}?" if close else ""
+    return ""
+
+
+def _is_plain(kind: str, value: str) -> bool:
+    return value.isdigit() if kind == "int_type" else value in ("true", "false")
+
+
+def _unknown(path: FieldPath, spec: type[Spec]) -> Finding:
+    """A field that is not there: perhaps refused on purpose, misspelt, or written in the wrong section."""
+    section, name = _section_at(spec, path[1:-1]), shorten(str(path[-1]))
+    if name in section.refused:
+        refusal = section.refused[name]
+        return Finding(path, refusal.message, refusal.hint)
+    known = [name_of(info) for info in section.model_fields.values()]
+    lowered = {other.lower(): other for other in known}
+    if close := difflib.get_close_matches(name.lower(), lowered, 1, 0.7):
+        return Finding(path, "unknown field", f"did you mean {lowered[close[0]]}?")
+    elsewhere = [field.path for field in walk(spec) if field.path.rpartition(".")[2].lower() == name.lower()]
+    if elsewhere:
+        return Finding(path, "unknown field", f"did you mean spec.{elsewhere[0]}?")
+    return Finding(path, "unknown field", f"known in {render_path(path[:-1])}: {', '.join(known)}")
+
+
+def _section_at(spec: type[Spec], path: FieldPath) -> type[Spec]:
+    section = spec
+    for step in path:
+        section = section_under(section, str(step)) or section
+    return section

@@ -1,0 +1,134 @@
+"""The one place where tasks begin: so every one has an owner, none outlives the node, and none dies unseen.
+
+Who starts a task decides what its failure means: `spawn` for one that runs once, `keep` for one that must live and can
+be started again, `guard` for one without which the node must not go on. Whatever the choice, a task that ends with an
+error is logged with its name and counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from enum import StrEnum
+from typing import Any, Final, Protocol, TypeVar
+
+from eventd.runtime.backoff import Backoff
+from eventd.runtime.clock import Clock
+
+T = TypeVar("T")
+Errors = type[Exception] | tuple[type[Exception], ...]
+Chore = Callable[[], Coroutine[Any, Any, None]]
+"""Starts one run of a task that is run again when it fails."""
+
+AGAIN: Final = Backoff(base=0.1, cap=30.0, jitter=0.0)
+STEADY_SECONDS: Final = 60.0
+"""A kept task that has run for so long has not failed in a row when it fails."""
+
+logger = logging.getLogger("eventd.tasks")
+
+
+class Failure(StrEnum):
+    """What follows when a task has failed: the label of the metric."""
+
+    ENDED = "ended"  # nothing: it runs again when its owner asks for it
+    RESTARTED = "restarted"
+    FATAL = "fatal"  # the node ends
+
+
+class Spawn(Protocol):
+    """Starts a task that runs once: `Supervisor.spawn`."""
+
+    def __call__(self, work: Coroutine[Any, Any, T], name: str, *, expects: Errors = ()) -> asyncio.Task[T]: ...
+
+
+class Keep(Protocol):
+    """Starts a task that must live: `Supervisor.keep`."""
+
+    def __call__(self, make: Chore, name: str) -> asyncio.Task[None]: ...
+
+
+def _uncounted(_failure: str) -> None:
+    """Nobody counts failures."""
+
+
+class Supervisor:
+    """Creates every task of the node. When one that must never end fails, `failed` says so.
+
+    `count` is called with a `Failure` for each task that fails.
+    """
+
+    def __init__(self, clock: Clock, count: Callable[[str], None] = _uncounted) -> None:
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._clock = clock
+        self._count = count
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def spawn(self, work: Coroutine[Any, Any, T], name: str, *, expects: Errors = ()) -> asyncio.Task[T]:
+        """A task that runs once. Errors that it `expects` are results, which its owner awaits."""
+        return self._start(work, name, lambda task: self._report_ended(task, expects))
+
+    def keep(self, make: Chore, name: str) -> asyncio.Task[None]:
+        """A task that must live: while `make()` fails it is run again, after a back-off. It ends when that returns."""
+        return self._start(self._run_again(make, name), name, lambda task: self._report_ended(task, ()))
+
+    def guard(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """A task without which the node must not go on: when it ends, so does the node."""
+
+        def ended(task: asyncio.Task[None]) -> None:
+            error = _failure_of(task)
+            if error is not None:
+                self._report(Failure.FATAL, name, error)
+            if not ((task.cancelled() and error is None) or self.failed.done()):
+                self.failed.set_exception(error or RuntimeError(f"the task {name!r} ended"))
+
+        return self._start(work, name, ended)
+
+    def _start(
+        self, work: Coroutine[Any, Any, T], name: str, ended: Callable[[asyncio.Task[T]], object]
+    ) -> asyncio.Task[T]:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(ended)
+        return task
+
+    async def _run_again(self, make: Chore, name: str) -> None:
+        failures = 0
+        while True:
+            begun = self._clock.monotonic()
+            try:
+                return await make()
+            except (Exception, asyncio.CancelledError) as error:
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():
+                    raise  # its owner wants it to end
+                failures = 1 if self._clock.monotonic() - begun > STEADY_SECONDS else failures + 1
+                delay = AGAIN.delay(failures, 0.0)
+                self._report(Failure.RESTARTED, name, error, retry_seconds=delay)
+            await self._clock.sleep(delay)
+
+    def _report_ended(self, task: asyncio.Task[Any], expects: Errors) -> None:
+        error = _failure_of(task)
+        if error is not None and not isinstance(error, expects):
+            self._report(Failure.ENDED, task.get_name(), error)
+
+    def _report(self, failure: Failure, name: str, error: BaseException, **more: float) -> None:
+        self._count(failure)
+        logger.error("task failed", exc_info=error, extra={"task": name, "outcome": failure.value, **more})
+
+    async def stop(self) -> None:
+        """End every task and wait for it."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self.failed.done() and not self.failed.cancelled():
+            self.failed.exception()
+
+
+def _failure_of(task: asyncio.Task[Any]) -> BaseException | None:
+    """The error with which a task ended. To be cancelled is one only where nobody asked for it."""
+    if not task.cancelled():
+        return task.exception()
+    return None if task.cancelling() else asyncio.CancelledError("something that it waited for was cancelled")

@@ -1,0 +1,4 @@
+"""Settings: flags before environment before file before defaults.
+
+May import: lake, text.
+"""

@@ -1,0 +1,398 @@
+"""The node's own settings: flags before environment before file before defaults. Only this file reads the environment.
+
+What a node takes part in is not here: groups and peers are declared resources, held in its database.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
+
+from eventd.errors import SettingsError
+from eventd.settings.values import (
+    UNITS,
+    Age,
+    AgeOrNone,
+    AnyPath,
+    Endpoint,
+    FilePath,
+    Format,
+    Lake,
+    Level,
+    Seconds,
+    Text,
+    Truth,
+    read_bounded,
+    read_ceiling,
+    read_database,
+    read_endpoint,
+    read_group,
+    read_lines,
+    read_room,
+    read_size,
+    rights_of_others,
+    show,
+)
+from eventd.text.quoting import with_value
+
+__all__ = [
+    "BadSettings",
+    "Endpoint",
+    "Problem",
+    "Settings",
+    "Shown",
+    "flag_of",
+    "lake_environment",
+    "load",
+    "plugin_environment",
+    "surroundings",
+    "variable_of",
+]
+
+DEFAULT = "default"
+_CREDENTIAL = "credential:"
+_NOT_OURS = ("EVENTD_CONFIG", "EVENTD_SERVER", "EVENTD_API_KEY", "EVENTD_API_KEY_FILE")
+"""Variables that mean something, but not to the node: where its settings file is, and what `routerctl` reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong, and where it was said: a flag, a variable, `file: key`.
+
+    `usage`: a flag with a value that can never be right.
+    """
+
+    origin: str
+    message: str
+    usage: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.origin}: {self.message}"
+
+
+class BadSettings(SettingsError):
+    """The settings have problems; `problems` holds all of them."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        lines = "".join(f"\n  {problem}" for problem in problems)
+        super().__init__(
+            str(problems[0]) if len(problems) == 1 else f"{len(problems)} problems in the settings:{lines}"
+        )
+
+    @property
+    def usage(self) -> bool:
+        """Whether the command line alone is to blame."""
+        return all(problem.usage for problem in self.problems)
+
+
+class Shown(NamedTuple):
+    """One setting as it may be shown: no key, no password."""
+
+    name: str
+    value: str
+    origin: str
+
+
+class Settings(BaseModel):
+    """Every setting with its default. Make it with `load`. Ages are microseconds, other durations seconds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    data_dir: FilePath = Field(Path("eventd-data"), description="Folder of the node's files; made if it is missing.")
+    database_url: Annotated[str, BeforeValidator(read_database)] = Field(
+        "", repr=False, description="The database. Default: the SQLite file `eventd.db` in the data folder."
+    )
+    database_url_file: Text = Field(
+        "", description="File that holds the database URL, for one with a password; or `credential:NAME`."
+    )
+    api_listen: Annotated[Endpoint, BeforeValidator(read_endpoint)] = Field(
+        Endpoint("127.0.0.1", 8780), description="`HOST:PORT` of the API, health and metrics; port 0 takes a free one."
+    )
+    port_file: AnyPath = Field(
+        None, description="File that gets `HOST:PORT` of the API once it listens, and goes when the node stops."
+    )
+    api_keys: Annotated[SecretStr, BeforeValidator(read_lines)] = Field(
+        SecretStr(""), description="Keys to the API: `KEY[:SCOPES[:PREFIXES]]`, parted by commas."
+    )
+    api_keys_file: Text = Field(
+        "", description="File with more keys to the API, or `credential:NAME`; SIGHUP reads it again."
+    )
+    allow_insecure_no_auth: Truth = Field(
+        False, description="Serve the API without keys even where other machines reach it."
+    )
+    allow_debugger: Truth = Field(
+        False, description="Let the node's user attach debuggers and read its /proc files; allow core dumps."
+    )
+    group: Annotated[str | None, BeforeValidator(read_group)] = Field(
+        None, description="Run this EventGroup alone; the others of the database rest."
+    )
+    workers: int = Field(
+        1, ge=1, le=64, description="Processes that share the API and the groups; the first does what is done once."
+    )
+    standby: Truth = Field(
+        False, description="Wait while another node serves the database (Postgres), and take over when it ends."
+    )
+    log_format: Format = Field("auto", description="`json`, `text`, or `auto`: text on a terminal, JSON otherwise.")
+    log_level: Level = Field("info", description="The least that is logged: `debug`, `info`, `warning` or `error`.")
+    drain_timeout: Seconds = Field(20.0, description="How long a stop waits for what is under way.")
+    prune_interval: Seconds = Field(60.0, description="Time between two rounds of retention.")
+    batch_retention: Age = Field(7 * UNITS["d"], description="How long the record of a delivered batch is kept.")
+    dead_letter_retention: Age = Field(30 * UNITS["d"], description="How long a dead letter is kept.")
+    run_retention: Age = Field(7 * UNITS["d"], description="How long the record of a plugin's run is kept.")
+    part_retention: Age = Field(UNITS["d"], description="How long a part is kept after all of it has ended.")
+    lake: Lake = Field(
+        "", repr=False, description="Folder or fsspec address of the lake that the books are shipped to; empty: none."
+    )
+    lake_interval: Seconds = Field(10.0, description="What came in is shipped after this time at the latest.")
+    lake_rows: int = Field(
+        100_000, ge=1000, le=2_000_000, description="Rows of one segment; as many are shipped at once."
+    )
+    lake_payloads: Truth = Field(False, description="Ship what the events say, too; otherwise a digest stands for it.")
+    lake_compact_after: AgeOrNone = Field(
+        UNITS["d"], description="So long after its end a day is put into the archive; 0: never."
+    )
+    lake_retention: AgeOrNone = Field(0, description="How long days are kept in the lake; 0: for ever.")
+    lake_nice: int = Field(
+        19,
+        ge=0,
+        le=19,
+        description="How far the shipping process gives way on this machine; 0: not at all, 19: to everybody.",
+    )
+    max_body_bytes: Annotated[int, BeforeValidator(read_size)] = Field(
+        64 << 20, description="The largest request body the API takes: of events and of records."
+    )
+    max_connections: int = Field(
+        256, ge=16, le=65536, description="Open connections of each listener; beyond, strangers go first."
+    )
+    max_outbox_bytes: Annotated[int, BeforeValidator(read_room)] = Field(
+        256 << 20, description="Memory of a process for batches on their way to all peers together."
+    )
+    max_topics: int = Field(100_000, ge=0, description="Topics that hold records. 0, here and below: any number.")
+    max_routers: int = Field(10_000, ge=0, description="Routers between topics.")
+    max_total_bytes: Annotated[int, BeforeValidator(read_ceiling)] = Field(
+        0, description="Bytes of data and meta in all topics."
+    )
+    max_watch_sessions: int = Field(10_000, ge=0, description="Sessions of watchers that are remembered.")
+    max_sse_connections: int = Field(
+        10_000, ge=0, description="Open streams of /v0, WebSockets among them; the API has so many more connections."
+    )
+    max_sse_connections_per_key: int = Field(1_000, ge=0, description="Open streams of one key to the API.")
+    max_inflight_per_key: int = Field(1_000, ge=0, description="Requests of one key to the API under way at once.")
+    probe_auth: Truth = Field(False, description="Ask for a key at /healthz, /readyz, /v0/health and /v0/ready, too.")
+    credentials_directory: AnyPath = Field(None, description="Where `credential:NAME` is looked for; systemd sets it.")
+
+    _origins: dict[str, str] = PrivateAttr(default_factory=dict)
+    _warnings: tuple[str, ...] = PrivateAttr(())
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What looks like a mistake but keeps nothing from running."""
+        return self._warnings
+
+    def origin(self, name: str) -> str:
+        """Where a value was said: a flag, a variable, `file: key`, or `default`."""
+        return self._origins.get(name, DEFAULT)
+
+    def read_secret(self, name: str) -> str:
+        """The text of a file given by path or as `credential:NAME`. Raises ValueError, which names the file."""
+        path = self.place_of_secret(name)
+        try:
+            return read_bounded(path).strip()
+        except ValueError as error:
+            raise ValueError(f"{path} {error}") from None
+        except OSError as error:
+            raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+
+    def place_of_secret(self, name: str) -> Path:
+        """The file that a path or `credential:NAME` means. Raises ValueError."""
+        if not name.startswith(_CREDENTIAL):
+            return Path(name).expanduser()
+        if self.credentials_directory is None:
+            raise ValueError(f"{name}: no credentials directory is set; systemd sets it for LoadCredential=")
+        return self.credentials_directory / name.removeprefix(_CREDENTIAL)
+
+    def describe(self) -> list[Shown]:
+        """Every setting with the value in force and where it comes from."""
+        return [Shown(name, show(name, getattr(self, name)), self.origin(name)) for name in type(self).model_fields]
+
+
+def flag_of(name: str) -> str:
+    """The flag of a setting; empty where a command line, which everyone on the machine can read, is no place for it."""
+    return "" if name in ("api_keys", "credentials_directory") else f"--{name.replace('_', '-')}"
+
+
+def variable_of(name: str) -> str:
+    """The environment variable of a setting."""
+    return "CREDENTIALS_DIRECTORY" if name == "credentials_directory" else f"EVENTD_{name.upper()}"
+
+
+def load(
+    flags: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None, file: Path | None = None
+) -> Settings:
+    """The settings in force. `flags` are by setting name; None is a flag that was not given.
+
+    Raises `BadSettings` with every problem found, each with its origin.
+    """
+    environ = os.environ if environ is None else environ
+    problems: list[Problem] = []
+    said: dict[str, tuple[Any, str]] = {}  # value and origin, the stronger over the weaker
+    if file is None and environ.get("EVENTD_CONFIG", "").strip():
+        file = Path(environ["EVENTD_CONFIG"])
+    if file is not None:
+        said |= _from_file(file, problems)
+    names = Settings.model_fields
+    said |= {name: (environ[key], key) for name in names if (key := variable_of(name)) and environ.get(key, "").strip()}
+    said |= {name: (value, flag_of(name) or name) for name, value in (flags or {}).items() if value is not None}
+    settings = _validate(said, problems)
+    settings._warnings = (*_strangers(environ), *_open_secrets(settings))
+    if problems:
+        raise BadSettings(problems)
+    return settings
+
+
+def surroundings(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What the service manager and the terminal tell a program; none of it is a setting of ours."""
+    environ = os.environ if environ is None else environ
+    names = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "NO_COLOR", "TERM")
+    return {name: environ[name] for name in names if environ.get(name)}
+
+
+def plugin_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What every plugin finds in its environment, beside what its own declaration adds: a way to programs."""
+    environ = os.environ if environ is None else environ
+    return {"PATH": environ.get("PATH", "") or "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+
+
+def java_surroundings(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Where a Java may be found, where we may keep files of ours, and whether Spark started us."""
+    environ = os.environ if environ is None else environ
+    names = ("JAVA_HOME", "PATH", "HOME", "XDG_CACHE_HOME", "PYSPARK_GATEWAY_PORT", "SPARK_HOME")
+    return {name: environ[name] for name in names if environ.get(name)}
+
+
+def hand_on(values: Mapping[str, str]) -> None:
+    """Put variables into our own environment, for a program that a library starts with it."""
+    os.environ.update(values)
+
+
+def worker_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What a process that shares a node's work finds in its environment: all but its settings, which it is handed, and
+    the way to the service manager."""
+    environ = os.environ if environ is None else environ
+    return {name: value for name, value in lake_environment(environ).items() if name not in surroundings(environ)}
+
+
+def lake_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What the process that ships to the lake finds in its environment: all but our own settings, some are secret.
+
+    Stores have variables of their own, for their addresses and keys.
+    """
+    environ = os.environ if environ is None else environ
+    return {name: value for name, value in environ.items() if not name.startswith("EVENTD_")}
+
+
+def _open_secrets(settings: Settings) -> Iterator[str]:
+    """Files of secrets that every user of the machine may read or change."""
+    for name in (settings.api_keys_file, settings.database_url_file):
+        with suppress(OSError, ValueError):  # said where it is read
+            file = settings.place_of_secret(name) if name else None
+            if file is not None and (rights := rights_of_others(file.stat().st_mode)):
+                yield f"every user of this machine may {rights} {file}: run chmod o= {file}"
+
+
+def _validate(said: Mapping[str, tuple[Any, str]], problems: list[Problem]) -> Settings:
+    """The settings, without those that have problems."""
+    values = {name: value for name, (value, _) in said.items()}
+    origins = {name: origin for name, (_, origin) in said.items()}
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as error:
+        for detail in error.errors():
+            name = str(detail["loc"][0])
+            reason = detail.get("ctx", {}).get("error", _worded(detail["msg"]))
+            reason = with_value(str(reason), detail["input"], name)
+            problems.append(Problem(origins[name], reason, usage=origins[name].startswith("--")))
+            values.pop(name, None)
+        settings = Settings.model_validate(values)
+    url = _database_url(settings, origins, problems)
+    settings = settings.model_copy(update={"data_dir": settings.data_dir.absolute(), "database_url": url})
+    settings._origins = origins
+    return settings
+
+
+def _worded(told: str) -> str:
+    """What the library says of a plain number or text, in our words."""
+    if told.startswith("Input should be a valid integer"):
+        return "must be a whole number"
+    for theirs, ours in (("greater than or equal to", "at least"), ("less than or equal to", "at most")):
+        told = told.replace(theirs, ours)
+    return told.replace("Input should", "must")
+
+
+def _database_url(settings: Settings, origins: dict[str, str], problems: list[Problem]) -> str:
+    if not settings.database_url_file:
+        path = str(settings.data_dir.absolute() / "eventd.db").replace("%", "%25").replace("?", "%3F")
+        return settings.database_url or f"sqlite:///{path}"
+    origin = origins["database_url_file"]
+    try:
+        if settings.database_url:
+            raise ValueError(f"the database is also given by {origins['database_url']}: leave one of them out")
+        url = read_database(settings.read_secret(settings.database_url_file))
+    except ValueError as error:
+        problems.append(Problem(origin, str(error)))
+        return ""
+    origins["database_url"] = origin
+    return url
+
+
+def _from_file(path: Path, problems: list[Problem]) -> Iterator[tuple[str, tuple[Any, str]]]:
+    try:
+        text = read_bounded(path)
+        content = tomllib.loads(text) if path.suffix == ".toml" else _yaml(path, text)
+    except OSError as error:
+        problems.append(Problem(str(path), f"cannot be read: {error.strerror}"))
+        return
+    except ValueError as error:  # also what tomllib raises
+        problems.append(Problem(str(path), str(error)))
+        return
+    fields = [name for name in Settings.model_fields if name != "credentials_directory"]
+    for key, value in content.items():
+        if key in fields:
+            yield key, (value, f"{path}: {key}")
+        else:
+            problems.append(Problem(f"{path}: {key}", f"there is no such setting{_meant(str(key), fields)}"))
+
+
+def _yaml(path: Path, text: str) -> dict[Any, Any]:
+    if path.suffix not in (".yaml", ".yml"):
+        raise ValueError("must end in .toml, .yaml or .yml, so that its format is known")
+    try:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        raise ValueError(f"is not valid YAML{f' on line {mark.line + 1}' if mark else ''}") from None
+    if content is not None and not isinstance(content, dict):
+        raise ValueError("must hold one setting a line, as `name: value`")
+    return content or {}
+
+
+def _strangers(environ: Mapping[str, str]) -> Iterator[str]:
+    known = [*map(variable_of, Settings.model_fields), *_NOT_OURS]
+    for name in sorted(environ):
+        if name.startswith("EVENTD_") and name not in known:
+            yield f"{name} is no setting{_meant(name, known)}"
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(known), 1, 0.75)
+    return f" (did you mean {close[0]}?)" if close else ""

@@ -1,0 +1,4 @@
+"""Copies of a SQLite database.
+
+May import: store.engine, store.schema.
+"""

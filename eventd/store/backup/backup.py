@@ -1,0 +1,281 @@
+"""Copies of a SQLite database as single files: made while a node writes, looked at, put in the place of a database.
+
+Nothing is ever half there under its own name. A file is written beside its place under another one, made durable, and
+renamed. What a killed command leaves under that other name is removed by the next.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from eventd.errors import Conflict, DatabaseUnavailable, DatabaseUnusable, Invalid, NotFound
+from eventd.store.engine.database import LOCK_SECONDS, Connection, Database, fetch
+from eventd.store.engine.engines import driver_of
+from eventd.store.engine.foreign_file import connect_as, connect_untouched, refuse_foreign
+from eventd.store.engine.head_file import SUFFIX as HEAD_SUFFIX
+from eventd.store.engine.head_file import forget_head
+from eventd.store.engine.integrity import find_any_damage, find_damage
+from eventd.store.engine.translation import translated
+from eventd.store.schema.migrations import pending, read_revision
+
+STEP_PAGES = 1024
+"""Pages copied at a time: between two steps Ctrl-C is heard."""
+SIDECARS = ("-wal", "-shm", "-journal")
+"""Files that SQLite keeps beside a database. Beside any other database they destroy it."""
+HEADER = b"SQLite format 3\0"
+KEPT = ".before-restore-"
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A whole database in one file. `size` is in bytes; `events` counts the different ids that are stored."""
+
+    path: Path
+    size: int
+    events: int
+    epoch: str
+
+
+def back_up(database: Database, target: Path, *, force: bool = False) -> Copy:
+    """Copy a SQLite database as it is at one moment, whoever writes to it; the copy is checked and durable.
+
+    Raises `Conflict` when the target is there already (unless `force`) or belongs to a database in use, `Invalid` when
+    it is no file, `NotFound` when its folder is missing, `DatabaseUnusable` when the database, and so the copy, is
+    damaged or not ours.
+    """
+    source = database.path
+    assert source is not None, "only a SQLite database is a file"
+    target = target.parent.resolve() / target.name
+    _require_free(target, source.resolve(), force=force)
+    refuse_foreign(source)
+    with part_of(target) as part:
+        database.read_now(copy_pages, part)
+        copy = replace(examine(part, name=f"the copy of {source}"), path=target)
+        _sync(part)
+        _require_free(target, source.resolve(), force=force)  # it took a while
+        part.replace(target)
+        _sync(target.parent)
+    return copy
+
+
+def _require_free(target: Path, source: Path, *, force: bool) -> None:
+    if not target.parent.is_dir():
+        raise NotFound(f"there is no folder {target.parent}", hint="make it first")
+    if target.is_symlink():  # another user of the folder may have made it, and root's copy replace any file by it
+        raise Invalid(f"{target} is a symbolic link", hint="name the file itself")
+    if target.exists() and not target.is_file():
+        raise Invalid(f"{target} is not a file", hint="name the file to make")
+    own = [Path(f"{source}{suffix}") for suffix in ("", ".lock", HEAD_SUFFIX, *SIDECARS)]
+    if target in own or (target.exists() and target.samefile(source)):
+        raise Conflict(f"{target} belongs to the database itself", hint="name another file")
+    for suffix in SIDECARS:
+        if Path(f"{target}{suffix}").exists():
+            raise Conflict(f"{target} is a database in use: {target.name}{suffix} lies beside it", hint="name another")
+    if target.exists() and not force:
+        raise Conflict(f"{target} exists already", hint="name another file, or replace it with --force")
+
+
+@contextmanager
+def part_of(target: Path) -> Iterator[Path]:
+    """A new empty file beside `target`, to be filled and renamed; gone after the block if it was not.
+
+    It is locked, so that what is not is known to be nobody's any more.
+    """
+    _sweep(target)
+    handle, name = tempfile.mkstemp(".part", f".{target.name}.", target.parent)
+    try:
+        with suppress(OSError):  # not every network file system has such locks
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield Path(name)
+    finally:
+        _remove(Path(name))
+        os.close(handle)
+
+
+def _sweep(target: Path) -> None:
+    """Remove what killed commands with the same target have left."""
+    for left in target.parent.iterdir():
+        if left.name.startswith(f".{target.name}.") and left.name.endswith(".part"):
+            with suppress(OSError), left.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _remove(left)
+
+
+def _remove(part: Path) -> None:
+    for suffix in (*SIDECARS, ""):
+        Path(f"{part}{suffix}").unlink(missing_ok=True)
+
+
+def copy_pages(conn: Connection, part: Path) -> None:
+    """Fill the empty file `part` with the database as this snapshot sees it.
+
+    The snapshot is held over all steps. Without it each commit of a node would make the copy begin anew, for ever.
+    """
+    source = driver_of(conn)
+    with translated(f"copying to {part.parent}"), closing(connect_as(part, "mode=rw", LOCK_SECONDS)) as target:
+        fetch(conn, "SELECT count(*) FROM sqlite_master")  # a snapshot begins with the first look
+        target.execute("PRAGMA journal_mode=OFF")
+        target.execute("PRAGMA synchronous=OFF")
+        source.backup(target, pages=STEP_PAGES)
+        target.execute("PRAGMA journal_mode=DELETE")  # one file, which can be read where nothing can be written
+
+
+def copy_file(file: Path, part: Path) -> None:
+    """Fill the empty file `part` with the database in `file`, and with what a write-ahead log beside it adds."""
+    with _reading(file) as conn:
+        copy_pages(conn, part)
+
+
+def examine(path: Path, *, name: str = "") -> Copy:
+    """What is in a copy; `name` is what errors call it. Reads the whole file, and writes nothing beside it.
+
+    Raises `NotFound`, or `DatabaseUnusable` when it is damaged, of a newer version, or no database of a node.
+    """
+    name = name or str(path)
+    if not path.is_file():
+        raise NotFound(f"there is no file {path}") if not path.exists() else Invalid(f"{path} is not a file")
+    path.open("rb").close()  # says best why it cannot be read
+    try:
+        with _reading(path) as conn:
+            events, epoch = _look_inside(conn)
+    except DatabaseUnusable as error:
+        hint = error.hint if "does not know" in error.message else "nothing was changed"
+        raise DatabaseUnusable(f"{name}: {error.message.removeprefix(f'{path}: ')}", hint=hint) from None
+    return Copy(path, path.stat().st_size, events, epoch)
+
+
+def _look_inside(conn: Connection) -> tuple[int, str]:
+    if read_revision(conn) is None:
+        raise DatabaseUnusable("this is not a database of routerd-eventd")
+    pending(conn)  # refuses one of a newer program
+    if damage := find_any_damage(conn):
+        raise DatabaseUnusable(f"damaged: {damage[0]}")
+    ((events,),) = fetch(
+        conn, "SELECT coalesce(sum(ids), 0) FROM topics WHERE substr(name, 1, 1) <> '-'"
+    )  # retired ones aside
+    heads = fetch(conn, "SELECT epoch FROM log_heads WHERE id = 1")
+    if not heads:
+        raise DatabaseUnusable("it has no log head")
+    return int(events), str(heads[0][0])
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[Connection]:
+    """A connection that leaves nothing beside the file, which may lie where nothing can be written."""
+    engine = sa.create_engine(
+        "sqlite://", creator=lambda: connect_untouched(path, seconds=LOCK_SECONDS), poolclass=sa.NullPool
+    )
+    with translated(str(path)), engine.connect() as conn:
+        conn.exec_driver_sql("BEGIN")
+        yield conn
+
+
+def put_in_place(part: Path, place: Path, stamp: str) -> Path | None:
+    """Make `part` the database at `place`; where the one that was there is kept, or None when there was none.
+
+    No node may serve it. At any moment the one or the other is at `place`, whole. Raises `DatabaseUnavailable` when
+    another process has it open.
+    """
+    with _alone(part):
+        pass
+    with _reading(part) as conn:
+        if damage := find_damage(conn):
+            raise DatabaseUnusable(f"{part} was damaged on its way: {damage[0]}", hint="check the disk")
+    _give_to_owner(part, place)
+    _sync(part)
+    with ExitStack() as held:
+        if _has_header(place):
+            with suppress(DatabaseUnusable):  # damaged as it is, it is kept
+                held.enter_context(_alone(place))
+        kept = _keep(place, stamp)
+        for suffix in SIDECARS:
+            Path(f"{place}{suffix}").unlink(missing_ok=True)
+        _sync(place.parent)  # not one of them may come back beside the new file
+        part.replace(place)
+        forget_head(place)
+        _sync(place.parent)
+    return kept
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Fold the write-ahead log into the file, and keep every other process out for the length of the block.
+
+    One that has opened the old file and waits must not go on with the write-ahead log of the new one; it is turned away
+    by SQLite, which sees that the file has moved.
+    """
+    with translated(str(path)), closing(connect_as(path, "mode=rw", LOCK_SECONDS)) as held:
+        held.execute("PRAGMA synchronous=FULL")
+        held.execute("PRAGMA locking_mode=EXCLUSIVE")
+        (mode,) = held.execute("PRAGMA journal_mode=DELETE").fetchone()
+        if mode != "delete":
+            raise DatabaseUnavailable(f"{path}: its write-ahead log cannot be folded in", hint="try again")
+        held.execute("BEGIN EXCLUSIVE")
+        Path(f"{path}-journal").unlink(missing_ok=True)  # of the change of mode: spent, but still there
+        yield
+
+
+def _has_header(path: Path) -> bool:
+    """Whether SQLite may look at it. A file that is none of its own would cost the write-ahead log beside it."""
+    if not path.exists():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(HEADER)) == HEADER
+
+
+def _give_to_owner(part: Path, place: Path) -> None:
+    """Whoever restores, root for one, the node must be able to open the file."""
+    if place.exists():
+        part.chmod(stat.S_IMODE(place.stat().st_mode))
+    owner = (place if place.exists() else place.parent).stat()
+    with suppress(PermissionError):
+        os.chown(part, owner.st_uid, owner.st_gid)
+
+
+def _keep(place: Path, stamp: str) -> Path | None:
+    """Give what lies at `place` a second name, so that the first can be taken from it in one step."""
+    for left in place.parent.iterdir():
+        # Of an interrupted command: two names of one database in use would be its end.
+        if left.name.startswith(f"{place.name}{KEPT}") and place.exists() and left.samefile(place):
+            left.unlink()
+    kept, number = Path(f"{place}{KEPT}{stamp}"), 1
+    while any(Path(f"{kept}{suffix}").exists() for suffix in ("", *SIDECARS)):
+        number += 1
+        kept = Path(f"{place}{KEPT}{stamp}-{number}")
+    for suffix in ("-wal", "-journal", ""):
+        if Path(f"{place}{suffix}").exists():
+            _link(Path(f"{place}{suffix}"), Path(f"{kept}{suffix}"))
+    _sync(place.parent)
+    return kept if kept.exists() else None
+
+
+def _link(file: Path, second: Path) -> None:
+    try:
+        second.hardlink_to(file)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without links
+        with part_of(second) as part:
+            shutil.copyfile(file, part)
+            shutil.copymode(file, part)
+            _sync(part)
+            part.replace(second)
+
+
+def _sync(path: Path) -> None:
+    """Make a file, or the names in a folder, survive a power cut."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,140 @@
+"""Signs that another process has written: a counter of the file on SQLite, LISTEN/NOTIFY on Postgres.
+
+A sign says only "look again"; whoever gets it reads the number it cares about. So a sign lost, doubled or late costs at
+most one poll.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sqlite3
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+import sqlalchemy as sa
+
+from eventd.store.engine.file_guard import Place
+from eventd.store.engine.sessions import open_session
+
+POLL = 0.05
+"""Seconds between two looks at the file's counter; a look costs microseconds."""
+POLL_SHARED = 0.005
+"""The same where other processes do a part of the node's work: their events are waited for here."""
+RELISTEN = 1.0
+"""Seconds after which a wait on Postgres ends without a sign, and a lost connection is made anew."""
+
+
+class ChangeSource(Protocol):
+    """Waits for a sign."""
+
+    async def wait(self) -> None:
+        """Return when another connection may have committed."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of what is held."""
+        ...
+
+
+class FileChanges:
+    """SQLite's `data_version`, which differs after any other connection, in any process, has committed.
+
+    The counter lies in shared memory and is read in the loop itself: a hop to a thread, twenty times a second, would
+    cost an idle node a hundred times as much as the look.
+    """
+
+    def __init__(
+        self, engine: sa.Engine, place: Place, sleep: Callable[[float], Awaitable[None]], *, shared: bool = False
+    ) -> None:
+        self._shared = shared
+        self._place = place
+        self._sleep = sleep
+        self._connection = engine.raw_connection()
+        self._connection.detach()  # its own: the counter compares with what this connection saw last
+        driver: Any = self._connection.dbapi_connection
+        driver.execute("PRAGMA busy_timeout=0")  # the loop must never wait for a lock
+        self._seen = self._version()
+
+    def _version(self) -> int:
+        driver: Any = self._connection.dbapi_connection
+        return int(driver.execute("PRAGMA data_version").fetchone()[0])
+
+    async def wait(self) -> None:
+        while True:
+            await self._sleep(POLL_SHARED if self._shared else POLL)
+            try:
+                now = self._version()
+            except sqlite3.Error:
+                return  # whoever looks now is told what is wrong
+            if self._place.is_lost:
+                return
+            if now != self._seen:
+                self._seen = now
+                return
+
+    async def close(self) -> None:
+        self._connection.close()
+
+
+class Notifications:
+    """A connection of its own, called `name`, that listens; the loop watches its socket, so no thread waits."""
+
+    def __init__(self, url: sa.URL, channel: str, name: str) -> None:
+        self._url = url
+        self._channel = channel
+        self._name = name
+        self._connection: Any = None
+        self._watched: int | None = None
+        self._closed = False
+        self._sign = asyncio.Event()
+
+    async def wait(self) -> None:
+        if self._connection is None:
+            await self._listen()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(RELISTEN):
+                await self._sign.wait()
+        self._sign.clear()
+
+    async def _listen(self) -> None:
+        import psycopg
+
+        def connect() -> None:
+            connection = open_session(self._url, self._name)
+            connection.execute(f"LISTEN {self._channel}")
+            self._connection = connection  # here, so that `close` finds it also when nobody waits for us any more
+            if self._closed:
+                connection.close()
+
+        with contextlib.suppress(psycopg.Error):  # the timed wait is the fall-back until the server is back
+            await asyncio.to_thread(connect)
+            # A number of our own for the socket: libpq closes a broken one at once, and the loop must not be left with
+            # a number that by then is somebody else's, or its own next one.
+            self._watched = os.dup(self._connection.fileno())
+            asyncio.get_running_loop().add_reader(self._watched, self._readable)
+            self._sign.set()  # what was committed before we listened was not heard
+
+    def _readable(self) -> None:
+        import psycopg
+
+        self._sign.set()
+        try:
+            for _ in self._connection.notifies(timeout=0):
+                pass
+        except psycopg.Error:
+            self._drop()
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        watched, self._watched = self._watched, None
+        if watched is not None:
+            asyncio.get_running_loop().remove_reader(watched)
+            os.close(watched)
+        if connection is not None:
+            connection.close()
+
+    async def close(self) -> None:
+        self._closed = True
+        self._drop()

@@ -1,0 +1,195 @@
+"""The right to serve a Postgres database: locks of a session, which end with it, however it ends.
+
+A node for all groups takes the database for itself. Nodes that serve one group each share it, and each takes its group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+from contextlib import closing, suppress
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from eventd.errors import Conflict, DatabaseUnavailable
+from eventd.store.engine.engines import driver_of
+from eventd.store.engine.fence import ENDING_MILLISECONDS, TOKEN_DIGITS, end_unclaimed
+from eventd.store.engine.sessions import open_session
+from eventd.store.engine.translation import translated
+
+CHECK_SECONDS = 1.0
+"""How often a node checks its claim, and how long it waits before it claims again from a server that is away."""
+SILENT_SECONDS = 15.0
+"""A node that has not checked its claim for so long is frozen or cut off, and a standby ends its claim."""
+PATIENCE_MILLISECONDS = 2000
+"""How long to wait for the claim of a process that has just been killed: the server notices a moment later."""
+SERVE_LOCK = 0x7365727665  # "serve"
+"""The advisory lock of whoever serves: alone for all groups, shared for one."""
+NAME = "eventd-serve "
+"""What the name of a session begins with; then comes who holds it, and last what tells this claim from all others."""
+NAME_BYTES = 63
+"""Postgres keeps no more of a name."""
+
+_HELD = """
+SELECT coalesce(a.application_name, ''), a.pid,
+  CASE a.state WHEN 'idle' THEN coalesce(a.query_start::text, '') ELSE '' END
+FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND ((l.classid::bigint << 32) | l.objid::bigint) = %s
+ORDER BY 1
+"""
+_END_SILENT = """
+SELECT pg_terminate_backend(pid, %s) FROM pg_stat_activity
+WHERE pid = %s AND application_name = %s AND state = 'idle' AND query_start::text = %s
+  AND pg_has_role(usesysid, 'USAGE')
+"""
+_STILL_MINE = """
+SELECT EXISTS (SELECT FROM pg_locks
+  WHERE locktype = 'advisory' AND granted AND mode = 'ExclusiveLock' AND pid = pg_backend_pid())
+"""
+
+logger = logging.getLogger("eventd.claim")
+
+
+def group_lock(group: str) -> int:
+    """The advisory lock of whoever serves one group."""
+    return int.from_bytes(blake2b(group.encode(), digest_size=8, person=b"eventd group").digest(), signed=True)
+
+
+class Holder(NamedTuple):
+    """A session that holds a claim. `checked`: when its node last checked it; blank while it does, or if it is unknown.
+
+    The time is the server's, and only good for seeing that it changes.
+    """
+
+    name: str
+    pid: int
+    checked: str
+
+
+def read_claims(conn: sa.Connection) -> list[str]:
+    """Who serves this database, each as it called itself."""
+    return [_who(holder.name) for holder in _holders(driver_of(conn), SERVE_LOCK)]
+
+
+def _holders(driver: Any, lock: int) -> list[Holder]:
+    return [Holder(*row) for row in driver.execute(_HELD, (lock,)).fetchall()]
+
+
+def _who(name: str) -> str:
+    return name.removeprefix(NAME).rpartition(" ")[0] if name.startswith(NAME) else "of another user"
+
+
+class Claim:
+    """A claim on a database, or on one `group` of it. `label` names the database, `who` whoever claims it."""
+
+    def __init__(self, url: sa.URL, label: str, group: str, who: str) -> None:
+        self._url = url
+        self._label = label
+        self._group = group
+        token = f" {secrets.token_hex(TOKEN_DIGITS // 2)}"
+        self.name = (NAME + who).encode()[: NAME_BYTES - len(token)].decode(errors="ignore") + token
+        """Its name in the database; all sessions of its node are named after it."""
+        self._session: Any = None
+        self.holders: list[Holder] = []
+        """Who held it when it could not be had."""
+
+    @property
+    def holder(self) -> str:
+        """The same in words: a process, and its machine."""
+        return f"process {_who(self.holders[0].name)}" if self.holders else "another process"
+
+    def take(self) -> None:
+        """Take the claim, and end all sessions of nodes that do not hold theirs any more.
+
+        Raises `Conflict`, which says who holds it, and `DatabaseUnavailable`.
+        """
+        self.close()
+        try:
+            with translated(self._label):
+                self._session = open_session(self._url, self.name)
+                if not self._try_locks():
+                    raise self._conflict()
+                end_unclaimed(self._session)
+        except BaseException:
+            self.close()
+            raise
+
+    def _try_locks(self) -> bool:
+        from psycopg.errors import LockNotAvailable
+
+        wanted = [("pg_advisory_lock", SERVE_LOCK)]
+        if self._group:
+            wanted = [("pg_advisory_lock_shared", SERVE_LOCK), ("pg_advisory_lock", group_lock(self._group))]
+        self._session.execute(f"SET lock_timeout = {PATIENCE_MILLISECONDS}")
+        try:
+            for function, lock in wanted:
+                self._session.execute(f"SELECT {function}(%s)", (lock,))
+        except LockNotAvailable:
+            return False
+        return True
+
+    def _conflict(self) -> Conflict:
+        mine = group_lock(self._group) if self._group else SERVE_LOCK
+        self.holders = _holders(self._session, mine) or _holders(self._session, SERVE_LOCK)
+        what = f"group {self._group} of the database" if self._group else "the database"
+        return Conflict(
+            f"{self.holder} serves {what} {self._label}",
+            hint="stop it first, wait for its end with --standby, choose another database, or serve one group in each"
+            " process with --group",
+        )
+
+    def end_silent(self, holder: Holder) -> bool:
+        """End the session of a holder that has not checked its claim since; False where it has. Raises as `take`."""
+        with translated(self._label), closing(open_session(self._url, "eventd-standby")) as session:
+            ended = session.execute(_END_SILENT, (ENDING_MILLISECONDS, holder.pid, holder.name, holder.checked))
+            return bool(ended.fetchall())
+
+    async def keep(self, sleep: Callable[[float], Awaitable[None]]) -> None:
+        """Watch over the claim, without end. Raises `Conflict` when it was lost and another node has it now.
+
+        The session is lost with the server, or on the way to it. Then nobody holds the claim, and it is taken again as
+        soon as the server is back: a restart of the server is no reason to stop.
+        """
+        while True:
+            await sleep(CHECK_SECONDS)
+            if await asyncio.to_thread(self._holds):
+                continue
+            logger.warning("lost the claim on the database: claiming it again")
+            while not await asyncio.to_thread(self._retake):
+                await sleep(CHECK_SECONDS)
+            logger.info("claimed the database again")
+
+    def _holds(self) -> bool:
+        """Whether the session still is the one that took the locks; a pooler may have put another in its place."""
+        import psycopg
+
+        with suppress(psycopg.Error):
+            return bool(self._session.execute(_STILL_MINE).fetchone()[0])
+        return False
+
+    def _retake(self) -> bool:
+        try:
+            self.take()
+        except DatabaseUnavailable:
+            return False
+        except Conflict:
+            lost = [holder for holder in self.holders if holder.name == self.name]
+            if not lost:
+                raise
+            with suppress(DatabaseUnavailable):  # the server takes a session for alive that this node has lost
+                for holder in lost:
+                    self.end_silent(holder)
+            return False
+        return True
+
+    def close(self) -> None:
+        """Let go of it."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()

@@ -1,0 +1,400 @@
+"""Opening the database and running plain functions over it. The only file that asks which database it is.
+
+A storage function takes an open `sqlalchemy.Connection` and commits nothing. `Database.write` runs one on the single
+writer thread inside one transaction; `Database.read` runs one on a few reader threads over one snapshot. Durability is
+the database's strictest by default: an answer given after `write` returned survives a power cut.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from functools import lru_cache, partial
+from importlib import import_module
+from itertools import chain
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import msgspec
+import sqlalchemy as sa
+
+from eventd.errors import DatabaseFault
+from eventd.store.engine.address import parse_url
+from eventd.store.engine.boot import boot_id
+from eventd.store.engine.changes import ChangeSource, FileChanges, Notifications
+from eventd.store.engine.claim import Claim, read_claims
+from eventd.store.engine.engines import KEPT_BY_WRITER, Kind, begun, driver_of, open_engine
+from eventd.store.engine.fence import ClaimCheck, session_name
+from eventd.store.engine.file_guard import Place
+from eventd.store.engine.head_file import HeadFile
+from eventd.store.engine.thread_pool import Kept
+from eventd.store.engine.translation import FAULT_HINT, translated
+from eventd.store.engine.writer_lock import Turns
+
+Connection = sa.Connection
+"""An open transaction, for those who hand it on and know nothing of SQL."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+READERS = 3
+"""Threads that read for requests, and as many for deliveries; each has a connection of its own."""
+SQLITE_ROWS = 250
+"""Rows per multi-row INSERT on SQLite: every statement gives the interpreter lock away, and waits for it again."""
+COPY_ROWS = 20
+"""Rows from which COPY is worth its two extra round trips on Postgres."""
+SQLITE_NAMES = 500
+"""Values per IN list on SQLite, well under its limit on bound parameters."""
+CHANNEL = "eventd_head"
+"""The Postgres channel that says the head moved. It carries no content: the number is read from the head row."""
+LOCK_SECONDS = 5.0
+"""How long a transaction waits for another process to let go of what it needs."""
+BEGIN_WRITING = "BEGIN IMMEDIATE"
+"""A transaction of SQLite that begins by reading fails at once when another one has written."""
+SCHEMA_LOCK = 0x6576656E7464  # "eventd"
+"""The Postgres advisory lock of whoever migrates."""
+
+
+class KeyTaken(DatabaseFault):
+    """A row with the key of one that was to be inserted exists. Who expects that begins anew."""
+
+
+class Database:
+    """An open database. Close it with `close()`; both thread pools end there.
+
+    Raises `SettingsError` for a URL it cannot use, `MissingExtra` when the Postgres driver is absent,
+    `DatabaseUnavailable` when it does not answer, and `DatabaseUnusable` when the file is no database. `shared`: other
+    processes write to it all the time, as this one does. `claim` names the claim of this node; without it being held,
+    Postgres gives no session.
+    """
+
+    def __init__(self, url: str, *, shared: bool = False, claim: str = "") -> None:
+        self.url = parse_url(url)
+        self.claim_name = claim
+        self.restarts = 0
+        """How often SQLite's write-ahead log was begun anew."""
+        self.kind: Kind = "sqlite" if self.url.get_backend_name() == "sqlite" else "postgresql"
+        self.place = Place(self.path)
+        self._label = self.label()
+        self._turns = Turns(self.path, LOCK_SECONDS) if shared and self.path else None
+        writing = open_engine(self.url, self.kind, readers=0, patience=LOCK_SECONDS, claim=claim)
+        self._writing = Kept(writing, KEPT_BY_WRITER.get(self.kind, ""))
+        self._reading = Kept(open_engine(self.url, self.kind, readers=2 * READERS, patience=LOCK_SECONDS, claim=claim))
+        self._writer = ThreadPoolExecutor(1, "eventd-writer", self._writing.stay)
+        self._readers = ThreadPoolExecutor(READERS, "eventd-reader", self._reading.stay)
+        self._delivering = ThreadPoolExecutor(READERS, "eventd-delivery", self._reading.stay)
+        self._head_file: HeadFile | None = None
+
+    @property
+    def path(self) -> Path | None:
+        """The file of a SQLite database, None on Postgres."""
+        return Path(self.url.database) if self.kind == "sqlite" and self.url.database else None
+
+    def open_head_file(self) -> HeadFile | None:
+        """The file that keeps how far the log was acknowledged, until `close`. None on Postgres. Raises `OSError`."""
+        if self._head_file is None and self.path is not None:
+            self._head_file = HeadFile(self.path)
+        return self._head_file
+
+    def label(self) -> str:
+        """The database as it may be shown: never with a password."""
+        return self.url.render_as_string(hide_password=True)
+
+    @contextmanager
+    def transaction(self, *, durable: bool = True) -> Iterator[sa.Connection]:
+        """One writing transaction in this thread, committed at the end of the block.
+
+        When it is not `durable`, the system takes it to the disk a little later, or with the next that is.
+        """
+        turn = nullcontext() if self._turns is None else self._turns.turn()
+        with turn, translated(self._label), self._writing.use() as conn:
+            if self.kind == "sqlite" and conn.info.get("durable", True) != durable:
+                driver_of(conn).execute(
+                    f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}"
+                )  # in no transaction yet
+                conn.info["durable"] = durable
+            with begun(conn, BEGIN_WRITING if self.kind == "sqlite" else ""):
+                if self.kind != "sqlite" and not durable:
+                    driver_of(conn).execute("SET LOCAL synchronous_commit = off")
+                yield conn
+                self.place.require()  # or it would be acknowledged, and be nowhere
+
+    def write_now(self, fn: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `fn` in one writing transaction in this thread, committed when it returns."""
+        with self.transaction() as conn:
+            return fn(conn, *args, **kwargs)
+
+    def read_now(self, fn: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `fn` over one snapshot in this thread."""
+        begin = "BEGIN" if self.kind == "sqlite" else ""
+        with translated(self._label), self._reading.use() as conn, begun(conn, begin):
+            return fn(conn, *args, **kwargs)
+
+    def start_write(self, fn: Callable[[sa.Connection], T], *, durable: bool = True) -> Future[T]:
+        """Queue `fn` for the writer thread. Transactions run one after the other, in this order."""
+        return self._writer.submit(self._write, fn, durable)
+
+    def _write(self, fn: Callable[[sa.Connection], T], durable: bool) -> T:
+        with self.transaction(durable=durable) as conn:
+            return fn(conn)
+
+    async def write(self, fn: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """`write_now` on the writer thread."""
+        return await asyncio.wrap_future(self._writer.submit(partial(self.write_now, fn, *args, **kwargs)))
+
+    async def read(self, fn: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """`read_now` on a reader thread."""
+        return await asyncio.wrap_future(self._readers.submit(partial(self.read_now, fn, *args, **kwargs)))
+
+    async def read_for_delivery(
+        self, fn: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """`read_now` on a thread for consumers alone, in short reads: no long request keeps them waiting."""
+        return await asyncio.wrap_future(self._delivering.submit(partial(self.read_now, fn, *args, **kwargs)))
+
+    def change_source(self, sleep: Callable[[float], Awaitable[None]]) -> ChangeSource:
+        """What says that another process has committed. Losing a sign costs a poll, never a record."""
+        if self.kind == "sqlite":
+            return FileChanges(self._reading.engine, self.place, sleep, shared=self._turns is not None)
+        return Notifications(self.url, CHANNEL, session_name("eventd-listen", self.claim_name))
+
+    def claim(self, group: str, who: str) -> Claim | None:
+        """Postgres: what keeps a second node away; of `group` alone, unless it is blank. On SQLite a file does."""
+        return None if self.kind == "sqlite" else Claim(self.url, self.label(), group, who)
+
+    def claim_check(self) -> ClaimCheck | None:
+        """Postgres: what asks whether the claim of this node is held; None where there is none."""
+        return ClaimCheck(self.url, self.claim_name) if self.claim_name else None
+
+    def claims(self) -> list[str]:
+        """Postgres: who serves the database, each as it called itself."""
+        return [] if self.kind == "sqlite" else self.read_now(read_claims)
+
+    async def take_over_checkpoints(self) -> None:
+        """SQLite: keep the writer from doing them inside its commits; the caller does `checkpoint` from now on."""
+        if self.kind == "sqlite":
+            with translated(self._label):
+                await asyncio.wrap_future(self._writer.submit(self._writing.tell, "PRAGMA wal_autocheckpoint=0"))
+
+    async def checkpoint(self, *, patient_bytes: int = 8 << 20, urgent_bytes: int = 64 << 20) -> None:
+        """SQLite: move the write-ahead log into the file, off the append path. Postgres does this by itself.
+
+        The head file is flushed too: after a power loss it is behind by no more than the time between two checkpoints.
+        Under constant writing a passive checkpoint never catches the end, and the write-ahead log would grow without
+        bound; past `urgent_bytes` the writer thread itself finishes the little that is left and starts it over.
+        It hardly waits for readers, because appends wait for it: a back-up reads one snapshot for as long as it takes.
+        """
+        size = await asyncio.to_thread(self.wal_bytes)
+        if size > patient_bytes:
+            await asyncio.wrap_future(self._readers.submit(self._pragma, self._reading, "wal_checkpoint(PASSIVE)"))
+        if size > urgent_bytes:
+            self.restarts += 1
+            await asyncio.wrap_future(self._writer.submit(self._pragma, self._writing, "wal_checkpoint(RESTART)", 0.05))
+        if self._head_file is not None:
+            await asyncio.wrap_future(self._readers.submit(self._head_file.flush))
+
+    def wal_bytes(self) -> int:
+        """Size of SQLite's write-ahead log; 0 on Postgres."""
+        try:
+            return Path(f"{self.path}-wal").stat().st_size if self.path else 0
+        except OSError:
+            return 0
+
+    def _pragma(self, kept: Kept, text: str, patience: float = LOCK_SECONDS) -> Any:
+        turn = nullcontext() if self._turns is None or kept is self._reading else self._turns.turn()
+        with turn, translated(self._label), kept.use() as conn:  # a checkpoint cannot run in a transaction
+            try:
+                driver_of(conn).execute(f"PRAGMA busy_timeout={patience * 1000:.0f}")
+                return driver_of(conn).execute(f"PRAGMA {text}").fetchone()
+            finally:
+                driver_of(conn).execute(f"PRAGMA busy_timeout={LOCK_SECONDS * 1000:.0f}")
+
+    def close(self) -> None:
+        """Finish what is queued, then let go of every connection and thread."""
+        for threads in (self._writer, self._readers, self._delivering):
+            threads.shutdown(wait=True)
+        self._reading.close()
+        self._writing.close()
+        if self._turns is not None:
+            self._turns.close()
+        if self._head_file is not None:
+            self._head_file.close()
+
+
+def _is_sqlite(conn: sa.Connection) -> bool:
+    return conn.dialect.name == "sqlite"
+
+
+def fetch(conn: sa.Connection, sql: str, params: Sequence[Any] = ()) -> list[Any]:
+    """Rows as tuples, straight from the driver: for the hot paths. Write parameters as `?` on both databases."""
+    return _run(conn, sql, params).fetchall()  # type: ignore[no-any-return]
+
+
+def execute(conn: sa.Connection, sql: str, params: Sequence[Any] = ()) -> int:
+    """Run one statement straight on the driver; the number of rows it touched."""
+    return _run(conn, sql, params).rowcount  # type: ignore[no-any-return]
+
+
+def _run(conn: sa.Connection, sql: str, params: Sequence[Any]) -> Any:
+    return driver_of(conn).execute(sql if _is_sqlite(conn) else sql.replace("?", "%s"), params)
+
+
+def execute_many(conn: sa.Connection, sql: str, rows: Sequence[Sequence[Any]]) -> int:
+    """Run one statement for each of `rows`; how many rows of the table they touched in all."""
+    if not rows:
+        return 0
+    if _is_sqlite(conn):
+        return driver_of(conn).executemany(sql, rows).rowcount  # type: ignore[no-any-return]
+    with driver_of(conn).cursor() as cursor:
+        cursor.executemany(sql.replace("?", "%s"), rows)
+        return cursor.rowcount  # type: ignore[no-any-return]
+
+
+def insert(conn: sa.Connection, table: sa.Table) -> Any:
+    """An INSERT that knows `on_conflict_do_nothing` and `on_conflict_do_update`, which both databases share."""
+    # Only that of the database at hand is loaded: a command has to be quick.
+    return import_module(f"sqlalchemy.dialects.{conn.dialect.name}").insert(table)
+
+
+def bulk_insert(conn: sa.Connection, table: sa.Table, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Insert many rows of the columns `names` as fast as this database can. Raises `KeyTaken`."""
+    if rows:
+        copies = not _is_sqlite(conn) and len(rows) >= COPY_ROWS
+        with _telling_keys(table.name):
+            (_copy if copies else _insert_chunks)(conn, table.name, names, rows)
+
+
+def insert_numbered(
+    conn: sa.Connection, table: sa.Table, names: Sequence[str], same: int, texts: Sequence[str], first: int
+) -> None:
+    """Insert a row (`same`, text, number) for each of the texts, numbered from `first` on. Raises `KeyTaken`."""
+    if len(texts) < 2:
+        bulk_insert(conn, table, names, [(same, text, first) for text in texts])
+        return
+    # One statement with three values for any number of rows: no other one to prepare, and hardly anything to bind.
+    sql = f"INSERT INTO {table.name} ({', '.join(names)}) {_NUMBERED[conn.dialect.name]}"
+    with _telling_keys(table.name):
+        execute(conn, sql, (same, first, msgspec.json.encode(texts).decode()))
+
+
+_NUMBERED = {
+    "sqlite": "SELECT ?, value, key + ? FROM json_each(?)",
+    "postgresql": "SELECT ?, value, n - 1 + ? FROM json_array_elements_text(?) WITH ORDINALITY AS each(value, n)",
+}
+
+
+@contextmanager
+def _telling_keys(table: str) -> Iterator[None]:
+    """Raises `KeyTaken` where the block is told that a row of the table has the key of one that it inserts."""
+    try:
+        yield
+    except Exception as error:
+        if _says_key_taken(error):
+            raise KeyTaken(f"{table}: a row of this key is there already", hint=FAULT_HINT) from error
+        raise
+
+
+def _says_key_taken(error: Exception) -> bool:
+    told = getattr(error, "sqlite_errorname", None) or getattr(error, "sqlstate", None)
+    return told in ("SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_UNIQUE", "23505")
+
+
+def _copy(conn: sa.Connection, table: str, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    with driver_of(conn).cursor() as cursor, cursor.copy(f"COPY {table} ({', '.join(names)}) FROM STDIN") as copy:
+        for row in rows:
+            copy.write_row(row)
+
+
+def _insert_chunks(conn: sa.Connection, table: str, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    for start in range(0, len(rows), SQLITE_ROWS):
+        chunk = rows[start : start + SQLITE_ROWS]
+        execute(conn, _insertion(table, tuple(names), len(chunk)), list(chain.from_iterable(chunk)))
+
+
+@lru_cache(maxsize=512)
+def _insertion(table: str, names: Sequence[str], rows: int) -> str:
+    one = f"({', '.join('?' * len(names))})"
+    return f"INSERT INTO {table} ({', '.join(names)}) VALUES {', '.join([one] * rows)}"
+
+
+def fetch_in(conn: sa.Connection, sql: str, params: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    """`fetch` for a statement with one `{in}`, which stands for membership in `values` (any number of them).
+
+    Example: `fetch_in(conn, "SELECT id FROM t WHERE a = ? AND id {in}", (1,), ids)`.
+    """
+    if not _is_sqlite(conn):
+        return fetch(conn, sql.replace("{in}", "= ANY(?)"), (*params, list(values)))
+    found: list[Any] = []
+    for start in range(0, len(values), SQLITE_NAMES):
+        chunk = values[start : start + SQLITE_NAMES]
+        found += fetch(conn, sql.replace("{in}", f"IN ({', '.join('?' * len(chunk))})"), (*params, *chunk))
+    return found
+
+
+def lock_schema(conn: sa.Connection) -> None:
+    """Wait until no other process changes the schema. On SQLite a writing transaction is alone anyway."""
+    if not _is_sqlite(conn):
+        driver_of(conn).execute("SELECT pg_advisory_xact_lock(%s)", (SCHEMA_LOCK,))
+
+
+def begin_anew(conn: sa.Connection) -> None:
+    """Undo all of the writing transaction so far, its locks included, and begin another one.
+
+    On Postgres it is durable, whatever the first one was.
+    """
+    raw = driver_of(conn)
+    raw.rollback()
+    if _is_sqlite(conn):
+        raw.execute(BEGIN_WRITING)
+
+
+@contextmanager
+def savepoint(conn: sa.Connection) -> Iterator[None]:
+    """Undo what the block did to the transaction when it raises, and nothing else, while there still is one."""
+    raw = driver_of(conn)
+    raw.execute("SAVEPOINT part")
+    try:
+        yield
+    except BaseException:
+        if in_transaction(conn):
+            raw.execute("ROLLBACK TO SAVEPOINT part")
+            raw.execute("RELEASE SAVEPOINT part")
+        raise
+    raw.execute("RELEASE SAVEPOINT part")
+
+
+def in_transaction(conn: sa.Connection) -> bool:
+    """Whether the transaction that was begun still is one.
+
+    A full disk makes SQLite undo all of it on its own, and so does a lost connection to Postgres. Whatever is executed
+    after that would be a transaction of its own, without the locks that the first one held.
+    """
+    raw = driver_of(conn)
+    if _is_sqlite(conn):
+        return bool(raw.in_transaction)
+    return raw.info.transaction_status.name in ("INTRANS", "INERROR")
+
+
+def for_update(conn: sa.Connection) -> str:
+    """What locks the rows of a SELECT until the transaction ends; SQLite has one writer at a time anyway."""
+    return "" if _is_sqlite(conn) else " FOR UPDATE"
+
+
+def run_of_system(conn: sa.Connection) -> str:
+    """Names the run of what takes commits to the disk: of this machine, or of the Postgres server.
+
+    When one of its processes is killed, Postgres begins again by itself, and not from all it has acknowledged. Its
+    start time stays as it was then, but its statistics begin anew.
+    """
+    if not _is_sqlite(conn):
+        sql = "SELECT pg_postmaster_start_time()::text || ' ' || stats_reset::text FROM pg_stat_bgwriter"
+        return str(driver_of(conn).execute(sql).fetchone()[0])
+    return boot_id()
+
+
+def notify_head(conn: sa.Connection) -> None:
+    """Postgres: tell other processes, at commit, that the head moved. On SQLite they poll a counter of the file."""
+    if not _is_sqlite(conn):
+        driver_of(conn).execute(f"NOTIFY {CHANNEL}")

@@ -1,0 +1,123 @@
+"""How connections to either database are made, and what each of them is told before it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import sqlalchemy as sa
+from sqlalchemy import event
+
+from eventd.errors import MissingExtra
+from eventd.store.engine.fence import require_claim, session_name
+from eventd.store.engine.private_file import create_private
+from eventd.store.engine.sessions import KEEPALIVES, SERVER_OPTIONS
+
+Kind = Literal["sqlite", "postgresql"]
+
+OTHERS = 2
+"""Connections of each kind for other threads of the process than those of the pools, which keep theirs."""
+
+IDLE_SECONDS = 30
+"""How long a writing transaction on Postgres may stand still: one of a frozen process keeps all others waiting."""
+
+KEPT_BY_WRITER: dict[Kind, str] = {"sqlite": "PRAGMA temp_store=MEMORY"}
+"""What the writer's own connection is told: what a savepoint would undo, where an id was known, makes a file otherwise.
+
+Migrations, which sort whole tables, have connections without it.
+"""
+
+
+def open_engine(url: sa.URL, kind: Kind, *, readers: int, patience: float, claim: str = "") -> sa.Engine:
+    """An engine for the writer (`readers` = 0) or for that many readers, which wait for a lock for `patience` seconds.
+
+    Postgres: with a `claim`, a connection can be had only while that claim on the database is held.
+    Raises `MissingExtra` when the Postgres driver is absent.
+    """
+    size = max(1, readers)
+    if kind == "sqlite":
+        engine = sa.create_engine(
+            url, pool_size=size, max_overflow=OTHERS, connect_args={"check_same_thread": False, "timeout": patience}
+        )
+        event.listen(engine, "connect", _prepare_sqlite)
+        if url.database:
+            event.listen(engine, "do_connect", lambda *_: create_private(Path(url.database or "")))
+        return engine
+    # whatever the defaults of the server or the role say
+    options = f"-c synchronous_commit=on -c lock_timeout={patience * 1000:.0f} {SERVER_OPTIONS}"
+    if not readers:
+        options += f" -c idle_in_transaction_session_timeout={IDLE_SECONDS * 1000}"
+    try:
+        engine = sa.create_engine(
+            url,
+            pool_size=size,
+            max_overflow=OTHERS,
+            isolation_level="REPEATABLE READ" if readers else "READ COMMITTED",
+            connect_args={
+                "connect_timeout": 5,
+                "application_name": session_name("eventd-reader" if readers else "eventd-writer", claim),
+                "options": options,
+                **KEEPALIVES,
+            },
+        )
+    except ModuleNotFoundError:
+        raise MissingExtra(
+            "the Postgres driver is not installed", hint="install the extra, in a clone: pip install '.[postgres]'"
+        ) from None
+    if claim:
+        event.listen(engine, "do_connect", partial(_connect_under, claim))
+    return engine
+
+
+def _connect_under(claim: str, dialect: sa.Dialect, _record: object, args: Any, kwargs: Any) -> Any:
+    connection: Any = dialect.connect(*args, **kwargs)
+    try:
+        require_claim(connection, claim)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+@contextmanager
+def begun(conn: sa.Connection, begin: str) -> Iterator[None]:
+    """One transaction, committed at the end of the block. `begin` begins it; Postgres' driver does so by itself.
+
+    It is the driver's own. SQLAlchemy begins one as well with the first statement that goes through it, which means
+    nothing to either driver; to begin and to end one through it costs as much as to write a lone event.
+    """
+    raw = driver_of(conn)
+    if begin:
+        raw.execute(begin)
+    try:
+        yield
+        raw.commit()
+    except BaseException:
+        with suppress(Exception):  # what was said first is what matters
+            if not conn.in_transaction():
+                conn.begin()
+            conn.rollback()  # by SQLAlchemy, which knows what a connection that is lost says of the others
+        raise
+    if conn.in_transaction():
+        conn.rollback()
+
+
+def driver_of(conn: sa.Connection) -> Any:
+    """The driver's own connection, for statements that need nothing of SQLAlchemy."""
+    return conn.connection.driver_connection
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    connection.isolation_level = None  # transactions are begun by us: the driver's own are deferred and fail at once
+    for pragma in (
+        "page_size=8192",  # of a new file: bodies of a few hundred bytes in fewer pages, half the frames per commit
+        "journal_mode=WAL",
+        "synchronous=FULL",
+        "foreign_keys=ON",
+        "cache_size=-16384",
+        "journal_size_limit=67108864",
+    ):
+        connection.execute(f"PRAGMA {pragma}")

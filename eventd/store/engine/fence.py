@@ -1,0 +1,121 @@
+"""The fence on Postgres: only the node that holds the claim has sessions that can write.
+
+Each session of a node is named after the node's claim. A node that takes a claim ends the sessions of every claim that
+is not held, transactions included, and a node without its claim gets no new session. So a process that was frozen, or
+cut off, cannot write when it runs again: its sessions have ended, and it cannot replace them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import Any
+
+import sqlalchemy as sa
+
+from eventd.errors import DatabaseUnavailable
+from eventd.store.engine.sessions import open_session
+
+TOKEN_DIGITS = 8
+"""Hexadecimal digits at the end of the name of a claim, which no other claim has."""
+ENDING_MILLISECONDS = 5000
+"""How long to wait until a session that was told to end has ended."""
+ANSWER_SECONDS = 1.0
+"""How long to wait for the database when readiness asks for the claim."""
+
+# A node that waits for the claim of one group already holds the lock of the database, but not exclusively.
+_CLAIMS = """
+SELECT h.application_name FROM pg_locks l JOIN pg_stat_activity h ON h.pid = l.pid
+WHERE l.locktype = 'advisory' AND l.granted AND l.mode = 'ExclusiveLock'
+  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND h.application_name LIKE 'eventd-serve %%'
+"""
+_IS_HELD = f"SELECT EXISTS ({_CLAIMS} AND h.application_name = %s)"
+_END_UNCLAIMED = f"""
+SELECT a.application_name, pg_terminate_backend(a.pid, %s) FROM pg_stat_activity a
+WHERE a.datname = current_database() AND pg_has_role(a.usesysid, 'USAGE')
+  AND a.application_name ~ '^eventd-[a-z]+ [0-9a-f]{{{TOKEN_DIGITS}}}$'
+  AND right(a.application_name, {TOKEN_DIGITS}) NOT IN
+    (SELECT right(c.application_name, {TOKEN_DIGITS}) FROM ({_CLAIMS}) c)
+"""
+
+logger = logging.getLogger("eventd.claim")
+
+
+def session_name(kind: str, claim: str) -> str:
+    """The name of a session for a purpose, such as `eventd-writer`, of the node with that claim; blank for no claim."""
+    return f"{kind} {claim[-TOKEN_DIGITS:]}" if claim else kind
+
+
+def is_held(session: Any, claim: str) -> bool:
+    """Whether a session of that name holds its claim now. Raises `psycopg.Error`."""
+    return bool(session.execute(_IS_HELD, (claim,)).fetchone()[0])
+
+
+def end_unclaimed(session: Any) -> int:
+    """End all sessions of nodes that do not hold their claim; how many there were. Raises `psycopg.Error`."""
+    ended = session.execute(_END_UNCLAIMED, (ENDING_MILLISECONDS,)).fetchall()
+    for name, gone in ended:
+        about = {"session": name}
+        if gone:
+            logger.warning("ended a session of a node that lost its claim", extra=about)
+        else:
+            logger.error("a session of a node that lost its claim does not end", extra=about)
+    return len(ended)
+
+
+def require_claim(session: Any, claim: str) -> None:
+    """Let a new session of the node be used. Raises `DatabaseUnavailable` when the claim is not held."""
+    if not is_held(session, claim):
+        raise DatabaseUnavailable(
+            "this node does not hold its claim on the database",
+            hint="it claims the database again by itself, unless another node serves it now",
+        )
+    session.rollback()
+
+
+class ClaimCheck:
+    """Asks the database, each time anew, whether the claim is held. `close` it in the end."""
+
+    def __init__(self, url: sa.URL, claim: str) -> None:
+        self._url = url
+        self._claim = claim
+        self._session: Any = None
+        self._closed = False
+        self._asking: asyncio.Future[str] | None = None
+
+    async def ask(self) -> str:
+        """`ok`, or what is wrong. No answer in time is wrong, too: another node may have the claim by now."""
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.get_running_loop().run_in_executor(None, self._ask)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ANSWER_SECONDS):
+                return await asyncio.shield(self._asking)
+        return f"the database did not answer within {ANSWER_SECONDS:g} s"
+
+    def _ask(self) -> str:
+        import psycopg
+
+        try:
+            if self._session is None:
+                self._session = open_session(self._url, session_name("eventd-ready", self._claim))
+            held = is_held(self._session, self._claim)
+        except psycopg.Error:
+            self._drop()
+            return "the database does not answer"
+        finally:
+            if self._closed:
+                self._drop()
+        return "ok" if held else "this node does not hold its claim on the database"
+
+    def _drop(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    async def close(self) -> None:
+        """End its session; one that waits for the server ends when that answers, or is given up."""
+        self._closed = True
+        if self._asking is None or self._asking.done():
+            self._drop()

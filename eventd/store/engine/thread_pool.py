@@ -1,0 +1,76 @@
+"""Connections that the threads of a pool keep: to take one out and put it back costs as much as a small read."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import sqlalchemy as sa
+
+from eventd.store.engine.engines import driver_of
+
+
+class Kept:
+    """The connections of one engine. A thread that said `stay` keeps its own; any other takes one out for each use.
+
+    `begin` is executed on each that is kept, before it is used, and so is what `tell` was told.
+    Where something went wrong with one, all are looked at anew: a server that is gone takes all of them along.
+    """
+
+    def __init__(self, engine: sa.Engine, begin: str = "") -> None:
+        self.engine = engine
+        self._begin = [begin] if begin else []
+        self._of_thread = threading.local()
+        self._kept: set[sa.Connection] = set()
+        self._troubles = 0
+
+    def stay(self) -> None:
+        """This thread will use the engine for as long as it lives."""
+        self._of_thread.stays = True
+
+    def tell(self, statement: str) -> None:
+        """Execute it on the connection that this thread keeps, and on each that is made after it."""
+        if statement not in self._begin:
+            self._begin.append(statement)
+        with self.use() as conn:
+            driver_of(conn).execute(statement)
+
+    @contextmanager
+    def use(self) -> Iterator[sa.Connection]:
+        """A connection in no transaction."""
+        if not getattr(self._of_thread, "stays", False):
+            with self.engine.connect() as conn:
+                yield conn
+            return
+        conn = self._take_own()
+        try:
+            yield conn
+        except BaseException:
+            self._troubles += 1
+            raise
+
+    def _take_own(self) -> sa.Connection:
+        """The one of this thread; another one where there was trouble since."""
+        own: tuple[sa.Connection | None, int] = getattr(self._of_thread, "own", (None, 0))
+        conn, troubles = own
+        if conn is not None and troubles == self._troubles:
+            return conn
+        if conn is not None:
+            self._kept.discard(conn)
+            self._of_thread.own = None, 0
+            conn.close()
+        troubles = self._troubles
+        conn = self.engine.connect()
+        for statement in self._begin:
+            driver_of(conn).execute(statement)
+        self._kept.add(conn)
+        self._of_thread.own = conn, troubles
+        return conn
+
+    def close(self) -> None:
+        """Let go of all of them. The threads that kept some have ended."""
+        for conn in self._kept:
+            conn.close()
+        self._kept.clear()
+        self.engine.dispose()

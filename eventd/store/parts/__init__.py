@@ -1,0 +1,4 @@
+"""Rows of DynamicConfigParts.
+
+May import: store.engine, store.schema.
+"""

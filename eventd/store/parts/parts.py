@@ -1,0 +1,399 @@
+"""Rows of parts: what plugins derived, and which part gives which resource.
+
+Each function that writes takes the open transaction, in which the head is locked, and moves the version of the parts,
+so that running nodes notice. A resource is given by one part of its owner at a time: the latest that named it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+import sqlalchemy as sa
+
+from eventd.store.engine.database import execute, execute_many, fetch, fetch_in, insert, notify_head
+from eventd.store.parts.claims import Claim, Key, claims_of, end_of_rest, masked_by, masking
+from eventd.store.parts.newer import Later
+from eventd.store.schema.tables import parts
+
+SUBSCRIPTION, PLUGIN, SOURCE = "EventSubscription/", "Plugin/", "DynamicConfigSource/"
+"""How owners begin: the kind of what is declared, and then its name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewPart:
+    """A part as it is written. Times in microseconds; `resources` carry their annotations.
+
+    `owner` is what the claims belong to, `source` names the part. `ends` says when subjects end that end sooner.
+    """
+
+    owner: str
+    source: str
+    group: str
+    plugin: str
+    observed_at: int
+    expires_at: int
+    digest: str
+    resources: Sequence[Mapping[str, Any]]
+    directives: Sequence[Mapping[str, Any]] = ()
+    action_plans: Sequence[Mapping[str, Any]] = ()
+    event_ids: Sequence[str] = ()
+    subjects: Sequence[str] = ()
+    ends: Mapping[str, int]
+    grace: int = 0
+
+
+class Held(NamedTuple):
+    """A claim that a part holds: since when its owner does, and until when. Microseconds."""
+
+    since: int
+    ends_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredPart(NewPart):
+    """A part as it is stored. `claims` are the resources it gives: what a later part named is no longer its own.
+
+    Likewise `masks` are the declared resources that it masks.
+    `revision` moves with each change. `problem` says what of the row cannot be read; the lists are empty then.
+    """
+
+    id: int
+    generation: int
+    ends_at: int
+    claims: Mapping[Key, Held]
+    masks: frozenset[Key]
+    revision: int
+    created_at: int
+    updated_at: int
+    problem: str = ""
+
+    @property
+    def ends_rest_at(self) -> int:
+        """When that of it ends which is about no subject in particular."""
+        return end_of_rest(ends=self.ends, subjects=self.subjects, expires_at=self.expires_at)
+
+
+def put_part(conn: sa.Connection, part: NewPart, now: int, *, later: Later | None = None) -> int:
+    """Write the part in the place of the one of the same source, and give it the claims on what it names.
+
+    Returns its generation: raised with each run of a plugin by hand, otherwise with each other content. 0 where there
+    is nothing to keep. Parts of the owner that give nothing any more are deleted. What `later` events led to keeps its
+    claims.
+    """
+    revision = _move_version(conn)
+    before = fetch(conn, "SELECT id, generation, digest FROM parts WHERE source = ?", (part.source,))
+    by_hand = part.source == part.owner
+    if not (by_hand or part.resources or part.directives or part.action_plans):
+        _remove(conn, [int(before[0][0])] if before else [])
+        return 0
+    _, generation, digest = before[0] if before else (0, 0, "")
+    generation += not before or by_hand or digest != part.digest
+    claims = _claims(part)
+    part_id = _write(conn, part, claims, generation, revision, now)
+    execute(conn, "DELETE FROM part_subjects WHERE part_id = ?", (part_id,))
+    subjects = [(part.owner, subject, part_id) for subject in dict.fromkeys(filter(None, part.subjects))]
+    execute_many(conn, "INSERT INTO part_subjects (owner, subject, part_id) VALUES (?, ?, ?)", subjects)
+    losers = _claim(conn, part_id, part, claims, now, later)
+    _settle_losers(conn, losers, revision)
+    return 0 if part_id in losers and not _exists(conn, part_id) else int(generation)
+
+
+def _exists(conn: sa.Connection, part_id: int) -> bool:
+    return bool(fetch(conn, "SELECT 1 FROM parts WHERE id = ?", (part_id,)))
+
+
+def _move_version(conn: sa.Connection) -> int:
+    """Say, at commit, that parts have changed; the new version."""
+    moved = "UPDATE log_heads SET parts_version = parts_version + 1 WHERE id = 1 RETURNING parts_version"
+    ((version,),) = fetch(conn, moved)
+    notify_head(conn)
+    return int(version)
+
+
+def _write(
+    conn: sa.Connection, part: NewPart, claims: Mapping[Key, Claim], generation: int, revision: int, now: int
+) -> int:
+    values = {
+        "owner": part.owner,
+        "group_name": part.group,
+        "plugin": part.plugin,
+        "generation": generation,
+        "observed_at": part.observed_at,
+        "expires_at": part.expires_at,
+        "ends_at": _end_of(part, claims),
+        "digest": part.digest,
+        "resources": _text(part.resources),
+        "directives": _text(part.directives),
+        "action_plans": _text(part.action_plans),
+        "event_ids": _text(part.event_ids),
+        "subjects": _text(part.subjects),
+        "ends": _text(part.ends),
+        "grace": part.grace,
+        "revision": revision,
+        "updated_at": now,
+    }
+    fresh = insert(conn, parts).values(source=part.source, created_at=now, **values)
+    written = fresh.on_conflict_do_update(index_elements=[parts.c.source], set_=values)
+    return int(conn.execute(written.returning(parts.c.id)).scalar_one())
+
+
+def _claims(part: NewPart) -> dict[Key, Claim]:
+    return claims_of(
+        part.resources, part.directives, ends=part.ends, subjects=part.subjects, expires_at=part.expires_at
+    )
+
+
+def _end_of(part: NewPart, claims: Mapping[Key, Claim]) -> int:
+    ends = [claim.ends_at for claim in claims.values()]
+    if part.directives or part.action_plans or not ends:
+        ends.append(end_of_rest(ends=part.ends, subjects=part.subjects, expires_at=part.expires_at))
+    return max(ends)
+
+
+def _claim(
+    conn: sa.Connection, part_id: int, part: NewPart, wanted: Mapping[Key, Claim], now: int, later: Later | None
+) -> set[int]:
+    """Give the part the claims on what it names, and none else; the parts that lose some, itself perhaps.
+
+    Its owner holds a claim without a break only if it has not ended meanwhile: others may have taken it up since. What
+    is over already takes nothing from a part that still gives it.
+    """
+    held = _read_held(conn, part.owner, wanted)
+    newer = set() if later is None else later.of(conn, {holder for holder, _, _ in held.values()} - {part_id})
+    execute(conn, "DELETE FROM part_claims WHERE part_id = ?", (part_id,))
+    rows = []
+    for key, claim in wanted.items():
+        holder, since, ends_at = held.get(key, (part_id, now, 0))
+        if holder != part_id and (claim.ends_at <= now < ends_at or (holder in newer and now < ends_at)):
+            del held[key]
+            continue
+        rows.append((part.owner, *key, part_id, since if ends_at > now else now, claim.ends_at, claim.captures))
+    execute_many(
+        conn,
+        "INSERT INTO part_claims (owner, api_version, kind, name, part_id, since, ends_at, captures)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (owner, api_version, kind, name) DO UPDATE SET"
+        " part_id = excluded.part_id, since = excluded.since, ends_at = excluded.ends_at, captures = excluded.captures",
+        rows,
+    )
+    return ({holder for holder, _, _ in held.values()} - {part_id}) | ({part_id} if newer else set())
+
+
+def _read_held(conn: sa.Connection, owner: str, keys: Iterable[Key]) -> dict[Key, tuple[int, int, int]]:
+    """Which of the claims the owner has: the part, since when, until when."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for key in keys:
+        names.setdefault((key.api_version, key.kind), []).append(key.name)
+    held = {}
+    for kind, those in names.items():
+        found = fetch_in(
+            conn,
+            "SELECT name, part_id, since, ends_at FROM part_claims"
+            " WHERE owner = ? AND api_version = ? AND kind = ? AND name {in}",
+            (owner, *kind),
+            those,
+        )
+        held.update({Key(*kind, name): (part_id, since, ends_at) for name, part_id, since, ends_at in found})
+    return held
+
+
+def _settle_losers(conn: sa.Connection, losers: Collection[int], revision: int) -> None:
+    """A part that has lost claims has changed; one that gives nothing any more goes."""
+    if not losers:
+        return
+    bare = fetch_in(
+        conn,
+        "SELECT id FROM parts WHERE NOT EXISTS (SELECT 1 FROM part_claims WHERE part_id = parts.id) AND id {in}",
+        (),
+        sorted(losers),
+    )
+    gone = {part_id for (part_id,) in bare}
+    _remove(conn, sorted(gone))
+    left = [(revision, part_id) for part_id in sorted(set(losers) - gone)]
+    execute_many(conn, "UPDATE parts SET revision = ? WHERE id = ?", left)
+
+
+def _remove(conn: sa.Connection, ids: Sequence[int]) -> None:
+    for table, column in (("part_claims", "part_id"), ("part_subjects", "part_id"), ("parts", "id")):
+        execute_many(conn, f"DELETE FROM {table} WHERE {column} = ?", [(part_id,) for part_id in ids])
+
+
+def withdraw(
+    conn: sa.Connection, owner: str, subjects: Collection[str], now: int, *, later: Later | None = None
+) -> int:
+    """End what the owner's parts say of these subjects, each after its grace; how many parts that changes.
+
+    What ends sooner anyway stays so, and what `later` events led to.
+    """
+    found = fetch_in(
+        conn,
+        "SELECT DISTINCT part_id FROM part_subjects WHERE owner = ? AND subject {in}",
+        (owner,),
+        sorted(set(subjects)),
+    )
+    ids = {part_id for (part_id,) in found}
+    concerned = read_parts(conn, ids=sorted(ids - later.of(conn, ids) if later is not None else ids))
+    changed = [(part, ends) for part in concerned if (ends := _earlier(part, subjects, now)) != dict(part.ends)]
+    if changed:
+        revision = _move_version(conn)
+        for part, ends in changed:
+            _write_ends(conn, part, ends, revision, now)
+    return len(changed)
+
+
+def _earlier(part: StoredPart, subjects: Collection[str], now: int) -> dict[str, int]:
+    """When its subjects end, now that these do."""
+    end = now + part.grace
+    going = {subject for subject in part.subjects if subject in subjects}
+    sooner = {s: min(end, part.ends.get(s, part.expires_at)) for s in going}
+    return dict(part.ends) if part.ends_at <= now else {**part.ends, **sooner}
+
+
+def _write_ends(conn: sa.Connection, part: StoredPart, ends: Mapping[str, int], revision: int, now: int) -> None:
+    claims = claims_of(part.resources, part.directives, ends=ends, subjects=part.subjects, expires_at=part.expires_at)
+    rest = end_of_rest(ends=ends, subjects=part.subjects, expires_at=part.expires_at)
+    held = (*part.claims, *map(masking, part.masks))
+    own = [claims[key].ends_at for key in held if key in claims]
+    if part.directives or part.action_plans or not own:
+        own.append(rest)
+    execute(
+        conn,
+        "UPDATE parts SET ends = ?, ends_at = ?, revision = ?, updated_at = ? WHERE id = ?",
+        (_text(ends), max(own), revision, now, part.id),
+    )
+    rows = [(claims[key].ends_at, part.owner, *key, part.id) for key in held if key in claims]
+    execute_many(
+        conn,
+        "UPDATE part_claims SET ends_at = ? WHERE owner = ? AND api_version = ? AND kind = ? AND name = ?"
+        " AND part_id = ?",
+        rows,
+    )
+
+
+def orphan(conn: sa.Connection, live_owners: Collection[str], now: int) -> int:
+    """End the parts of whatever is not declared any more, each after its grace; how many that changes.
+
+    Harmless when repeated: nothing is put off.
+    """
+    owners = [owner for (owner,) in fetch(conn, "SELECT DISTINCT owner FROM parts")]
+    declared = (SUBSCRIPTION, PLUGIN, SOURCE)
+    gone = [owner for owner in owners if owner.startswith(declared) and owner not in live_owners]
+    found = fetch_in(conn, "SELECT id FROM parts WHERE expires_at > ? + grace AND owner {in}", (now,), gone)
+    if not found:
+        return 0
+    revision = _move_version(conn)
+    execute_many(
+        conn,
+        "UPDATE parts SET expires_at = ? + grace, revision = ?, updated_at = ? WHERE id = ?",
+        [(now, revision, now, part_id) for (part_id,) in found],
+    )
+    for sql in (
+        "UPDATE parts SET ends_at = expires_at WHERE id = ? AND ends_at > expires_at",
+        "UPDATE part_claims SET ends_at = (SELECT expires_at FROM parts WHERE id = part_id)"
+        " WHERE part_id = ? AND ends_at > (SELECT expires_at FROM parts WHERE id = part_id)",
+    ):
+        execute_many(conn, sql, [(part_id,) for (part_id,) in found])
+    return len(found)
+
+
+def delete_part(conn: sa.Connection, source: str) -> bool:
+    """Remove a part; its claims fall to nobody. False when there was none."""
+    found = fetch(conn, "SELECT id FROM parts WHERE source = ?", (source,))
+    if found:
+        _move_version(conn)
+        _remove(conn, [part_id for (part_id,) in found])
+    return bool(found)
+
+
+def forget_parts(conn: sa.Connection, before: int, limit: int) -> int:
+    """Remove at most `limit` parts all of which had ended before this time; how many went."""
+    sql = "SELECT id FROM parts WHERE ends_at < ? ORDER BY ends_at, id LIMIT ?"
+    ids = [part_id for (part_id,) in fetch(conn, sql, (before, limit))]
+    if ids:
+        _move_version(conn)
+        _remove(conn, ids)
+    return len(ids)
+
+
+def read_sources(conn: sa.Connection) -> list[str]:
+    """The source of every part, in order."""
+    return sorted(source for (source,) in fetch(conn, "SELECT source FROM parts"))
+
+
+def read_revisions(conn: sa.Connection) -> dict[int, int]:
+    """The revision of every part by its id: what has to be read again is what differs."""
+    return dict(fetch(conn, "SELECT id, revision FROM parts"))
+
+
+_COLUMNS = [column.name for column in parts.columns]
+
+
+def read_parts(
+    conn: sa.Connection, *, ids: Sequence[int] | None = None, source: str = "", owner: str = ""
+) -> list[StoredPart]:
+    """All parts, or those of these ids, this source or this owner: the latest observed first, then by source."""
+    columns = ", ".join(_COLUMNS)
+    wanted, values = ("source = ?", (source,)) if source else ("owner = ?", (owner,)) if owner else ("1 = 1", ())
+    if ids is None:
+        rows = fetch(conn, f"SELECT {columns} FROM parts WHERE {wanted}", values)
+    else:
+        rows = fetch_in(conn, f"SELECT {columns} FROM parts WHERE {wanted} AND id {{in}}", values, ids)
+    narrow = ids is not None or bool(source or owner)
+    claims = _read_claims(conn, [row[0] for row in rows] if narrow else None)
+    found = [_part(dict(zip(_COLUMNS, row, strict=True)), claims.get(row[0], {})) for row in rows]
+    return sorted(found, key=lambda part: (-part.observed_at, part.source))
+
+
+def _read_claims(conn: sa.Connection, ids: Sequence[int] | None) -> dict[int, dict[Key, Held]]:
+    sql = "SELECT part_id, api_version, kind, name, since, ends_at FROM part_claims"
+    rows = fetch(conn, sql) if ids is None else fetch_in(conn, f"{sql} WHERE part_id {{in}}", (), ids)
+    claims: dict[int, dict[Key, Held]] = {}
+    for part_id, api_version, kind, name, since, ends_at in rows:
+        claims.setdefault(part_id, {})[Key(api_version, kind, name)] = Held(since, ends_at)
+    return claims
+
+
+_LISTS = ("resources", "directives", "action_plans", "event_ids", "subjects")
+_NOTHING: dict[str, Any] = {"[]": [], "{}": {}}
+
+
+def _part(row: dict[str, Any], claims: Mapping[Key, Held]) -> StoredPart:
+    problem = ""
+    for name in (*_LISTS, "ends"):
+        kind: type = dict if name == "ends" else list
+        row[name] = _value(row[name])
+        if not isinstance(row[name], kind):
+            row[name], problem = kind(), f"its stored {name} cannot be read"
+    if problem:
+        row.update({name: [] for name in _LISTS}, ends={})
+    masks = frozenset(target for target in map(masked_by, claims) if target is not None)
+    given = {key: held for key, held in claims.items() if masked_by(key) is None} if masks else claims
+    return StoredPart(**row | {"group": row.pop("group_name")}, claims=given, masks=masks, problem=problem)
+
+
+def _value(text: str) -> Any:
+    """What a text holds; None where it cannot be read. Most lists of a part are empty."""
+    if text in _NOTHING:
+        return _NOTHING[text].copy()
+    try:
+        return msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def read_captures(conn: sa.Connection, addresses: Collection[str], now: int) -> list[tuple[str, Key, str]]:
+    """The live claims that capture one of these addresses: which one, the claim, the source of its part."""
+    rows = fetch_in(
+        conn,
+        "SELECT c.captures, c.api_version, c.kind, c.name, p.source FROM part_claims c JOIN parts p ON p.id = c.part_id"
+        " WHERE c.captures <> '' AND c.ends_at > ? AND c.captures {in}",
+        (now,),
+        sorted(addresses),
+    )
+    return sorted((address, Key(*key), source) for address, *key, source in rows)
+
+
+def _text(value: object) -> str:
+    return msgspec.json.encode(value).decode()

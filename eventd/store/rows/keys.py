@@ -1,0 +1,96 @@
+"""Keys to the API that were made at run time: their digests, what they may do, and until when. Never a key itself.
+
+Whoever changes one locks the head first and announces it, so that running nodes take notice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from eventd.errors import Conflict, NotFound
+from eventd.store.schema.tables import api_keys
+
+
+class KeyLine(NamedTuple):
+    """One key as it is kept. `digest` is its SHA-256 in hexadecimal; times are microseconds.
+
+    Empty `prefixes`: for every name. `expires_at` None: it lasts. A key that was revoked stays in the books, so that
+    its name is not given to another by mistake.
+    """
+
+    name: str
+    digest: str
+    scopes: tuple[str, ...]
+    prefixes: tuple[str, ...]
+    created_at: int
+    expires_at: int | None
+    revoked_at: int | None
+
+
+def read_keys(conn: sa.Connection) -> list[KeyLine]:
+    """Every key, by name; also those that are revoked or have expired."""
+    rows = conn.execute(sa.select(api_keys).order_by(api_keys.c.name))
+    return [
+        KeyLine(
+            row.name,
+            row.digest,
+            tuple(json.loads(row.scopes)),
+            tuple(json.loads(row.prefixes)),
+            row.created_at,
+            row.expires_at,
+            row.revoked_at,
+        )
+        for row in rows
+    ]
+
+
+def find_key(conn: sa.Connection, name: str) -> KeyLine:
+    """The key of this name. Raises `NotFound`."""
+    for line in read_keys(conn):
+        if line.name == name:
+            return line
+    raise NotFound(f"there is no key {name}", hint="routerctl key list shows those there are")
+
+
+def create_key(conn: sa.Connection, line: KeyLine) -> None:
+    """Enter a key. The head must be locked. Raises `Conflict` when its name was given to another."""
+    taken = {known.name: known for known in read_keys(conn)}.get(line.name)
+    if taken is not None:
+        state = "revoked" if taken.revoked_at is not None else "there"
+        raise Conflict(
+            f"a key {line.name} is {state} already",
+            hint="choose another name, or forget that one: routerctl key revoke NAME --forget",
+        )
+    conn.execute(
+        api_keys.insert().values(
+            name=line.name,
+            digest=line.digest,
+            scopes=_text(line.scopes),
+            prefixes=_text(line.prefixes),
+            created_at=line.created_at,
+            expires_at=line.expires_at,
+            revoked_at=line.revoked_at,
+        )
+    )
+
+
+def revoke_key(conn: sa.Connection, name: str, now: int) -> KeyLine:
+    """End a key; one that is revoked keeps its time. The head must be locked. Raises `NotFound`."""
+    line = find_key(conn, name)
+    if line.revoked_at is None:
+        line = line._replace(revoked_at=now)
+        conn.execute(api_keys.update().where(api_keys.c.name == name).values(revoked_at=now))
+    return line
+
+
+def forget_key(conn: sa.Connection, name: str) -> None:
+    """Remove a key from the books; it ends with that. The head must be locked."""
+    conn.execute(api_keys.delete().where(api_keys.c.name == name))
+
+
+def _text(values: Iterable[str]) -> str:
+    return json.dumps(list(values), ensure_ascii=False, separators=(",", ":"))

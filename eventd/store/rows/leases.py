@@ -1,0 +1,194 @@
+"""Which jobs of a queue are handed out, to whom and until when, and which are done. The head must be locked to write.
+
+A job that was never handed out has no line here; one that was has a line until its record goes. `free_at` says when it
+may be handed out again: 0 is now; a time in the future is the end of a lease where a node holds it, and of a delay
+where none does; none at all means that it is done (acked, or moved to the dead letters), and its record, which nobody
+is to see any more, waits to be cleared away.
+
+Storage functions: they take the open transaction and commit nothing. Times in microseconds, by the steady clock: a step
+of the wall clock must neither end leases nor prolong them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+import msgspec
+import sqlalchemy as sa
+
+from eventd.store.engine.database import bulk_insert, execute, execute_many, fetch, fetch_in
+from eventd.store.schema.topic_tables import leases
+
+LEASE_MS = (100, 86_400_000)
+"""The shortest and the longest lease of a job."""
+ENDED_AT_ONCE = 5000
+"""Leases that one look brings to their end at most; where more have ended together, the others wait for the next."""
+LONGEST = LEASE_MS[1] * 1000
+"""The longest lease, and the longest delay."""
+
+_ENDED = "topic_id = ? AND free_at > 0 AND free_at <= ?"
+_COUNTS = "count(*), coalesce(sum(CASE WHEN node <> '' THEN 1 ELSE 0 END), 0)"
+
+
+class Lease(NamedTuple):
+    """A job that was handed out at least once. `size`: bytes of its data and meta."""
+
+    seq: int
+    node: str
+    lease_id: str
+    free_at: int | None
+    deliveries: int
+    size: int
+
+    def is_held(self, node: str, lease_id: str, now: int) -> bool:
+        """Whether the node's lease is valid; a `lease_id` that is not empty must be this one's."""
+        valid = self.free_at is not None and now < self.free_at
+        return valid and self.node == node and lease_id in ("", self.lease_id)
+
+
+class Moved(NamedTuple):
+    """By how much the numbers of held and of delayed jobs changed."""
+
+    held: int = 0
+    delayed: int = 0
+
+
+class Jobs(NamedTuple):
+    """The jobs of a queue: those that may be handed out, those that are, and how many were ever given up."""
+
+    ready: int
+    in_flight: int
+    dead_lettered: int
+
+
+def acked_seqs(conn: sa.Connection, topic_id: int, first: int, last: int) -> frozenset[int]:
+    """Seqs from `first` to `last` of jobs that are done while their records are still stored: not to be shown."""
+    sql = "SELECT seq FROM leases WHERE topic_id = ? AND seq >= ? AND seq <= ? AND free_at IS NULL"
+    return frozenset(seq for (seq,) in fetch(conn, sql, (topic_id, first, last)))
+
+
+def read_leases(conn: sa.Connection, topic_id: int, seqs: Sequence[int]) -> dict[int, Lease]:
+    """Their lines, as far as they have one."""
+    sql = f"SELECT {', '.join(Lease._fields)} FROM leases WHERE topic_id = ? AND seq {{in}}"
+    return {row[0]: Lease(*row) for row in fetch_in(conn, sql, (topic_id,), seqs)}
+
+
+def count_jobs(conn: sa.Connection, topic_id: int, live: int, now: int) -> Jobs:
+    """The numbers of a queue of `live` records."""
+    rows = fetch(conn, "SELECT held, delayed, dead_lettered FROM queues WHERE topic_id = ?", (topic_id,))
+    if not rows:
+        return Jobs(live, 0, 0)
+    held, delayed, dead_lettered = rows[0]
+    ended, ended_leases = fetch(conn, f"SELECT {_COUNTS} FROM leases WHERE {_ENDED}", (topic_id, now))[0]
+    in_flight = held - ended_leases
+    waiting = delayed - (ended - ended_leases)
+    return Jobs(max(0, live - in_flight - waiting), in_flight, dead_lettered)
+
+
+def first_end(conn: sa.Connection, topic_id: int) -> int | None:
+    """When the next lease or delay ends, or has ended without anybody having looked; None: there is none."""
+    sql = "SELECT min(free_at) FROM leases WHERE topic_id = ? AND free_at > 0"
+    end: int | None = fetch(conn, sql, (topic_id,))[0][0]
+    return end
+
+
+def end_leases(conn: sa.Connection, topic_id: int, now: int) -> Moved:
+    """Make the jobs free whose lease or delay has ended."""
+    sql = f"SELECT seq, node FROM leases WHERE {_ENDED} ORDER BY free_at LIMIT {ENDED_AT_ONCE}"
+    ended = fetch(conn, sql, (topic_id, now))
+    held = sum(node != "" for _, node in ended)
+    free(conn, topic_id, [seq for seq, _ in ended], 0)
+    return Moved(-held, held - len(ended))
+
+
+def free(conn: sa.Connection, topic_id: int, seqs: Sequence[int], free_at: int) -> None:
+    """Take jobs from whoever holds them; from `free_at` on they may be handed out."""
+    sql = "UPDATE leases SET node = '', lease_id = '', free_at = ? WHERE topic_id = ? AND seq = ?"
+    execute_many(conn, sql, [(free_at, topic_id, seq) for seq in seqs])
+
+
+def read_free(conn: sa.Connection, topic_id: int, after: int, limit: int) -> list[Lease]:
+    """The first jobs beyond a seq that may be handed out again."""
+    names = ", ".join(Lease._fields)
+    sql = f"SELECT {names} FROM leases WHERE topic_id = ? AND free_at = 0 AND seq > ? ORDER BY seq LIMIT ?"
+    return [Lease(*row) for row in fetch(conn, sql, (topic_id, after, limit))]
+
+
+def add_leases(conn: sa.Connection, topic_id: int, made: Sequence[Lease]) -> None:
+    """Jobs that are handed out for the first time."""
+    bulk_insert(conn, leases, ("topic_id", *Lease._fields), [(topic_id, *lease) for lease in made])
+
+
+def renew_leases(conn: sa.Connection, topic_id: int, renewed: Sequence[Lease]) -> None:
+    """Jobs that are handed out once more."""
+    sql = (
+        "UPDATE leases SET node = ?, lease_id = ?, free_at = ?, deliveries = ?, size = ? WHERE topic_id = ? AND seq = ?"
+    )
+    execute_many(conn, sql, [(*lease[1:], topic_id, lease.seq) for lease in renewed])
+
+
+def extend_leases(conn: sa.Connection, topic_id: int, seqs: Sequence[int], free_at: int) -> None:
+    """Leases that end at another time."""
+    sql = "UPDATE leases SET free_at = ? WHERE topic_id = ? AND seq = ?"
+    execute_many(conn, sql, [(free_at, topic_id, seq) for seq in seqs])
+
+
+def mark_done(conn: sa.Connection, topic_id: int, seqs: Sequence[int]) -> None:
+    """Jobs that nobody is to see any more."""
+    sql = "UPDATE leases SET node = '', lease_id = '', free_at = NULL WHERE topic_id = ? AND seq = ?"
+    execute_many(conn, sql, [(topic_id, seq) for seq in seqs])
+
+
+def forget_upto(conn: sa.Connection, topic_id: int, seq: int) -> None:
+    """Drop the lines of all jobs up to a seq: their records are gone."""
+    where = "topic_id = ? AND seq <= ?"
+    held, delayed = _count_open(conn, where, (topic_id, seq))
+    if execute(conn, f"DELETE FROM leases WHERE {where}", (topic_id, seq)):
+        add_moves(conn, topic_id, Moved(-held, -delayed))
+
+
+def forget_jobs(conn: sa.Connection, topic_id: int, seqs: Collection[int]) -> None:
+    """Drop the lines of these jobs: their records are gone."""
+    found = read_leases(conn, topic_id, sorted(seqs))
+    open_ = [lease for lease in found.values() if lease.free_at]
+    held = sum(lease.node != "" for lease in open_)
+    execute_many(conn, "DELETE FROM leases WHERE topic_id = ? AND seq = ?", [(topic_id, seq) for seq in found])
+    add_moves(conn, topic_id, Moved(-held, held - len(open_)))
+
+
+def _count_open(conn: sa.Connection, where: str, params: tuple[int, ...]) -> Moved:
+    """How many jobs are held and delayed."""
+    several, held = fetch(conn, f"SELECT {_COUNTS} FROM leases WHERE {where} AND free_at > 0", params)[0]
+    return Moved(held, several - held)
+
+
+def add_moves(conn: sa.Connection, topic_id: int, moved: Moved) -> None:
+    """Keep the numbers of held and delayed jobs true."""
+    if any(moved):
+        sql = "UPDATE queues SET held = held + ?, delayed = delayed + ? WHERE topic_id = ?"
+        execute(conn, sql, (*moved, topic_id))
+
+
+def forget_queue(conn: sa.Connection, topic_id: int) -> None:
+    """Drop all that is known of a queue that is deleted, or emptied of everything."""
+    execute(conn, "DELETE FROM leases WHERE topic_id = ?", (topic_id,))
+    execute(conn, "DELETE FROM queues WHERE topic_id = ?", (topic_id,))
+
+
+def release_leases(conn: sa.Connection, steady: int) -> None:
+    """Free every job that is held or delayed, but for the queues whose leases are to outlive a restart.
+
+    How often a job was handed out stays known. The steady clock begins anew with a node: a lease that outlives it ends
+    no later than the longest that could begin now, however far the wall clock was set back.
+    """
+    latest = steady + LONGEST
+    for topic_id, config in fetch(conn, "SELECT id, config FROM topics WHERE id IN (SELECT topic_id FROM queues)"):
+        if msgspec.json.decode(config)["leases_durable"]:
+            execute(
+                conn, "UPDATE leases SET free_at = ? WHERE topic_id = ? AND free_at > ?", (latest, topic_id, latest)
+            )
+            continue
+        where = "topic_id = ? AND free_at > 0"
+        execute(conn, f"UPDATE leases SET node = '', lease_id = '', free_at = 0 WHERE {where}", (topic_id,))
+        execute(conn, "UPDATE queues SET held = 0, delayed = 0 WHERE topic_id = ?", (topic_id,))

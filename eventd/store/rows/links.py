@@ -1,0 +1,214 @@
+"""What the receiving end of a link keeps: marks, seen nonces, the receipts it gave, the gaps it was told of.
+
+All of it is written in the transaction that stores the events, under the locked head; so reading first and writing
+after is safe here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from eventd.store.engine.database import bulk_insert, execute, execute_many, fetch
+from eventd.store.schema.tables import inbound_batches, inbound_gaps, inbound_links
+
+MOST_SHOWN = 2000
+"""Links that are shown at once. Between two rounds of retention there may be many more: a member can invent senders."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMark:
+    """How far a sender's history is covered here: `(base, upto]` of its positions."""
+
+    epoch: str
+    incarnation: int
+    base: int
+    upto: int
+
+
+@dataclass(frozen=True, slots=True)
+class InboundLink:
+    """A link as an operator sees it. `updated_at` in microseconds."""
+
+    node: str
+    mark: StoredMark
+    updated_at: int
+    gaps: int
+
+
+def read_mark(conn: sa.Connection, topic_id: int, node: str) -> StoredMark | None:
+    """The mark of one link; None before the first batch."""
+    rows = fetch(
+        conn,
+        "SELECT epoch, incarnation, base, upto FROM inbound_links WHERE topic_id = ? AND node = ?",
+        (topic_id, node),
+    )
+    return StoredMark(*rows[0]) if rows else None
+
+
+def write_mark(conn: sa.Connection, topic_id: int, node: str, mark: StoredMark, now: int) -> None:
+    """Set the mark of one link."""
+    execute(
+        conn,
+        "INSERT INTO inbound_links (topic_id, node, epoch, incarnation, base, upto, updated_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (topic_id, node) DO UPDATE SET epoch = excluded.epoch,"
+        " incarnation = excluded.incarnation, base = excluded.base, upto = excluded.upto,"
+        " updated_at = excluded.updated_at",
+        (topic_id, node, mark.epoch, mark.incarnation, mark.base, mark.upto, now),
+    )
+
+
+def count_links(conn: sa.Connection, topic_id: int) -> int:
+    """How many senders have a mark."""
+    return int(fetch(conn, "SELECT count(*) FROM inbound_links WHERE topic_id = ?", (topic_id,))[0][0])
+
+
+def stale_links(
+    conn: sa.Connection, topic_id: int, peers: AbstractSet[str], *, most: int, before: int
+) -> list[tuple[str, int]]:
+    """Whose marks may go, each with the time of its last batch: nodes that are no peers, and silent since `before`.
+
+    Or beyond the `most` of them that were heard of last.
+    """
+    rows = fetch(
+        conn, "SELECT node, updated_at FROM inbound_links WHERE topic_id = ? ORDER BY updated_at DESC", (topic_id,)
+    )
+    strangers = [(node, at) for node, at in rows if node not in peers]
+    return [(node, at) for number, (node, at) in enumerate(strangers) if number >= most or at < before]
+
+
+def forget_links(conn: sa.Connection, topic_id: int, stale: Iterable[tuple[str, int]]) -> int:
+    """Forget the marks of nodes that have not been heard of since; how many. The head must be locked."""
+    return execute_many(
+        conn,
+        "DELETE FROM inbound_links WHERE topic_id = ? AND node = ? AND updated_at = ?",
+        [(topic_id, node, at) for node, at in stale],
+    )
+
+
+def record_gap(
+    conn: sa.Connection, topic_id: int, node: str, epoch: str, after: int, upto: int, reason: str, now: int
+) -> None:
+    """Keep a gap that the sender stated, or a step back that it took."""
+    conn.execute(
+        inbound_gaps.insert().values(
+            topic_id=topic_id, node=node, epoch=epoch, after=after, upto=upto, reason=reason, recorded_at=now
+        )
+    )
+
+
+def nonce_seen(conn: sa.Connection, group: str, key_id: str, nonce: str) -> bool:
+    """Whether a request with this nonce was taken before."""
+    sql = "SELECT 1 FROM nonces WHERE group_name = ? AND key_id = ? AND nonce = ?"
+    return bool(fetch(conn, sql, (group, key_id, nonce)))
+
+
+def keep_nonce(conn: sa.Connection, group: str, key_id: str, nonce: str, keep_until: int) -> None:
+    """Remember a nonce until the request that carried it can no longer be fresh."""
+    execute(
+        conn,
+        "INSERT INTO nonces (group_name, key_id, nonce, keep_until) VALUES (?, ?, ?, ?)",
+        (group, key_id, nonce, keep_until),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StoredReceipt:
+    """A receipt given before, and the range and the digest of the batch it answers, as the sender wrote them."""
+
+    receipt: str
+    range: str
+    digest: str
+
+
+def read_receipt(conn: sa.Connection, topic_id: int, node: str, batch_id: str) -> StoredReceipt | None:
+    """The receipt given for a batch; None when it is not known (any more)."""
+    rows = fetch(
+        conn,
+        "SELECT receipt, covers, digest FROM inbound_batches WHERE topic_id = ? AND node = ? AND batch_id = ?",
+        (topic_id, node, batch_id),
+    )
+    return StoredReceipt(*rows[0]) if rows else None
+
+
+def keep_receipt(
+    conn: sa.Connection,
+    *,
+    topic_id: int,
+    node: str,
+    batch_id: str,
+    key_id: str,
+    covers: str,
+    digest: str,
+    receipt: str,
+    now: int,
+) -> None:
+    """Remember a receipt, so that a repeated batch gets the same one."""
+    names = ("topic_id", "node", "batch_id", "key_id", "covers", "digest", "receipt", "recorded_at")
+    bulk_insert(conn, inbound_batches, names, [(topic_id, node, batch_id, key_id, covers, digest, receipt, now)])
+
+
+def read_inbound_links(conn: sa.Connection, topic_id: int, *, node: str = "") -> list[InboundLink]:
+    """The nodes that sent us a batch for this topic, those heard of last if there are many; or one of them, by name."""
+    sql = "SELECT node, count(*) FROM inbound_gaps WHERE topic_id = ? AND book = '' GROUP BY node"
+    gaps = dict(fetch(conn, sql, (topic_id,)))
+    query = sa.select(inbound_links).where(inbound_links.c.topic_id == topic_id)
+    if node:
+        query = query.where(inbound_links.c.node == node)
+    last = query.order_by(inbound_links.c.updated_at.desc(), inbound_links.c.node).limit(MOST_SHOWN)
+    return [
+        InboundLink(
+            row.node,
+            StoredMark(row.epoch, row.incarnation, row.base, row.upto),
+            row.updated_at,
+            gaps.get(row.node, 0),
+        )
+        for row in sorted(conn.execute(last), key=lambda row: str(row.node))
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class InboundGap:
+    """A range `(after, upto]` of a sender's positions in which something did not arrive. `recorded_at` in microseconds.
+
+    `reason` is `lost`, or `taken_back`: the sender's log went back to before what it had told.
+    """
+
+    id: int
+    node: str
+    epoch: str
+    after: int
+    upto: int
+    reason: str
+    recorded_at: int
+
+
+_GAPS = "SELECT id, node, epoch, after, upto, reason, recorded_at FROM inbound_gaps WHERE topic_id = ? AND book = ''"
+
+
+def read_inbound_gaps(
+    conn: sa.Connection, topic_id: int, *, node: str, after: int, limit: int, newest: bool = False
+) -> list[InboundGap]:
+    """The gaps that senders told of, beyond the id `after`, oldest first; or the newest first, before that id.
+
+    Of one node, unless that is blank.
+    """
+    sql = _GAPS
+    params: list[object] = [topic_id]
+    if after:
+        sql += " AND id < ?" if newest else " AND id > ?"
+        params.append(after)
+    if node:
+        sql += " AND node = ?"
+        params.append(node)
+    order = "DESC" if newest else "ASC"
+    return [InboundGap(*row) for row in fetch(conn, f"{sql} ORDER BY id {order} LIMIT ?", (*params, limit))]
+
+
+def read_last_gaps(conn: sa.Connection, topic_id: int, node: str, limit: int) -> list[InboundGap]:
+    """The newest gaps that a sender told of, oldest first."""
+    rows = fetch(conn, f"{_GAPS} AND node = ? ORDER BY id DESC LIMIT ?", (topic_id, node, limit))
+    return [InboundGap(*row) for row in reversed(rows)]

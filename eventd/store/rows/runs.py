@@ -1,0 +1,227 @@
+"""Rows of plugin runs: one for each time a plugin was started, with what it was handed and what became of it.
+
+A row is written before the plugin starts, so that a run that takes the node down with it is counted all the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import sqlalchemy as sa
+
+from eventd.store.engine.database import execute, fetch, insert
+from eventd.store.schema.tables import plugin_runs
+
+
+class RunStatus(StrEnum):
+    """What became of a run."""
+
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"  # it will be tried again, with fewer events in the end
+    BLOCKED = "blocked"  # the plugin as a whole cannot run: no event is to blame
+    INTERRUPTED = "interrupted"  # the node was stopped, or the subscription changed
+    PARKED = "parked"  # the last try with this one event: it is a dead letter now
+    LOST = "lost"  # retention removed the events before the plugin got them: nothing was run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRun:
+    """A run that begins. Positions are node-wide, times in microseconds.
+
+    The events are those in `(after, upto]` that the plugin is handed; `coalesced` are ids that later events replaced.
+    `cursor` and `subscription` are blank for a run by hand.
+    """
+
+    plugin: str
+    trigger: str
+    started_at: int
+    subscription: str = ""
+    cursor: str = ""
+    after: int = 0
+    upto: int = 0
+    group: str = ""
+    event_ids: Sequence[str] = ()
+    coalesced: Sequence[str] = ()
+    attempt: int = 1
+    status: RunStatus = RunStatus.RUNNING
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How a run ended. `source` and `generation` name the part it gave."""
+
+    status: RunStatus
+    completed_at: int
+    exit_code: int | None = None
+    stdout_digest: str = ""
+    stderr: str = ""
+    error: str = ""
+    source: str = ""
+    generation: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A run as it stands in the books."""
+
+    id: int
+    plugin: str
+    trigger: str
+    subscription: str
+    cursor: str
+    after: int
+    upto: int
+    group: str
+    event_ids: Sequence[str]
+    coalesced: Sequence[str]
+    events: int
+    attempt: int
+    status: RunStatus
+    started_at: int
+    completed_at: int | None
+    exit_code: int | None
+    stdout_digest: str
+    stderr: str
+    error: str
+    source: str
+    generation: int | None
+
+
+def begin_run(conn: sa.Connection, new: NewRun) -> int:
+    """Write a run down; its id."""
+    values = {name: getattr(new, name) for name in NewRun.__slots__}
+    values |= {
+        "group_name": values.pop("group"),
+        "event_ids": _listed(new.event_ids),
+        "coalesced": _listed(new.coalesced),
+        "events": len(new.event_ids),
+        "completed_at": None if new.status is RunStatus.RUNNING else new.started_at,
+        "exit_code": None,
+        "stdout_digest": "",
+        "stderr": "",
+        "source": "",
+        "generation": None,
+    }
+    made = conn.execute(insert(conn, plugin_runs).values(**values).returning(plugin_runs.c.id))
+    return int(made.scalar_one())
+
+
+def end_run(conn: sa.Connection, run_id: int, ending: Ending) -> None:
+    """Write down how a run ended."""
+    values = {name: getattr(ending, name) for name in Ending.__slots__}
+    conn.execute(plugin_runs.update().where(plugin_runs.c.id == run_id).values(**values))
+
+
+def last_run(conn: sa.Connection, cursor: str) -> Run | None:
+    """The newest run of a cursor."""
+    query = _newest().where(plugin_runs.c.cursor == cursor).limit(1)
+    row = conn.execute(query).first()
+    return None if row is None else _run(row)
+
+
+def read_runs(
+    conn: sa.Connection,
+    *,
+    plugin: str = "",
+    subscription: str = "",
+    group: str = "",
+    event_id: str = "",
+    statuses: Sequence[RunStatus] = (),
+    before: int | None = None,
+    limit: int = 100,
+) -> list[Run]:
+    """Runs, the newest first; those with an id below `before`. `event_id`: handed over, or replaced by a later one."""
+    query = _newest().limit(limit)
+    if plugin:
+        query = query.where(plugin_runs.c.plugin == plugin)
+    if subscription:
+        query = query.where(plugin_runs.c.subscription == subscription)
+    if group:
+        query = query.where(plugin_runs.c.group_name == group)
+    if event_id:
+        listed = json.dumps(event_id, ensure_ascii=False)
+        columns = (plugin_runs.c.event_ids, plugin_runs.c.coalesced)
+        query = query.where(sa.or_(*[column.contains(listed, autoescape=True) for column in columns]))
+    if statuses:
+        query = query.where(plugin_runs.c.status.in_([str(status) for status in statuses]))
+    if before is not None:
+        query = query.where(plugin_runs.c.id < before)
+    return [_run(row) for row in conn.execute(query)]
+
+
+def read_newest(conn: sa.Connection, subscriptions: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Run]:
+    """The newest run of each of these subscriptions, by group and name."""
+    return {
+        (group, name): run
+        for group, name in subscriptions
+        for run in read_runs(conn, subscription=name, group=group, limit=1)
+    }
+
+
+def read_run(conn: sa.Connection, run_id: int) -> Run | None:
+    """One run."""
+    row = conn.execute(_newest().where(plugin_runs.c.id == run_id)).first()
+    return None if row is None else _run(row)
+
+
+def count_events(conn: sa.Connection, subscription: str, status: RunStatus) -> int:
+    """How many events the subscription's runs of that status were handed, each time counted."""
+    total = sa.select(sa.func.coalesce(sa.func.sum(plugin_runs.c.events), 0))
+    mine = total.where(plugin_runs.c.subscription == subscription, plugin_runs.c.status == str(status))
+    return int(conn.execute(mine).scalar_one())
+
+
+def interrupt_runs(conn: sa.Connection, cursor: str, error: str, now: int) -> None:
+    """Say of what a cursor has begun, and nobody ended, that it was broken off. It counts as no try."""
+    execute(
+        conn,
+        "UPDATE plugin_runs SET status = ?, completed_at = ?, error = ? WHERE cursor = ? AND status = ?",
+        (RunStatus.INTERRUPTED.value, now, error, cursor, RunStatus.RUNNING.value),
+    )
+
+
+def detach_runs(conn: sa.Connection, cursor: str, now: int) -> None:
+    """What was tried so far says nothing of what this cursor does from now on, and what runs is void."""
+    interrupt_runs(conn, cursor, "the subscription was reset or deleted meanwhile", now)
+    execute(conn, "UPDATE plugin_runs SET cursor = '' WHERE cursor = ?", (cursor,))
+
+
+def forget_runs(conn: sa.Connection, before: int, limit: int) -> int:
+    """Remove runs that ended before a time (microseconds), at most `limit`; how many went.
+
+    Those that began before it and never ended go, too: whoever ran them was killed. The newest of each cursor stays: it
+    tells how often what waits has been tried.
+    """
+    old = fetch(
+        conn,
+        "SELECT id FROM plugin_runs WHERE (completed_at < ? OR completed_at IS NULL AND started_at < ?)"
+        " AND (cursor = '' OR id < (SELECT max(id) FROM plugin_runs AS newer WHERE newer.cursor = plugin_runs.cursor))"
+        " ORDER BY id LIMIT ?",
+        (before, before, limit),
+    )
+    ids = [row[0] for row in old]
+    if ids:
+        conn.execute(plugin_runs.delete().where(plugin_runs.c.id.in_(ids)))
+    return len(ids)
+
+
+def _newest() -> sa.Select[Any]:
+    return sa.select(plugin_runs).order_by(plugin_runs.c.id.desc())
+
+
+def _run(row: Any) -> Run:
+    values = dict(row._mapping)
+    values["group"] = values.pop("group_name")
+    values["event_ids"], values["coalesced"] = json.loads(values["event_ids"]), json.loads(values["coalesced"])
+    values["status"] = RunStatus(values["status"])
+    return Run(**values)
+
+
+def _listed(ids: Sequence[str]) -> str:
+    return json.dumps([*ids], ensure_ascii=False, separators=(",", ":"))

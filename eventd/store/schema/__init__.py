@@ -1,0 +1,4 @@
+"""Every table, declared once, and migrations.
+
+May import: store.engine.
+"""

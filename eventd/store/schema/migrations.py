@@ -1,0 +1,104 @@
+"""Bringing a database's schema up to date, the same way on both databases."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+import eventd
+from eventd.errors import DatabaseUnusable
+from eventd.store.engine.database import Database, insert, lock_schema
+from eventd.store.engine.foreign_file import refuse_foreign
+from eventd.store.schema.tables import log_heads
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+
+def _scripts() -> Path:
+    """In a wheel the migrations lie inside the package; in a checkout beside it."""
+    package = Path(eventd.__file__).parent
+    inside = package / "migrations"
+    return inside if inside.is_dir() else package.parent / "migrations"
+
+
+NEWEST = "0011"
+"""The revision this program was built for. It stands here so that a command need not load Alembic to compare."""
+
+
+def _config() -> Config:
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(_scripts()).replace("%", "%%"))
+    return config
+
+
+def read_revision(conn: sa.Connection) -> str | None:
+    """The revision of the open database; None when it was never migrated."""
+    if not sa.inspect(conn).has_table("alembic_version"):
+        return None
+    return conn.execute(sa.text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
+
+
+def pending(conn: sa.Connection) -> list[str]:
+    """Revisions that are not applied yet, oldest first.
+
+    Raises `DatabaseUnusable` when the database was written by a newer program.
+    """
+    current = read_revision(conn)
+    if current == NEWEST:
+        return []
+    from alembic.script import ScriptDirectory
+
+    scripts = ScriptDirectory.from_config(_config())
+    known = {script.revision for script in scripts.walk_revisions()}
+    if current is not None and current not in known:
+        raise DatabaseUnusable(
+            f"the database has the schema {current!r}, which this version does not know",
+            hint="run a newer routerd-eventd, or restore a backup made by this one",
+        )
+    return [script.revision for script in reversed(list(scripts.iterate_revisions("heads", current)))]
+
+
+def upgrade(conn: sa.Connection, *, now: int) -> list[str]:
+    """Apply every pending migration in the open transaction; what was applied. Makes the head row of a new log."""
+    lock_schema(conn)
+    applied = pending(conn)
+    if applied:
+        from alembic import command
+
+        if not conn.in_transaction():  # or Alembic would commit in the middle
+            conn.begin()
+        config = _config()
+        config.attributes["connection"] = conn
+        command.upgrade(config, "heads")
+    fresh = {
+        "id": 1,
+        "next_position": 1,
+        "epoch": new_epoch(),
+        "incarnation": 1,
+        "registry_version": 1,
+        "instance": secrets.token_hex(8),
+    }
+    conn.execute(insert(conn, log_heads).values(**fresh).on_conflict_do_nothing())
+    return applied
+
+
+def new_epoch() -> str:
+    """The name of a history: random, so that a restored copy is never taken for the original."""
+    return secrets.token_hex(8)
+
+
+def require_current(database: Database) -> None:
+    """Raise `DatabaseUnusable` for a file of another program, and with the command to run for another schema."""
+    refuse_foreign(database.path)
+    missing = database.read_now(pending)
+    if missing:
+        raise DatabaseUnusable(
+            f"the database {database.label()} lacks {len(missing)} migration{'s' if len(missing) > 1 else ''}",
+            hint="run `routerd-eventd migrate`",
+        )

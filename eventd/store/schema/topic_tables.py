@@ -1,0 +1,83 @@
+"""The tables of topics that hold records: what they lost, the routers between them, queues, keys to the API."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from eventd.store.schema.columns import Micros, by_bytes, index_of_some, metadata, serial
+
+topic_losses = sa.Table(
+    "topic_losses",
+    metadata,
+    sa.Column("topic_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("first_seq", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("last_seq", sa.BigInteger, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),  # cap | ttl | source_trim
+)
+
+write_keys = sa.Table(
+    "write_keys",
+    metadata,
+    sa.Column("topic_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("first_seq", sa.BigInteger, nullable=False),
+    sa.Column("last_seq", sa.BigInteger, nullable=False),
+    sa.Column("keep_until", Micros, nullable=False),
+    sa.Index("write_keys_keep_until", "keep_until"),
+)
+
+routers = sa.Table(
+    "routers",
+    metadata,
+    sa.Column("id", serial, primary_key=True),
+    sa.Column("name", by_bytes, nullable=False, unique=True),
+    sa.Column("source_id", sa.BigInteger, nullable=False),
+    sa.Column("dest_id", sa.BigInteger, nullable=False),
+    sa.Column("options", sa.Text, nullable=False),  # JSON
+    sa.Column("seq", sa.BigInteger, nullable=False),  # of the source: all up to here is done
+    sa.Column("forwarded", sa.BigInteger, nullable=False),
+    sa.Column("refused", sa.BigInteger, nullable=False),
+    sa.Column("created_at", Micros, nullable=False),
+    sa.Column("updated_at", Micros, nullable=False),
+    sa.Index("routers_source", "source_id"),
+    sa.Index("routers_dest", "dest_id"),
+    sqlite_autoincrement=True,
+)
+
+queues = sa.Table(
+    "queues",
+    metadata,
+    sa.Column("topic_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("claimed_seq", sa.BigInteger, nullable=False),  # every job up to here was handed out once
+    sa.Column("held", sa.BigInteger, nullable=False),  # leases that had not ended when they were last looked at
+    sa.Column("delayed", sa.BigInteger, nullable=False),  # jobs that were given back for later, likewise
+    sa.Column("dead_lettered", sa.BigInteger, nullable=False),
+)
+
+leases = sa.Table(
+    "leases",
+    metadata,
+    sa.Column("topic_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("node", sa.Text, nullable=False),  # who holds it; empty: nobody
+    sa.Column("lease_id", sa.Text, nullable=False),
+    sa.Column("free_at", Micros),  # handed out again from then on; 0: now; none: it is done, and still in its block
+    sa.Column("deliveries", sa.BigInteger, nullable=False),
+    sa.Column("size", sa.BigInteger, nullable=False),  # bytes of its data and meta
+    index_of_some("leases_free", "topic_id", "free_at", "seq", where="free_at IS NOT NULL"),
+    sqlite_with_rowid=False,
+)
+
+api_keys = sa.Table(
+    "api_keys",
+    metadata,
+    sa.Column("id", serial, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False, unique=True),
+    sa.Column("digest", sa.Text, nullable=False, unique=True),  # sha256 of the key, hexadecimal
+    sa.Column("scopes", sa.Text, nullable=False),  # JSON [scope, …]
+    sa.Column("prefixes", sa.Text, nullable=False),  # JSON [prefix, …]; []: every name
+    sa.Column("created_at", Micros, nullable=False),
+    sa.Column("expires_at", Micros),
+    sa.Column("revoked_at", Micros),
+    sqlite_autoincrement=True,
+)
