@@ -112,7 +112,7 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
     "topology": Branch("How topics and routers hang together.", {"check": Leaf("topics.topology.check")}),
     "key": Branch(
         "Keys to the API.",
-        {"create": Leaf("node.keys.create"), "list": Leaf("keys.list_keys"), "revoke": Leaf("keys.revoke")},
+        {"create": Leaf("node.keys.create"), "list": Leaf("node.keys.list_keys"), "revoke": Leaf("node.keys.revoke")},
     ),
     "lake": Branch(
         "What was shipped to the lake.",
@@ -126,7 +126,7 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
     ),
     "audit": Branch(
         "The books of all nodes, balanced.",
-        {"run": Leaf("audit.audit.run"), "stream": Leaf("audit.stream"), "generate": Leaf("audit.generate")},
+        {"run": Leaf("audit.audit.run"), "stream": Leaf("audit.audit.stream"), "generate": Leaf("audit.audit.generate")},
     ),
     "bench": Branch(
         "Measure nodes: what they take, how soon it arrives, and that all of it does.",
@@ -142,7 +142,7 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
         },
     ),
     "db": Branch(
-        "Copies of the node's database.", {"backup": Leaf("node.db.backup"), "restore": Leaf("copies.restore")}
+        "Copies of the node's database.", {"backup": Leaf("node.db.backup"), "restore": Leaf("node.db.restore")}
     ),
 }
 

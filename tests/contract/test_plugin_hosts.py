@@ -204,7 +204,7 @@ async def test_an_import_that_does_not_end_is_ended(tmp_path: Path) -> None:
 def test_a_host_starts_light() -> None:
     """What every host imports before the plugin: nothing of the node, so that it starts in a moment."""
     heavy = ("asyncio", "pydantic", "sqlalchemy", "aiohttp", "yaml", "eventd.plugins.run.plugins", "eventd.resources")
-    probe = f"import sys, eventd.plugins.host; print([name for name in {heavy} if name in sys.modules])"
+    probe = f"import sys, eventd.plugins.run.host; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
