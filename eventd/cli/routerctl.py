@@ -126,7 +126,11 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
     ),
     "audit": Branch(
         "The books of all nodes, balanced.",
-        {"run": Leaf("audit.audit.run"), "stream": Leaf("audit.audit.stream"), "generate": Leaf("audit.audit.generate")},
+        {
+            "run": Leaf("audit.audit.run"),
+            "stream": Leaf("audit.audit.stream"),
+            "generate": Leaf("audit.audit.generate"),
+        },
     ),
     "bench": Branch(
         "Measure nodes: what they take, how soon it arrives, and that all of it does.",

@@ -18,8 +18,8 @@ SECONDS = 100.0
 
 ON_A_TERMINAL = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
 WITH_A_TAKEN_PORT = (
-    "import sys; from eventd.cli import demo, demo_nodes, exits; import typer;"
-    "demo_nodes.PATIENCE_SECONDS = 8.0; demo_nodes.free_ports = lambda count: {ports};"
+    "import sys; from eventd.cli.demo import demo, nodes; from eventd.cli.program import exits; import typer;"
+    "nodes.PATIENCE_SECONDS = 8.0; nodes.free_ports = lambda count: {ports};"
     "app = typer.Typer(); app.command()(demo.run); exits.run(app, 'demo')"
 )
 CONFUSING = {

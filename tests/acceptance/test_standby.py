@@ -24,7 +24,12 @@ from tests.support.running import Refused, Running
 from tests.support.silent_proxy import silent_proxy
 from tests.support.waiting import wait_for
 
-IMPATIENT = (sys.executable, "-c", "from eventd.cli import daemon, standby; standby.SILENT_SECONDS = 4; daemon.main()")
+IMPATIENT = (
+    sys.executable,
+    "-c",
+    "from eventd.cli import routerd_eventd; from eventd.cli.daemon import standby;"
+    " standby.SILENT_SECONDS = 4; routerd_eventd.main()",
+)
 """The daemon, but after 4 seconds instead of 15 it takes a node that does not check its claim for lost."""
 
 
