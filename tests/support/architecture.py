@@ -230,10 +230,11 @@ def time_through_the_clock(source: Source) -> Found:
 def waits_are_monotonic(source: Source) -> Found:
     if source.path in WALL_TO_SECONDS:
         return
-    assigned = (node for node in ast.walk(source.tree) if isinstance(node, ast.Assign) and _asks_wall(node.value))
+    assigned = (node for node in source.nodes(ast.Assign) if _asks_wall(node.value))
     names = {target.id for node in assigned for target in node.targets if isinstance(target, ast.Name)} | {"now"}
-    quotients = (node for node in ast.walk(source.tree) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div))
-    for node in quotients:
+    for node in source.nodes(ast.BinOp):
+        if not isinstance(node.op, ast.Div):
+            continue
         parts = [*ast.walk(node.left)]
         is_wall = any(_asks_wall(part) or (isinstance(part, ast.Name) and part.id in names) for part in parts)
         if is_wall and _is_second(node.right):
@@ -257,8 +258,7 @@ def tasks_in_the_node(source: Source) -> Found:
     makers = ("create_task", "ensure_future")
     yield from ((line, f"uses {name}") for line, name in source.uses if name.rsplit(".", 1)[-1] in makers)
     # Gathering tasks only waits for them; gathering coroutines starts a task for each.
-    calls = (node for node in ast.walk(source.tree) if isinstance(node, ast.Call))
-    gathers = (call for call in calls if source.name_of(call.func) == "asyncio.gather")
+    gathers = (call for call in source.nodes(ast.Call) if source.name_of(call.func) == "asyncio.gather")
     yield from ((call.lineno, "gathers coroutines") for call in gathers if any(map(_makes_coroutines, call.args)))
 
 
@@ -280,8 +280,8 @@ def status_codes_in_problems(source: Source) -> Found:
     places = ("errors/codes.py", "errors/problems.py", "topics/problems.py", "peers/listener.py")
     if source.part != "api" or source.path.removeprefix("eventd/api/") in places:
         return
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.keyword) and node.arg in ("status", "status_code"):
+    for node in source.nodes(ast.keyword):
+        if node.arg in ("status", "status_code"):
             value = node.value.value if isinstance(node.value, ast.Constant) else None
             if isinstance(value, int) and value >= 400:
                 yield node.value.lineno, f"answers with {value}"
@@ -296,11 +296,12 @@ def files_are_short(source: Source) -> Found:
 
 
 def functions_are_short(source: Source) -> Found:
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
-            lines = node.end_lineno - node.lineno + 1
-            if lines > 60:
-                yield node.lineno, f"{node.name} has {lines} lines"
+    functions: list[ast.FunctionDef | ast.AsyncFunctionDef]
+    functions = [*source.nodes(ast.FunctionDef), *source.nodes(ast.AsyncFunctionDef)]
+    for node in functions:
+        lines = (node.end_lineno or node.lineno) - node.lineno + 1
+        if lines > 60:
+            yield node.lineno, f"{node.name} has {lines} lines"
 
 
 def loops_give_way(source: Source) -> Found:
@@ -433,10 +434,10 @@ def stray_top_level(paths: Iterable[str]) -> set[str]:
 
 
 def forbidden_words(path: str, content: bytes) -> Iterator[str]:
-    for number, line in enumerate(content.split(b"\n"), start=1):
-        for word, meaning in FORBIDDEN_WORDS.items():
-            if word.encode() in line:
-                yield f"{path}:{number}: {word} is {meaning}"
+    for word, meaning in FORBIDDEN_WORDS.items():
+        if word.encode() in content:
+            lines = enumerate(content.split(b"\n"), start=1)
+            yield from (f"{path}:{number}: {word} is {meaning}" for number, line in lines if word.encode() in line)
 
 
 def _within(name: str, packages: Iterable[str]) -> bool:

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import os
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,9 +37,8 @@ def children() -> list[str]:
 def programs() -> list[str]:
     """All descendants of this process but the keepers and guards of plugins; without those of the session."""
     found, parents = [], {os.getpid()}
-    processes = _processes()
     while parents:
-        below = [process for process in processes if process.parent in parents]
+        below = _children_of(parents)
         found += [str(process) for process in below if "plugins/keeper.py" not in process.command]
         parents = {process.pid for process in below}
     return found
@@ -58,19 +58,30 @@ class Child(NamedTuple):
 
 def child_processes() -> list[Child]:
     """What `children` tells, in parts."""
-    return [process for process in _processes() if process.parent == os.getpid()]
+    return _children_of({os.getpid()}) if _has_children() else []
 
 
-def _processes() -> list[Child]:
+def _has_children() -> bool:
+    """Asked before every process of the machine is looked at, which every test would otherwise pay for."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _children_of(parents: Collection[int]) -> list[Child]:
     found = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
         try:
-            state, parent, *_ = _fields(int(pid))
+            state, parent, *_ = _fields(pid)
+            if int(parent) not in parents:
+                continue
             command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
         except OSError:
             continue
         if not any(word in command for word in STAY):
-            found.append(Child(int(pid), state, int(parent), command))
+            found.append(Child(pid, state, int(parent), command))
     return found
 
 
@@ -82,11 +93,13 @@ def adopt_orphans() -> None:
 
 def reap_orphans() -> list[Child]:
     """Reap the children that have ended, of which none may be a `Popen` still in use; the others."""
-    for child in child_processes():
-        if child.state == "Z":
+    found = child_processes()
+    while ended := [child for child in found if child.state == "Z"]:
+        for child in ended:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(child.pid, 0)
-    return [child for child in child_processes() if child.state != "Z"]
+        found = child_processes()  # what an ended one had started may have been missed: it had another parent
+    return found
 
 
 def is_running(pid: int) -> bool:
@@ -99,4 +112,5 @@ def is_running(pid: int) -> bool:
 
 def _fields(pid: int) -> list[str]:
     """State, parent and so on; what stands before them may hold blanks and brackets."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+        return file.read().rpartition(b")")[2].decode().split()

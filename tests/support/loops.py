@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from tests.support.source import Source
@@ -58,13 +59,12 @@ def restless(source: Source) -> Iterator[tuple[int, str]]:
     """Each such loop, by its line and as `file::function`."""
     if not source.path.startswith("eventd/") or source.part in OUTSIDE:
         return
-    for function in ast.walk(source.tree):
-        if isinstance(function, ast.AsyncFunctionDef):
-            for loop in _loops(function.body):
-                if not (isinstance(loop, ast.While) and _suspends(loop.test)):
-                    ways = _ways(loop.body)
-                    if ways.through or ways.back:
-                        yield loop.lineno, f"{source.path}::{function.name}"
+    for function in source.nodes(ast.AsyncFunctionDef):
+        for loop in _loops(function.body):
+            if not (isinstance(loop, ast.While) and _suspends(loop.test)):
+                ways = _ways(loop.body)
+                if ways.through or ways.back:
+                    yield loop.lineno, f"{source.path}::{function.name}"
 
 
 def _loops(body: Sequence[ast.stmt]) -> Iterator[ast.While | ast.AsyncFor]:
@@ -121,6 +121,7 @@ def _either(branches: Sequence[Sequence[ast.stmt]]) -> Ways:
     return Ways(any(way.through for way in ways), any(way.back for way in ways))
 
 
+@cache
 def _suspends(node: ast.AST) -> bool:
     """Whether it awaits a call that always suspends. One that a condition may pass over does not count."""
     if isinstance(node, ast.Await) and isinstance(node.value, ast.Call):

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar, cast
 
+N = TypeVar("N", bound=ast.AST)
 ROOT = Path(__file__).parents[2]
 _CACHES = {"__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis"}
 _NOT_OURS = _CACHES | {".git", ".venv", "build", "dist", "eventd-data"}
@@ -25,6 +27,17 @@ class Source:
     def tree(self) -> ast.Module:
         return ast.parse(self.text, self.path)
 
+    @cached_property
+    def _nodes(self) -> dict[type[ast.AST], list[ast.AST]]:
+        nodes: dict[type[ast.AST], list[ast.AST]] = {}
+        for node in ast.walk(self.tree):
+            nodes.setdefault(type(node), []).append(node)
+        return nodes
+
+    def nodes(self, kind: type[N]) -> list[N]:
+        """All nodes of this kind: the tree is walked once for all rules."""
+        return cast(list[N], self._nodes.get(kind, []))
+
     @property
     def part(self) -> str:
         """What the import rules call it: `federation`, `migrations`, or the first name under `eventd`."""
@@ -37,7 +50,8 @@ class Source:
 
         `from eventd.store import registry` is `eventd.store.rows.registry`: a module and a name in one look alike.
         """
-        return [found for node in ast.walk(self.tree) for found in self._imports_of(node)]
+        nodes = (*self.nodes(ast.Import), *self.nodes(ast.ImportFrom), *self.nodes(ast.Call))
+        return sorted(found for node in nodes for found in self._imports_of(node))
 
     @cached_property
     def uses(self) -> list[tuple[int, str]]:
@@ -47,15 +61,14 @@ class Source:
         was not imported keeps only its own name: `loop.create_task` is `.create_task`.
         """
         taken = [(line, name) for line, name in self.imports if "." in name]
-        attributes = (node for node in ast.walk(self.tree) if isinstance(node, ast.Attribute))
-        return taken + [(node.lineno, self.name_of(node)) for node in attributes]
+        return taken + [(node.lineno, self.name_of(node)) for node in self.nodes(ast.Attribute)]
 
     @cached_property
     def strings(self) -> list[tuple[int, str]]:
         """(line, text) of every string that is not a docstring."""
-        docs = {id(node.value) for node in ast.walk(self.tree) if isinstance(node, ast.Expr)}
-        constants = (node for node in ast.walk(self.tree) if isinstance(node, ast.Constant))
-        return [(node.lineno, node.value) for node in constants if isinstance(node.value, str) and id(node) not in docs]
+        docs = {id(node.value) for node in self.nodes(ast.Expr)}
+        constants = (node for node in self.nodes(ast.Constant) if isinstance(node.value, str))
+        return [(node.lineno, str(node.value)) for node in constants if id(node) not in docs]
 
     def name_of(self, node: ast.expr) -> str:
         """The dotted name behind an expression, as in `uses`; empty for what is neither a name nor an attribute."""
@@ -81,12 +94,10 @@ class Source:
 
     @cached_property
     def _names(self) -> dict[str, str]:
-        names = {}
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Import):
-                names.update({alias.asname or alias.name.split(".")[0]: _bound(alias) for alias in node.names})
-            elif isinstance(node, ast.ImportFrom):
-                names.update({alias.asname or alias.name: f"{self._origin(node)}.{alias.name}" for alias in node.names})
+        plain = (alias for node in self.nodes(ast.Import) for alias in node.names)
+        names = {alias.asname or alias.name.split(".")[0]: _bound(alias) for alias in plain}
+        for node in self.nodes(ast.ImportFrom):
+            names.update({alias.asname or alias.name: f"{self._origin(node)}.{alias.name}" for alias in node.names})
         return names
 
 
