@@ -16,10 +16,8 @@ from federation.wire import BatchHeader, read_header, read_link_answer, read_rec
 from tests.unit.federation.model import read_body, read_ring, receive
 from tests.vectors import generate
 
-MADE = dict(generate.vectors())
-V1 = [case for path, case in MADE.items() if path.startswith("v1/")]
-REQUESTS = [case for path, case in MADE.items() if path.startswith("v2/") and "answer" not in case]
-ANSWERS = [case for case in MADE.values() if "answer" in case]
+V1, *REQUESTED, ANSWERS = generate.vectors().values()
+REQUESTS = [case for cases in REQUESTED for case in cases]
 
 
 def name(case: dict[str, Any]) -> str:
