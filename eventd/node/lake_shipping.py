@@ -4,28 +4,35 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Final
 from urllib.parse import quote
 
-from eventd.egress.lake.protocol import Terms
-from eventd.egress.lake.shipping import Segments
-from eventd.egress.lake.worker_client import Courier
+from eventd.egress.lake.protocol import SEGMENTS, Terms
+from eventd.egress.lake.sink import LakeSink, LedgerCursors
+from eventd.egress.lake.worker_client import WorkerClient
+from eventd.egress.loop.consumer import Consumer
 from eventd.lake.extra import require
 from eventd.lake.metrics import LakeFigures
 from eventd.lake.storage import connect
 from eventd.log.core.eventlog import EventLog
+from eventd.runtime.backoff import Backoff
 from eventd.runtime.clock import SECOND
-from eventd.runtime.supervisor import Chore
+from eventd.runtime.supervisor import Chore, Spawn
 from eventd.settings.model import Settings, lake_environment
 from eventd.store.engine.database import Database
+
+BACKOFF: Final = Backoff(base=1.0, cap=60.0)
 
 logger = logging.getLogger("eventd.lake")
 
 
-def chores(log: EventLog, settings: Settings, figures: LakeFigures, chance: Callable[[], float]) -> dict[str, Chore]:
-    """What runs as long as the node does, by its name.
+def chores(
+    log: EventLog, settings: Settings, figures: LakeFigures, spawn: Spawn, chance: Callable[[], float]
+) -> dict[str, Chore]:
+    """The consumer that ships to the lake, by the name of its task; none without a lake.
 
-    Raises MissingExtra and LakeUnusable at once where nothing can ever be shipped. A lake that is away is no reason not
-    to start.
+    Raises MissingExtra and LakeUnusable where nothing can ever be shipped. An unreachable lake does not prevent the
+    node from starting.
     """
     if not settings.lake:
         return {}
@@ -35,11 +42,30 @@ def chores(log: EventLog, settings: Settings, figures: LakeFigures, chance: Call
     if settings.group is not None:  # or each of several processes over one database would ship the same books
         logger.warning("nothing is shipped to the lake: a node for one group leaves that to one for all")
         return {}
-    return {"lake": _segments(log, settings, figures, chance).run_for_ever}
+    return {"lake": _shipping(log, settings, figures, spawn, chance)}
 
 
-def _segments(log: EventLog, settings: Settings, figures: LakeFigures, chance: Callable[[], float]) -> Segments:
-    terms = Terms(
+def _shipping(
+    log: EventLog, settings: Settings, figures: LakeFigures, spawn: Spawn, chance: Callable[[], float]
+) -> Chore:
+    worker = WorkerClient(_terms(log, settings), lake_environment(), log.clock)
+    sink = LakeSink(log, worker, figures, interval=settings.lake_interval, rows=settings.lake_rows)
+    cursors = LedgerCursors(log, figures)
+
+    async def run() -> None:
+        consumer = Consumer(
+            log, SEGMENTS, sink, version=1, spawn=spawn, backoff=BACKOFF, chance=chance, cursors=cursors
+        )
+        try:
+            await consumer.run()
+        finally:
+            await worker.close()
+
+    return run
+
+
+def _terms(log: EventLog, settings: Settings) -> Terms:
+    return Terms(
         database=_address(log.database),
         claim=log.database.claim_name,
         lake=settings.lake,
@@ -50,9 +76,6 @@ def _segments(log: EventLog, settings: Settings, figures: LakeFigures, chance: C
         nice=settings.lake_nice,
         interval=int(settings.lake_interval * SECOND),
     )
-    courier = Courier(terms, lake_environment(), log.clock)
-    interval, rows = settings.lake_interval, settings.lake_rows
-    return Segments(log, courier, figures, interval=interval, rows=rows, chance=chance)
 
 
 def _address(database: Database) -> str:

@@ -187,7 +187,9 @@ class Node:
     def _keep_up(self) -> None:
         chores: dict[str, Chore] = {}
         if self._share.is_first:  # first of all, because it may refuse
-            chores = lake_shipping.chores(self.log, self.settings, self.metrics.lake, self._around.jitter.random)
+            chores = lake_shipping.chores(
+                self.log, self.settings, self.metrics.lake, self.supervisor.spawn, self._around.jitter.random
+            )
         chores |= {
             "changes": self._follow_changes,
             "topics": self.topics.run_for_ever,

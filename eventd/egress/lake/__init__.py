@@ -4,9 +4,9 @@ A separate process does the work, so that it never holds the interpreter or a co
 moves the cursors.
 
     node                                    its shipping process
-    Segments ──Step──▶ Courier ══ pipe ══▶  Shipper: reads ledger rows, writes a segment and its manifest,
-        ◀───Moved───────────────────────    or adopts one that exists beyond the cursor
-    settles the cursor, in its group commit
+    LakeSink ──ShipRequest──▶ WorkerClient ══ pipe ══▶  Shipper: reads ledger rows, writes a segment and its
+        ◀────────Shipment──────────────────────────     manifest, or adopts one that exists beyond the cursor
+    the consumer settles the cursor, in the node's group commit
 
 A segment is named by the range that it covers, and its range begins where the previous one ended. After a crash at any
 point, the next try finds either nothing and writes the segment again, or its manifest and only moves the cursor.

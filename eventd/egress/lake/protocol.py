@@ -1,4 +1,4 @@
-"""What a node and its shipping process say to each other: JSON, with four bytes of length before each."""
+"""The messages between a node and its shipping process: JSON, with four bytes of length before each."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ LENGTH: Final = 4
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """What is shipped where; the first frame. Ages are in microseconds, 0 for never.
+    """What to ship, and where to; the first frame. Ages are in microseconds, 0 for never.
 
     `interval`: how often a round begins, in microseconds. `claim` names the claim of the node on its database. `nice`:
-    by how much the process gives way to others, from 0 to 19.
+    how far the process lowers its priority, from 0 to 19.
     """
 
     database: str
@@ -30,20 +30,20 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     interval: int = 0
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Do the next thing there is to do."""
+class ShipRequest(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Take the next step of the round: ship one segment, or end the round."""
 
     now: int
 
 
-class Tidy(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Compact a closed day, or remove something that is not needed any more."""
+class TidyRequest(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Compact a closed day, or delete expired segments."""
 
     now: int
 
 
-class Enrol(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Cursors are missing, or are of another lake: make them, from the beginning, for each book of these nodes.
+class CursorsMissing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Cursors are missing, or belong to another lake: the node creates them, at the beginning, for each ledger.
 
     `lake` is the id of the lake, empty as long as it was not reached.
     """
@@ -53,7 +53,7 @@ class Enrol(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Loss(msgspec.Struct, frozen=True, array_like=True):
-    """Facts that retention took before they were shipped; the fields are those of `eventd.lake.extract.Lost`."""
+    """Records that retention evicted before they were shipped; the fields are those of `eventd.lake.extract.Lost`."""
 
     group: str
     peer: str
@@ -64,11 +64,11 @@ class Loss(msgspec.Struct, frozen=True, array_like=True):
     reason: str
 
 
-class Moved(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A book is in the lake up to `upto`: move its cursor there from `position`.
+class Shipment(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A ledger is in the lake up to `upto`: its cursor moves there from `position`.
 
-    `rows` and `bytes` are what was written for it, 0 where nothing was: nothing of the book lies there, or it had been
-    written before (`adopted`).
+    `rows` and `bytes` are those of the segment, 0 without one: the range has no row of the ledger, or its segment was
+    written before the cursor could follow (`adopted`).
     """
 
     node: str
@@ -81,30 +81,30 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     lost: tuple[Loss, ...] = ()
 
 
-class Rest(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """All that there was is in the lake. Every fact recorded before `complete_until` (microseconds) is."""
+class RoundEnd(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Every row recorded before `complete_until` (microseconds) is in the lake."""
 
     complete_until: int
 
 
-class Tidied(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """What was tidied up: segments put into the archive, and files removed. `more`: something is left to do."""
+class TidyResult(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """How many segments were compacted into the archive and how many deleted. `more`: tidying is not finished."""
 
     compacted: int = 0
     removed: int = 0
     more: bool = False
 
 
-class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """It did not work. `kind`: `unavailable`, it may work later; `blocked`, until somebody does something; `fault`."""
+class Failure(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The request failed. `kind`: `unavailable`, a retry may succeed; `blocked`, an operator has to act; `fault`."""
 
     kind: str
     reason: str
     message: str
 
 
-Request = Step | Tidy
-Answer = Enrol | Moved | Rest | Tidied | Failed
+Request = ShipRequest | TidyRequest
+Answer = CursorsMissing | Shipment | RoundEnd | TidyResult | Failure
 
 ANSWERS: Final[msgspec.json.Decoder[Answer]] = msgspec.json.Decoder(Answer)
 REQUESTS: Final[msgspec.json.Decoder[Request]] = msgspec.json.Decoder(Request)
@@ -117,7 +117,7 @@ def frame(value: msgspec.Struct) -> bytes:
 
 
 def cursor_name(node: str, book: Book) -> str:
-    """The name of the cursor of a book that a node of this name keeps."""
+    """The name of the cursor of a ledger that a node of this name keeps."""
     return f"{SEGMENTS}/{node}/{book}"
 
 

@@ -14,7 +14,18 @@ from msgspec.structs import replace
 
 from eventd.egress.lake.coverage import Kept, Shelf, read_shelf, read_states
 from eventd.egress.lake.node_state import describe, segments_of
-from eventd.egress.lake.protocol import SEGMENTS, Answer, Enrol, Failed, Loss, Moved, Rest, Terms, Tidied, cursor_name
+from eventd.egress.lake.protocol import (
+    SEGMENTS,
+    Answer,
+    CursorsMissing,
+    Failure,
+    Loss,
+    RoundEnd,
+    Shipment,
+    Terms,
+    TidyResult,
+    cursor_name,
+)
 from eventd.egress.lake.rows import to_table
 from eventd.errors import EventdError, LakeUnusable, MissingExtra, Unavailable
 from eventd.lake.compaction import Done, compacting, retaining
@@ -96,7 +107,7 @@ class Shipper:
     def tidy(self, now: int) -> Answer:
         """Compact, or remove, a little. Raises nothing."""
         if self._storage is None or self._shelf is None:
-            return Tidied()
+            return TidyResult()
         if self._tidying is None:
             self._tidying = self._pieces(self._storage, list(self._shelf.states), now)
         try:
@@ -106,8 +117,8 @@ class Shipper:
             return _failed(error)
         if done is None:
             self._tidying = None
-            return Tidied()
-        return Tidied(compacted=done.compacted, removed=done.removed, more=True)
+            return TidyResult()
+        return TidyResult(compacted=done.compacted, removed=done.removed, more=True)
 
     def _pieces(self, storage: Storage, nodes: list[str], now: int) -> Iterator[Done]:
         if keep := self._terms.retention:
@@ -127,11 +138,13 @@ class Shipper:
         enrol = self._reach_lake(self._round.state, look, now)
         return enrol or self._advance(self._round, look, now)
 
-    def _reach_lake(self, state: State, look: _Look, now: int) -> Enrol | None:
+    def _reach_lake(self, state: State, look: _Look, now: int) -> CursorsMissing | None:
         """Find out what is there, and see that there is a cursor for each book, of this very lake."""
         names = [cursor_name(node, book) for node in state.nodes for book in Book]
         if any(name not in look.cursors for name in names):
-            return Enrol(nodes=tuple(state.nodes), lake="")  # before the lake is asked: they tell what is wrong with it
+            return CursorsMissing(
+                nodes=tuple(state.nodes), lake=""
+            )  # before the lake is asked: they tell what is wrong with it
         if self._storage is None:
             storage = connect(self._terms.lake)
             self._lake = make_lake(storage, now).id
@@ -139,7 +152,7 @@ class Shipper:
         if self._shelf is None or not {*state.nodes} <= {*self._shelf.states}:
             self._shelf = self._read_shelf(self._storage, state, now)
         if any(look.cursors[name].selection.get("lake") != self._lake for name in names):
-            return Enrol(nodes=tuple(state.nodes), lake=self._lake)
+            return CursorsMissing(nodes=tuple(state.nodes), lake=self._lake)
         return None
 
     def _read_shelf(self, storage: Storage, state: State, now: int) -> Shelf:
@@ -177,21 +190,21 @@ class Shipper:
         for node in round_.state.nodes:
             self._tell(round_, node, look, until, now)
         self._round = None
-        return Rest(complete_until=until)
+        return RoundEnd(complete_until=until)
 
-    def _adopt(self, epoch: str, node: str, book: Book, position: int) -> Moved | None:
+    def _adopt(self, epoch: str, node: str, book: Book, position: int) -> Shipment | None:
         """What lies beyond the cursor was written before, and the cursor did not get to know of it."""
         reach = self._on_shelf.reaches.get(Kept(node, epoch, book))
         if reach is None or reach.upto <= position:
             return None
-        return Moved(node=node, book=book, position=position, upto=reach.upto, adopted=True)
+        return Shipment(node=node, book=book, position=position, upto=reach.upto, adopted=True)
 
-    def _ship(self, epoch: str, node: str, book: Book, position: int, now: int) -> Moved:
+    def _ship(self, epoch: str, node: str, book: Book, position: int, now: int) -> Shipment:
         reading = _Reading(self._database, self._terms, self._memory, epoch, node, book, position)
         first = next(reading, None)
         if first is None:
             lost = tuple(reading.lost)
-            return Moved(node=node, book=book, position=position, upto=reading.upto, lost=lost)
+            return Shipment(node=node, book=book, position=position, upto=reading.upto, lost=lost)
         kept = Kept(node, epoch, book)
         reach = self._on_shelf.reaches.get(kept)
         after = position if reach is None else reach.upto
@@ -202,7 +215,7 @@ class Shipper:
         self._on_shelf.note(kept, after, reading.upto)
         if self._round is not None:
             self._round.shipped.add(node)
-        return Moved(
+        return Shipment(
             node=node,
             book=book,
             position=position,
@@ -326,10 +339,10 @@ def _look(conn: Connection) -> _Look:
     return _Look(read_head(conn).epoch, cursors)
 
 
-def _failed(error: EventdError) -> Failed:
+def _failed(error: EventdError) -> Failure:
     kind = "fault"
     if isinstance(error, Unavailable):
         kind = "unavailable"
     elif isinstance(error, LakeUnusable | MissingExtra):
         kind = "blocked"
-    return Failed(kind=kind, reason=error.code, message=str(error))
+    return Failure(kind=kind, reason=error.code, message=str(error))

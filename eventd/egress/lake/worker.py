@@ -11,7 +11,7 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from eventd.egress.lake.protocol import LENGTH, REQUESTS, Answer, Failed, Step, Terms, frame
+from eventd.egress.lake.protocol import LENGTH, REQUESTS, Answer, Failure, ShipRequest, Terms, frame
 from eventd.errors import EventdError
 from eventd.lake.extra import parquet
 from eventd.processes.hidden import hide_process
@@ -47,7 +47,7 @@ def _begin(raw: bytes) -> Callable[[bytes], Answer]:
         parquet()  # or the first segment would be what finds it missing
         shipper = Shipper(terms, Database(terms.database, claim=terms.claim))
     except EventdError as error:
-        why = Failed(kind="blocked", reason=error.code, message=str(error))
+        why = Failure(kind="blocked", reason=error.code, message=str(error))
         return lambda _: why
     return lambda raw: _answer(shipper.step, shipper.tidy, raw)
 
@@ -55,11 +55,11 @@ def _begin(raw: bytes) -> Callable[[bytes], Answer]:
 def _answer(step: Callable[[int], Answer], tidy: Callable[[int], Answer], raw: bytes) -> Answer:
     request = REQUESTS.decode(raw)
     try:
-        return step(request.now) if isinstance(request, Step) else tidy(request.now)
+        return step(request.now) if isinstance(request, ShipRequest) else tidy(request.now)
     except Exception as error:  # a fault of ours: the node is told, and gets another process
         traceback.print_exc()
         told = f"{type(error).__name__} in the shipping process; see the node's log"
-        return Failed(kind="fault", reason="internal", message=told)
+        return Failure(kind="fault", reason="internal", message=told)
 
 
 def _read(fd: int) -> Iterator[bytes]:

@@ -26,18 +26,18 @@ main(int(sys.argv[1]))
 logger = logging.getLogger("eventd.lake")
 
 
-class ProcessLost(Unavailable):
+class WorkerLost(Unavailable):
     """The shipping process ended, or did not answer."""
 
 
-class Courier:
+class WorkerClient:
     """At most one shipping process. Make it, `ask`, and `close` it in the end."""
 
     def __init__(self, terms: Terms, environment: Mapping[str, str], clock: Clock) -> None:
         self._terms = terms
         self._environment = environment
         self._clock = clock
-        self._child: _Child | None = None
+        self._child: _Process | None = None
         self.starts = 0
 
     @property
@@ -46,14 +46,14 @@ class Courier:
         return None if self._child is None else self._child.process.pid
 
     async def ask(self, request: Request) -> Answer:
-        """One thing done. Raises ProcessLost; the next call starts another process."""
+        """One thing done. Raises WorkerLost; the next call starts another process."""
         try:
             if self._child is None:
-                self._child = _Child(self._terms, self._environment, self._clock)
+                self._child = _Process(self._terms, self._environment, self._clock)
                 self.starts += 1
             return await self._child.ask(request)
         except OSError as error:
-            raise ProcessLost(f"no shipping process could be started: {error.strerror or error}") from None
+            raise WorkerLost(f"no shipping process could be started: {error.strerror or error}") from None
         except BaseException:
             await self.close()
             raise
@@ -66,7 +66,7 @@ class Courier:
             await child.process.wait_gone()
 
 
-class _Child:
+class _Process:
     def __init__(self, terms: Terms, environment: Mapping[str, str], clock: Clock) -> None:
         self._clock = clock
         self.process = Process.start_python(_MAIN, (), environment, clock)
@@ -87,7 +87,7 @@ class _Child:
             try:
                 self._answer.set_result(ANSWERS.decode(body))
             except msgspec.MsgspecError as error:
-                self._answer.set_exception(ProcessLost(f"the shipping process does not speak our language: {error}"))
+                self._answer.set_exception(WorkerLost(f"the shipping process does not speak our language: {error}"))
 
     def _note(self, chunk: bytes) -> None:
         self._err = (self._err + chunk)[-_KEPT:]
@@ -108,8 +108,8 @@ class _Child:
         if self.process.exited.done():
             code = self.process.exited.result()
             how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
-            raise ProcessLost(f"the shipping process {how}")
-        raise ProcessLost(f"the shipping process has not answered for {STEP_SECONDS:g} s")
+            raise WorkerLost(f"the shipping process {how}")
+        raise WorkerLost(f"the shipping process has not answered for {STEP_SECONDS:g} s")
 
     def _tell_errors(self) -> None:
         """What it wrote to its standard error is for whoever reads the node's log."""

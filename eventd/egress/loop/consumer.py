@@ -13,13 +13,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Generic
 
+from eventd.egress.loop.cursor_store import CursorStore, StoredCursor
 from eventd.egress.loop.sink import Ack, Blocked, HeldUp, Opened, PageT, Parcel, Rewind, Sink, Unavailable, letters_of
 from eventd.egress.loop.trouble import Trouble
 from eventd.egress.loop.wait_any import until_any
 from eventd.errors import DatabaseUnavailable, EventdError, FenceLost, NotFound
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.wakeups import Watch
-from eventd.log.cursors.cursors import Cursor, LinkState, Postponement, Step, end_cursor, read_cursor, rewind
+from eventd.log.cursors.cursors import Cursor, LinkState, Postponement, Step, end_cursor, rewind
 from eventd.runtime.backoff import Backoff
 from eventd.runtime.clock import SECOND, Countdown
 from eventd.runtime.supervisor import Spawn
@@ -62,7 +63,8 @@ class Consumer(Generic[PageT]):
     """Drives one cursor through one sink, until it is cancelled or the cursor is finished.
 
     `version` is that of the selection the sink was made for: when another is declared, the consumer stands still until
-    it is replaced. `spawn` starts a task under the node's supervisor; `chance` gives numbers in [0, 1) for the jitter.
+    it is replaced. `cursors` keep its position; by default, the stored cursor of its name does. `spawn` starts a task
+    under the node's supervisor; `chance` gives numbers in [0, 1) for the jitter.
     """
 
     def __init__(
@@ -75,9 +77,11 @@ class Consumer(Generic[PageT]):
         spawn: Spawn,
         backoff: Backoff,
         chance: Callable[[], float],
+        cursors: CursorStore | None = None,
     ) -> None:
         self.name = name
         self._log = log
+        self._cursors = cursors or StoredCursor(log, name)
         self._monotonic = log.clock.monotonic
         self._countdown = Countdown(log.clock)
         self._sink = sink
@@ -143,7 +147,7 @@ class Consumer(Generic[PageT]):
             self._signal = asyncio.get_running_loop().create_future()
             self._resting = True  # already while it looks: a sign that comes meanwhile must end the rest
             try:
-                cursor = await self._log.database.read_for_delivery(read_cursor, self.name)
+                cursor = await self._cursors.read()
                 if rest := self._due(cursor):
                     await self._rest(rest)
                 else:
@@ -256,7 +260,7 @@ class Consumer(Generic[PageT]):
         opened = await self._sink.open(cursor, page)
         if opened.proven and opened.proven != cursor.protocol:
             now, at = self._log.clock.now(), course.settled
-            await self._log.settle(
+            await self._cursors.settle(
                 replace(self._step(at, at, course.sent, now), protocol=opened.proven, succeeded=False)
             )
         return opened
@@ -322,7 +326,7 @@ class Consumer(Generic[PageT]):
             letters = letters_of(cursor, parcel, ack, now)
             step = self._step(course.settled, ack.upto, sent, now)
             step = replace(step, batches=ack.batches, parked=letters, protocol=ack.protocol, succeeded=asked)
-            await self._log.settle(step, ack.effect)
+            await self._cursors.settle(step, ack)
             self._sink.settled(ack)
             for letter in letters[:1]:  # the dead letters name all
                 about = {"cursor": self.name, "event_id": letter.event_id, "reason": letter.reason}
@@ -344,7 +348,7 @@ class Consumer(Generic[PageT]):
     async def _settle_idle(self, course: _Course, *, succeeded: bool = False) -> None:
         now = self._log.clock.now()
         step = self._step(course.settled, course.scanned, course.sent, now)
-        await self._log.settle(replace(step, succeeded=succeeded))
+        await self._cursors.settle(replace(step, succeeded=succeeded))
         course.settled = course.scanned
         course.asleep_since = self._monotonic()
         course.healthy = course.healthy or succeeded
@@ -361,7 +365,7 @@ class Consumer(Generic[PageT]):
         self._trouble.note(f"{state} {held.reason}", held.detail)
         retry_at = now + int(delay * SECOND)
         self._countdown.begin(now, retry_at)
-        await self._log.postpone(
+        await self._cursors.postpone(
             Postponement(self.name, course.settled, state, held.reason, held.detail, upto, now, retry_at)
         )
 

@@ -38,25 +38,25 @@ class Cursor:
     kind: str
     topic_id: int
     position: int
-    until: int | None
-    sent_upto: int
-    sent_epoch: str
-    rewound_from: int | None
-    selector_version: int
-    selection: Mapping[str, Any]
-    protocol: str
-    state: LinkState
-    reason: str
-    since: int
-    paused_at: int | None
-    paused_by: str
-    attempts: int
-    attempted_upto: int
-    attempted_at: int | None
-    retry_at: int | None
-    last_error: str
-    succeeded_at: int | None
-    created_at: int
+    until: int | None = None
+    sent_upto: int = 0
+    sent_epoch: str = ""
+    rewound_from: int | None = None
+    selector_version: int = 1
+    selection: Mapping[str, Any] = field(default_factory=dict)
+    protocol: str = ""
+    state: LinkState = LinkState.RUNNING
+    reason: str = ""
+    since: int = 0
+    paused_at: int | None = None
+    paused_by: str = ""
+    attempts: int = 0
+    attempted_upto: int = 0
+    attempted_at: int | None = None
+    retry_at: int | None = None
+    last_error: str = ""
+    succeeded_at: int | None = None
+    created_at: int = 0
 
     @property
     def shown_state(self) -> LinkState:

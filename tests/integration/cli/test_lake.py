@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from eventd.egress.lake.shipping import enrol
+from eventd.egress.lake.sink import enrol
 from eventd.lake.compaction import DAY
 from eventd.lake.layout import day_of
 from eventd.lake.reader import survey

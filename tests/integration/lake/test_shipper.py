@@ -10,9 +10,18 @@ from typing import Any
 import pytest
 
 from eventd.egress.lake import shipper as shipping
-from eventd.egress.lake.protocol import Answer, Enrol, Failed, Moved, Rest, Terms, Tidied, cursor_name
+from eventd.egress.lake.protocol import (
+    Answer,
+    CursorsMissing,
+    Failure,
+    RoundEnd,
+    Shipment,
+    Terms,
+    TidyResult,
+    cursor_name,
+)
 from eventd.egress.lake.shipper import Shipper
-from eventd.egress.lake.shipping import enrol
+from eventd.egress.lake.sink import enrol
 from eventd.lake.close import close_node
 from eventd.lake.compaction import DAY, retaining
 from eventd.lake.reader import read_segment, survey
@@ -50,28 +59,28 @@ class Course:
     def step(self) -> Answer:
         """One step, and what the node does about it; unless it is killed before."""
         answer = self.shipper.step(self.now)
-        if self.forgets and isinstance(answer, Moved):
+        if self.forgets and isinstance(answer, Shipment):
             raise Killed
-        if isinstance(answer, Enrol):
+        if isinstance(answer, CursorsMissing):
             self.database.write_now(enrol, answer.nodes, answer.lake, self.now)
-        elif isinstance(answer, Moved):
+        elif isinstance(answer, Shipment):
             self.database.write_now(_settle, answer, self.now)
         return answer
 
-    def run(self) -> list[Moved]:
+    def run(self) -> list[Shipment]:
         """A whole round."""
         moved = []
         for _ in range(1000):
             answer = self.step()
-            assert not isinstance(answer, Failed), answer
-            if isinstance(answer, Rest):
+            assert not isinstance(answer, Failure), answer
+            if isinstance(answer, RoundEnd):
                 return moved
-            if isinstance(answer, Moved):
+            if isinstance(answer, Shipment):
                 moved.append(answer)
         raise AssertionError("a round without an end")
 
 
-def _settle(conn: Connection, moved: Moved, now: int) -> None:
+def _settle(conn: Connection, moved: Shipment, now: int) -> None:
     lock_head(conn)
     apply_step(conn, Step(cursor_name(moved.node, moved.book), moved.position, moved.upto, moved.upto, now))
 
@@ -280,8 +289,8 @@ async def test_what_somebody_has_removed_is_not_promised_again(pair: Site, tmp_p
 
 
 async def test_it_tidies_up_when_it_is_asked_to(pair: Site, lake: str) -> None:
-    def pieces(course: Course) -> Iterator[Tidied]:
-        while isinstance(answer := course.shipper.tidy(course.now), Tidied) and answer.more:
+    def pieces(course: Course) -> Iterator[TidyResult]:
+        while isinstance(answer := course.shipper.tidy(course.now), TidyResult) and answer.more:
             yield answer
 
     with closing(Course(pair, lake, compact_after=DAY, retention=900 * DAY)) as course:

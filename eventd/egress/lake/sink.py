@@ -1,0 +1,267 @@
+"""The lake as a sink: the consumer asks for one segment after the other, and the shipping process writes them.
+
+A lake has one cursor for each ledger of each node name. They succeed and fail together, so the consumer sees them as
+one: `LedgerCursors`. The shipping process decides which ledger is next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from msgspec.structs import astuple
+
+from eventd.egress.lake.protocol import (
+    SEGMENTS,
+    Answer,
+    CursorsMissing,
+    Failure,
+    Request,
+    RoundEnd,
+    Shipment,
+    ShipRequest,
+    TidyRequest,
+    TidyResult,
+    cursor_name,
+)
+from eventd.egress.lake.worker_client import WorkerClient, WorkerLost
+from eventd.egress.loop.sink import Ack, Blocked, HeldUp, Opened, Parcel, Unavailable
+from eventd.lake.extract import Lost, note_lost
+from eventd.lake.schema import Book
+from eventd.log.core.commit import Transaction
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.head import lock_head
+from eventd.log.core.values import NOTHING, Appended, Drafts
+from eventd.log.cursors.cursors import (
+    Cursor,
+    Postponement,
+    Step,
+    clear_failures,
+    create_cursor,
+    delete_cursors,
+    read_cursors,
+)
+from eventd.store.engine.database import Connection
+
+LOOK_SECONDS: Final = 1.0
+"""How often a resting sink checks whether enough records have come in to begin a round before its time."""
+TIDY_SECONDS: Final = 600.0
+
+logger = logging.getLogger("eventd.lake")
+
+
+class LakeMetrics(Protocol):
+    """The figures of shipping: see `eventd.lake.metrics`."""
+
+    def shipped(self, book: str, rows: int, size: int) -> None: ...
+
+    def held_up(self, state: str, reason: str) -> None: ...
+
+    def rested(self, complete_until: int) -> None: ...
+
+    def tidied(self, compacted: int, removed: int) -> None: ...
+
+    def not_tidied(self, reason: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RoundPage:
+    """Only the shipping process reads ledger rows: the page says that it may have more, until it ends the round."""
+
+    upto: int
+    full: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class LakeAck(Ack):
+    """What the shipping process answered. Only the end of a round proves that nothing is wrong with the lake."""
+
+    answer: Shipment | RoundEnd | None = None
+
+    @property
+    def asked(self) -> bool:
+        return isinstance(self.answer, RoundEnd)
+
+
+class LakeSink:
+    """Ships in rounds: one begins every `interval` seconds, or as soon as so many `rows` have come in since."""
+
+    own = False
+
+    def __init__(
+        self, log: EventLog, worker: WorkerClient, metrics: LakeMetrics, *, interval: float, rows: int
+    ) -> None:
+        self._log = log
+        self._monotonic = log.clock.monotonic
+        self._worker = worker
+        self._metrics = metrics
+        self._interval = interval
+        self._rows = rows
+        self._rest_until = float("-inf")
+        self._head = 0
+        self._tidied_at = float("-inf")
+        self._tidy_due = False
+
+    @property
+    def window(self) -> int:
+        return 0 if self._rest_seconds() > 0 and not self._tidy_due else 1
+
+    def _rest_seconds(self) -> float:
+        enough = self._log.wakeups.head - self._head >= self._rows
+        return 0.0 if enough else self._rest_until - self._monotonic()
+
+    def await_room(self, nudge: asyncio.Future[None]) -> None:
+        timer = self._log.clock.timer(max(0.0, min(self._rest_seconds(), LOOK_SECONDS)))
+        timer.add_done_callback(lambda _: None if nudge.done() else nudge.set_result(None))
+        nudge.add_done_callback(lambda _: timer.cancel())
+
+    async def read(self, log: EventLog, cursor: Cursor, after: int) -> RoundPage:
+        return RoundPage(after)
+
+    async def open(self, cursor: Cursor, page: RoundPage) -> Opened:
+        return Opened(reached=True)
+
+    def select(self, page: RoundPage, after: int, attempts: int) -> Parcel:
+        return Parcel(page.upto, page.upto + 1, "", 0, (), attempts=attempts, bare=True)
+
+    async def deliver(self, parcel: Parcel) -> LakeAck:
+        """One step of the round, or of tidying up after one."""
+        if self._tidy_due:
+            self._tidy_due = False
+            await self._tidy()
+            return LakeAck(parcel.after)
+        answer = await self._ask(ShipRequest(now=self._log.clock.now()))
+        match answer:
+            case Shipment() | RoundEnd():
+                return LakeAck(parcel.upto, answer=answer)
+            case CursorsMissing():
+                await self._log.database.write(enrol, answer.nodes, answer.lake, self._log.clock.now())
+                return LakeAck(parcel.after)
+            case Failure():
+                raise await self._failed(answer)
+            case TidyResult():
+                raise AssertionError("the shipping process tidied up instead of shipping")
+
+    async def _ask(self, request: Request) -> Answer:
+        try:
+            return await self._worker.ask(request)
+        except WorkerLost as error:
+            return Failure(kind="unavailable", reason="process", message=str(error))
+
+    async def _failed(self, failure: Failure) -> HeldUp:
+        kinds = {"unavailable": Unavailable, "blocked": Blocked}
+        if failure.kind not in kinds:
+            await self._worker.close()  # its memory may be wrong
+        return kinds.get(failure.kind, HeldUp)(failure.reason, failure.message)
+
+    async def _tidy(self) -> None:
+        """Compact or delete a little, once after a round, until nothing is left to do for a while."""
+        self._tidied_at = self._monotonic()
+        answer = await self._ask(TidyRequest(now=self._log.clock.now()))
+        if isinstance(answer, TidyResult):
+            self._metrics.tidied(answer.compacted, answer.removed)
+            if answer.more:
+                self._tidied_at = float("-inf")
+        elif isinstance(answer, Failure):
+            self._metrics.not_tidied(answer.reason)
+            logger.warning("could not tidy up the lake", extra={"error": answer.message})
+
+    def settled(self, ack: Ack) -> None:
+        if isinstance(ack, LakeAck) and isinstance(ack.answer, RoundEnd):
+            self._rest_until, self._head = self._monotonic() + self._interval, self._log.wakeups.head
+            self._tidy_due = self._monotonic() - self._tidied_at >= TIDY_SECONDS
+
+    async def given_up(self) -> None:
+        """Nothing: a segment that was written and not settled is adopted by the next step."""
+
+    def wind_down(self) -> None:
+        """Nothing: a step may be cut off at any point."""
+
+
+class LedgerCursors:
+    """The cursors of all ledgers as one, whose position counts the steps since the node started.
+
+    Its failures are kept in memory, and stored with each ledger's cursor for operators to see: a node that was started
+    again tries at once.
+    """
+
+    def __init__(self, log: EventLog, metrics: LakeMetrics) -> None:
+        self._log = log
+        self._metrics = metrics
+        self._cursor = Cursor(SEGMENTS, SEGMENTS, topic_id=0, position=0)
+        self._clear = True  # an earlier process may have stored failures
+
+    async def read(self) -> Cursor:
+        return self._cursor
+
+    async def settle(self, step: Step, ack: Ack | None = None) -> None:
+        answer = ack.answer if isinstance(ack, LakeAck) else None
+        if isinstance(answer, Shipment):
+            await self._move(answer, step.now)
+        elif isinstance(answer, RoundEnd):
+            self._metrics.rested(answer.complete_until)
+            if self._clear:
+                names = [cursor.name for cursor in await self._log.database.read(read_cursors, SEGMENTS)]
+                await self._log.database.write(clear_failures, names, step.now)
+            self._cursor, self._clear = Cursor(SEGMENTS, SEGMENTS, topic_id=0, position=step.position), False
+        self._cursor = replace(self._cursor, position=step.upto)
+
+    async def _move(self, shipment: Shipment, now: int) -> None:
+        name = cursor_name(shipment.node, shipment.book)
+        losses = _Losses([Lost(*astuple(loss)) for loss in shipment.lost]) if shipment.lost else None
+        await self._log.settle(Step(name, shipment.position, shipment.upto, shipment.upto, now), losses)
+        if shipment.rows:
+            self._metrics.shipped(shipment.book, shipment.rows, shipment.bytes)
+        if shipment.adopted:
+            logger.info("segment adopted", extra={"cursor": name, "upto": shipment.upto})
+
+    async def postpone(self, failure: Postponement) -> None:
+        """Store the failure with every cursor."""
+        self._metrics.held_up(failure.state, failure.reason)
+        self._clear = True
+        for cursor in await self._log.database.read(read_cursors, SEGMENTS):
+            at = cursor.position
+            await self._log.postpone(replace(failure, name=cursor.name, position=at, attempted_upto=at))
+        self._cursor = replace(
+            self._cursor,
+            state=failure.state,
+            reason=failure.reason,
+            attempts=self._cursor.attempts + 1,
+            attempted_at=failure.now,
+            retry_at=failure.retry_at,
+        )
+
+
+def enrol(conn: Connection, nodes: Sequence[str], lake: str, now: int) -> None:
+    """Create the cursors of these nodes' ledgers, for the lake with this id, in the open transaction.
+
+    A cursor of another lake begins anew: a lake gets every row that the node still has.
+    """
+    lock_head(conn)
+    known = {cursor.name: cursor.selection.get("lake") for cursor in read_cursors(conn, SEGMENTS)}
+    for name in (cursor_name(node, book) for node in nodes for book in Book):
+        if lake and known.get(name) != lake:
+            delete_cursors(conn, [name])
+        create_cursor(conn, name, kind=SEGMENTS, topic_id=0, position=0, now=now, selection={"lake": lake})
+
+
+class _Losses:
+    """Rows that retention evicted before they were shipped: recorded as gaps, with the step that found them."""
+
+    topic_id = None
+
+    def __init__(self, lost: Sequence[Lost]) -> None:
+        self._lost = lost
+
+    @property
+    def weight(self) -> int:
+        return len(self._lost)
+
+    def admit(self, tx: Transaction) -> Drafts:
+        return NOTHING
+
+    def write(self, tx: Transaction, appended: Appended) -> None:
+        note_lost(tx.conn, self._lost, tx.now)

@@ -1,0 +1,40 @@
+"""Where a consumer keeps its position: in one stored cursor, or in several that succeed and fail together."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from eventd.egress.loop.sink import Ack
+from eventd.log.core.eventlog import EventLog
+from eventd.log.cursors.cursors import Cursor, Postponement, Step, read_cursor
+
+
+class CursorStore(Protocol):
+    """A consumer's position and its failures."""
+
+    async def read(self) -> Cursor:
+        """The position, and when to try again. Raises `NotFound`."""
+        ...
+
+    async def settle(self, step: Step, ack: Ack | None = None) -> None:
+        """Move on, and write the effect of the delivery in the same transaction. Raises `FenceLost`."""
+        ...
+
+    async def postpone(self, failure: Postponement) -> None:
+        """Record a failed try."""
+        ...
+
+
+class StoredCursor:
+    """The one cursor of this name."""
+
+    def __init__(self, log: EventLog, name: str) -> None:
+        self._log = log
+        self._name = name
+        self.postpone = log.postpone
+
+    async def read(self) -> Cursor:
+        return await self._log.database.read_for_delivery(read_cursor, self._name)
+
+    async def settle(self, step: Step, ack: Ack | None = None) -> None:
+        await self._log.settle(step, None if ack is None else ack.effect)
