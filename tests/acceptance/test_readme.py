@@ -38,7 +38,7 @@ def commands(tmp_path: Path) -> Path:
     """A folder with both commands."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    for name, module in (("routerd-eventd", "daemon"), ("routerctl", "control")):
+    for name, module in (("routerd-eventd", "routerd_eventd"), ("routerctl", "routerctl")):
         file = folder / name
         file.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m eventd.cli.{module} "$@"\n')
         file.chmod(0o755)

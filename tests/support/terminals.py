@@ -22,7 +22,7 @@ _SHELL_ONLY = re.compile(r"^\S*bash: line \d+:.*\n", re.MULTILINE)
 def make_commands(folder: Path) -> str:
     """Put both commands into a folder; the PATH that has them."""
     folder.mkdir()
-    for name, module in (("routerd-eventd", "daemon"), ("routerctl", "control")):
+    for name, module in (("routerd-eventd", "routerd_eventd"), ("routerctl", "routerctl")):
         file = folder / name
         file.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m eventd.cli.{module} "$@"\n')
         file.chmod(0o755)
