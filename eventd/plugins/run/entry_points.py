@@ -40,7 +40,7 @@ START_SECONDS: Final = 30.0
 _LENGTH: Final = 4
 _FRAME: Final = MAX_STDOUT + 1024
 _MAIN: Final = """\
-from eventd.plugins.host import main
+from eventd.plugins.run.host import main
 main(sys.argv[1], int(sys.argv[2]))
 """
 _ABOUT_PLUGIN: Final = ("no_entry_point", "cannot_import")
