@@ -1,4 +1,4 @@
-"""Measure topics: `python -m tests.bench.topics write|read|watch|routers|queues|scale|recovery|kills|deleting …`.
+"""Measure topics: `python -m tests.bench.topics WHAT …`; `--help` lists what.
 
 A node and its rival run as processes of their own; clients are of this process. Every run verifies that what was
 counted arrived. A ratio is to the rival, or to a bare insert, of the same round; what is printed last are medians.
@@ -19,6 +19,7 @@ from tests.bench.topics_reads import measure_reads
 from tests.bench.topics_recovery import measure_kills, measure_recovery
 from tests.bench.topics_routers import measure_routers
 from tests.bench.topics_scale import measure_scale
+from tests.bench.topics_sharing import measure_sharing
 from tests.bench.topics_site import Figures
 from tests.bench.topics_watch import measure_watch
 from tests.bench.topics_writes import measure_writes
@@ -29,6 +30,7 @@ MEASURES: dict[str, Callable[[Path, argparse.Namespace], Coroutine[Any, Any, Fig
     "read": measure_reads,
     "watch": measure_watch,
     "routers": measure_routers,
+    "sharing": measure_sharing,
     "queues": measure_queues,
     "scale": measure_scale,
     "recovery": measure_recovery,
@@ -57,11 +59,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--size", type=int, default=100, help="bytes of the data of a record, about")
     parser.add_argument("--writes", type=int, default=4000, help="write: single writes of one client")
-    parser.add_argument("--batches", type=int, default=100, help="write: batches of each of 16 writers")
+    parser.add_argument(
+        "--batches", type=int, default=100, help="write: batches of each of 16 writers; sharing: batches in all"
+    )
     parser.add_argument("--records", type=int, default=100_000, help="read: of the topic")
     parser.add_argument("--calls", type=int, default=4000, help="read: pages of all clients, at most")
     parser.add_argument("--watchers", type=int, nargs="+", default=[1, 100, 1000], help="watch: how many at once")
-    parser.add_argument("--told", type=int, default=100, help="watch: writes that all of them hear of")
+    parser.add_argument("--told", type=int, default=100, help="watch, sharing: single writes that all of them hear of")
     parser.add_argument("--beside", type=int, default=100, help="watch: watchers beside one that does not read")
     parser.add_argument("--turns", type=int, default=3, help="watch: how often with that one, and without it")
     parser.add_argument("--routers", type=int, nargs="+", default=[0, 1, 10, 100, 1000], help="routers: how many")
@@ -70,6 +74,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--durability", choices=["disk", "fsync"], default="disk", help="routers: of all topics")
     parser.add_argument("--guarantee", choices=["at_least_once", "exactly_once"], default="at_least_once")
+    parser.add_argument("--readers", type=int, nargs="+", default=[1, 10, 100], help="sharing: how many")
     parser.add_argument("--jobs", type=int, default=20_000, help="queues: how many")
     parser.add_argument("--workers", type=int, default=100, help="queues: how many at once")
     parser.add_argument("--claims", type=int, nargs="+", default=[1, 10, 100], help="queues: jobs in one claim")

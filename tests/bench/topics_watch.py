@@ -67,7 +67,7 @@ class Poll(Line):
 # --- writing to them ----------------------------------------------------------------------------------------------
 
 
-async def _write_all(
+async def write_all(
     port: int, turn: Turn, asked: Callable[[int], bytes], numbers: range, watchers: int
 ) -> tuple[list[float], list[float], float]:
     """Write one after the other: seconds to each watcher, to the last one of each write, and of a core a second."""
@@ -118,7 +118,7 @@ async def _streams(at: Site, count: int, options: argparse.Namespace) -> Figures
     numbers, turn = range(1, options.told + 1), Turn()
     await _make_topic(at.port, topic, options.size)
     streams = await open_streams(at.port, topic, count, turn, from_seq=0)
-    mine = await _write_all(at.port, turn, lambda n: write_of(topic, [n], options.size), numbers, count)
+    mine = await write_all(at.port, turn, lambda n: write_of(topic, [n], options.size), numbers, count)
     for stream in streams:
         stream.close()
         assert stream.numbers() == [0, *numbers], "each record once, in order"
@@ -126,7 +126,7 @@ async def _streams(at: Site, count: int, options: argparse.Namespace) -> Figures
     asked = request("GET", "/stream")
     others = [await _open(at.rival.port, lambda: Stream(turn, asked, b"retry:")) for _ in range(count)]
     await asyncio.gather(*(stream.begun for stream in others))
-    rival = await _write_all(at.rival.port, turn, lambda n: _tell(n, size), numbers, count)
+    rival = await write_all(at.rival.port, turn, lambda n: _tell(n, size), numbers, count)
     for stream in others:
         stream.close()
     return _told(f"sse_{count}", mine, rival)
@@ -153,7 +153,7 @@ async def _polls(at: Site, count: int, options: argparse.Namespace) -> Figures:
     path = f"/v0/topics/{topic}/diff"
     asked = [request("POST", path, {"from_seq": 1 + seq, "wait_ms": 30_000}) for seq in range(len(numbers) + 1)]
     polls = [await _open(at.port, lambda: Poll(turn, asked.__getitem__)) for _ in range(count)]
-    mine = await _write_all(at.port, turn, lambda n: write_of(topic, [n], options.size), numbers, count)
+    mine = await write_all(at.port, turn, lambda n: write_of(topic, [n], options.size), numbers, count)
     for poll in polls:
         poll.close()
         pages = [read_answer(raw).json()["records"] for raw in poll.received]
@@ -161,7 +161,7 @@ async def _polls(at: Site, count: int, options: argparse.Namespace) -> Figures:
     size = len(polls[0].received[0])
     body = request("POST", "/wait", compact({"from_seq": 1, "wait_ms": 30_000}))
     others = [await _open(at.rival.port, lambda: Poll(turn, lambda _: body)) for _ in range(count)]
-    rival = await _write_all(at.rival.port, turn, lambda n: _tell(n, size), numbers, count)
+    rival = await write_all(at.rival.port, turn, lambda n: _tell(n, size), numbers, count)
     for poll in others:
         poll.close()
     return _told(f"poll_{count}", mine, rival)
@@ -193,7 +193,7 @@ async def _beside(at: Site, topic: str, options: argparse.Namespace, *, is_stall
     await load(at.port, [[write_of(topic, batch, STALL_SIZE) for batch in batches]])
     streams = await open_streams(at.port, topic, count, turn, from_seq=before - 1)
     numbers = range(before, before + options.told)
-    seconds, _, _ = await _write_all(at.port, turn, lambda n: write_of(topic, [n], STALL_SIZE), numbers, count)
+    seconds, _, _ = await write_all(at.port, turn, lambda n: write_of(topic, [n], STALL_SIZE), numbers, count)
     for stream in streams:
         stream.close()
         assert stream.numbers() == [before - 1, *numbers], "each record once, in order"

@@ -20,11 +20,12 @@ _SHELL_ONLY = re.compile(r"^\S*bash: line \d+:.*\n", re.MULTILINE)
 
 
 def make_commands(folder: Path) -> str:
-    """Put both commands into a folder; the PATH that has them."""
+    """Put both commands, and a Python that has the package, into a folder; the PATH that has them."""
     folder.mkdir()
-    for name, module in (("routerd-eventd", "routerd_eventd"), ("routerctl", "routerctl")):
+    modules = {"routerd-eventd": "-m eventd.cli.routerd_eventd", "routerctl": "-m eventd.cli.routerctl", "python": ""}
+    for name, module in modules.items():
         file = folder / name
-        file.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m eventd.cli.{module} "$@"\n')
+        file.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" {module} "$@"\n')
         file.chmod(0o755)
     return f"{folder}:/usr/local/bin:/usr/bin:/bin"
 

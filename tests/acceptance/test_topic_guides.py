@@ -1,4 +1,4 @@
-"""The page about several masters, typed as it is written; what it shows is what is shown."""
+"""Guides about topics, typed as they are written; what they show is what is shown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.ports import free_port, free_ports
 from tests.support.source import ROOT
 from tests.support.terminals import Terminal, make_commands
 
-PAGE = (ROOT / "docs" / "how-to" / "multi-master.md").read_text()
+GUIDES = ("multi-master", "publish-and-subscribe")
 BLOCK = re.compile(r"```(sh|text)\n(.*?)```", re.DOTALL)
 TERMINALS = re.compile(r"# terminals? ([\d ]+)\n")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
@@ -84,9 +84,11 @@ def typed(step: Step, terminals: Sequence[Terminal]) -> list[str]:
 
 
 @pytest.mark.timeout(300)
-def test_the_page_works_as_it_is_written(terminals: dict[str, Terminal]) -> None:
-    followed = [*steps(with_free_ports(PAGE))]
-    assert len(followed) == PAGE.count("```sh")
+@pytest.mark.parametrize("guide", GUIDES)
+def test_the_page_works_as_it_is_written(guide: str, terminals: dict[str, Terminal]) -> None:
+    page = (ROOT / "docs" / "how-to" / f"{guide}.md").read_text()
+    followed = [*steps(with_free_ports(page))]
+    assert len(followed) == page.count("```sh")
     for step in followed:
         told = typed(step, [terminals[name] for name in step.terminals])
         judge(step, told[0])
