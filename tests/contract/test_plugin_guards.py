@@ -69,8 +69,8 @@ def parent_of(pid: int) -> int:
 
 NODE = """
 import asyncio, sys
-from eventd.clock import SystemClock
-from eventd.plugins.running import Plugins
+from eventd.runtime.clock import SystemClock
+from eventd.plugins.run.plugins import Plugins
 from tests.support.plugins import manual_request, plugin_config
 async def main():
     kind, value, site = sys.argv[1:]

@@ -438,8 +438,8 @@ async def test_a_process_that_ends_while_it_is_idle_is_reaped_and_replaced(plugi
 
 NODE = """
 import asyncio, sys
-from eventd.clock import SystemClock
-from eventd.plugins.running import Plugins
+from eventd.runtime.clock import SystemClock
+from eventd.plugins.run.plugins import Plugins
 from tests.support.plugins import manual_request, plugin_config
 async def main():
     config = plugin_config(entry_point="sample", timeout=3_600_000_000, env=(("PYTHONPATH", sys.argv[1]),))

@@ -167,9 +167,9 @@ async def test_a_flood_of_output_is_stopped(plugins: Plugins, tmp_path: Path) ->
 
 NODE = """
 import asyncio, resource, sys
-from eventd.clock import SystemClock
-from eventd.plugins.contract import PluginFailed
-from eventd.plugins.running import Plugins
+from eventd.runtime.clock import SystemClock
+from eventd.plugins.contract.contract import PluginFailed
+from eventd.plugins.run.plugins import Plugins
 from tests.support.plugins import manual_request, plugin_config
 async def main():
     plugins = Plugins(SystemClock(), environment={"PATH": "/usr/bin:/bin"})

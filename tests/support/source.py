@@ -48,7 +48,7 @@ class Source:
     def imports(self) -> list[tuple[int, str]]:
         """(line, dotted name) of every import, also those inside functions and by name at run time.
 
-        `from eventd.store import registry` is `eventd.store.rows.registry`: a module and a name in one look alike.
+        `from eventd.store.rows import keys` is `eventd.store.rows.keys`: a module and a name in one look alike.
         """
         nodes = (*self.nodes(ast.Import), *self.nodes(ast.ImportFrom), *self.nodes(ast.Call))
         return sorted(found for node in nodes for found in self._imports_of(node))

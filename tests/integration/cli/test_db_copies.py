@@ -39,10 +39,13 @@ sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[2:], read)))
 
 KILLED_AT_EVERY_STEP = """
 import os, signal, sys
-from eventd import clock, settings
-from eventd.cli import control, copies, lock
-from eventd.log import head
-from eventd.store import migrations
+from eventd.runtime import clock
+from eventd.settings import model
+from eventd.cli import routerctl
+from eventd.cli.gateway import lock
+from eventd.cli.node import db
+from eventd.log.core import head
+from eventd.store.schema import migrations
 STEPS = ("os.rename", "os.remove", "os.link", "os.chmod", "os.chown", "open", "sqlite3.connect", "tempfile.mkstemp")
 def run(folder, point, words):
     if child := os.fork():
@@ -56,7 +59,7 @@ def run(folder, point, words):
                 os.kill(os.getpid(), signal.SIGKILL)
     sys.addaudithook(step)
     sys.argv = ["routerctl", *(word.replace("{}", folder) for word in words)]
-    control.main()
+    routerctl.main()
 root, words = sys.argv[1], sys.argv[2:]
 for point in range(1, 200):
     os.system(f"cp -r {root}/start {root}/{point}")
