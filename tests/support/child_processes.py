@@ -39,7 +39,7 @@ def programs() -> list[str]:
     found, parents = [], {os.getpid()}
     while parents:
         below = _children_of(parents)
-        found += [str(process) for process in below if "plugins/keeper.py" not in process.command]
+        found += [str(process) for process in below if "processes/keeper.py" not in process.command]
         parents = {process.pid for process in below}
     return found
 
