@@ -6,6 +6,7 @@ Nothing in the node imports this.
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 
@@ -17,6 +18,15 @@ NOW = int(datetime(2026, 11, 20, 12, tzinfo=UTC).timestamp()) * SECOND
 """Where a `ManualClock` begins: microseconds since 1970, UTC."""
 TURNS = 10
 """Turns of the loop that `give_turns` gives: enough for a woken task to reach its next wait."""
+
+
+class SeededChance:
+    """The same randomness for the same seed."""
+
+    def __init__(self, seed: int) -> None:
+        source = random.Random(seed)
+        self.token = source.randbytes
+        self.fraction = source.random
 
 
 class ManualClock:

@@ -50,7 +50,7 @@ def build_app(
 ) -> web.Application:
     """The application; run it with a `Runner` and `KEEPALIVE_SECONDS`."""
     callers = Callers(keys, door)
-    checks = [answering(problems.answer, _refuse), _identify(callers)]
+    checks = [answering(problems.answer, _refuse, services.log.chance), _identify(callers)]
     app = web.Application(middlewares=[_outside_v0(each) for each in checks])
     bodies = v0.occupancy.bodies if v0 is not None else Bodies.of_process(max_body_bytes)
     app.on_response_prepare.append(_add_headers)

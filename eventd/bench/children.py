@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import random
 import socket
 import sys
 from contextlib import closing
 from typing import Final
 
 from eventd.errors import Unavailable
+from eventd.runtime.chance import SYSTEM
 
 PORTS: Final = range(20_000, 32_000)
 """Below those a system hands out for outgoing connections: what listens there is found again."""
@@ -23,7 +23,7 @@ def bare_environment() -> dict[str, str]:
 def free_ports(count: int) -> list[int]:
     """TCP ports of loopback that nobody listens on. Raises Unavailable."""
     found: list[int] = []
-    for port in random.SystemRandom().sample(PORTS, len(PORTS)):
+    for port in sorted(PORTS, key=lambda _: SYSTEM.fraction()):
         with closing(socket.socket()) as probe:
             try:
                 probe.bind(("127.0.0.1", port))

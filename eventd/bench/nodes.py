@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import subprocess
 import sys
 from contextlib import suppress
@@ -16,6 +15,7 @@ from eventd.bench.machine import cpu_of
 from eventd.bench.wire import Door, now
 from eventd.errors import Conflict, EventdError, NotFound, Unavailable
 from eventd.net.address import Address
+from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SystemClock
 
 START_SECONDS = 60.0
@@ -103,7 +103,7 @@ class OwnNode(Node):
     def __init__(self, name: str, folder: Path, database: str, ports: tuple[int, int], secret: str) -> None:
         self.home = folder / name
         self.home.mkdir()
-        self.key = secrets.token_hex(16)
+        self.key = SYSTEM.token(16).hex()
         api, port = ports
         door = Door(Address(False, "127.0.0.1", api, ""), self.key)
         super().__init__(name, door, listen=("127.0.0.1", port), secret=secret)

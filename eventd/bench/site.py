@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Sequence
@@ -16,6 +15,7 @@ from eventd.bench.result import Show
 from eventd.bench.wire import Door
 from eventd.errors import Invalid
 from eventd.net.address import Address
+from eventd.runtime.chance import SYSTEM
 
 NAMES = ("bench-a", "bench-b")
 
@@ -48,7 +48,7 @@ class Site:
     show: Show
     nodes: Sequence[Node]
     folder: Path
-    run: str = field(default_factory=lambda: secrets.token_hex(4))
+    run: str = field(default_factory=lambda: SYSTEM.token(4).hex())
 
     @property
     def name(self) -> str:
@@ -103,7 +103,7 @@ def _own(wanted: Wanted, count: int, folder: Path) -> list[Node]:
         raise Invalid("two nodes cannot share a database", hint="make a second one for --peer-database")
     secret = folder / "secret"
     secret.touch(0o600)
-    secret.write_text(secrets.token_hex(32) + "\n")
+    secret.write_text(SYSTEM.token(32).hex() + "\n")
     ports = iter(free_ports(2 * count))
     names = [*NAMES, *(f"bench-{number}" for number in range(2, count))][:count]
     urls = [*databases, *[""] * count][:count]
@@ -131,7 +131,7 @@ def _given(wanted: Wanted, count: int, folder: Path) -> list[Node]:
         listen = listen or ("127.0.0.1", free_ports(1)[0])
         file = folder / "secret"
         file.touch(0o600)
-        file.write_text(secrets.token_hex(32) + "\n")
+        file.write_text(SYSTEM.token(32).hex() + "\n")
         secret = secret or str(file)
     return [
         Node(name, Door(address, key), listen=listen if at else None, secret=secret)

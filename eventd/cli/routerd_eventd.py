@@ -17,6 +17,7 @@ from eventd.cli.program.exits import run
 from eventd.cli.program.flags import Flags, with_settings
 from eventd.cli.terminal.output import count, write_json
 from eventd.errors import CheckFailed, DatabaseUnusable, SettingsError
+from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SystemClock
 from eventd.settings.model import BadSettings, Endpoint, Settings, Shown, surroundings
 
@@ -105,7 +106,7 @@ def _service(settings: Settings, claim: Claim | None, prepare: Callable[[], None
             return Workers(settings, clock=clock, claim=claim, sockets=sockets)
         from eventd.node.node import Node
 
-        return Node(settings, clock=clock, claim=claim, sockets=sockets)
+        return Node(settings, clock=clock, chance=SYSTEM, claim=claim, sockets=sockets)
 
     if not settings.standby or claim is None:
         return make

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from decimal import Decimal
@@ -20,6 +19,7 @@ from eventd.client.refusals import restore
 from eventd.client.transport import CONNECT_SECONDS, Transport
 from eventd.errors import EventdError, Invalid, Unavailable
 from eventd.net.address import Address
+from eventd.runtime.chance import SYSTEM, Chance
 
 if TYPE_CHECKING:
     from aiohttp import BaseConnector, ClientSession, StreamReader
@@ -45,10 +45,10 @@ class Retry(NamedTuple):
     most: float = 5.0
     patience: float = 60.0
 
-    def delay(self, failures: int, wanted: float = 0.0) -> float:
-        """How long to wait after so many failures in a row, and no less than the node `wanted`."""
+    def delay(self, failures: int, chance: float, wanted: float = 0.0) -> float:
+        """As `Connection.delay`; `chance` in [0, 1) spreads clients apart."""
         nominal = min(self.most, self.base * 2.0 ** min(failures - 1, 30))
-        return max(nominal * random.uniform(0.8, 1.0), min(wanted, 3600.0))
+        return max(nominal * (0.8 + 0.2 * chance), min(wanted, 3600.0))
 
 
 USUAL = Retry()
@@ -94,15 +94,27 @@ class Connection:
     """The way to a node: `server` as `http://HOST:PORT`, or a Unix `socket` that it listens on."""
 
     def __init__(
-        self, server: str, key: str = "", *, socket: Path | None = None, retry: Retry = USUAL, pause: Pause = pause
+        self,
+        server: str,
+        key: str = "",
+        *,
+        socket: Path | None = None,
+        retry: Retry = USUAL,
+        pause: Pause = pause,
+        chance: Chance = SYSTEM,
     ) -> None:
         self.address = Address.parse(server)
         self.retry = retry
         self.pause = pause
+        self.chance = chance
         self._key = key
         self._socket = socket
         self._transport = Transport(self.address, key, socket)
         self._session: ClientSession | None = None
+
+    def delay(self, failures: int, wanted: float = 0.0) -> float:
+        """How long to wait after so many failures in a row, and no less than the node `wanted`."""
+        return self.retry.delay(failures, self.chance.fraction(), wanted)
 
     async def ask(
         self,
@@ -128,7 +140,7 @@ class Connection:
                 told = await self._once(method, target, content, REQUEST_SECONDS + wait)
                 return self.decode(told, answer)
             except Unavailable as error:
-                delay = self.retry.delay(failures, getattr(error, "retry_after", 0.0))
+                delay = self.delay(failures, getattr(error, "retry_after", 0.0))
                 late = asyncio.get_running_loop().time() - begun + delay > self.retry.patience + wait
                 if failures >= self.retry.tries or late:
                     raise

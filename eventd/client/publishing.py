@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
@@ -200,7 +199,7 @@ class Publisher:
     def _encode(self, events: Sequence[NewEvent]) -> bytes | None:
         """The body of a request. None where it has to be parted: it is too large, or one of them cannot be written."""
         nameless = [event for event in events if not event.id]
-        made = new_event_ids(self._clock.now(), len(nameless), secrets.token_bytes)
+        made = new_event_ids(self._clock.now(), len(nameless), self._connection.chance.token)
         for event, event_id in zip(nameless, made, strict=True):
             event.id = event_id
         try:

@@ -75,7 +75,7 @@ class Queues:
                 if failures + 1 >= self._connection.retry.tries:
                     raise
             failures += 1
-            await self._connection.pause(self._connection.retry.delay(failures))
+            await self._connection.pause(self._connection.delay(failures))
 
     async def _jobs(self, queue: str, node: str, most: int, lease_ms: int | None) -> AsyncGenerator[Job, None]:
         query: Query = {"node": node, "max": most, "lease_ms": lease_ms}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from typing import Any
 
@@ -106,7 +105,7 @@ class Topics:
         """
         body = _Write(
             records=list(records),
-            idempotency_key=idempotency_key or secrets.token_hex(16),
+            idempotency_key=idempotency_key or self._connection.chance.token(16).hex(),
             node=node,
             create=create,
             config=config,

@@ -91,7 +91,7 @@ class Watch:
                     raise  # making a session was tried often enough by itself
             if self._starts:
                 self._failures += 1
-                await self._connection.pause(self._connection.retry.delay(self._failures))
+                await self._connection.pause(self._connection.delay(self._failures))
 
     async def _begin(self) -> None:
         """Make a session from what was seen so far."""

@@ -9,7 +9,6 @@ import contextlib
 import errno
 import hashlib
 import os
-import secrets
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -21,6 +20,7 @@ from eventd.lake import manifest
 from eventd.lake.address import shown
 from eventd.lake.extra import fsspec
 from eventd.lake.layout import HEAD, TEMPORARY
+from eventd.runtime.chance import Chance
 
 _TOLD = 200
 """Characters of somebody else's error that are passed on."""
@@ -135,12 +135,12 @@ def open_lake(storage: Storage) -> manifest.Head:
         raise LakeUnusable(f"the lake at {storage.url} cannot be read: {HEAD} {error}", hint=hint) from None
 
 
-def make_lake(storage: Storage, now: int) -> manifest.Head:
+def make_lake(storage: Storage, now: int, chance: Chance) -> manifest.Head:
     """The lake, made if it is missing. Raises as `open_lake`."""
     try:
         return open_lake(storage)
     except NotFound:
-        storage.put(HEAD, manifest.encode(manifest.Head(id=secrets.token_hex(8), made_at=now)))
+        storage.put(HEAD, manifest.encode(manifest.Head(id=chance.token(8).hex(), made_at=now)))
         return open_lake(storage)  # two nodes may make it at the same time: the later one counts for both
 
 

@@ -201,16 +201,16 @@ class Pool:
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self._resting: list[tuple[float, Exchange]] = []
-        self._at_work: set[Exchange] = set()
+        self._at_work: dict[Exchange, None] = {}
 
     async def ask(self, connect: Callable[[], Awaitable[Exchange]], head: bytes, body: bytes, most: int) -> Answer:
         """As `Exchange.ask`, over a connection that is there already or else is made with `connect`."""
         exchange = self._rested() or await connect()
-        self._at_work.add(exchange)
+        self._at_work[exchange] = None
         try:
             return await exchange.ask(head, body, most)
         finally:
-            self._at_work.discard(exchange)
+            self._at_work.pop(exchange, None)
             if exchange.is_free:
                 self._rest(exchange)
 

@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from random import Random
 from typing import Protocol
 
 from eventd.api.listener.connections import Door, cannot_listen, patiently
@@ -59,8 +58,6 @@ class Surroundings:
     watcher: Watcher
     supervisor: Supervisor
     credentials: Path | None
-    random: Callable[[int], bytes]
-    jitter: Random
     max_connections: int
     tally: Tally
     budget: Budget
@@ -147,6 +144,7 @@ class Membership:
         door = Door(self.config.name, self._around.max_connections, self._around.watcher, self._around.parsing)
         runner = Runner(
             build_listener(lambda: self.ingress, door),
+            self._around.log.chance,
             refused_by_library,
             auto_decompress=False,
             keepalive_timeout=KEEPALIVE_SECONDS,
@@ -207,7 +205,9 @@ class Membership:
 
     def _start(self, cursor: Cursor, peer: PeerConfig) -> Consumer[Lines]:
         around = self._around
-        outfit = Outfit(around.transport, around.budget, self.ring, around.log.clock, around.random, around.watcher)
+        outfit = Outfit(
+            around.transport, around.budget, self.ring, around.log.clock, around.log.chance.token, around.watcher
+        )
         link = link_name(self.config.name, peer.node_name)
         return Consumer(
             around.log,
@@ -216,7 +216,7 @@ class Membership:
             version=cursor.selector_version,
             spawn=around.supervisor.spawn,
             backoff=peer.backoff,
-            chance=around.jitter.random,
+            chance=around.log.chance.fraction,
         )
 
     def wake(self, node: str) -> None:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 import socket
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from random import Random
 from typing import Any
 
 import eventd
@@ -40,6 +38,7 @@ from eventd.node.topic_changes import TopicChanges
 from eventd.observe.metrics import Metrics
 from eventd.plugins.run.context import context_of
 from eventd.plugins.run.plugins import Plugins
+from eventd.runtime.chance import Chance
 from eventd.runtime.clock import Clock
 from eventd.runtime.supervisor import Chore, Supervisor
 from eventd.runtime.worker_share import ALL, Share
@@ -83,6 +82,7 @@ class Node:
         settings: Settings,
         *,
         clock: Clock,
+        chance: Chance,
         claim: Claim | None = None,
         share: Share = ALL,
         sockets: Sequence[socket.socket] = (),
@@ -93,6 +93,7 @@ class Node:
         self.groups: dict[str, Membership] = {}
         self.metrics = Watcher(self.groups)
         self._clock = clock
+        self._chance = chance
         self._claim = claim
         self._share = share
         self._sockets = sockets
@@ -117,7 +118,9 @@ class Node:
         self._started.append(self.supervisor.stop)
         shared = not self._share.is_whole
         claim = self._claim.name if self._claim else self._share.claim
-        database = await asyncio.to_thread(Database, self.settings.database_url, shared=shared, claim=claim)
+        database = await asyncio.to_thread(
+            Database, self.settings.database_url, shared=shared, claim=claim, chance=self._chance
+        )
         self._started.append(lambda: asyncio.to_thread(database.close))
         if check := database.claim_check():
             self._started.append(check.close)
@@ -140,8 +143,6 @@ class Node:
             self.metrics,
             self.supervisor,
             self.settings.credentials_directory,
-            secrets.token_bytes,
-            Random(),
             self.settings.max_connections,
             self._books.tally,
             self.outbox,
@@ -179,7 +180,7 @@ class Node:
             self.metrics,
         )
         self._started.append(plugins.close)
-        subscribers = Subscribers(outfit, self.supervisor, self._around.jitter.random)
+        subscribers = Subscribers(outfit, self.supervisor, self._chance.fraction)
         self._started.append(lambda: subscribers.stop(self.settings.drain_timeout))
         self._started.append(self.schedules.stop)
         return subscribers
@@ -188,7 +189,7 @@ class Node:
         chores: dict[str, Chore] = {}
         if self._share.is_first:  # first of all, because it may refuse
             chores = lake_shipping.chores(
-                self.log, self.settings, self.metrics.lake, self.supervisor.spawn, self._around.jitter.random
+                self.log, self.settings, self.metrics.lake, self.supervisor.spawn, self._chance.fraction
             )
         chores |= {
             "changes": self._follow_changes,
@@ -225,7 +226,7 @@ class Node:
             max_body_bytes=settings.max_body_bytes,
             v0=self._make_v0(door),
         )
-        runner = Runner(app, keepalive_timeout=KEEPALIVE_SECONDS, shutdown_timeout=SHUTDOWN_SECONDS)
+        runner = Runner(app, self._chance, keepalive_timeout=KEEPALIVE_SECONDS, shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()
         self._started.append(runner.cleanup)
         await door.open_at(runner, self._sockets or await listen(*settings.api_listen, self._clock))
@@ -242,7 +243,6 @@ class Node:
             metrics=self.metrics,
             siblings=self._siblings,
             supervisor=self.supervisor,
-            random=secrets.token_bytes,
             stopping=self._stopping,
             version=eventd.__version__,
             limits=limits,

@@ -60,8 +60,8 @@ class Subscribers:
         before, self._purposes = self._purposes, purposes
         stale = await self._consumers.retire(self._purpose)
         now = {one.plugin for one in purposes.values()}
-        for plugin in {one.plugin for one in before.values()} - now:
-            if plugin is not None:
+        for plugin in dict.fromkeys(one.plugin for one in before.values()):
+            if plugin is not None and plugin not in now:
                 await self._outfit.plugins.forget(plugin.name)
         return stale
 

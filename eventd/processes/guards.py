@@ -44,7 +44,7 @@ class Guards:
         self._clock = clock
         self._supported = hasattr(os, "memfd_create")
         self._keeper: _Keeper | None = None
-        self._guards: set[_Guard] = set()
+        self._guards: dict[_Guard, None] = {}
         self._idle: list[_Guard] = []
         self._last = 0
 
@@ -97,7 +97,7 @@ class Guards:
             ours.close()
             raise
         guard = _Guard(self._last, ours, guarding, self._clock, self._release)
-        self._guards.add(guard)
+        self._guards[guard] = None
         return guard
 
     def _hand_over(self, number: int, end: socket.socket) -> _Keeper:
@@ -117,7 +117,7 @@ class Guards:
         if reusable and guard.keeper is self._keeper and len(self._idle) < MAX_IDLE:
             self._idle.append(guard)
         else:
-            self._guards.discard(guard)
+            self._guards.pop(guard, None)
             if guard in self._idle:
                 self._idle.remove(guard)
             guard.close()

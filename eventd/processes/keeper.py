@@ -283,7 +283,7 @@ class Keeper(_Reaper):
         gone = {pid for pid, _ in self.reap()}
         if gone:
             self._guards = {number: pid for number, pid in self._guards.items() if pid not in gone}
-            for pid in set(children()) - set(self._guards.values()):
+            for pid in sorted(set(children()) - set(self._guards.values())):
                 kill(pid)
 
 

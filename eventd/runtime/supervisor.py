@@ -62,7 +62,7 @@ class Supervisor:
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._clock = clock
         self._count = count
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], None] = {}
 
     def spawn(self, work: Coroutine[Any, Any, T], name: str, *, expects: Errors = ()) -> asyncio.Task[T]:
         """A task that runs once. Errors that it `expects` are results, which its owner awaits."""
@@ -88,8 +88,8 @@ class Supervisor:
         self, work: Coroutine[Any, Any, T], name: str, ended: Callable[[asyncio.Task[T]], object]
     ) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(lambda task: self._tasks.pop(task, None))
         task.add_done_callback(ended)
         return task
 

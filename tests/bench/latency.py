@@ -22,6 +22,7 @@ from eventd.log.core.head import read_head
 from eventd.log.core.values import Draft
 from eventd.node.node import Node
 from eventd.resources.effective import topic_of
+from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SystemClock
 from eventd.settings.model import load
 from eventd.store.engine.database import Database
@@ -89,7 +90,7 @@ async def _pair(directory: Path, make_url: Callable[[], str | None], **of_peers:
         node.declare(directory / "key", [other], **of_peers)
     b.start()
     environ = {"EVENTD_DATA_DIR": str(a.directory), "EVENTD_DATABASE_URL": a.url, "EVENTD_API_LISTEN": "127.0.0.1:0"}
-    node = Node(load({}, environ), clock=SystemClock())
+    node = Node(load({}, environ), clock=SystemClock(), chance=SYSTEM)
     witness = Database(b.url)
     try:
         pair = _Pair(node, witness)

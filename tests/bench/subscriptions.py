@@ -22,6 +22,7 @@ from eventd.api.admin import resources
 from eventd.api.framework.operations import Services
 from eventd.log.core.values import Draft
 from eventd.node.node import Node
+from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SystemClock
 from eventd.settings.model import load
 from eventd.store.engine.database import Database, fetch
@@ -92,7 +93,7 @@ class _Bench:
 
     async def start(self) -> Node:
         settings = load({"database_url": self.url, "api_listen": "127.0.0.1:0"}, {})
-        self.node = Node(settings, clock=SystemClock())
+        self.node = Node(settings, clock=SystemClock(), chance=SYSTEM)
         await self.node.start()
         return self.node
 

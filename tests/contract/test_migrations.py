@@ -19,7 +19,7 @@ from eventd.store.engine.database import Database, execute, fetch
 from eventd.store.rows.registry import read_resources
 from eventd.store.schema import migrations
 from eventd.store.schema.tables import metadata
-from eventd.testing import NOW, ManualClock, draft
+from eventd.testing import NOW, ManualClock, SeededChance, draft
 from tests.support import writers
 from tests.support.postgres import PostgresServer
 
@@ -208,7 +208,16 @@ def test_each_new_log_has_an_epoch_and_a_name_of_its_own(empty: Database, declar
     ((position, epoch, incarnation, instance),) = empty.read_now(fetch, head)
     assert (position, incarnation, len(epoch), len(instance)) == (1, 1, 16, 16)
     assert epoch != instance
-    assert migrations.new_epoch() != epoch
+    assert empty.write_now(migrations.new_epoch) != epoch
+
+
+def test_the_names_of_a_new_log_come_from_the_seed(tmp_path: Path) -> None:
+    made = []
+    for name in ("a", "b"):
+        with closing(Database(f"sqlite:///{tmp_path / name}", chance=SeededChance(7))) as database:
+            database.write_now(migrations.upgrade, now=NOW)
+            made.append(database.read_now(fetch, "SELECT epoch, instance FROM log_heads"))
+    assert made[0] == made[1]
 
 
 def test_a_database_that_was_never_migrated_says_which_command_to_run(empty: Database) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from eventd.errors import DatabaseUnusable, Unavailable
 from eventd.node.node import Node
+from eventd.runtime.chance import SYSTEM
 from eventd.settings.model import load
 from eventd.store.engine import space
 from eventd.store.schema.migrations import NEWEST
@@ -74,7 +75,7 @@ async def test_stopping_twice_and_stopping_what_never_started_is_harmless(sites:
     node = a.running
     await node.stop()
     await node.stop()
-    other = Node(load({"database_url": a.url}, {}), clock=ManualClock())
+    other = Node(load({"database_url": a.url}, {}), clock=ManualClock(), chance=SYSTEM)
     await other.stop()
 
 

@@ -15,6 +15,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple
 
 from tests.support.loops import BOUNDED, restless
+from tests.support.sets import PROGRAMS, unordered
 from tests.support.source import ROOT, Source
 
 Found = Iterator[tuple[int, str]]
@@ -85,6 +86,14 @@ WALL_TO_SECONDS = {
     "eventd/audit/engine/assemble.py": "a figure: the age of a record",
 }
 """Where a difference from the wall time becomes seconds, and why that is right."""
+
+
+THREADS = {
+    "eventd/store/engine/": "the pools of a database",
+    "eventd/plugins/run/plugins.py": "answers of plugins are read beside everything else",
+    "eventd/processes/lifeline.py": "a process that ends with its parent, whatever its main thread does",
+}
+"""Who starts threads, and what for."""
 
 
 @dataclass(frozen=True)
@@ -227,6 +236,26 @@ def time_through_the_clock(source: Source) -> Found:
         yield from _touched(source, names)
 
 
+def chance_is_handed_in(source: Source) -> Found:
+    if source.path in ("eventd/runtime/chance.py", "eventd/testing.py") or source.part == "migrations":
+        return  # what a migration did once is not changed
+    yield from ((line, f"imports {name}") for line, name in source.imports if _within(name, ("random", "secrets")))
+    yield from _touched(source, {"os.urandom", "os.getrandom", "uuid.uuid1", "uuid.uuid4"})
+    if source.part not in PROGRAMS and source.path != "eventd/store/engine/database.py":
+        names = ("eventd.runtime.chance.SYSTEM", "eventd.runtime.chance.SystemChance")
+        yield from ((line, f"takes {name}") for line, name in source.imports if name in names)
+
+
+def threads_from_their_owners(source: Source) -> Found:
+    if not any(source.path.startswith(owner) for owner in THREADS):
+        yield from _touched(source, {"threading.Thread", "threading.Timer", "_thread.start_new_thread"})
+        yield from _touched(source, {"concurrent.futures.ThreadPoolExecutor"})
+
+
+def no_loop_over_a_set(source: Source) -> Found:
+    yield from ((line, f"goes over {what}") for line, what in unordered(source))
+
+
 def waits_are_monotonic(source: Source) -> Found:
     if source.path in WALL_TO_SECONDS:
         return
@@ -360,6 +389,23 @@ RULES = [
         "time through the clock",
         "back-off, windows and expiry are tested by moving a clock, which works where there is no other: take a Clock.",
         time_through_the_clock,
+    ),
+    Rule(
+        "chance is handed in",
+        "a node whose randomness comes from a seed repeats itself, so that a failure can be run again: take a Chance"
+        " (the log has one, as it has a clock); only programs make one.",
+        chance_is_handed_in,
+    ),
+    Rule(
+        "threads come from their owners",
+        "the order in which threads run cannot be repeated: hand the work to the database, or to the loop's executor"
+        " (asyncio.to_thread), which a simulation replaces; THREADS names the owners.",
+        threads_from_their_owners,
+    ),
+    Rule(
+        "no loop over a set",
+        "a set of objects has the order of their addresses, another one in each run: use a dict, or sort.",
+        no_loop_over_a_set,
     ),
     Rule(
         "waits are monotonic",

@@ -13,6 +13,7 @@ from eventd.lake.manifest import NodeState, Reach
 from eventd.lake.schema import COLUMNS, Book, Column, Kind, arrow_schema
 from eventd.lake.storage import Storage, make_lake
 from eventd.lake.writer import Segment, write_segment, write_state
+from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SECOND
 
 EPOCH = "aaaaaaaaaaaaaaaa"
@@ -64,7 +65,7 @@ def ship(
     at: int = NOON,
 ) -> Segment:
     """A segment with a row for each number in (after, upto]."""
-    make_lake(storage, at)
+    make_lake(storage, at, SYSTEM)
     rows = numbered(book, range(after + 1, upto + 1), at=at, node=node, epoch=epoch)
     return write_segment(storage, landing(book, node, epoch, after, upto, at=at), rows, node=node, now=at)
 
@@ -82,7 +83,7 @@ def tell(
     as_of: int = NOON,
 ) -> NodeState:
     """A node's state that promises the numbers in (after, upto] of one book."""
-    make_lake(storage, began_at)
+    make_lake(storage, began_at, SYSTEM)
     state = NodeState(
         node=node,
         epoch=epoch,

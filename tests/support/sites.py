@@ -18,6 +18,7 @@ from eventd.api.framework.operations import Services
 from eventd.log.core.values import Record
 from eventd.log.cursors.cursors import Cursor, read_cursors
 from eventd.node.node import Node
+from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import Clock, SystemClock
 from eventd.settings.model import load
 from eventd.store.engine.changes import POLL
@@ -87,7 +88,7 @@ class Site:
 
     async def start(self, **flags: Any) -> Site:
         settings = load({"database_url": self.url, "api_listen": "127.0.0.1:0", "drain_timeout": "2s"} | flags, {})
-        self.node = Node(settings, clock=self.clock)
+        self.node = Node(settings, clock=self.clock, chance=SYSTEM)
         await self.node.start()
         return self
 

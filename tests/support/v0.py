@@ -165,7 +165,7 @@ async def serving(
             clock.monotonic(),
         )
         app = build_app(Services(log), keys=known, siblings=siblings, version="1.2.3", door=door, v0=v0)
-        runner = Runner(app, shutdown_timeout=SHUTDOWN_SECONDS)
+        runner = Runner(app, log.chance, shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
         await door.open_at(runner, [socket.create_server(("127.0.0.1", 0))])

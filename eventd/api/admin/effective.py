@@ -26,7 +26,7 @@ def add_effective(app: web.Application, services: Services, callers: Callers, *,
     """Mount both. Whoever reads them must be allowed to read all groups: anything may be derived from any."""
     following = services.effective
     stopping: list[asyncio.Future[None]] = []
-    connections: set[asyncio.Transport] = set()
+    connections: dict[asyncio.Transport, None] = {}
 
     async def begin(_: web.Application) -> None:
         stopping.append(asyncio.get_running_loop().create_future())
@@ -51,7 +51,7 @@ def add_effective(app: web.Application, services: Services, callers: Callers, *,
         transport = request.transport
         if transport is None:
             return response  # the client has gone
-        connections.add(transport)
+        connections[transport] = None
         try:
             last = request.headers.get("Last-Event-ID", "")
             await response.write(b": in step\n\n" if last == snapshot.id else _state(snapshot))
@@ -60,7 +60,7 @@ def add_effective(app: web.Application, services: Services, callers: Callers, *,
         except ConnectionError:
             pass  # the client has gone
         finally:
-            connections.discard(transport)
+            connections.pop(transport, None)
         return response
 
     app.on_startup.append(begin)

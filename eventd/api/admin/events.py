@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -153,7 +152,7 @@ async def _append(services: Services, params: Emit) -> tuple[Drafts, Appended]:
 
 async def _append_at(services: Services, params: Emit, place: Place, now: int) -> tuple[Drafts, Appended]:
     heavy = _is_heavy(params)
-    judge = partial(_judge, params.events, place.group, now=now, heavy=heavy)
+    judge = partial(_judge, params.events, place.group, now=now, random=services.log.chance.token, heavy=heavy)
     drafts = await asyncio.to_thread(judge) if heavy else judge()
     check = _refusal_of(drafts) if OBSERVED in drafts.types else None
     ceiling = place.group.retention.max_bytes
@@ -161,10 +160,10 @@ async def _append_at(services: Services, params: Emit, place: Place, now: int) -
     return drafts, await services.log.submit(unit)
 
 
-def _judge(events: list[Any], group: GroupConfig, *, now: int, heavy: bool) -> Drafts:
+def _judge(events: list[Any], group: GroupConfig, *, now: int, random: Callable[[int], bytes], heavy: bool) -> Drafts:
     if are_texts(events):
-        decode_texts(events, group, now=now, random=secrets.token_bytes)
-    return drafts_from(events, group, now=now, random=secrets.token_bytes, heavy=heavy)
+        decode_texts(events, group, now=now, random=random)
+    return drafts_from(events, group, now=now, random=random, heavy=heavy)
 
 
 def _refusal_of(drafts: Drafts) -> Check:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import re
-import secrets
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,11 +40,15 @@ class CreateKey(Params):
 
 async def _create(services: Services, params: CreateKey) -> dict[str, Any]:
     now = services.clock.now()
-    secret = _MARK + secrets.token_urlsafe(32)
+    secret = _MARK + _text(services.log.chance.token(32))
     line = _line(params, secret, now)
     await services.database.write(_enter, line)
     await services.take_over()
     return {**_show(line, now), "key": secret}
+
+
+def _text(secret: bytes) -> str:
+    return base64.urlsafe_b64encode(secret).rstrip(b"=").decode()
 
 
 def _line(params: CreateKey, secret: str, now: int) -> KeyLine:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ from eventd.api.errors.codes import Internal
 from eventd.api.errors.problems import FrameworkRefusal
 from eventd.errors import EventdError
 from eventd.log.topics.errors import Throttled
+from eventd.runtime.chance import Chance
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 logger = logging.getLogger("eventd.api")
@@ -22,6 +22,7 @@ logger = logging.getLogger("eventd.api")
 def answering(
     answer: Callable[[EventdError], web.Response],
     refuse: Callable[[web.Request, FrameworkRefusal], web.Response],
+    chance: Chance,
 ) -> Any:
     """A middleware. `answer` turns an error into what goes out, `refuse` what the HTTP library refuses by itself."""
 
@@ -47,7 +48,7 @@ def answering(
         except (ConnectionError, asyncio.CancelledError):
             raise  # the client has gone, or the node is stopping: there is nobody to answer
         except Exception:
-            incident = secrets.token_hex(4)
+            incident = chance.token(4).hex()
             logger.exception("a request failed", extra={"route": route_of(request), "incident": incident})
             if _has_begun(request):
                 return _cut(request, f"a fault in the node, incident {incident}")

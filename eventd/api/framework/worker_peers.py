@@ -48,14 +48,14 @@ class Siblings:
         """Asks whether the node holds its claim on the database: `ok`, or what is wrong. None where it needs none."""
         self._runner: Runner | None = None
 
-    async def open(self, api: web.BaseRunner) -> None:
+    async def open(self, api: Runner) -> None:
         """Let the others ask. Nothing is opened where there are none."""
         if self._share.is_whole:
             return
         app = web.Application()
         app.router.add_get(_CHECKS, self._tell_checks)
         app.router.add_get(_FIGURES, self._tell_figures)
-        self._runner = Runner(app)
+        self._runner = Runner(app, api.chance)
         await self._runner.setup()
         for runner, what in ((self._runner, "state"), (api, "api")):
             place = self._socket(self._share.worker, what)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -19,6 +18,7 @@ from eventd.api.listener.masking import MaskedFrames
 from eventd.api.listener.messages import IncomingMessages
 from eventd.api.listener.unread_answers import Untaken
 from eventd.errors import EventdError, Invalid
+from eventd.runtime.chance import Chance
 
 Answer = Callable[[EventdError], web.Response]
 """Turns an error into the response of a surface."""
@@ -35,19 +35,20 @@ class Runner(web.AppRunner):
     Neither the answer nor the log repeats the bytes of such a request: a header may hold a key.
     """
 
-    __slots__ = ("_answer",)
+    __slots__ = ("_answer", "chance")
 
-    def __init__(self, app: web.Application, answer: Answer = problems.answer, **options: Any) -> None:
+    def __init__(self, app: web.Application, chance: Chance, answer: Answer = problems.answer, **options: Any) -> None:
         super().__init__(app, access_log=None, handle_signals=False, **options)
         self._answer = answer
+        self.chance = chance
 
     async def _make_server(self) -> web.Server:
         made = await super()._make_server()
-        return _Server(self._answer, made)
+        return _Server(self._answer, self.chance, made)
 
 
 class _Server(web.Server):
-    def __init__(self, answer: Answer, made: web.Server) -> None:
+    def __init__(self, answer: Answer, chance: Chance, made: web.Server) -> None:
         super().__init__(
             made.request_handler,
             request_factory=made.request_factory,
@@ -56,20 +57,22 @@ class _Server(web.Server):
             **made._kwargs,
         )
         self._answer = answer
+        self._chance = chance
         self._untaken = Untaken()
 
     def __call__(self) -> web.RequestHandler:
-        return _Protocol(self._answer, self._untaken, self, loop=self._loop, **self._kwargs)
+        return _Protocol(self._answer, self._chance, self._untaken, self, loop=self._loop, **self._kwargs)
 
 
 class _Protocol(web.RequestHandler):
     """One connection."""
 
-    __slots__ = ("_answer", "_body", "_is_held", "_unreadable", "_untaken")
+    __slots__ = ("_answer", "_body", "_chance", "_is_held", "_unreadable", "_untaken")
 
-    def __init__(self, answer: Answer, untaken: Untaken, server: web.Server, **options: Any) -> None:
+    def __init__(self, answer: Answer, chance: Chance, untaken: Untaken, server: web.Server, **options: Any) -> None:
         super().__init__(server, **options)
         self._answer = answer
+        self._chance = chance
         self._untaken = untaken
         self._unreadable = False
         self._is_held = False
@@ -87,7 +90,7 @@ class _Protocol(web.RequestHandler):
             raise exc  # the client has gone: there is nobody to answer, and nothing wrong with the node
         if request.writer.output_size > 0:
             raise ConnectionError("the answer has begun already")
-        response = self._answer(_error_of(exc))
+        response = self._answer(_error_of(exc, self._chance))
         response.force_close()
         return response
 
@@ -159,7 +162,7 @@ def _join_chunks(body: StreamReader) -> None:
             body._http_chunk_splits.clear()
 
 
-def _error_of(problem: BaseException | None) -> EventdError:
+def _error_of(problem: BaseException | None, chance: Chance) -> EventdError:
     match problem:
         case LineTooLong():
             limit = problem.args[1]
@@ -169,6 +172,6 @@ def _error_of(problem: BaseException | None) -> EventdError:
         case HttpProcessingError():
             why = problem.message.partition("\n")[0].rstrip(":")  # what follows are the bytes themselves
             return Invalid(f"the request cannot be read as HTTP: {why}")
-    incident = secrets.token_hex(4)
+    incident = chance.token(4).hex()
     logger.error("a request failed", exc_info=problem, extra={"incident": incident})
     return Internal(f"a fault in the node; its log has it as incident {incident}")

@@ -24,7 +24,7 @@ PREFIX = "/v0"
 def add_v0(app: web.Application, v0: V0, routes: Iterable[Route] = ROUTES) -> None:
     """Mount /v0. What is under it answers for itself: the application's own checks have to let it through."""
     inner = web.Application(
-        middlewares=[answering(problems.answer, partial(_refuse, v0)), _hear(v0), v0.siblings.hand_on]
+        middlewares=[answering(problems.answer, partial(_refuse, v0), v0.log.chance), _hear(v0), v0.siblings.hand_on]
     )
     for route in routes:
         inner.router.add_route(route.method, _pattern(route.path), _mount(v0, route))

@@ -28,7 +28,7 @@ class Cohorts:
         return await self._join(queue, wish, claimed.gather_ms / 1000) if claimed.gather_ms else claimed
 
     def _claim(self, queue: str, wishes: Sequence[Wish], *, gathered: bool = True) -> Claim:
-        return Claim(queue, wishes, self._v0.random, gathered=gathered, ceilings=self._v0.limits.ceilings)
+        return Claim(queue, wishes, self._v0.log.chance.token, gathered=gathered, ceilings=self._v0.limits.ceilings)
 
     async def _join(self, queue: str, wish: Wish, seconds: float) -> Claimed:
         future: asyncio.Future[Claimed] = asyncio.get_running_loop().create_future()

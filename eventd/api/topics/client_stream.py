@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -209,7 +208,7 @@ class Follower(ABC):
             except EventdError as error:
                 self.outlet.write(self.error(code_of(error), str(error)))
             except Exception:
-                incident = secrets.token_hex(4)
+                incident = self._watching.chance.token(4).hex()
                 logger.exception("a stream failed", extra={"incident": incident})
                 self.outlet.write(self.error("internal", f"a fault in the node: its log has it as incident {incident}"))
 
@@ -280,19 +279,20 @@ class Watching:
 
     def __init__(self, v0: V0) -> None:
         self.clock: Clock = v0.clock
+        self.chance = v0.log.chance
         self.database = v0.database
         self.feeds = Feeds(v0)
         self.catch_up = v0.catch_up
         self._supervisor = v0.supervisor
         self._stopping = v0.stopping
-        self._followers: set[Follower] = set()
+        self._followers: dict[Follower, None] = {}
         self._beating: asyncio.Task[None] | None = None
         v0.stopping.add_done_callback(lambda _: self._stop())
 
     @contextmanager
     def holding(self, follower: Follower) -> Iterator[None]:
         """Look after a client while the block runs."""
-        self._followers.add(follower)
+        self._followers[follower] = None
         if self._stopping.done():
             follower.stop()
         if self._beating is None:
@@ -302,7 +302,7 @@ class Watching:
             yield
         finally:
             follower.close()
-            self._followers.discard(follower)
+            self._followers.pop(follower, None)
             if not self._followers:
                 self._beating.cancel()
                 self._beating = None

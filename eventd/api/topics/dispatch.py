@@ -114,7 +114,7 @@ class Desk:
         # Who holds least comes first, so that none of them gets everything.
         workers = sorted(self.workers, key=lambda worker: len(worker.held))
         holders, ceilings = [worker.holder for worker in workers], self._v0.limits.ceilings
-        unit = Refill(self.topic_id, holders, self._v0.random, ceilings=ceilings)
+        unit = Refill(self.topic_id, holders, self._v0.log.chance.token, ceilings=ceilings)
         try:
             refilled = await self._v0.log.submit(unit)
         except (TopicNotFound, NotAQueue):

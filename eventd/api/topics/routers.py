@@ -142,7 +142,7 @@ async def put(call: Call[NoQuery, RouterBody]) -> web.Response:
         Joining(router),
         Most(v0.limits.max_routers, v0.limits.max_topics),
         create_dest=body.create_dest,
-        random=v0.random(16),
+        random=v0.log.chance.token(16),
     )
     done = await v0.log.submit(unit)
     v0.routing.put(done.line, done.version)

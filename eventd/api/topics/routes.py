@@ -41,8 +41,8 @@ B = TypeVar("B")
 class V0:
     """What every path of /v0 works with.
 
-    `siblings` knows how all processes of the node are doing; `stopping` is done when it begins to stop; `random(n)`
-    gives n bytes; `started` is when it began to serve, on the monotonic clock.
+    `siblings` knows how all processes of the node are doing; `stopping` is done when it begins to stop; `started` is
+    when it began to serve, on the monotonic clock.
     """
 
     log: EventLog
@@ -51,7 +51,6 @@ class V0:
     metrics: Metrics
     siblings: Siblings
     supervisor: Supervisor
-    random: Callable[[int], bytes]
     stopping: asyncio.Future[None]
     version: str
     limits: Limits

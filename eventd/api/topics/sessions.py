@@ -165,7 +165,7 @@ class Sessions:
 
     def __init__(self, v0: V0) -> None:
         self._clock = v0.clock
-        self._random = v0.random
+        self._random = v0.log.chance.token
         self._most = v0.limits.max_watch_sessions
         self._prefix = v0.siblings.session_prefix
         self._sessions: dict[str, Session] = {}

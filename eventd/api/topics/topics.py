@@ -132,7 +132,7 @@ async def put(call: Call[NoQuery, TopicConfig]) -> web.Response:
     refuse_group(call.name, "configured")
     require_name(call.name)
     require_config(call.body, call.name, call.key)
-    unit = PutTopic(call.name, call.body, max_topics=call.v0.limits.max_topics, random=call.v0.random(16))
+    unit = PutTopic(call.name, call.body, max_topics=call.v0.limits.max_topics, random=call.v0.log.chance.token(16))
     return _show_set(call, await call.v0.log.submit(unit))
 
 

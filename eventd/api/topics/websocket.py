@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from typing import Any
@@ -297,7 +296,7 @@ class Conversation:
         self._say("error", request_id, **msgspec.to_builtins(told))
 
     def _fail(self, request_id: Raw) -> None:
-        incident = secrets.token_hex(4)
+        incident = self._v0.log.chance.token(4).hex()
         logger.exception("a command failed", extra={"incident": incident})
         message = f"a fault in the node: its log has it as incident {incident}"
         self._say("error", request_id, code="internal", message=message)

@@ -99,7 +99,7 @@ async def write(v0: V0, key: ApiKey, topic: str, body: WriteBody, header_key: st
         config=config,
         max_topics=v0.limits.max_topics,
         max_bytes=v0.limits.max_total_bytes,
-        random=v0.random(16),
+        random=v0.log.chance.token(16),
     )
     return await v0.log.submit(unit)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -91,7 +90,12 @@ def _run_of(services: Services, params: Verify, runs: dict[tuple[str, str], _Run
         raise Conflict(
             f"{params.peer} is being verified", hint=f"go on with run {known.id}, or wait until it is done or given up"
         )
-    run = _Run(secrets.token_hex(8), Comparison(*where, services.database, services.clock), services.clock.now(), now)
+    run = _Run(
+        services.log.chance.token(8).hex(),
+        Comparison(*where, services.database, services.clock),
+        services.clock.now(),
+        now,
+    )
     runs[where] = run
     return run
 
@@ -102,7 +106,7 @@ async def _go_on(services: Services, group: GroupConfig, peer: PeerConfig, run: 
     ring = await asyncio.to_thread(services.ring, group)
     transport = Transport(services.clock)
     try:
-        asker = Asker(group, peer, transport, ring, services.clock, secrets.token_bytes)
+        asker = Asker(group, peer, transport, ring, services.clock, services.log.chance.token)
         await run.comparison.work(asker, seconds)
     finally:
         await transport.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,6 +28,7 @@ from eventd.lake.reader import Survey, read_segment
 from eventd.lake.schema import Book
 from eventd.lake.storage import connect
 from eventd.lake.writer import Segment
+from eventd.runtime.chance import SYSTEM
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -132,7 +132,7 @@ class Reader:
     def _carry_out(self, jobs: Sequence[Job]) -> None:
         """Let Spark's tasks do the jobs, and learn what came of them."""
         tasks = [
-            Task(lake=self.lake, out=self.out, file=f"{FOLDER}/cells-{secrets.token_hex(8)}.parquet", jobs=tuple(part))
+            Task(lake=self.lake, out=self.out, file=f"{FOLDER}/cells-{SYSTEM.token(8).hex()}.parquet", jobs=tuple(part))
             for part in self.shares(jobs)
         ]
         done = {job.name: job for job in jobs}

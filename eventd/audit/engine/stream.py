@@ -9,7 +9,6 @@ crash does no harm.
 from __future__ import annotations
 
 import contextlib
-import random
 import re
 import threading
 from collections.abc import Callable
@@ -27,6 +26,7 @@ from eventd.audit.spark.session import last_cause, open_session, quiet
 from eventd.errors import CheckFailed, Conflict, EventdError, Invalid, LakeUnavailable, LakeUnusable, NotFound
 from eventd.lake.storage import connect, open_lake
 from eventd.runtime.backoff import Backoff
+from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SECOND, Clock, SystemClock
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class Stream:
                 if self._following.once:
                     raise
                 self._failures += 1
-                seconds = WAIT.delay(self._failures, random.random())
+                seconds = WAIT.delay(self._failures, SYSTEM.fraction())
                 self._listener.trouble(error, seconds)
                 self._wait(seconds)
 

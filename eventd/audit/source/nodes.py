@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
@@ -20,6 +19,7 @@ from eventd.errors import Conflict, EventdError, Invalid, SecretUnreadable, Unav
 from eventd.lake.schema import Book
 from eventd.net.address import Address
 from eventd.runtime.backoff import Backoff
+from eventd.runtime.chance import SYSTEM
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -111,7 +111,7 @@ class _Api:
                 self.close()
                 if failures == TRIES:
                     raise
-                threading.Event().wait(_WAIT.delay(failures, random.random()))
+                threading.Event().wait(_WAIT.delay(failures, SYSTEM.fraction()))
         raise AssertionError("unreachable")
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ from eventd.api.waiting import build_waiting
 from eventd.cli.daemon.serving import Service
 from eventd.errors import Conflict, DatabaseUnavailable
 from eventd.observe.metrics import Metrics
+from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import Clock
 from eventd.runtime.supervisor import Supervisor
 from eventd.settings.model import Settings
@@ -103,7 +104,7 @@ class Standby:
 
     async def _open_waiting(self) -> None:
         app = build_waiting(self._keys, self._metrics, eventd.__version__, lambda: self._holder)
-        self._waiting = Runner(app)
+        self._waiting = Runner(app, SYSTEM)
         await self._waiting.setup()
         for each in self._sockets:  # copies: what waits for a connection meanwhile is for the node
             await web.SockSite(self._waiting, each.dup()).start()

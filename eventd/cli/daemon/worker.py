@@ -18,6 +18,7 @@ from eventd.errors import EventdError
 from eventd.node.node import Node
 from eventd.observe.log_lines import configure_logging
 from eventd.processes.lifeline import end_with
+from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import Clock, SystemClock
 
 
@@ -66,7 +67,12 @@ def main(lifeline: int) -> NoReturn:
     parent = _Parent(clock)
     sockets = [socket.socket(fileno=number) for number in terms.sockets]
     try:
-        run_service(lambda: Node(settings, clock=clock, share=terms.share, sockets=sockets), settings, parent, clock)
+        run_service(
+            lambda: Node(settings, clock=clock, chance=SYSTEM, share=terms.share, sockets=sockets),
+            settings,
+            parent,
+            clock,
+        )
     except EventdError as error:
         parent.say({"error": error.message, "hint": error.hint})
         os._exit(ExitCode.ERROR)

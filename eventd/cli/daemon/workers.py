@@ -13,13 +13,13 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from random import Random
 from typing import Any, NamedTuple
 
 from eventd.api.listener.connections import listen
 from eventd.errors import EventdError
 from eventd.processes.process import Process
 from eventd.runtime.backoff import Backoff
+from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SECOND, Clock
 from eventd.runtime.supervisor import Supervisor
 from eventd.runtime.worker_share import Share
@@ -71,7 +71,6 @@ class Workers:
         self._origin = clock.steady() - round(clock.monotonic() * SECOND)
         self._claim = claim
         self._sockets = sockets
-        self._jitter = Random()
         self._folder = ""
         self._workers: list[_Worker] = []
         self._tending: list[asyncio.Task[None]] = []
@@ -120,7 +119,7 @@ class Workers:
             about = {"worker": worker.number} | ({"reason": worker.trouble} if worker.trouble else {})
             logger.warning("a worker %s: starting it again", how, extra=about)
             await worker.close()
-            await self._clock.sleep(AGAIN.delay(failures, self._jitter.random()))
+            await self._clock.sleep(AGAIN.delay(failures, SYSTEM.fraction()))
             worker.begin(resumed=True)
 
     async def run_until_stopped(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import secrets
 import shlex
 import shutil
 import subprocess
@@ -19,6 +18,7 @@ import aiohttp
 
 from eventd.bench.children import bare_environment, free_ports
 from eventd.errors import EventdError
+from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import Clock
 
 P = ParamSpec("P")
@@ -161,7 +161,7 @@ class Stage:
         """A fresh secret that only this user can read."""
         path = self.folder / "sites.key"
         path.touch(0o600)
-        path.write_text(secrets.token_hex(32) + "\n")
+        path.write_text(SYSTEM.token(32).hex() + "\n")
         return path
 
     def write_declaration(self, name: str, key: Path) -> Path:
@@ -194,7 +194,7 @@ class Stage:
         return told
 
     def _start(self, node: str, arguments: Sequence[str], stdin: str) -> tuple[subprocess.Popen[bytes], str, Path]:
-        number = secrets.token_hex(4)
+        number = SYSTEM.token(4).hex()
         given, output = self.folder / f"{number}.in", self.folder / f"{number}.out"
         given.write_text(stdin)
         data = str(self.nodes[node].home)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -46,7 +45,7 @@ async def served(services: Services, settings: Settings) -> AsyncIterator[Path]:
         v0 = await stack.enter_async_context(topics_of(services, callers, metrics, settings))
         app = web.Application()
         add_v0(app, v0)
-        runner = Runner(app, shutdown_timeout=STOP_SECONDS)
+        runner = Runner(app, services.log.chance, shutdown_timeout=STOP_SECONDS)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
         stack.callback(v0.stopping.set_result, None)
@@ -75,7 +74,6 @@ async def topics_of(services: Services, callers: Callers, metrics: Metrics, sett
             metrics=metrics,
             siblings=Siblings(Share(), dict, metrics),
             supervisor=supervisor,
-            random=os.urandom,
             stopping=asyncio.get_running_loop().create_future(),
             version=eventd.__version__,
             limits=limits,

@@ -147,7 +147,7 @@ class Shipper:
             )  # before the lake is asked: they tell what is wrong with it
         if self._storage is None:
             storage = connect(self._terms.lake)
-            self._lake = make_lake(storage, now).id
+            self._lake = make_lake(storage, now, self._database.chance).id
             self._storage = storage
         if self._shelf is None or not {*state.nodes} <= {*self._shelf.states}:
             self._shelf = self._read_shelf(self._storage, state, now)

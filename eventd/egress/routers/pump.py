@@ -87,10 +87,10 @@ class Routing:
         self._looking: asyncio.Task[None] | None = None
         self._loading = asyncio.Lock()
         self._waiting: deque[Upstream] = deque()
-        self._passes: set[asyncio.Task[None]] = set()
-        self._rests: set[asyncio.Future[None]] = set()
+        self._passes: dict[asyncio.Task[None], None] = {}
+        self._rests: dict[asyncio.Future[None], None] = {}
         self._waits = asyncio.Event()
-        self._pending: set[Upstream] = set()
+        self._pending: dict[Upstream, None] = {}
         self._closed = False
 
     # --- which routers there are --------------------------------------------------------------------------------
@@ -225,11 +225,11 @@ class Routing:
             return
         source.resting = True
         rest = self._log.clock.timer(seconds)
-        self._rests.add(rest)
+        self._rests[rest] = None
         rest.add_done_callback(lambda rest: self._rested(rest, source))
 
     def _rested(self, rest: asyncio.Future[None], source: Upstream) -> None:
-        self._rests.discard(rest)
+        self._rests.pop(rest, None)
         source.resting = False
         self._queue(source)
 
@@ -242,11 +242,11 @@ class Routing:
             source = self._waiting.popleft()
             source.queued, source.moving = False, True
             task = self._spawn(self._pass(source), f"routers from {source.name}")  # tries again by itself
-            self._passes.add(task)
+            self._passes[task] = None
             task.add_done_callback(partial(self._ended, source))
 
     def _ended(self, source: Upstream, task: asyncio.Task[None]) -> None:
-        self._passes.discard(task)
+        self._passes.pop(task, None)
         source.moving = False
         source.moved()
         if not source.trouble:
@@ -263,7 +263,7 @@ class Routing:
                 self.changed()
             if self._unsure:
                 self._look_everywhere()
-            pending, self._pending = self._pending, set()
+            pending, self._pending = self._pending, {}
             for source in pending:
                 source.trouble = False
                 source.writes = any(router.is_ahead for router in source.routers.values())
@@ -337,7 +337,7 @@ class Routing:
 
     def _wait(self, source: Upstream) -> None:
         """Look at a source again in a while."""
-        self._pending.add(source)
+        self._pending[source] = None
         self._waits.set()
 
     def _is_barred(self, router: Running, groups: Mapping[str, GroupConfig]) -> bool:

@@ -60,7 +60,7 @@ class Roster:
 
     def drop_others(self, names: Iterable[str]) -> None:
         """Forget all routers but these."""
-        for name in self.routers.keys() - {*names}:
+        for name in sorted(self.routers.keys() - {*names}):
             self.drop(name)
 
     async def replace(

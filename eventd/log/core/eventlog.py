@@ -23,6 +23,7 @@ from eventd.log.core.wire_page import Lines, Wanted, fill_lines, read_lines
 from eventd.log.core.writer import Appender
 from eventd.log.core.writer_stats import Work
 from eventd.log.cursors.cursors import Postponement, Step
+from eventd.runtime.chance import Chance
 from eventd.runtime.clock import Clock
 from eventd.store.engine.database import Database
 from eventd.store.engine.head_file import Acknowledged, HeadFile
@@ -74,6 +75,11 @@ class EventLog:
         if found.reason:
             logger.warning("the log begins a new epoch", extra={"reason": found.reason, "epoch": found.head.epoch})
         return cls(database, clock, found, acknowledged, timed)
+
+    @property
+    def chance(self) -> Chance:
+        """The randomness of the node, as `clock` is its time."""
+        return self.database.chance
 
     async def topic(self, name: str) -> int:
         """The id of a topic, made if it is missing. Not to be kept by its name, which may get another topic."""

@@ -144,7 +144,7 @@ def announce_topics(conn: sa.Connection, *, deleted: int = 0) -> int:
 
 def renew_epoch(conn: sa.Connection) -> str:
     """Begin a new history: every position given to others before is void. For restored copies."""
-    epoch = new_epoch()
+    epoch = new_epoch(conn)
     conn.execute(log_heads.update().values(epoch=epoch))
     return epoch
 

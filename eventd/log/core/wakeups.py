@@ -90,27 +90,27 @@ class Wakeups:
     def __init__(self) -> None:
         self.head = 0
         self.listeners: list[Listener] = []
-        self._by_topic: defaultdict[int, set[Watch]] = defaultdict(set)
-        self._all: set[Watch] = set()
-        self._everything: set[Watch] = set()
+        self._by_topic: defaultdict[int, dict[Watch, None]] = defaultdict(dict)
+        self._all: dict[Watch, None] = {}
+        self._everything: dict[Watch, None] = {}
 
     def watch(self, topics: Collection[int] | None, *, own: bool = False) -> Watch:
         """Register an interest. End it with `unwatch`."""
         watch = Watch(topics, own=own)
         watch.head = self.head
-        self._all.add(watch)
+        self._all[watch] = None
         if topics is None:
-            self._everything.add(watch)
+            self._everything[watch] = None
         for topic in topics or ():
-            self._by_topic[topic].add(watch)
+            self._by_topic[topic][watch] = None
         return watch
 
     def unwatch(self, watch: Watch) -> None:
         """End an interest."""
-        self._all.discard(watch)
-        self._everything.discard(watch)
+        self._all.pop(watch, None)
+        self._everything.pop(watch, None)
         for topic in watch.topics or ():
-            self._by_topic[topic].discard(watch)
+            self._by_topic[topic].pop(watch, None)
             if not self._by_topic[topic]:
                 del self._by_topic[topic]
 

@@ -206,7 +206,7 @@ def _keep(columns: Columns, left_out: LeftOut, reasons: Counter[str]) -> Columns
     if not out:
         return columns
     kept = columns.without(out)
-    reasons.update(out[at] for at in set(columns.positions) & out.keys())
+    reasons.update(out[at] for at in columns.positions if at in out)
     return kept
 
 

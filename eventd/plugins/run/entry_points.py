@@ -190,7 +190,7 @@ class Hosts:
         self._clock = clock
         self._environment = environment
         self._guards = guards
-        self._all: set[Host] = set()
+        self._all: dict[Host, None] = {}
         self._idle: dict[Host, asyncio.Future[None]] = {}
         self._retired = False
 
@@ -245,8 +245,8 @@ class Hosts:
             message = f"no process could be started for the plugin: {error.strerror or error}"
             raise PluginFailed(message, reason="cannot_start", about_plugin=True, transient=True) from None
         host = Host(process, self._clock)
-        self._all.add(host)
-        host.process.gone.add_done_callback(lambda _: self._all.discard(host))
+        self._all[host] = None
+        host.process.gone.add_done_callback(lambda _: self._all.pop(host, None))
         host.process.exited.add_done_callback(lambda _: self._drop(host) if host in self._idle else None)
         try:
             await host.ready()

@@ -15,7 +15,7 @@ def kind_schema(kind: Kind) -> dict[str, Any]:
     """The schema of one resource of this kind."""
     spec = kind.spec.model_json_schema(by_alias=True)
     sections = {kind.spec.__name__: spec, **spec.pop("$defs", {})}
-    for section in {field.section for field in walk(kind.spec)}:
+    for section in dict.fromkeys(field.section for field in walk(kind.spec)):
         _write_defaults(section, sections[section.__name__])
     return {
         "$schema": GenerateJsonSchema.schema_dialect,

@@ -1,4 +1,4 @@
 """Connections and transactions on SQLite and Postgres. Only `database.py` knows which of the two it is.
 
-May import: nothing of the project.
+May import: runtime.
 """

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import secrets
+from contextlib import suppress
 from pathlib import Path
 
+from eventd.runtime.chance import Chance
+
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-_UNKNOWN = "unknown " + secrets.token_hex(8)
-"""Where the system does not say, every process counts as a run of its own: sooner a new history than a false one."""
 
 
-def boot_id() -> str:
-    """Names the run of the system."""
-    try:
-        return _BOOT_ID.read_text().strip() or _UNKNOWN
-    except OSError:
-        return _UNKNOWN
+def boot_id(chance: Chance) -> str:
+    """Names the run of the system. Where it does not say, a random name: sooner a new history than a false one."""
+    with suppress(OSError):
+        if name := _BOOT_ID.read_text().strip():
+            return name
+    return f"unknown {chance.token(8).hex()}"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import closing, suppress
 from hashlib import blake2b
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from eventd.errors import Conflict, DatabaseUnavailable
+from eventd.runtime.chance import Chance
 from eventd.store.engine.engines import driver_of
 from eventd.store.engine.fence import ENDING_MILLISECONDS, TOKEN_DIGITS, end_unclaimed
 from eventd.store.engine.sessions import open_session
@@ -88,11 +88,11 @@ def _who(name: str) -> str:
 class Claim:
     """A claim on a database, or on one `group` of it. `label` names the database, `who` whoever claims it."""
 
-    def __init__(self, url: sa.URL, label: str, group: str, who: str) -> None:
+    def __init__(self, url: sa.URL, label: str, group: str, who: str, chance: Chance) -> None:
         self._url = url
         self._label = label
         self._group = group
-        token = f" {secrets.token_hex(TOKEN_DIGITS // 2)}"
+        token = f" {chance.token(TOKEN_DIGITS // 2).hex()}"
         self.name = (NAME + who).encode()[: NAME_BYTES - len(token)].decode(errors="ignore") + token
         """Its name in the database; all sessions of its node are named after it."""
         self._session: Any = None

@@ -21,6 +21,7 @@ import msgspec
 import sqlalchemy as sa
 
 from eventd.errors import DatabaseFault
+from eventd.runtime.chance import SYSTEM, Chance
 from eventd.store.engine.address import parse_url
 from eventd.store.engine.boot import boot_id
 from eventd.store.engine.changes import ChangeSource, FileChanges, Notifications
@@ -70,8 +71,9 @@ class Database:
     Postgres gives no session.
     """
 
-    def __init__(self, url: str, *, shared: bool = False, claim: str = "") -> None:
+    def __init__(self, url: str, *, shared: bool = False, claim: str = "", chance: Chance = SYSTEM) -> None:
         self.url = parse_url(url)
+        self.chance = chance
         self.claim_name = claim
         self.restarts = 0
         """How often SQLite's write-ahead log was begun anew."""
@@ -80,6 +82,7 @@ class Database:
         self._label = self.label()
         self._turns = Turns(self.path, LOCK_SECONDS) if shared and self.path else None
         writing = open_engine(self.url, self.kind, readers=0, patience=LOCK_SECONDS, claim=claim)
+        writing = writing.execution_options(chance=chance, boot_id=boot_id(chance))
         self._writing = Kept(writing, KEPT_BY_WRITER.get(self.kind, ""))
         self._reading = Kept(open_engine(self.url, self.kind, readers=2 * READERS, patience=LOCK_SECONDS, claim=claim))
         self._writer = ThreadPoolExecutor(1, "eventd-writer", self._writing.stay)
@@ -162,7 +165,7 @@ class Database:
 
     def claim(self, group: str, who: str) -> Claim | None:
         """Postgres: what keeps a second node away; of `group` alone, unless it is blank. On SQLite a file does."""
-        return None if self.kind == "sqlite" else Claim(self.url, self.label(), group, who)
+        return None if self.kind == "sqlite" else Claim(self.url, self.label(), group, who, self.chance)
 
     def claim_check(self) -> ClaimCheck | None:
         """Postgres: what asks whether the claim of this node is held; None where there is none."""
@@ -382,6 +385,12 @@ def for_update(conn: sa.Connection) -> str:
     return "" if _is_sqlite(conn) else " FOR UPDATE"
 
 
+def chance_of(conn: sa.Connection) -> Chance:
+    """The randomness that the database of a writing transaction was opened with."""
+    chance: Chance = conn.get_execution_options()["chance"]
+    return chance
+
+
 def run_of_system(conn: sa.Connection) -> str:
     """Names the run of what takes commits to the disk: of this machine, or of the Postgres server.
 
@@ -391,7 +400,7 @@ def run_of_system(conn: sa.Connection) -> str:
     if not _is_sqlite(conn):
         sql = "SELECT pg_postmaster_start_time()::text || ' ' || stats_reset::text FROM pg_stat_bgwriter"
         return str(driver_of(conn).execute(sql).fetchone()[0])
-    return boot_id()
+    return str(conn.get_execution_options()["boot_id"])
 
 
 def notify_head(conn: sa.Connection) -> None:

@@ -22,7 +22,7 @@ class Kept:
         self.engine = engine
         self._begin = [begin] if begin else []
         self._of_thread = threading.local()
-        self._kept: set[sa.Connection] = set()
+        self._kept: dict[sa.Connection, None] = {}
         self._troubles = 0
 
     def stay(self) -> None:
@@ -57,14 +57,14 @@ class Kept:
         if conn is not None and troubles == self._troubles:
             return conn
         if conn is not None:
-            self._kept.discard(conn)
+            self._kept.pop(conn, None)
             self._of_thread.own = None, 0
             conn.close()
         troubles = self._troubles
         conn = self.engine.connect()
         for statement in self._begin:
             driver_of(conn).execute(statement)
-        self._kept.add(conn)
+        self._kept[conn] = None
         self._of_thread.own = conn, troubles
         return conn
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,7 @@ import sqlalchemy as sa
 
 import eventd
 from eventd.errors import DatabaseUnusable
-from eventd.store.engine.database import Database, insert, lock_schema
+from eventd.store.engine.database import Database, chance_of, insert, lock_schema
 from eventd.store.engine.foreign_file import refuse_foreign
 from eventd.store.schema.tables import log_heads
 
@@ -79,18 +78,18 @@ def upgrade(conn: sa.Connection, *, now: int) -> list[str]:
     fresh = {
         "id": 1,
         "next_position": 1,
-        "epoch": new_epoch(),
+        "epoch": new_epoch(conn),
         "incarnation": 1,
         "registry_version": 1,
-        "instance": secrets.token_hex(8),
+        "instance": chance_of(conn).token(8).hex(),
     }
     conn.execute(insert(conn, log_heads).values(**fresh).on_conflict_do_nothing())
     return applied
 
 
-def new_epoch() -> str:
+def new_epoch(conn: sa.Connection) -> str:
     """The name of a history: random, so that a restored copy is never taken for the original."""
-    return secrets.token_hex(8)
+    return chance_of(conn).token(8).hex()
 
 
 def require_current(database: Database) -> None:

@@ -16,6 +16,7 @@ from eventd.lake.layout import landing
 from eventd.lake.schema import Book, arrow_schema
 from eventd.lake.storage import Storage, connect, make_lake
 from eventd.lake.writer import write_segment
+from eventd.runtime.chance import SYSTEM
 from tests.support.lakes import EPOCH, NOON, table
 
 EVENTS = 400
@@ -25,7 +26,7 @@ EVENTS = 400
 def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Two nodes: site-a with 400 events in four segments, site-b with 50 in one."""
     storage = connect(str(tmp_path_factory.mktemp("lakes") / "lake"))
-    make_lake(storage, NOON)
+    make_lake(storage, NOON, SYSTEM)
     for after in range(0, EVENTS, 100):
         keep(storage, "site-a", after, after + 100)
     keep(storage, "site-b", 0, 50)

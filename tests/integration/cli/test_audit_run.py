@@ -16,6 +16,7 @@ from eventd.audit.generate import Settings, generate
 from eventd.audit.report.findings import Kind
 from eventd.audit.spark import session
 from eventd.lake.storage import connect, make_lake
+from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SECOND
 from tests.integration.cli.conftest import Control, Result
 from tests.support.spark import require_spark
@@ -48,7 +49,7 @@ def lakes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     generate(SOUND, str(folder / "sound"))
     shutil.copytree(folder / "sound", folder / "spoilt")
     next((folder / "spoilt").glob("landing/events/*/*/*.parquet")).write_bytes(b"")
-    make_lake(connect(str(folder / "empty")), 0)
+    make_lake(connect(str(folder / "empty")), 0, SYSTEM)
     return folder
 
 

@@ -10,6 +10,7 @@ from eventd.errors import LakeUnavailable, LakeUnusable, MissingExtra, NotFound
 from eventd.lake import extra
 from eventd.lake.layout import HEAD
 from eventd.lake.storage import Storage, Written, connect, make_lake, open_lake, shown
+from eventd.runtime.chance import SYSTEM
 
 SHA_OF_AB = "fb8e20fc2e4c3f248c60c39bd652f3c1347298bb977b8b4d5903b85055620603"
 
@@ -72,8 +73,8 @@ def test_where_nothing_is_nothing_is_listed(any_storage: Storage) -> None:
 def test_a_lake_is_made_once(any_storage: Storage) -> None:
     with pytest.raises(NotFound, match=r"there is no lake at .*EVENTD_LAKE"):
         open_lake(any_storage)
-    made = make_lake(any_storage, 5)
-    assert make_lake(any_storage, 6) == open_lake(any_storage) == made
+    made = make_lake(any_storage, 5, SYSTEM)
+    assert make_lake(any_storage, 6, SYSTEM) == open_lake(any_storage) == made
     assert made.made_at == 5
 
 
@@ -82,7 +83,7 @@ def test_a_lake_of_another_schema_is_refused(any_storage: Storage) -> None:
     with pytest.raises(LakeUnusable, match=r"is of schema version 2, and this program knows 1"):
         open_lake(any_storage)
     with pytest.raises(LakeUnusable):
-        make_lake(any_storage, 1)
+        make_lake(any_storage, 1, SYSTEM)
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"schema": 1}', b'{"schema": "1"}', b"\xff"])
@@ -109,13 +110,13 @@ def test_empty_days_go_with_their_last_file(storage: Storage, tmp_path: Path) ->
 def test_a_folder_that_is_not_ours_is_told(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(LakeUnavailable, match="Permission denied"):
-        make_lake(connect(str(tmp_path / "lake")), 1)
+        make_lake(connect(str(tmp_path / "lake")), 1, SYSTEM)
 
 
 def test_a_lake_that_is_a_file_is_told(tmp_path: Path) -> None:
     (tmp_path / "lake").write_text("no folder")
     with pytest.raises(LakeUnavailable, match=f"cannot write {HEAD} in the lake at {tmp_path}/lake: "):
-        make_lake(connect(str(tmp_path / "lake")), 1)
+        make_lake(connect(str(tmp_path / "lake")), 1, SYSTEM)
 
 
 def test_an_address_that_nothing_reaches_is_told() -> None:

@@ -13,6 +13,7 @@ from eventd.lake.reader import BadSegment, Survey, Trouble, TroubleKind, read_se
 from eventd.lake.schema import Book
 from eventd.lake.storage import Storage, make_lake
 from eventd.lake.writer import Segment, write_segment
+from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SECOND
 from tests.support.lakes import EPOCH, NOON, numbered, ship, tell
 
@@ -243,7 +244,7 @@ def test_a_node_without_a_state(storage: Storage) -> None:
 
 
 def test_a_state_that_cannot_be_read(storage: Storage) -> None:
-    make_lake(storage, NOON)
+    make_lake(storage, NOON, SYSTEM)
     storage.put(state_path("site-a", EPOCH), b"{")
     found = survey(storage)
     assert found.nodes == []
@@ -289,7 +290,7 @@ def test_rows_that_do_not_belong_into_a_segment_are_refused(storage: Storage) ->
 
 def test_many_tables_make_one_segment(storage: Storage) -> None:
     tables = (numbered(Book.EVENTS, [number]) for number in range(1, 50))
-    make_lake(storage, NOON)
+    make_lake(storage, NOON, SYSTEM)
     place = landing(Book.EVENTS, "site-a", EPOCH, 0, 60, at=NOON)
     segment = write_segment(storage, place, tables, node="site-a", now=NOON)
     assert segment.manifest.rows == 49

@@ -16,6 +16,7 @@ from aiohttp import web
 from eventd.api.listener.connections import Door
 from eventd.api.listener.parsing_time import BURST_SECONDS, READ_BYTES, SHARE, ParsingTime
 from eventd.api.listener.runner import Runner
+from eventd.runtime.chance import SYSTEM
 from eventd.testing import until
 
 COST = 0.01
@@ -249,7 +250,7 @@ async def listening(parsing: ParsingTime, trusted: list[str]) -> AsyncIterator[i
 
     app = web.Application(client_max_size=1 << 30)
     app.router.add_route("*", "/{path:.*}", answer)
-    runner = Runner(app)
+    runner = Runner(app, SYSTEM)
     await runner.setup()
     listener = socket.create_server(("127.0.0.1", 0))
     await door.open_at(runner, [listener])

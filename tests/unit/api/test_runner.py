@@ -11,6 +11,7 @@ from aiohttp import web
 
 from eventd.api.listener.runner import Runner
 from eventd.api.listener.unread_answers import Untaken
+from eventd.runtime.chance import SYSTEM
 
 MIB = 1 << 20
 
@@ -47,7 +48,7 @@ class Link(asyncio.Transport):
 
 async def test_what_comes_after_bytes_that_cannot_be_read_is_not_kept() -> None:
     """A client can send megabytes before its refusal has a turn."""
-    runner = Runner(web.Application())
+    runner = Runner(web.Application(), SYSTEM)
     await runner.setup()
     assert runner.server is not None
     connection = cast(Any, runner.server())
@@ -63,7 +64,7 @@ async def test_what_comes_after_bytes_that_cannot_be_read_is_not_kept() -> None:
 
 @pytest.fixture
 async def connection() -> AsyncIterator[Any]:
-    runner = Runner(web.Application())
+    runner = Runner(web.Application(), SYSTEM)
     await runner.setup()
     assert runner.server is not None
     connection = cast(Any, runner.server())

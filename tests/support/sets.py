@@ -1,0 +1,62 @@
+"""Which loops go over a set whose order differs from run to run."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from tests.support.source import Source
+
+PROGRAMS = ("audit", "bench", "cli", "client", "testing")
+"""Parts that run in programs of their own, not in a node."""
+VALUES = re.compile(
+    r"(set|frozenset)\[((tuple\[)?((str|int|bytes|bool|\.\.\.)(, )?)+\]?|Pair|Key|Origin|ResourceRef|Book)\]"
+)
+"""Sets of these have the same order in every process that hashes texts alike."""
+ORDERLESS = ("all", "any", "dict.fromkeys", "frozenset", "len", "max", "min", "set", "sorted", "sum")
+"""What is the same for every order of its argument."""
+
+
+def unordered(source: Source) -> Iterator[tuple[int, str]]:
+    """Each loop over a set, by its line, with the set."""
+    if source.part in PROGRAMS or not source.path.startswith("eventd/"):
+        return
+    annotated = {
+        ast.unparse(node.target): ast.unparse(node.annotation)
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.AnnAssign)
+    }
+    objects = {name for name, kind in annotated.items() if re.match(r"(frozen)?set\[", kind) and not VALUES.match(kind)}
+    harmless = {id(node) for node in ast.walk(source.tree) if isinstance(node, ast.SetComp | ast.DictComp)}
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ORDERLESS:
+            harmless |= {id(argument) for argument in node.args}
+    for node in ast.walk(source.tree):
+        for looped in _looped(node, harmless):
+            if ast.unparse(looped) in objects or _is_made_set(looped):
+                yield looped.lineno, ast.unparse(looped)
+
+
+def _looped(node: ast.AST, harmless: set[int]) -> Iterator[ast.expr]:
+    """What this node goes over, where the order of that can be seen."""
+    if isinstance(node, ast.For | ast.AsyncFor):
+        yield node.iter
+    elif isinstance(node, ast.ListComp | ast.GeneratorExp) and id(node) not in harmless:
+        yield from (part.iter for part in node.generators)
+    elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("list", "tuple", "next", "iter"):
+        yield from node.args[:1]
+    elif isinstance(node, ast.List | ast.Tuple):
+        yield from (part.value for part in node.elts if isinstance(part, ast.Starred))
+
+
+def _is_made_set(node: ast.expr) -> bool:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd | ast.BitOr | ast.BitXor | ast.Sub):
+        return _is_made_set(node.left) or _is_made_set(node.right) or _are_keys(node.left)
+    if isinstance(node, ast.Call):
+        return ast.unparse(node.func) in ("set", "frozenset")
+    return isinstance(node, ast.Set | ast.SetComp)
+
+
+def _are_keys(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "keys"
