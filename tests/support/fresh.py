@@ -10,9 +10,9 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from eventd.runtime.chance import SYSTEM
 from eventd.store.engine.database import Database, execute
 from eventd.store.schema import migrations
-from eventd.store.schema.migrations import new_epoch
 from tests.support.logs import empty
 
 
@@ -22,7 +22,8 @@ def make_current(url: str, *, now: int) -> None:
     try:
         if database.path is not None and not database.path.exists():
             shutil.copyfile(template(), database.path)
-            database.write_now(execute, "UPDATE log_heads SET epoch = ?, instance = ?", (new_epoch(), new_epoch()))
+            names = (SYSTEM.token(8).hex(), SYSTEM.token(8).hex())
+            database.write_now(execute, "UPDATE log_heads SET epoch = ?, instance = ?", names)
         else:
             database.write_now(migrations.upgrade, now=now)
     finally:
@@ -36,7 +37,7 @@ class SharedDatabase:
         self.url = url
         make_current(url, now=now)
         # Keeps the statements it has compiled, and no session: whatever is open after a test is the test's.
-        self._engine = sa.create_engine(url, poolclass=sa.NullPool)
+        self._engine = sa.create_engine(url, poolclass=sa.NullPool, execution_options={"chance": SYSTEM})
 
     def empty(self) -> None:
         """What is left is the head of a new log, with a history of its own. Nobody may have the database open."""
