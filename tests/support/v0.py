@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -157,7 +156,6 @@ async def serving(
             metrics,
             siblings,
             supervisor,
-            os.urandom,
             stopping,
             "1.2.3",
             bounds,
