@@ -12,7 +12,13 @@ from typing import NamedTuple
 
 STAY = ("eventd-pg-", "from multiprocessing.", "pyspark")
 """What command lines hold of processes that stay for the session: the suite's Postgres server, Python's own, Spark."""
+_staying: set[int] = set()
 _SET_CHILD_SUBREAPER = 36
+
+
+def stays(pid: int) -> None:
+    """This child stays for the session."""
+    _staying.add(pid)
 
 
 def descriptors() -> set[tuple[str, str]]:
@@ -75,7 +81,7 @@ def _children_of(parents: Collection[int]) -> list[Child]:
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
         try:
             state, parent, *_ = _fields(pid)
-            if int(parent) not in parents:
+            if int(parent) not in parents or pid in _staying:
                 continue
             command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
         except OSError:

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.support.tether import tethered
+from tests.support.fork_server import spawn
 from tests.support.waiting import wait_for
 
 DAEMON = (sys.executable, "-m", "eventd.cli.routerd_eventd")
@@ -44,8 +44,8 @@ class Process:
         self.port_file.unlink(missing_ok=True)  # the port of the last start would be believed
         self._end_expected = False
         with self.log_path.open("ab") as log:
-            self._child = subprocess.Popen(
-                tethered(self.command, farewell=signal.SIGKILL),
+            self._child = spawn(
+                self.command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -192,8 +192,8 @@ class Processes:
         seconds: float = 60.0,
     ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end. Raises AssertionError after `seconds`, with what it had printed."""
-        child = subprocess.Popen(
-            tethered(command, farewell=signal.SIGKILL),
+        child = spawn(
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
