@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from tests.support.fresh import SharedDatabase, template
 from tests.support.leaks import no_leaks, no_task_survives, open_files
 from tests.support.postgres import PostgresServer, server_or_skip
 from tests.support.processes import Processes
-from tests.support.skips import in_ci, mark_needs, pytest_make_collect_report, pytest_runtest_makereport
+from tests.support.skips import mark_needs, pytest_make_collect_report, pytest_runtest_makereport
 from tests.support.spark import session_or_skip
 from tests.support.waiting import wait_for
 
@@ -33,13 +34,27 @@ __all__ = [
 
 # No deadline per example: a test of this suite waits for facts, and the machine is shared. Few examples unless pytest
 # is told otherwise: by `make suite` with `steady`, as databases take their time, by `make properties` with `thorough`.
-_SAME_EVERY_TIME = settings(derandomize=True, database=None, print_blob=True) if in_ci() else settings()
-settings.register_profile("quick", _SAME_EVERY_TIME, max_examples=10, deadline=None)
-settings.register_profile("steady", _SAME_EVERY_TIME, max_examples=40, deadline=None)
-settings.register_profile("thorough", _SAME_EVERY_TIME, max_examples=100, deadline=None)
+# The blob that a failure prints makes the same input again; paste the input it shows as an `@example` beside the fix.
+# Where it sees a CI, hypothesis of itself would try the same inputs every time: `derandomize` is said for that.
+for _name, _examples in (("quick", 10), ("steady", 40), ("thorough", 100)):
+    settings.register_profile(_name, max_examples=_examples, deadline=None, print_blob=True, derandomize=False)
 settings.load_profile("quick")
 
 adopt_orphans()  # what a node that is killed leaves behind is seen by `no_leaks`
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Every run tries other inputs; a seed of its own lets a run be repeated."""
+    if config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = str(secrets.randbelow(2**32))  # workers of pytest-xdist are given it
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """The seeds stand at the end: what pytest says at the beginning is left out in a quiet run."""
+    options = {name: getattr(config.option, f"{name}_seed", None) for name in ("hypothesis", "randomly")}
+    told = (f"--{name}-seed={seed}" for name, seed in options.items() if seed is not None)
+    terminalreporter.write_line(f'the same inputs and order again: ARGS="{" ".join(told)}"')
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
