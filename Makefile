@@ -4,7 +4,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv venv-audit demo test lint types unit properties suite spark bench chaos spark-zip lock clean force
+.PHONY: help venv venv-audit demo test lint types unit properties suite spark coverage mutants bench chaos spark-zip lock clean force
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -12,8 +12,9 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input
 PYTHONS := $(or $(PYTHON),python3.11 python3 python3.12 python3.13 python3.14)
 # One more than a small machine has cores: a test of processes waits a quarter of its time, one with Spark a third.
 WORKERS ?= 3
-PARALLEL = $(BIN)/python -m pytest --quiet --numprocesses $(WORKERS) --dist worksteal \
-  --hypothesis-profile steady tests --ignore tests/unit
+PYTEST = $(BIN)/python -m pytest
+PARALLEL = $(PYTEST) --quiet --numprocesses $(WORKERS) --dist worksteal \
+  --hypothesis-profile steady tests --ignore tests/unit --ignore tests/test_architecture.py
 ARGS ?=
 
 # The stamp holds the directory it was made for: a virtual environment does not survive being moved, and its
@@ -79,13 +80,13 @@ types: venv-audit ## mypy, strict, over eventd and federation
 	@echo "types"
 	@$(BIN)/mypy --no-error-summary
 
-unit: venv-audit ## the tests without I/O (ARGS="-k name")
+unit: venv-audit ## the tests without I/O, and the rules of the house (ARGS="-k name")
 	@echo "unit tests"
-	@$(BIN)/python -m pytest --quiet tests/unit $(ARGS)
+	@$(PYTEST) --quiet tests/unit tests/test_architecture.py $(ARGS)
 
 properties: venv-audit ## the property tests among them, with many examples
 	@echo "property tests"
-	@$(BIN)/python -m pytest --quiet --hypothesis-profile thorough -m hypothesis tests/unit $(ARGS)
+	@$(PYTEST) --quiet --hypothesis-profile thorough -m hypothesis tests/unit $(ARGS)
 
 # A test that fails has failed: nothing is run again, for that would hide the races this project exists to exclude.
 suite: venv-audit ## all other tests, on both databases, WORKERS=3 processes
@@ -96,6 +97,18 @@ suite: venv-audit ## all other tests, on both databases, WORKERS=3 processes
 spark: venv-audit ## those that work with Spark
 	@echo "tests with Spark"
 	@$(PARALLEL) -m spark $(ARGS)
+
+# What a process that is killed has run is not counted: it writes its figures when it ends.
+coverage: PYTEST = $(BIN)/coverage run -m pytest
+coverage: venv-audit ## which branches of eventd and federation the unit tests and the suite go through, in build/coverage
+	@$(BIN)/coverage erase
+	@$(MAKE) --no-print-directory unit suite PYTEST="$(PYTEST)"
+	@$(BIN)/coverage combine --quiet
+	@$(BIN)/coverage json --quiet -o build/coverage/coverage.json
+	@$(BIN)/coverage report
+
+mutants: venv-audit ## small changes of the code that no test notices (ARGS="--count 200 --seed 1")
+	@$(BIN)/python -m tests.mutation $(ARGS)
 
 bench: venv ## a short run over the hot paths, beside a bare loop of the same run (ARGS=--keep keeps its ratios)
 	@$(BIN)/python -m tests.bench.guard $(ARGS)

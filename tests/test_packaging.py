@@ -163,10 +163,11 @@ def test_an_interrupted_setup_is_begun_again_from_nothing(copy: Path) -> None:
 
 
 def run_ci(folder: Path, make: str) -> subprocess.CompletedProcess[str]:
-    """`.ci/run` with a pretended make."""
-    pretended = folder / "make"
-    pretended.write_text(f"#!/bin/sh\n{make}\n")
-    pretended.chmod(0o755)
+    """`.ci/run` with a pretended make, and nothing to install."""
+    for name, does in (("make", make), ("chromium", ""), ("strace", "")):
+        pretended = folder / name
+        pretended.write_text(f"#!/bin/sh\n{does}\n")
+        pretended.chmod(0o755)
     environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "CI": ""}
     return subprocess.run([ROOT / ".ci" / "run"], env=environment, capture_output=True, text=True)
 

@@ -12,7 +12,7 @@ from eventd.audit.report.html import render
 from tests.support.audit_cases import MADE
 from tests.support.browser import Tab, tab
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.browser]
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")

@@ -25,6 +25,8 @@ from tests.support.tether import tethered
 from tests.support.v1_node import V1Sender, body_of
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.strace
+
 _SENDS = "write|writev|sendto|sendmsg"
 _CALLS = "write,writev,pwrite64,pwritev,sendto,sendmsg,fsync,fdatasync"
 _BYTES_SHOWN = "70000"

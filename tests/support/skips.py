@@ -1,4 +1,7 @@
-"""In CI nothing is quietly left out: a skip of a test marked `postgres` or `spark` is a failure with its reason."""
+"""In CI nothing is quietly left out: a skip of a test marked `postgres` or `spark` is a failure with its reason.
+
+The same holds for the markers that TESTS_NEED names, as `.ci/run` does where it can install what they need.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Generator
 
 import pytest
 
-_NEVER_SKIPPED_IN_CI = ("postgres", "spark")
+_NEVER_SKIPPED_IN_CI = ("postgres", "spark", *os.environ.get("TESTS_NEED", "").split())
 
 
 def in_ci() -> bool:

@@ -1,0 +1,141 @@
+"""Run the tests of a module against each of a sample of its mutants: `python -m tests.mutation --count 100`.
+
+A mutant that no test notices survives. Some are equal to what they were made of; each of the others is a fact that no
+test shows. The tests run in copies of the project, one for each job, so that nothing is changed here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+
+from tests.mutation.mutants import Mutant, mutants
+
+ROOT = Path(__file__).parents[2]
+TARGETS = {
+    "federation": ("tests/unit/federation", "tests/contract/test_vector_files.py"),
+    "eventd/log/core": ("tests/unit/log/core", "tests/contract/log/core"),
+    "eventd/log/cursors": ("tests/contract/log/cursors", "tests/contract/egress/loop"),
+    "eventd/egress/loop/consumer.py": ("tests/contract/egress/loop",),
+}
+"""Folders and files, and where the tests are that have to notice a change of them."""
+_COPIED = ("eventd", "federation", "migrations", "tests", "docs", "deploy", "pyproject.toml", "README.md")
+_NOT_COPIED = shutil.ignore_patterns("__pycache__", "*.pyc")
+_PATIENCE = 4.0
+"""A run that takes so many times as long as without a change goes round in circles."""
+_LEAST_SECONDS = 30.0
+
+
+def main() -> int:
+    options = _options()
+    targets = dict(target.split("=", 1) for target in options.target) if options.target else TARGETS
+    tests = {path: named.split(",") if isinstance(named, str) else list(named) for path, named in targets.items()}
+    rng = random.Random(options.seed)
+    made = [mutant for path in tests for mutant in _of(path)]
+    sample = sorted(rng.sample(made, min(options.count, len(made))), key=lambda mutant: (mutant.path, mutant.start))
+    print(f"{len(sample)} of {len(made)} mutants, --seed {options.seed}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        copies: SimpleQueue[Path] = SimpleQueue()
+        for number in range(options.jobs):
+            copies.put(_copy(Path(folder) / str(number)))
+        seconds = {path: _unchanged(copies, path, found) for path, found in tests.items()}
+        with ThreadPoolExecutor(options.jobs) as pool:
+            jobs = [pool.submit(_judge, copies, mutant, tests, seconds) for mutant in sample]
+            ends = [job.result() for job in jobs]
+    _report(sample, ends)
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=200, help="size of the sample")
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(2**32), help="repeats a sample")
+    parser.add_argument("--jobs", type=int, default=2, help="how many mutants are judged at the same time")
+    parser.add_argument("--target", action="append", default=[], metavar="PATH=TESTS,…", help="instead of the usual")
+    return parser.parse_args()
+
+
+def _of(path: str) -> list[Mutant]:
+    place = ROOT / path
+    files = sorted(place.rglob("*.py")) if place.is_dir() else [place]
+    return [found for file in files for found in mutants(file.relative_to(ROOT).as_posix(), file.read_bytes())]
+
+
+def _copy(folder: Path) -> Path:
+    folder.mkdir()
+    for name in _COPIED:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, folder / name, ignore=_NOT_COPIED)
+        else:
+            shutil.copy(ROOT / name, folder / name)
+    return folder
+
+
+def _unchanged(copies: SimpleQueue[Path], target: str, tests: Sequence[str]) -> float:
+    """How long the tests take without a change. Exits where they fail: then they can judge nothing."""
+    copy = copies.get()
+    try:
+        started = time.monotonic()
+        done = _run(copy, tests, seconds=1800)
+        if done is None or done.returncode:
+            sys.exit(f"the tests of {target} fail without a change:\n{done.stdout[-4000:] if done else 'no end'}")
+        taken = time.monotonic() - started
+        print(f"{target}: {taken:.0f} s unchanged", flush=True)
+        return taken
+    finally:
+        copies.put(copy)
+
+
+def _judge(copies: SimpleQueue[Path], mutant: Mutant, tests: dict[str, list[str]], seconds: dict[str, float]) -> str:
+    """`killed`, `timeout` or `survived`."""
+    target = next(path for path in tests if mutant.path == path or mutant.path.startswith(f"{path}/"))
+    copy = copies.get()
+    file = copy / mutant.path
+    source = file.read_bytes()
+    try:
+        file.write_bytes(mutant.apply(source))
+        done = _run(copy, tests[target], seconds=max(_LEAST_SECONDS, seconds[target] * _PATIENCE))
+        end = "timeout" if done is None else "killed" if done.returncode else "survived"
+        print(f"{end}: {mutant}", flush=True)
+        return end
+    finally:
+        file.write_bytes(source)
+        copies.put(copy)
+
+
+def _run(copy: Path, tests: Sequence[str], *, seconds: float) -> subprocess.CompletedProcess[str] | None:
+    """None where they had not ended after `seconds`."""
+    options = ["-q", "-x", "-m", "not postgres and not spark", "-p", "no:cacheprovider", "-p", "no:randomly"]
+    command = [sys.executable, "-m", "pytest", *options, "--hypothesis-seed=0", "--timeout", "60", *tests]
+    env = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        return subprocess.run(command, cwd=copy, env=env, capture_output=True, text=True, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def _report(sample: Sequence[Mutant], ends: Sequence[str]) -> None:
+    survivors = [str(mutant) for mutant, end in zip(sample, ends, strict=True) if end == "survived"]
+    print("\nsurvivors:", *survivors, sep="\n  ")
+    folders: dict[str, Counter[str]] = {}
+    for mutant, end in zip(sample, ends, strict=True):
+        folders.setdefault(mutant.path.rpartition("/")[0], Counter())[end] += 1
+    for folder, counts in [*folders.items(), ("all", Counter(ends))]:
+        killed = counts["killed"] + counts["timeout"]
+        print(f"{folder}: {killed} of {counts.total()} killed ({killed / counts.total():.0%})")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
