@@ -1,6 +1,6 @@
 """A real browser that looks at a file: the machine's own Chromium, spoken to over its debugging port.
 
-Its protocol is JSON over a WebSocket. `.ci/run` installs the browser where it can; elsewhere the tests are skipped without it.
+Its protocol is JSON over a WebSocket. `.ci/run` installs it where it can; elsewhere the tests are skipped without it.
 """
 
 from __future__ import annotations
