@@ -22,7 +22,7 @@ FIVE_MINUTES = README.partition("\n## Federate two nodes in five minutes\n")[2].
 BLOCKS = re.findall(r"```sh\n(.*?)```", FIVE_MINUTES, re.DOTALL)
 DERIVED, TOPICS = (
     re.findall(r"```sh\n(.*?)```", README.partition(f"\n## {title}\n")[2].partition("\n## ")[0], re.DOTALL)
-    for title in ("Turn facts into configuration", "Open the log to programs")
+    for title in ("Turn events into configuration", "Open the log to programs")
 )
 PAGES = sorted(page.relative_to(ROOT) for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 PORTS = ("8781", "8782", "8783", "8784", "8787", "8788")
