@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import shutil
@@ -17,6 +18,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import eventd
+from eventd.audit.generate import Settings
+from eventd.cli.audit.audit import generate
 from tests.support.source import ROOT, tracked_files
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -56,6 +59,11 @@ def test_the_wheel_holds_nothing_else(content: dict[str, bytes]) -> None:
     made = [name for name in content if "__pycache__" in name or name.endswith((".pyc", ".db", ".log"))]
     assert not made
     assert not [name for name in content if "test_" in name]
+
+
+def test_the_generator_of_the_wheel_has_no_setting_that_its_command_does_not_offer() -> None:
+    """Every other shape of a federation is for tests, and lives with them."""
+    assert set(Settings.__struct_fields__) <= set(inspect.signature(generate).parameters)
 
 
 def test_the_wheel_installs_both_commands_and_carries_the_licence(content: dict[str, bytes]) -> None:

@@ -24,10 +24,11 @@ from typing import Any
 
 import msgspec
 
-from eventd.audit.generate import Settings, Truth, generate
+from eventd.audit.generate import Truth
 from eventd.audit.report.findings import Finding
 from eventd.runtime.clock import SECOND
 from tests.bench.rounds import run_rounds
+from tests.support.federations import FullSettings, generate
 
 FAULTS = {
     **{"lose": 30, "duplicate": 20, "forge": 10, "loop": 10, "disagree": 10, "corrupt": 3, "epoch": 2},
@@ -74,13 +75,11 @@ def _folder(named: Path | None) -> Iterator[Path]:
 def make(lakes: Path, rows: int, options: argparse.Namespace) -> tuple[Truth, Path]:
     """A lake with about so many rows of deliveries, and what is hidden in it; made if it is not there."""
     events = round(rows / (options.nodes - 1))
-    settings = Settings(nodes=options.nodes, events=events, seed=options.seed, **FAULTS)
+    settings = FullSettings(nodes=options.nodes, events=events, seed=options.seed, **FAULTS)
     lake = lakes / f"{rows:.0e}-{options.nodes}-{options.seed}"
     file = lakes / f"{lake.name}.json"
-    if file.exists():
-        truth = msgspec.json.decode(file.read_bytes(), type=Truth)
-        if truth.settings == settings:
-            return truth, lake
+    if file.exists() and json.loads(file.read_bytes())["settings"] == msgspec.to_builtins(settings):
+        return msgspec.json.decode(file.read_bytes(), type=Truth), lake
     shutil.rmtree(lake, ignore_errors=True)
     begun = time.perf_counter()
     truth = generate(settings, str(lake), processes=options.processes)

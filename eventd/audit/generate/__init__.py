@@ -1,4 +1,4 @@
-"""Delivery ledgers of an imaginary federation, of any size, with faults that are known beforehand.
+"""Delivery ledgers of an imaginary federation to practise on, with faults that are known beforehand.
 
 May import: audit.report, lake, runtime.
 """
@@ -13,17 +13,15 @@ from eventd.audit.generate.truth import Truth
 __all__ = ["Settings", "Truth", "generate"]
 
 
-def generate(
-    settings: Settings, lake: str, *, processes: int = 1, told: Callable[[int], None] = lambda nodes: None
-) -> Truth:
-    """Write the books into an empty lake (a path or an fsspec address), and say what is hidden in them.
+def generate(settings: Settings, lake: str, *, progress: Callable[[int], None] = lambda nodes: None) -> Truth:
+    """Write the ledgers into an empty lake (a path or an fsspec address), and return its faults.
 
-    `told` is told how many nodes' books are written. Raises Invalid for settings that cannot be, Conflict where
-    something lies already, MissingExtra, LakeUnavailable.
+    `progress` is called with the number of nodes whose ledgers are written. Raises Invalid for settings that cannot be,
+    Conflict where the lake is not empty, MissingExtra, LakeUnavailable.
     """
     from eventd.lake.extra import pyarrow
 
     pyarrow()  # says which extra is missing
     from eventd.audit.generate.running import write_lake
 
-    return write_lake(settings, lake, processes=processes, told=told)
+    return write_lake(settings, lake, progress=progress)

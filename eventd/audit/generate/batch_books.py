@@ -203,7 +203,7 @@ def _left_out(world: World, course: Course, batch: int) -> str:
 
 
 def _most(world: World) -> int:
-    return max(1, world.settings.segment_rows // 20)
+    return max(1, world.segment_rows // 20)
 
 
 def _steps(begin: int, end: int) -> Iterator[tuple[int, int]]:

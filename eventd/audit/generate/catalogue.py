@@ -11,10 +11,6 @@ from eventd.audit.generate.history import Facts
 from eventd.audit.generate.mixing import Ints
 from eventd.audit.generate.world import World
 
-MOST: Final = 8_000_000
-"""Events that are made once and kept, at a hundred bytes each. More of them are made whenever they are needed."""
-
-
 _PORTION: Final = 65_536
 
 
@@ -32,7 +28,7 @@ class Catalogue:
         self._histories = world.histories
         counts = [history.events for history in self._histories]
         self._base = np.cumsum(counts) - counts
-        self._kept = self._keep(sum(counts)) if sum(counts) <= MOST else None
+        self._kept = self._keep(sum(counts))
 
     def _keep(self, total: int) -> Facts:
         """All events, made in portions: no moment needs twice the room."""
@@ -48,19 +44,4 @@ class Catalogue:
 
     def look_up(self, block: Block, sources: Ints, numbers: Ints) -> Found:
         """`sources`: of each thing of the block; `numbers`: of the event of each row, rising within a thing."""
-        if self._kept is not None:
-            return Found(self._kept, numbers + np.repeat(self._base[sources], block.counts))
-        ends = np.cumsum(block.counts)
-        first, last = numbers[ends - block.counts], numbers[ends - 1]
-        parts, shift, size = [], np.zeros(len(sources), np.int64), 0
-        for source in np.unique(sources):
-            those = np.flatnonzero(sources == source)
-            begin, end = int(first[those].min()), int(last[those].max()) + 1
-            parts.append(self._histories[source].facts(begin, end))
-            shift[those] = size - begin
-            size += end - begin
-        return Found(_joined(parts), numbers + np.repeat(shift, block.counts))
-
-
-def _joined(parts: list[Facts]) -> Facts:
-    return parts[0] if len(parts) == 1 else Facts(*map(np.concatenate, zip(*parts, strict=True)))
+        return Found(self._kept, numbers + np.repeat(self._base[sources], block.counts))

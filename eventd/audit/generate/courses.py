@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -147,18 +147,6 @@ class Load:
         self.ready = np.concatenate((self.ready[:first], again, self.ready[beyond:]))
         self.attempts = np.concatenate((self.attempts[:first], tries, self.attempts[beyond:]))
 
-    def stumble(self, batches: Ints, tries: Ints) -> None:
-        """Some batches got through only after so many more tries, a second apart at first; what follows waits."""
-        self.attempts[batches] += tries
-        self.ready[batches] += SECOND * tries
-        self.ready = np.maximum.accumulate(self.ready)
-
-    def leave_out_empty(self, rows: Ints) -> None:
-        """Nothing is sent where no event is meant for the peer: the next range begins where the last one ended."""
-        full = np.diff(np.searchsorted(rows, self.edges)) > 0
-        self.edges = np.append(self.edges[:-1][full], self.edges[-1])
-        self.ready, self.attempts = self.ready[full], self.attempts[full]
-
 
 def last_of(rows: Ints, edges: Ints) -> Ints:
     """The last of the rows in each batch; none of them is empty."""
@@ -185,15 +173,3 @@ def _among(rows: Ints, some: Ints) -> Mask:
 def _rising(times: Ints) -> Ints:
     steps = np.arange(len(times))
     return np.maximum.accumulate(times - steps) + steps
-
-
-def at_once(courses: Sequence[Course], carry: Traffic) -> None:
-    """Let several courses share a link: what is ready first goes first. Their `sent` says when they are ready."""
-    ready = np.concatenate([course.sent for course in courses])
-    order = np.argsort(ready, kind="stable")
-    sent, recorded, acked = carry.carry(ready[order])
-    back = np.argsort(order, kind="stable")
-    edges = np.cumsum([course.batches for course in courses])[:-1]
-    parts = (np.split(times[back], edges) for times in (sent, recorded, acked))
-    for course, *times in zip(courses, *parts, strict=True):
-        course.sent, course.recorded, course.acked = times

@@ -57,7 +57,7 @@ class DeliveriesBook:
         """The segments of the book."""
         done, turns = self._columns["done"], turns_of(self._world, self._node, self._sheet.at)
         after, turn = 0, 0
-        for one in cut(self._lines, done, turns, self._world.settings.segment_rows):
+        for one in cut(self._lines, done, turns, self._world.segment_rows):
             if one.turn != turn:
                 after, turn = one.begin, one.turn
             if self._lines[one.begin : one.end].any():  # numbers without a line go with those that follow

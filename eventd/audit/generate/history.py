@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -142,26 +144,34 @@ class History:
         return expires_at
 
 
-def make_histories(settings: Settings, skews: Ints) -> list[History]:
-    """What every node states: in bursts, more by day than by night."""
+def make_histories(
+    settings: Settings, skews: Ints, *, groups: int, types: int, pending: Mapping[int, int] = MappingProxyType({})
+) -> list[History]:
+    """The events of every node: in bursts, more by day than by night. `pending`: those of a node that come too late."""
     random = random_of(settings.seed, "shares")
     share = random.uniform(0.6, 1.4, settings.nodes)
-    counts = random.multinomial(settings.events - settings.pending, share / share.sum())
-    return [_make_history(settings, node, int(count), int(skews[node])) for node, count in enumerate(counts)]
+    counts = random.multinomial(settings.events - sum(pending.values()), share / share.sum()).tolist()
+    kinds = _types(types)
+    return [
+        _make_history(settings, node, count, int(skews[node]), groups, kinds, pending.get(node, 0))
+        for node, count in enumerate(counts)
+    ]
 
 
 def make_ghost(settings: Settings, of: History, serial: int, at: Ints, group: int) -> History:
     """Events in the name of a source that it never stated, one for each time."""
     key = key_of(settings.seed, "ghost", serial)
     groups = np.full_like(at, group)
-    return _history(settings, of.node, of.skew, key, at, np.ones_like(at), groups, ghost=True)
+    return _history(settings, of.node, of.skew, key, at, np.ones_like(at), groups, of.types, ghost=True)
 
 
-def _make_history(settings: Settings, node: int, count: int, skew: int) -> History:
+def _make_history(
+    settings: Settings, node: int, count: int, skew: int, groups: int, types: Ints, pending: int
+) -> History:
     random = random_of(settings.seed, "history", node)
     sizes = _bursts(random, count)
     begin = _moments(random, settings, len(sizes))
-    group = random.integers(0, settings.groups, len(sizes))
+    group = random.integers(0, groups, len(sizes))
     commits = -(-sizes // COMMIT)
     burst = np.repeat(np.arange(len(sizes)), commits)
     step = np.arange(len(burst)) - np.repeat(np.cumsum(commits) - commits, commits)
@@ -169,16 +179,27 @@ def _make_history(settings: Settings, node: int, count: int, skew: int) -> Histo
     counts = np.minimum(COMMIT, sizes[burst] - step * COMMIT)
     order = np.argsort(at, kind="stable")
     at, counts, group = at[order], counts[order], group[burst[order]]
-    if node == settings.waiting:
-        late = settings.end + TAIL + np.arange(settings.pending) * SECOND
-        at, counts = np.append(at, late), np.append(counts, np.ones_like(late))
-        group = np.append(group, late // SECOND % settings.groups)
+    late = settings.end + TAIL + np.arange(pending) * SECOND
+    at, counts, group = (
+        np.append(at, late),
+        np.append(counts, np.ones_like(late)),
+        np.append(group, late // SECOND % groups),
+    )
     at = np.maximum.accumulate(at - np.arange(len(at))) + np.arange(len(at))  # no two at once
-    return _history(settings, node, skew, key_of(settings.seed, "events", node), at, counts, group)
+    return _history(settings, node, skew, key_of(settings.seed, "events", node), at, counts, group, types)
 
 
 def _history(
-    settings: Settings, node: int, skew: int, key: int, at: Ints, counts: Ints, group: Ints, *, ghost: bool = False
+    settings: Settings,
+    node: int,
+    skew: int,
+    key: int,
+    at: Ints,
+    counts: Ints,
+    group: Ints,
+    types: Ints,
+    *,
+    ghost: bool = False,
 ) -> History:
     lag = random_of(settings.seed, "lag", key).lognormal(np.log(1500), 0.7, len(at))
     none = np.zeros(0, np.int64)
@@ -190,7 +211,7 @@ def _history(
         first=np.append(0, np.cumsum(counts)),
         group=group,
         lag=lag.astype(np.int64) + 100,
-        types=_types(settings),
+        types=types,
         soon=none,
         position=np.zeros_like(at),
         seq=np.zeros_like(at),
@@ -219,8 +240,8 @@ def _moments(random: np.random.Generator, settings: Settings, count: int) -> Int
     return settings.start + MINUTE + (np.clip(warped, 0, 1) * usable).astype(np.int64)
 
 
-def _types(settings: Settings) -> Ints:
+def _types(count: int) -> Ints:
     """Which type each of 65,536 lots stands for: the first is common, the last is rare."""
-    weight = 1 / np.arange(1, settings.types + 1) ** 1.6
+    weight = 1 / np.arange(1, count + 1) ** 1.6
     edges = np.round(np.cumsum(weight) / weight.sum() * 65_536).astype(np.int64)
     return np.searchsorted(edges, np.arange(65_536), "right")

@@ -65,7 +65,7 @@ class EventsBook:
         world, node = self._world, self._node
         turns = turns_of(world, node, self._sheet.at)
         times = self._sheet.at + world.skews[node]
-        for one in cut(self._sizes, times, turns, world.settings.segment_rows):
+        for one in cut(self._sizes, times, turns, world.segment_rows):
             after = int(self._position[one.begin]) - 1
             upto = int(self._position[one.end - 1] + self._sizes[one.end - 1]) - 1
             yield Part(Book.EVENTS, one.turn, after, upto, int(times[one.begin]), self._tables(one))
@@ -110,7 +110,7 @@ class EventsBook:
         }
 
     def _payload(self, subject: Smalls) -> Any:
-        if not self._world.settings.payloads:
+        if not self._world.payloads:
             return pa.nulls(len(subject), pa.string())
         return arrays.texts(_PAYLOADS[subject])
 

@@ -115,7 +115,7 @@ def _number_log(world: World, node: int) -> None:
     for uid, places in by_course(sheet):
         group[places] = history.group[sheet.batch[places]] if uid == OWN else world.courses[uid].group
     seq = position.copy()
-    for each in range(world.settings.groups if world.settings.groups > 1 else 0):
+    for each in range(len(world.groups) if len(world.groups) > 1 else 0):
         places = np.flatnonzero(group == each)
         seq[places] = np.cumsum(sizes[places]) - sizes[places] + 1
     for uid, places in by_course(sheet):

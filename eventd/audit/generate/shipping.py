@@ -14,7 +14,7 @@ from eventd.audit.generate.log_book import EventsBook
 from eventd.audit.generate.mixing import key_of
 from eventd.audit.generate.numbering import inbox_of, log_of, outbox_of, sizes_of
 from eventd.audit.generate.segments import Part
-from eventd.audit.generate.settings import HOUR, TAIL
+from eventd.audit.generate.settings import HOUR
 from eventd.audit.generate.small_books import gaps_of, refusals_of
 from eventd.audit.generate.world import Link, World
 from eventd.lake.layout import landing
@@ -27,13 +27,13 @@ from eventd.runtime.clock import SECOND
 
 def ship(world: World, catalogue: Catalogue, node: int, storage: Storage) -> list[Segment]:
     """Write all books of a node, and its states. Raises LakeUnavailable."""
-    closed = _closed(world, node)
+    closed = world.closed(node)
     segments: list[tuple[int, Segment]] = []
     for part in _parts(world, catalogue, node):
         epoch = world.epoch(node, part.turn)
         place = landing(part.book, world.names[node], epoch, part.after, part.upto, at=part.at)
         written = write_segment(
-            storage, place, part.tables, node=world.names[node], now=closed, payloads=world.settings.payloads
+            storage, place, part.tables, node=world.names[node], now=closed, payloads=world.payloads
         )
         segments.append((part.turn, written))
     for turn in range(1 + (node in world.turns)):
@@ -52,14 +52,8 @@ def _parts(world: World, catalogue: Catalogue, node: int) -> Iterator[Part]:
     yield from refusals_of(world, node)
 
 
-def _closed(world: World, node: int) -> int:
-    """When a node's books were written for the last time, by its clock."""
-    waiting = world.settings.pending and node == world.settings.waiting
-    return world.settings.end + int(world.skews[node]) + (2 * TAIL if waiting else 0)
-
-
 def _state(world: World, node: int, turn: int, segments: list[Segment]) -> NodeState:
-    begun, closed = world.settings.start + int(world.skews[node]), _closed(world, node)
+    begun, closed = world.settings.start + int(world.skews[node]), world.closed(node)
     if node in world.turns:
         moment = world.turns[node] + int(world.skews[node])
         begun, closed = (begun, moment) if turn == 0 else (moment, closed)
@@ -79,7 +73,7 @@ def _state(world: World, node: int, turn: int, segments: list[Segment]) -> NodeS
         books={book: reach.upto for book, reach in reaches.items()},
         segments=reaches,
         groups=tuple(_group(world, node, group, head) for group in range(len(world.groups))),
-        payloads=world.settings.payloads,
+        payloads=world.payloads,
         closed_at=closed,  # nothing more is to come
     )
 

@@ -39,7 +39,7 @@ def refusals_of(world: World, node: int) -> Iterator[Part]:
         "count": arrays.ints(count),
         "first_at": arrays.times(at + world.skews[node] - 30_000_000),
         "last_at": arrays.times(at + world.skews[node]),
-        "group": arrays.words(world.groups, random.integers(0, settings.groups, len(at))),
+        "group": arrays.words(world.groups, random.integers(0, len(world.groups), len(at))),
     }
     yield from _parts(world, node, Book.REFUSALS, at, columns)
 
@@ -72,7 +72,7 @@ def gaps_of(world: World, node: int) -> Iterator[Part]:
 
 def _parts(world: World, node: int, book: Book, at: Ints, columns: dict[str, Any]) -> Iterator[Part]:
     times, turns = at + world.skews[node], turns_of(world, node, at)
-    for one in cut(np.ones_like(at), times, turns, world.settings.segment_rows):
+    for one in cut(np.ones_like(at), times, turns, world.segment_rows):
         kept = {
             "number": arrays.ints(np.arange(one.begin + 1, one.end + 1)),
             "node": arrays.word(world.names[node], one.end - one.begin),

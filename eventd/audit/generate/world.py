@@ -48,6 +48,8 @@ class World:
     """All that the books follow from. Nodes, groups and types are numbered."""
 
     settings: Settings
+    segment_rows: int = 1_000_000
+    payloads: bool = False
     links: list[Link] = field(default_factory=list)
     courses: list[Course] = field(default_factory=list)
     heads: list[int] = field(default_factory=list)
@@ -63,13 +65,12 @@ class World:
     @cached_property
     def groups(self) -> list[str]:
         """Their names."""
-        return ["edge", *(f"edge-{number}" for number in range(2, self.settings.groups + 1))]
+        return ["edge"]
 
     @cached_property
     def types(self) -> list[str]:
         """Their names, the commonest first."""
-        areas = len(_AREAS)
-        return [f"routerd.{_AREAS[at % areas]}.{_VERBS[at // areas]}" for at in range(self.settings.types)]
+        return type_names(12)
 
     @cached_property
     def skews(self) -> Ints:
@@ -79,16 +80,13 @@ class World:
 
     @cached_property
     def histories(self) -> list[History]:
-        """What each node stated, and after them what others said in its name."""
-        return make_histories(self.settings, self.skews)
+        """The events of each node, and after them those that others emitted in its name."""
+        return make_histories(self.settings, self.skews, groups=len(self.groups), types=len(self.types))
 
     @cached_property
     def silent(self) -> frozenset[int]:
-        """The nodes whose books are in no lake."""
-        last = self.settings.nodes - 1 - self.settings.in_path
-        nodes = [node for node in range(int(self.settings.in_path), last + 1) if node != self.settings.waiting]
-        chosen = random_of(self.settings.seed, "silent").permutation(nodes)[: self.settings.silent]
-        return frozenset(chosen.tolist())
+        """The nodes whose ledgers are in no lake."""
+        return frozenset()
 
     @cached_property
     def outages(self) -> list[list[tuple[int, int]]]:
@@ -108,7 +106,7 @@ class World:
         found = {}
         for source, history in enumerate(self.histories[: self.settings.nodes]):
             sent = history.first[np.searchsorted(history.at, self.settings.end)]
-            for group in range(self.settings.groups):
+            for group in range(len(self.groups)):
                 numbers = history.numbers(group)
                 found[source, group] = numbers[numbers < sent]
         return found
@@ -116,16 +114,28 @@ class World:
     @cached_property
     def pairs(self) -> list[tuple[int, int]]:
         """Who sends to whom."""
-        last, step = self.settings.nodes - 1, range(1, self.settings.fanout + 1)
-        pairs = [(node, (node + far) % self.settings.nodes) for node in range(self.settings.nodes) for far in step]
-        # The last node is reached through the first one only.
-        return [pair for pair in pairs if not self.settings.in_path or last not in pair or 0 in pair]
+        return ring(self.settings.nodes, self.settings.nodes - 1)
+
+    def closed(self, node: int) -> int:
+        """When a node's ledgers were written for the last time, by its clock."""
+        return self.settings.end + int(self.skews[node])
 
     def add(self, **parts: Any) -> Course:
         """Another course."""
         course = Course(uid=len(self.courses), **parts)
         self.courses.append(course)
         return course
+
+
+def type_names(count: int) -> list[str]:
+    """Names of types, the commonest first."""
+    areas = len(_AREAS)
+    return [f"routerd.{_AREAS[at % areas]}.{_VERBS[at // areas]}" for at in range(count)]
+
+
+def ring(nodes: int, fanout: int) -> list[tuple[int, int]]:
+    """Sender and peer of every link, where each node sends to the `fanout` nodes after it."""
+    return [(node, (node + far) % nodes) for node in range(nodes) for far in range(1, fanout + 1)]
 
 
 def _outages(settings: Settings) -> list[list[tuple[int, int]]]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -232,113 +230,65 @@ def _lake(session: Session, named: str) -> str:
     return url
 
 
-_BOOKS: tuple[tuple[str, Any, str], ...] = (
-    ("nodes", 5, "Nodes."),
-    ("events", 100_000, "Events that all nodes together state."),
-    ("peers", None, "Peers of each node; all other nodes by default."),
-    ("groups", 1, "EventGroups."),
-    ("types", 12, "Types of events."),
-    ("start", "2026-01-05T00:00:00Z", "When the books begin."),
-    ("span", "24h", "How long the books run."),
-    ("skew", "0s", "How far clocks are wrong, either way."),
-    ("seed", 1, "The same seed makes the same books."),
-    ("segment_rows", 1_000_000, "Rows of a segment."),
-    ("lose", 0, "Events that one peer never gets."),
-    ("duplicate", 0, "Deliveries that are made twice."),
-    ("forge", 0, "Events and receipts that are made up."),
-    ("loop", 0, "Deliveries to the source itself, or by a second sender."),
-    ("disagree", 0, "Deliveries of which only one side knows."),
-    ("corrupt", 0, "Segments that are spoilt."),
-    ("epoch", 0, "Nodes that are restored from a back-up."),
-    ("expire", 0, "Events that expire before they are sent; no fault."),
-    ("dead_letter", 0, "Events that a peer refuses; no fault."),
-    ("retry", 0, "Batches that take several attempts; no fault."),
-    ("pending", 0, "Events that nobody has got yet; no fault."),
-    ("silent", 0, "Nodes whose books are not in the lake; no fault."),
-    ("in_path", False, "One node is reached through another only."),
-    ("selectors", False, "Some peers do not get every type."),
-    ("payloads", False, "Events with their payloads."),
-)
-"""The options of `generate`: what they are called, their default, and what they do."""
-_SPANS = ("span", "skew")
-
-
-def _with_books(command: Callable[..., None]) -> Callable[..., None]:
-    """A command that takes `books`, made to take each of `_BOOKS` as an option."""
-
-    def made(session: Session, **given: Any) -> None:
-        books = {name: given.pop(name) for name, _, _ in _BOOKS}
-        command(session, books, **given)
-
-    own = [one for one in inspect.signature(command, eval_str=True).parameters.values() if one.name != "books"]
-    options = [_option(*one) for one in _BOOKS]
-    made.__signature__ = inspect.Signature([*own, *options])  # type: ignore[attr-defined]  # this is what typer reads
-    made.__name__, made.__doc__ = command.__name__, command.__doc__
-    return made
-
-
-def _option(name: str, default: Any, help: str) -> inspect.Parameter:
-    metavar = None if isinstance(default, bool) else "TIME" if isinstance(default, str) else "N"
-    kind = int | None if default is None else type(default)
-    told = typer.Option(f"--{name.replace('_', '-')}", metavar=metavar, help=help)
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, told])
-
-
 @offline
-@_with_books
 def generate(
     session: Session,
-    books: dict[str, Any],
-    *,
     out: Annotated[str, typer.Option("--out", metavar="LAKE", help="An empty folder or address for the lake.")],
     truth: Annotated[
-        Path | None, typer.Option("--truth", metavar="FILE", help="Where to write what is hidden.")
+        Path | None, typer.Option("--truth", metavar="FILE", help="Write the findings of a correct audit to FILE.")
     ] = None,
-    processes: Annotated[int, typer.Option("--processes", metavar="N", help="Processes that write.")] = 1,
+    nodes: Annotated[int, typer.Option(metavar="N", help="Nodes.")] = 5,
+    events: Annotated[int, typer.Option(metavar="N", help="Events that all nodes together emit.")] = 100_000,
+    span: Annotated[str, typer.Option(metavar="TIME", help="Time that the ledgers cover.")] = "24h",
+    skew: Annotated[str, typer.Option(metavar="TIME", help="Largest error of a node's clock, either way.")] = "0s",
+    seed: Annotated[int, typer.Option(metavar="N", help="The same seed makes the same ledgers.")] = 1,
+    lose: Annotated[int, typer.Option(metavar="N", help="Events that one peer never gets.")] = 0,
+    duplicate: Annotated[int, typer.Option(metavar="N", help="Deliveries that are made twice.")] = 0,
+    forge: Annotated[int, typer.Option(metavar="N", help="Forged events and receipts.")] = 0,
+    loop: Annotated[int, typer.Option(metavar="N", help="Deliveries to the source, or by a second sender.")] = 0,
 ) -> None:
-    """Make the books of a federation that never was, with faults hidden in them, to try the audit on."""
+    """Generate the delivery ledgers of an imaginary federation, with known faults, to practise the audit on."""
     from eventd.audit.spark.extra import GENERATING, require
 
     require(*GENERATING)
     from eventd.audit.generate import Settings
-    from eventd.audit.generate import generate as make
+    from eventd.audit.generate import generate as write
 
-    spans = {name: _micros(f"--{name}", books[name]) for name in _SPANS}
-    settings = Settings(**{**books, **spans, "start": _moment("--start", books["start"])})
-    # Where the truth cannot be written, it is better told before an hour's work than after it.
+    settings = Settings(
+        nodes=nodes,
+        events=events,
+        span=_micros("--span", span),
+        skew=_micros("--skew", skew),
+        seed=seed,
+        lose=lose,
+        duplicate=duplicate,
+        forge=forge,
+        loop=loop,
+    )
+    # A file that cannot be written is reported before the work, not after it.
     with truth.open("wb") if truth is not None else nullcontext() as file:
-        with _bar(settings.nodes, shown=session.out.is_table and sys.stderr.isatty()) as done:
-            made = make(settings, out, processes=processes, told=done)
+        with _bar(nodes, shown=session.out.is_table and sys.stderr.isatty()) as progress:
+            made = write(settings, out, progress=progress)
         if file is not None:
             file.write(made.to_json())
     if session.out.is_table:
-        events = f"{made.totals['events']:,} event{'' if made.totals['events'] == 1 else 's'}"
-        told = f"{events}, {count(len(made.findings), 'finding')} hidden in them"
-        session.out.line(f"{out}: the books of {count(settings.nodes, 'node')}, {told}")
+        sums = f"{made.totals['events']:,} event{'' if made.totals['events'] == 1 else 's'}"
+        session.out.line(
+            f"{out}: the ledgers of {count(nodes, 'node')}, {sums}, {count(len(made.findings), 'finding')}"
+        )
     else:
         session.out.value({"lake": out, "totals": made.totals, "findings": len(made.findings)})
 
 
 @contextmanager
 def _bar(total: int, *, shown: bool) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr; what it gives is told how far the work has come."""
+    """A progress bar on stderr; yields the function that moves it."""
     from rich.console import Console
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True, disable=not shown) as bar:
         task = bar.add_task("nodes", total=total)
         yield lambda done: bar.update(task, completed=done)
-
-
-def _moment(option: str, text: str) -> int:
-    """A time as microseconds. Raises BadParameter."""
-    from federation.event import micros
-
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        raise typer.BadParameter(f"{option} must be a time such as 2026-01-05T00:00:00Z") from None
-    return micros(time if time.tzinfo else time.replace(tzinfo=UTC))
 
 
 def _micros(option: str, text: str, *, least: int | None = None) -> int:

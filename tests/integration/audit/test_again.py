@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from eventd.audit.engine.state import INDEX
-from eventd.audit.generate import Settings, generate
 from eventd.audit.report.figures import moment
 from eventd.audit.report.findings import Kind
 from eventd.audit.report.report import Report
@@ -19,15 +18,16 @@ from eventd.lake.schema import Book
 from eventd.lake.storage import connect
 from eventd.lake.writer import write_segment
 from eventd.runtime.clock import SECOND
+from tests.support.federations import FullSettings, generate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
-BOOKS = Settings(nodes=2, events=1500, span=6 * 3600 * SECOND, segment_rows=1000, lose=2, duplicate=2)
+BOOKS = FullSettings(nodes=2, events=1500, span=6 * 3600 * SECOND, segment_rows=1000, lose=2, duplicate=2)
 """Two segments of each node's events."""
-SOUND = Settings(nodes=2, events=300, span=3600 * SECOND)
+SOUND = FullSettings(nodes=2, events=300, span=3600 * SECOND)
 
 
 def audited(spark: SparkSession, folder: Path) -> Report:

@@ -10,10 +10,11 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from eventd.audit.generate import Settings, Truth, generate
+from eventd.audit.generate import Truth
 from eventd.audit.report.findings import Finding, Kind
 from eventd.audit.report.report import Report
 from eventd.runtime.clock import SECOND
+from tests.support.federations import FullSettings, generate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 HOUR = 3600 * SECOND
-SMALL = Settings(nodes=5, events=1500, span=6 * HOUR, skew=40 * SECOND)
+SMALL = FullSettings(nodes=5, events=1500, span=6 * HOUR, skew=40 * SECOND)
 HARMLESS: dict[str, Any] = {"expire": 9, "dead_letter": 9, "retry": 20, "pending": 5}
 FAULTS: dict[str, dict[str, int]] = {
     "missing": {"lose": 12},
@@ -36,7 +37,7 @@ EVERY_FAULT = {name: count for fault in FAULTS.values() for name, count in fault
 INVOLVED = {"nodes": 8, "silent": 1, "groups": 2, "in_path": True, "selectors": True, "events": 3000}
 
 
-def audited(spark: SparkSession, folder: Path, settings: Settings) -> tuple[Report, Truth]:
+def audited(spark: SparkSession, folder: Path, settings: FullSettings) -> tuple[Report, Truth]:
     from eventd.audit.engine.run import Request, run
 
     truth = generate(settings, str(folder / "lake"))

@@ -17,14 +17,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from eventd.audit.generate import Settings, generate
 from eventd.errors import Conflict, Invalid
 from eventd.lake.schema import Book
 from eventd.log.delivery.evidence import read_answer, read_proof, read_signer
 from eventd.runtime.clock import SECOND
+from tests.support.federations import FullSettings, generate
 from tests.support.plain_balance import Books, balance, read_books
 
-SMALL = Settings(nodes=4, events=400, span=6 * 3600 * SECOND, seed=1)
+SMALL = FullSettings(nodes=4, events=400, span=6 * 3600 * SECOND, seed=1)
 OPTIONS = {
     "plain": {},
     "two nodes": {"nodes": 2},
@@ -76,7 +76,7 @@ def memory_lake() -> Iterator[str]:
     fsspec.filesystem("memory").rm(url, recursive=True)
 
 
-def made(url: str, settings: Settings) -> Books:
+def made(url: str, settings: FullSettings) -> Books:
     generate(settings, url)
     return read_books(url)
 
@@ -114,13 +114,13 @@ FEW = st.integers(0, 4)
 
 
 @st.composite
-def any_settings(draw: st.DrawFn) -> Settings:
+def any_settings(draw: st.DrawFn) -> FullSettings:
     """Books of any shape, with a little of everything."""
     through = draw(st.booleans())
     nodes = draw(st.integers(6, 8) if through else st.integers(4, 7))
     some: dict[str, Any] = {name: draw(FEW) for fault in FAULTS.values() for name in fault}
     some |= {name: draw(FEW) for name in ("expire", "dead_letter", "retry", "pending")}
-    return Settings(
+    return FullSettings(
         nodes=nodes,
         peers=None if through else draw(st.none() | st.integers(2, nodes - 1)),
         events=draw(st.integers(700, 1200)),
@@ -139,7 +139,7 @@ def any_settings(draw: st.DrawFn) -> Settings:
 
 @settings(max_examples=12)
 @given(any_settings())
-def test_whatever_is_asked_for_is_what_is_hidden(asked: Settings) -> None:
+def test_whatever_is_asked_for_is_what_is_hidden(asked: FullSettings) -> None:
     with memory_lake() as url:
         truth = generate(asked, url)
         found = Counter(balance(url))

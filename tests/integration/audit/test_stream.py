@@ -12,12 +12,12 @@ import pytest
 
 from eventd.audit.engine.run import Request, run
 from eventd.audit.engine.stream import Batch, Following, Stream, checkpoint_of
-from eventd.audit.generate import Settings, generate
 from eventd.audit.spark.session import quiet
 from eventd.errors import CheckFailed, Conflict, Invalid, LakeUnavailable
 from eventd.lake.schema import Book
 from eventd.lake.storage import connect
 from eventd.runtime.clock import SECOND
+from tests.support.federations import FullSettings, generate
 from tests.support.growing import GrowingLake
 from tests.support.lakes import NOON, tell
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 HOUR = 3600 * SECOND
-BOOKS = Settings(nodes=2, events=3000, span=6 * HOUR, types=2, segment_rows=1000)
+BOOKS = FullSettings(nodes=2, events=3000, span=6 * HOUR, types=2, segment_rows=1000)
 KEY = ("group", "source", "peer", "type", "hour")
 
 
@@ -140,7 +140,7 @@ def test_states_are_read_at_once_and_followed(spark: SparkSession, tmp_path: Pat
 
 
 def test_a_condition_that_is_met_ends_it_and_another_lake_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    generate(Settings(nodes=2, events=100, span=HOUR, lose=2), str(tmp_path / "lake"))
+    generate(FullSettings(nodes=2, events=100, span=HOUR, lose=2), str(tmp_path / "lake"))
     from eventd.audit.report.objectives import read_conditions
 
     out = tmp_path / "out"
@@ -151,7 +151,7 @@ def test_a_condition_that_is_met_ends_it_and_another_lake_is_refused(spark: Spar
         Stream(spark, asked, heard).follow()
     assert [one.report.failed for one in heard.batches] == [("missing",)]
     assert not list((out / "checkpoint" / "commits").glob("[0-9]*")), "who starts again has to be told again"
-    generate(Settings(nodes=2, events=10, span=HOUR, seed=2), str(tmp_path / "another"))
+    generate(FullSettings(nodes=2, events=10, span=HOUR, seed=2), str(tmp_path / "another"))
     with pytest.raises(Conflict, match="holds an audit of another lake"):
         follow(spark, tmp_path / "another", out)
 

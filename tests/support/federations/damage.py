@@ -1,25 +1,25 @@
-"""Damaging segments of a lake that is otherwise written, so that nothing else that is hidden becomes unprovable."""
+"""Damage to the segments of a written lake, where it makes no other fault unprovable."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from eventd.audit.generate.faults import Planted
+from eventd.audit.generate.faults import Fault
 from eventd.audit.generate.mixing import random_of
 from eventd.audit.generate.small_books import refusals_of
-from eventd.audit.generate.world import World
 from eventd.audit.report.findings import Finding, corrupt_segment
 from eventd.errors import Invalid
 from eventd.lake.schema import Book
 from eventd.lake.storage import Storage
 from eventd.lake.writer import Segment
+from tests.support.federations.world import FullWorld
 
 _FLIPPED: Final = slice(64, 80)
 """Bytes of a file that are turned over."""
 
 
-def require_enough(world: World) -> None:
+def require_enough(world: FullWorld) -> None:
     """Raise Invalid where there may be fewer segments than are to be damaged."""
     least = sum(1 for node in range(world.settings.nodes) if node not in world.silent for _ in refusals_of(world, node))
     if world.settings.corrupt > least:
@@ -27,9 +27,11 @@ def require_enough(world: World) -> None:
         raise Invalid(f"--corrupt is {world.settings.corrupt}", hint=hint)
 
 
-def spoil(world: World, hidden: Iterable[Planted], storage: Storage, segments: Iterable[Segment]) -> Iterator[Finding]:
+def damage(
+    world: FullWorld, faults: Iterable[Fault], storage: Storage, segments: Iterable[Segment]
+) -> Iterator[Finding]:
     """Damage segments: of refusals, and of nodes that have no part in any other fault every second one of any book."""
-    involved = {world.names[node] for planted in hidden for node in planted.nodes}
+    involved = {world.names[node] for fault in faults for node in fault.nodes}
     by_name = {one.place.name: one for one in segments}
     random = random_of(world.settings.seed, "corrupt")
     names = [str(name) for name in random.permutation(sorted(by_name))]

@@ -1,0 +1,75 @@
+"""Faults and refusals beside those that users practise on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from eventd.audit.generate.faults import Fault, Planter, Target, event_fault
+from eventd.audit.generate.mixing import Mask
+from eventd.audit.report.findings import NOT_HELD, NOT_SENT, OTHER_RECEIPT, Kind
+from tests.support.federations.routes import takes
+from tests.support.federations.world import FullWorld
+
+
+class FullPlanter(Planter):
+    """The faults of a full world."""
+
+    world: FullWorld
+
+    def __init__(self, world: FullWorld) -> None:
+        super().__init__(world)
+        self._wanted: dict[int, Mask] = {}
+
+    def nodes(self) -> set[int]:
+        """Where a node passes on events of another, a loss would be two; and of silent nodes nothing is found."""
+        settings = self.world.settings
+        nodes = range(1, settings.nodes - 1) if settings.in_path else range(settings.nodes)
+        return set(nodes) - self.world.silent
+
+    def kinds(self) -> list[tuple[int, Callable[[int], Iterator[Fault]]]]:
+        settings = self.world.settings
+        return [*super().kinds(), (settings.disagree, self._disagree), (settings.dead_letter, self._refuse)]
+
+    def free(self, target: Target, number: int) -> bool:
+        """Whether an event has no fault, does not expire, and was always meant for the peer."""
+        course = target.course
+        history = self.world.histories[course.source]
+        at = np.searchsorted(history.soon, number)
+        if number in history.soon[at : at + 1] or not super().free(target, number):
+            return False
+        if course.uid not in self._wanted:
+            terms = self.links[course.sender, course.peer, course.group].terms
+            self._wanted[course.uid] = np.logical_and.reduce([takes(self.world, one.selection) for one in terms])
+        kind = int(history.types_of(np.array([number]))[0])
+        return bool(self._wanted[course.uid][kind])
+
+    def _disagree(self, count: int) -> Iterator[Fault]:
+        for at in range(count):
+            target = self.pick()
+            if at % 3 == 2:
+                yield self._alter(target)
+                continue
+            missed, detail = ((self.unheld, NOT_HELD), (self.unsent, NOT_SENT))[at % 3]
+            missed.setdefault(target.course.uid, set()).add(target.number)
+            yield event_fault(Kind.DISAGREEMENT, target.course, target.number, detail)
+
+    def _alter(self, target: Target) -> Fault:
+        """The sender shows another receipt than the peer gave."""
+        course, batch = target.course, target.batch
+        course.altered |= {batch}
+        low, high = np.searchsorted(course.rows, course.edges[batch : batch + 2])
+        self.used |= {(course.source, number) for number in course.rows[low:high].tolist()}
+        nodes = (course.sender, course.peer)
+        detail = OTHER_RECEIPT
+        return Fault(Kind.DISAGREEMENT, course.group, course.source, course.peer, None, detail, nodes, course, batch)
+
+    def _refuse(self, count: int) -> Iterator[Fault]:
+        """A peer refuses events for good, which is no fault."""
+        for _ in range(count):
+            target = self.pick()
+            refused = np.append(target.course.refused, target.number)
+            target.course.refused = np.sort(refused)
+            self.unheld.setdefault(target.course.uid, set()).add(target.number)
+        yield from ()

@@ -1,0 +1,136 @@
+"""From full settings to a lake and its truth, by one process or several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from typing import Final
+
+import numpy as np
+
+from eventd.audit.generate.catalogue import Catalogue, Found
+from eventd.audit.generate.courses import Course
+from eventd.audit.generate.cutting import Block
+from eventd.audit.generate.faults import Fault
+from eventd.audit.generate.history import Facts
+from eventd.audit.generate.mixing import Ints, random_of
+from eventd.audit.generate.numbering import number_all
+from eventd.audit.generate.planning import findings_of
+from eventd.audit.generate.running import connect_empty, totals, write_head
+from eventd.audit.generate.shipping import ship
+from eventd.audit.generate.truth import Truth
+from eventd.audit.report.findings import epoch_change, in_order
+from eventd.errors import Invalid
+from eventd.lake.storage import Storage, connect
+from eventd.lake.writer import Segment
+from tests.support.federations.damage import damage, require_enough
+from tests.support.federations.faults import FullPlanter
+from tests.support.federations.routes import FullRoutes
+from tests.support.federations.settings import FullSettings, check_full
+from tests.support.federations.world import FullWorld
+
+MOST_KEPT: Final = 8_000_000
+"""Events that are made once and kept, at a hundred bytes each. More of them are made whenever they are needed."""
+
+
+def generate(settings: FullSettings, url: str, *, processes: int = 1) -> Truth:
+    """Write the ledgers of all nodes. Raises Invalid, Conflict."""
+    storage = connect_empty(url)
+    world, faults = _plan(settings)
+    require_enough(world)
+    write_head(storage, settings)
+    segments = [segment for written in _ship_all(world, storage, url, processes) for segment in written]
+    epochs = [epoch_change(world.names[node], "") for node in world.turns]
+    found = in_order([*findings_of(world, faults), *epochs, *damage(world, faults, storage, segments)])
+    return Truth(settings=settings, totals=totals(world, segments, found), findings=tuple(found))
+
+
+def _plan(settings: FullSettings) -> tuple[FullWorld, list[Fault]]:
+    check_full(settings)
+    world = FullWorld(settings)
+    FullRoutes(world).connect()
+    faults = FullPlanter(world).plant()
+    shipping = [node for node in range(settings.nodes) if node not in world.silent]
+    for node in random_of(settings.seed, "epochs").permutation(shipping)[: settings.epoch].tolist():
+        world.turns[node] = _quiet_moment(world, node)
+    number_all(world)
+    return world, faults
+
+
+def _ship_all(world: FullWorld, storage: Storage, url: str, processes: int) -> Iterator[list[Segment]]:
+    nodes = [node for node in range(world.settings.nodes) if node not in world.silent]
+    if processes == 1:
+        catalogue = _catalogue(world)
+        yield from (ship(world, catalogue, node, storage) for node in nodes)
+        return
+    # Each process makes the same plan for itself: that is quicker than handing it over.
+    pool = ProcessPoolExecutor(processes, get_context("spawn"), _begin, (world.settings, url))
+    with pool:
+        for future in as_completed([pool.submit(_ship_one, node) for node in nodes]):
+            yield future.result()
+
+
+_PLANS: list[tuple[FullWorld, Catalogue, Storage]] = []
+
+
+def _begin(settings: FullSettings, url: str) -> None:
+    world, _ = _plan(settings)
+    _PLANS.append((world, _catalogue(world), connect(url)))
+
+
+def _ship_one(node: int) -> list[Segment]:
+    world, catalogue, storage = _PLANS[0]
+    return ship(world, catalogue, node, storage)
+
+
+def _catalogue(world: FullWorld) -> Catalogue:
+    return Catalogue(world) if sum(one.events for one in world.histories) <= MOST_KEPT else _LargeCatalogue(world)
+
+
+class _LargeCatalogue(Catalogue):
+    """Makes events whenever they are needed: there are too many to be kept."""
+
+    def __init__(self, world: FullWorld) -> None:
+        self._histories = world.histories
+
+    def look_up(self, block: Block, sources: Ints, numbers: Ints) -> Found:
+        ends = np.cumsum(block.counts)
+        first, last = numbers[ends - block.counts], numbers[ends - 1]
+        parts, shift, size = [], np.zeros(len(sources), np.int64), 0
+        for source in np.unique(sources):
+            those = np.flatnonzero(sources == source)
+            begin, end = int(first[those].min()), int(last[those].max()) + 1
+            parts.append(self._histories[source].facts(begin, end))
+            shift[those] = size - begin
+            size += end - begin
+        return Found(Facts(*map(np.concatenate, zip(*parts, strict=True))), numbers + np.repeat(shift, block.counts))
+
+
+def _quiet_moment(world: FullWorld, node: int) -> int:
+    """A true time when nothing of the node's was on its way: it was stopped, copied, and started from the copy."""
+    settings = world.settings
+    begun, done = [], []
+    for course in world.courses:
+        if node in (course.sender, course.peer):
+            begun.append(_begun(world, course))
+            done.append(course.acked)
+    first = np.concatenate(begun)
+    order = np.argsort(first, kind="stable")
+    latest = np.maximum.accumulate(np.concatenate(done)[order])
+    share = random_of(settings.seed, "turn", node).uniform(0.3, 0.7, 20_000)
+    tried = settings.start + (share * settings.span).astype(np.int64)
+    before = np.searchsorted(first[order], tried, "right") - 1
+    free = tried[(before >= 0) & (latest[before] + 1_000 < tried)]
+    if not len(free):
+        raise Invalid("no node is ever idle, so none can be restored from a back-up", hint="give a longer span")
+    return int(free[0])
+
+
+def _begun(world: FullWorld, course: Course) -> Ints:
+    """When the first event of each batch was recorded by who sends it."""
+    if course.feed is not None or not len(course.rows):
+        return course.sent
+    history = world.histories[course.source]
+    first = course.rows[np.minimum(np.searchsorted(course.rows, course.edges[:-1]), len(course.rows) - 1)]
+    return np.minimum(course.sent, history.at[np.searchsorted(history.first, first, "right") - 1])

@@ -1,0 +1,141 @@
+"""Deliveries that are not ordinary: selections and their backfill, retries, and events that a node passes on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from eventd.audit.generate.courses import DELIVERED, IN_PATH, Course, Load, Traffic, last_of
+from eventd.audit.generate.mixing import Ints, Mask, random_of
+from eventd.audit.generate.routes import Routes
+from eventd.audit.generate.world import Link, Terms
+from eventd.runtime.clock import SECOND
+from federation.selector import Selector
+from tests.support.federations.world import FullWorld
+
+SOME: Final = {"types": ["routerd.bgp.*", "routerd.client.*"]}
+"""The selection of a peer that does not get everything. It has the commonest type."""
+EVERYTHING: Final[dict[str, Any]] = {}
+RELAYED: Final = {"relay": True}
+_BACKFILL: Final = 1_000
+"""Events of one batch of a backfill."""
+
+
+class FullRoutes(Routes):
+    """The routes of a full world."""
+
+    world: FullWorld
+
+    def __init__(self, world: FullWorld) -> None:
+        super().__init__(world)
+        self._late: Ints = np.zeros(0, np.int64)
+
+    def connect(self) -> None:
+        super().connect()
+        for group in range(len(self.world.groups) if self.world.settings.in_path else 0):
+            self._relay(group)
+
+    def terms(self, sender: int, peer: int, group: int) -> tuple[Terms, ...]:
+        settings = self.world.settings
+        through = settings.in_path and settings.nodes - 1 in (sender, peer)
+        if settings.in_path and (sender, peer) == (0, settings.nodes - 1):
+            return (Terms(settings.start, RELAYED),)
+        begun = Terms(settings.start, EVERYTHING)
+        if not settings.selectors or through:
+            return (begun,)
+        middle = settings.start + settings.span // 2
+        less = Terms(settings.start, SOME)
+        kinds = ((begun,), (less,), (begun, Terms(middle, SOME)), (less, Terms(middle, EVERYTHING)))
+        return kinds[(sender + 2 * peer + group) % 4]
+
+    def send(self, link: Link) -> Traffic:
+        traffic, late = super().send(link), self._late
+        if len(late):
+            steps = np.append(late[::_BACKFILL], late[-1] + 1)
+            ready = link.terms[-1].since + 10 * SECOND + 50_000 * np.arange(len(steps) - 1)
+            load = Load(ready, steps, np.ones_like(ready))
+            self.carry(link, late, load, traffic, np.full_like(ready, 2), repair=True)
+        return traffic
+
+    def select(self, link: Link, load: Load, numbers: Ints) -> Ints:
+        """The events that the link's terms select; those that only its latest terms do are backfilled."""
+        rows, self._late = self._selected(link, load, numbers)
+        # Nothing is sent where no event is meant for the peer: the next range begins where the last one ended.
+        full = np.diff(np.searchsorted(rows, load.edges)) > 0
+        load.edges = np.append(load.edges[:-1][full], load.edges[-1])
+        load.ready, load.attempts = load.ready[full], load.attempts[full]
+        return rows
+
+    def _selected(self, link: Link, load: Load, numbers: Ints) -> tuple[Ints, Ints]:
+        none = numbers[:0]
+        if len(link.terms) == 1 and not link.terms[0].selection:
+            return numbers, none
+        history = self.world.histories[link.sender]
+        types = history.types_of(numbers)
+        wanted = [takes(self.world, terms.selection)[types] for terms in link.terms]
+        if len(link.terms) == 1:
+            return numbers[wanted[0]], none
+        begun = numbers < load.edges[np.searchsorted(load.ready, link.terms[1].since)]
+        late = numbers[begun & ~wanted[0] & wanted[1]]
+        return numbers[np.where(begun, *wanted)], late[history.alive(late, link.terms[1].since)]
+
+    def delay(self, link: Link, load: Load, numbers: Ints, random: np.random.Generator) -> None:
+        super().delay(link, load, numbers, random)
+        share, rest = divmod(self.world.settings.retry, len(self.world.pairs) * len(self.world.groups))
+        share += len(self.world.links) <= rest
+        if share:
+            chosen = np.sort(random.choice(len(load.ready), min(share, len(load.ready)), replace=False))
+            tries = random.integers(1, 4, len(chosen))
+            load.attempts[chosen] += tries
+            load.ready[chosen] += SECOND * tries
+            load.ready = np.maximum.accumulate(load.ready)
+
+    def _relay(self, group: int) -> None:
+        """The first node passes everything on to the last one, and so meets what the last one emitted itself."""
+        world, leaf = self.world, self.world.settings.nodes - 1
+        shared = [course for course in world.courses if (course.sender, course.peer, course.group) == (0, leaf, group)]
+        for feed in [course for course in world.courses if course.peer == 0 and course.group == group]:
+            full = np.diff(np.searchsorted(feed.held, feed.edges)) > 0
+            if not full.any():
+                continue
+            edges = np.append(feed.edges[:-1][full], feed.edges[-1])
+            back = feed.source == leaf
+            course = world.add(
+                group=group,
+                sender=0,
+                source=feed.source,
+                peer=leaf,
+                rows=feed.held,
+                held=feed.held[:0] if back else feed.held,
+                edges=edges,
+                last=last_of(feed.held, edges),
+                sent=feed.recorded[full],
+                recorded=feed.recorded[full],
+                acked=feed.recorded[full],
+                attempts=np.ones_like(feed.attempts[full]),
+                version=np.ones_like(feed.version[full]),
+                feed=feed,
+                outcome=IN_PATH if back else DELIVERED,
+            )
+            shared.append(course)
+        _share_link(shared, Traffic(random_of(world.settings.seed, "relay", group)))
+
+
+def takes(world: FullWorld, selection: dict[str, Any]) -> Mask:
+    """For each type, whether a selection takes it."""
+    selector = Selector.of(types=selection.get("types", ()))
+    return np.array([selector.takes_type(name) for name in world.types])
+
+
+def _share_link(courses: Sequence[Course], traffic: Traffic) -> None:
+    """Let several courses share a link: what is ready first goes first. Their `sent` says when they are ready."""
+    ready = np.concatenate([course.sent for course in courses])
+    order = np.argsort(ready, kind="stable")
+    sent, recorded, acked = traffic.carry(ready[order])
+    back = np.argsort(order, kind="stable")
+    edges = np.cumsum([course.batches for course in courses])[:-1]
+    parts = (np.split(times[back], edges) for times in (sent, recorded, acked))
+    for course, *times in zip(courses, *parts, strict=True):
+        course.sent, course.recorded, course.acked = times

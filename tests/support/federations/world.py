@@ -1,0 +1,65 @@
+"""Federations of other shapes: rings, several groups, silent nodes, events that no peer has yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from eventd.audit.generate.history import History, make_histories
+from eventd.audit.generate.mixing import random_of
+from eventd.audit.generate.settings import TAIL
+from eventd.audit.generate.world import World, ring, type_names
+from eventd.errors import Invalid
+from tests.support.federations.settings import FullSettings
+
+
+@dataclass(eq=False)
+class FullWorld(World):
+    """The world of full settings."""
+
+    settings: FullSettings
+
+    def __post_init__(self) -> None:
+        self.segment_rows, self.payloads = self.settings.segment_rows, self.settings.payloads
+
+    @cached_property
+    def groups(self) -> list[str]:
+        return ["edge", *(f"edge-{number}" for number in range(2, self.settings.groups + 1))]
+
+    @cached_property
+    def types(self) -> list[str]:
+        return type_names(self.settings.types)
+
+    @cached_property
+    def histories(self) -> list[History]:
+        pending = {self.settings.waiting: self.settings.pending}
+        sizes = {"groups": self.settings.groups, "types": self.settings.types}
+        histories = make_histories(self.settings, self.skews, **sizes, pending=pending)
+        random = random_of(self.settings.seed, "expiring")
+        share = random.multinomial(self.settings.expire, np.full(self.settings.nodes, 1 / self.settings.nodes))
+        for history, count in zip(histories, share, strict=True):
+            sent = int(history.first[np.searchsorted(history.at, self.settings.end)])
+            wanted = np.flatnonzero(history.types_of(np.arange(sent)) == 0)  # the type that every peer selects
+            if count > len(wanted):
+                raise Invalid("too many events are to expire", hint="raise events, or lower expire")
+            history.soon = np.sort(random.choice(wanted, count, replace=False))
+        return histories
+
+    @cached_property
+    def silent(self) -> frozenset[int]:
+        last = self.settings.nodes - 1 - self.settings.in_path
+        nodes = [node for node in range(int(self.settings.in_path), last + 1) if node != self.settings.waiting]
+        chosen = random_of(self.settings.seed, "silent").permutation(nodes)[: self.settings.silent]
+        return frozenset(chosen.tolist())
+
+    @cached_property
+    def pairs(self) -> list[tuple[int, int]]:
+        """The last node is reached through the first one only, where `in_path` asks for it."""
+        last, pairs = self.settings.nodes - 1, ring(self.settings.nodes, self.settings.fanout)
+        return [pair for pair in pairs if not self.settings.in_path or last not in pair or 0 in pair]
+
+    def closed(self, node: int) -> int:
+        waiting = self.settings.pending and node == self.settings.waiting
+        return super().closed(node) + (2 * TAIL if waiting else 0)
