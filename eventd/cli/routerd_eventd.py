@@ -62,13 +62,13 @@ def serve(
     colour = "NO_COLOR" not in around and around.get("TERM") != "dumb"
     configure_logging(sys.stderr, format=settings.log_format, level=settings.log_level, colour=colour)
     for warning in settings.warnings:
-        logger.warning(warning)
+        logger.warning("setting questionable", extra={"warning": warning})
     database = _open(settings)
 
     def prepare() -> None:
         _prepare(database, apply=migrate or database.kind == "sqlite")
         if missing := missing_group(settings, database):
-            logger.warning(missing)
+            logger.warning("group missing", extra={"warning": missing})
 
     try:
         if settings.standby and database.kind == "sqlite":
@@ -207,7 +207,7 @@ def _open(settings: Settings, *, make: bool = True) -> Database:
             settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         if make and database.path is not None:
             for file in close_to_others(database.path):
-                logger.warning("other users of this machine can no longer read the database", extra={"file": str(file)})
+                logger.warning("database made private", extra={"file": str(file)})
     except BaseException:
         database.close()
         raise
@@ -226,7 +226,7 @@ def _prepare(database: Database, *, apply: bool) -> None:
         )
     if missing:
         applied = database.write_now(migrations.upgrade, now=SystemClock().now())
-        logger.info("the schema was brought up to date", extra={"applied": applied})
+        logger.info("schema upgraded", extra={"applied": applied})
 
 
 def _show_plan(database: Database, *, new_epoch: bool) -> None:

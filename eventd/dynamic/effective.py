@@ -259,7 +259,7 @@ class Following:
                 trouble, end = "", snapshot.effective.next_change
             except EventdError as error:
                 if trouble != str(error):
-                    logger.error("the effective configuration cannot be made: %s", error)
+                    logger.error("effective configuration failed", extra={"error": str(error)})
                 trouble, end = str(error), None
             # Whoever needs it now asks for it now; where much changes all the time, merging must not take all the time.
             if rest := min(LONGEST_REST, REST * (self._clock.monotonic() - begun)):

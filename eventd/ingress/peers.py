@@ -369,7 +369,7 @@ class PeerIngress:
         if now - self._logged.get(reason, float("-inf")) >= LOG_SECONDS:
             self._logged[reason] = now
             about = {"group": self.config.name, "reason": reason, **({"code": code} if code else {})}
-            logger.warning("refused a request", extra=about | sender().show())
+            logger.warning("peer request refused", extra=about | sender().show())
         counts = self.counts
         self.counts = Counts(counts.received, counts.duplicate, counts.rejected + 1)
         self._refused(reason, claim)

@@ -74,7 +74,7 @@ class Tally:
             await log.submit(KeepRefused([Refused(*kind, *seen) for kind, seen in due.items()]))
         except EventdError as error:
             self._take_back(due)
-            logger.warning("could not write down what was refused: %s", error)
+            logger.warning("storing refusals failed", extra={"error": str(error)})
         else:
             self._written |= dict.fromkeys(due, now)
 

@@ -161,7 +161,7 @@ class Housekeeping:
         Apart from retention: that must not wait until much is removed.
         """
         while True:
-            await self._try("the removal of deleted topics", self._remove_deleted())
+            await self._try("removal of deleted topics", self._remove_deleted())
             await self._log.clock.sleep(self._settings.prune_interval)
 
     async def _remove_deleted(self) -> None:
@@ -192,7 +192,7 @@ class Housekeeping:
     async def sweep_for_ever(self) -> None:
         """Remove from topics what has outlived its time to live, or is over a cap that was lowered."""
         while True:
-            await self._try("the sweep of topics", self._sweep())
+            await self._try("sweep of topics", self._sweep())
             await self._log.clock.sleep(SWEEP_SECONDS)
 
     async def _sweep(self) -> None:
@@ -254,13 +254,13 @@ class Housekeeping:
         for topic in before.topics - seen.topics:
             self._metrics.forget_topic(topic)
 
-    async def _try(self, what: str, work: Coroutine[Any, Any, None]) -> None:
+    async def _try(self, job: str, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
         except EventdError as error:
-            logger.warning("%s did not work: %s", what, error)
+            logger.warning("housekeeping failed", extra={"job": job, "error": str(error)})
         except Exception:  # a fault of ours in here must not end a node that works
-            logger.exception("%s did not work", what)
+            logger.exception("housekeeping failed", extra={"job": job})
 
 
 async def prune(log: EventLog, group: GroupConfig) -> int:

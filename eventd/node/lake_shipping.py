@@ -40,7 +40,7 @@ def chores(
     if "://" in settings.lake:
         connect(settings.lake)
     if settings.group is not None:  # or each of several processes over one database would ship the same books
-        logger.warning("nothing is shipped to the lake: a node for one group leaves that to one for all")
+        logger.warning("lake shipping off", extra={"reason": "a node for one group leaves it to a node for all groups"})
         return {}
     return {"lake": _shipping(log, settings, figures, spawn, chance)}
 

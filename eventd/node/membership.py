@@ -99,7 +99,7 @@ class Membership:
             self.trouble.pop("keys", None)
         except EventdError as error:
             if self.trouble.get("keys") != str(error):
-                logger.error("%s", error, extra={"group": self.config.name})
+                logger.error("keys unreadable", extra={"group": self.config.name, "error": str(error)})
             self._ring = error
             self.trouble["keys"] = str(error)
 
@@ -134,7 +134,7 @@ class Membership:
                 await self._listen()
             except EventdError as error:
                 if self.trouble.get("listen") != str(error):
-                    logger.error("%s", error, extra={"group": self.config.name})
+                    logger.error("listening failed", extra={"group": self.config.name, "error": str(error)})
                 self.trouble["listen"] = str(error)
 
     async def _listen(self) -> None:
@@ -162,9 +162,7 @@ class Membership:
         self._runner, self._door, self._listening = runner, door, where
         self.address = runner.addresses[0][:2]
         self.trouble.pop("listen", None)
-        logger.info(
-            "listening for peers", extra={"group": self.config.name, "address": where.address, "port": where.port}
-        )
+        logger.info("listening", extra={"group": self.config.name, "address": where.address, "port": where.port})
 
     async def stop_listening(self) -> None:
         """Take no further request; let those under way end."""
@@ -217,6 +215,7 @@ class Membership:
             spawn=around.supervisor.spawn,
             backoff=peer.backoff,
             chance=around.log.chance.fraction,
+            about={"group": self.config.name, "peer": peer.node_name, "remote": peer.endpoint},
         )
 
     def wake(self, node: str) -> None:

@@ -268,7 +268,7 @@ class Node:
                     self._database_trouble = ""
                 except EventdError as error:
                     if self._database_trouble != str(error):
-                        logger.error("%s", error)
+                        logger.error("database unavailable", extra={"error": str(error)})
                     self._database_trouble = str(error)
                     await self._clock.sleep(BROKEN_SECONDS)
                 except Exception as error:  # a fault of ours: the supervisor runs this again
@@ -291,7 +291,7 @@ class Node:
             await self._read_keys()
             await self.reconciler.apply()
         except EventdError as error:
-            logger.warning("what was declared is not in force yet: %s", error)
+            logger.warning("apply failed", extra={"error": str(error)})
 
     def _declared_anew(self) -> None:
         self.following.changed()
@@ -305,7 +305,7 @@ class Node:
         """Read every key again, and forgive what was held up for want of one. Raises `BadSettings`."""
         await self.reconciler.reload()
         self.keys.reload()
-        logger.info("read the keys again")
+        logger.info("keys reloaded")
 
     # --- being asked ------------------------------------------------------------------------------------------
 

@@ -103,7 +103,7 @@ class Reconciler:
                 del self._groups[name]
                 self._log.wakeups.touch(group.topic_id)  # whoever watches it learns that it is no more
                 await group.leave()
-                logger.info("left the group", extra={"group": name})
+                logger.info("group left", extra={"group": name})
             else:
                 changed += await group.retire(configs[name])
                 if not group.config.same_but_peers(configs[name]):
@@ -133,7 +133,7 @@ class Reconciler:
                     try:
                         await self._mend(group)
                     except EventdError as error:
-                        logger.warning("could not put the links right: %s", error, extra={"group": group.config.name})
+                        logger.warning("group recovery failed", extra={"group": group.config.name, "error": str(error)})
 
     async def _mend(self, group: Membership) -> None:
         if not group.trouble:

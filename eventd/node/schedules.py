@@ -75,11 +75,11 @@ class Schedules:
                 trouble = ""
             except EventdError as error:
                 if trouble != str(error):
-                    logger.warning("a scheduled run failed: %s", error, extra={"owner": schedule.owner})
+                    logger.warning("scheduled run failed", extra={"owner": schedule.owner, "error": str(error)})
                 trouble = str(error)
                 await self._clock.sleep(BROKEN_SECONDS)  # a run that failed is in the books: the next is when it is due
             except Exception:  # a fault of ours in one schedule must not end the others
-                logger.exception("a schedule failed", extra={"owner": schedule.owner})
+                logger.exception("schedule failed", extra={"owner": schedule.owner})
                 await self._clock.sleep(BROKEN_SECONDS)
 
     async def _wait_of(self, schedule: ScheduleConfig, countdown: Countdown) -> float:

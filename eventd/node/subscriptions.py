@@ -85,6 +85,7 @@ class Subscribers:
             spawn=self._spawn,
             backoff=config.backoff,
             chance=self._chance,
+            about={"group": config.group, "subscription": config.name},
         )
 
     @property

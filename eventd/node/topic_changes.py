@@ -51,7 +51,7 @@ class TopicChanges:
                 self.trouble = ""
             except EventdError as error:
                 if self.trouble != str(error):
-                    logger.error("%s", error)
+                    logger.error("following topics failed", extra={"error": str(error)})
                 self.trouble = str(error)
             await self._log.clock.sleep(BROKEN_SECONDS if self.trouble else REST_SECONDS)
 

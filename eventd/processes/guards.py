@@ -77,7 +77,7 @@ class Guards:
         except _Unsupported:
             self._supported = False
             guard.close()
-            logger.warning("executables of plugins will outlive a node that is killed: no subreapers here")
+            logger.warning("plugin guards unavailable", extra={"reason": "the system has no subreapers"})
             return None
         except TimeoutError:
             self._distrust(guard)
@@ -163,7 +163,7 @@ class _Keeper:
         self._socket.setblocking(False)
         self._process.stdin.close()
         self._process.read_stdout(lambda _: None)
-        self._process.read_stderr(lambda text: logger.error("the keeper of the plugins says: %s", text.decode()))
+        self._process.read_stderr(lambda text: logger.error("plugin keeper output", extra={"text": text.decode()}))
         self._process.exited.add_done_callback(lambda _: ended(self))
 
     def start_guard(self, number: int, end: socket.socket) -> None:
@@ -175,7 +175,7 @@ class _Keeper:
         try:
             self._socket.send(keeper.NUMBER.pack(number))
         except OSError:
-            logger.warning("a guard of a plugin hangs, and its keeper does not listen")
+            logger.warning("plugin guard hung")
 
     def kill(self) -> None:
         """End it at once. Harmless when repeated."""

@@ -84,5 +84,5 @@ def _read(group: str, name: str, credentials: Path | None) -> bytes:
 def _warn_if_open(group: str, path: Path, mode: int) -> None:
     """Once for each file as it is: keys are read again and again."""
     if rights := rights_of_others(mode):
-        extra = {"group": group, "file": str(path), "mode": f"{stat.S_IMODE(mode):04o}"}
-        logger.warning("every user of this machine may %s a key: chmod o= the file", rights, extra=extra)
+        about = {"group": group, "file": str(path), "mode": f"{stat.S_IMODE(mode):04o}", "others": rights}
+        logger.warning("key file exposed", extra=about | {"hint": "chmod o= the file"})

@@ -21,7 +21,7 @@ from tests.support.v1_node import V1Sender, body_of
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.postgres
-_FAULTS = ("Traceback", "Unhandled exception", "Error handling request", "Task exception", "a consumer failed")
+_FAULTS = ("Traceback", "Unhandled exception", "Error handling request", "Task exception", "consumer failed")
 _END_SOME = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND random() < 0.7"
 
 

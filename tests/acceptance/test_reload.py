@@ -154,7 +154,7 @@ def test_a_wrong_key_blocks_and_the_right_one_heals_without_a_restart(processes:
     assert right not in str(link)
     b.secret.write_text(right)
     b.process.send(signal.SIGHUP)
-    wait_for(lambda: b.process.log().count("read the keys again"), "b to read its key")
+    wait_for(lambda: b.process.log().count("keys reloaded"), "b to read its key")
     a.process.send(signal.SIGHUP)  # whoever mends a key says so to both
     b.wait_holds({"one"})
     assert a.link("b")["state"] == "running"

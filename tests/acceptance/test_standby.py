@@ -179,7 +179,7 @@ def test_the_other_takes_over_from_one_that_is_lost_inside_a_transaction(
         assert {*emitter.acknowledged, "of-b"} <= set(here)
         assert len(here) == len(set(here))
         assert f"process {other.process.pid} on " in active.process.log()
-        assert "ended the claim of a node that is frozen or cut off" in other.process.log()
+        assert "silent claim ended" in other.process.log()
         processes.close()  # before the database they use goes
 
 

@@ -763,7 +763,7 @@ async def test_a_fault_in_one_link_is_shown_and_ends_neither_it_nor_the_others(
             await until(lambda: link.at(2))
     task, record = caplog.records
     assert (task.message, vars(task)["task"]) == ("task failed", "peer:g/faulty 1")
-    assert (record.message, vars(record)["cursor"]) == ("a consumer failed", "peer:g/faulty")
+    assert (record.message, vars(record)["cursor"]) == ("consumer failed", "peer:g/faulty")
 
 
 async def test_a_fault_that_cannot_even_be_written_down_is_logged_and_the_link_goes_on(
@@ -782,7 +782,7 @@ async def test_a_fault_that_cannot_even_be_written_down_is_logged_and_the_link_g
             await until(lambda: clock.waits)
             clock.advance(BROKEN_WAIT)
             await until(lambda: link.at(1))
-    assert [record.message for record in caplog.records] == ["a consumer failed"]
+    assert [record.message for record in caplog.records] == ["consumer failed"]
 
 
 async def test_an_error_of_ours_is_shown_in_its_own_words(log: EventLog, topic: int) -> None:
@@ -826,8 +826,8 @@ async def test_trouble_with_the_database_is_no_fault_of_the_link(
         await until(lambda: len(caplog.records) == 2, "the end of the trouble to be logged")
     assert await database.read(fetch, "SELECT attempts FROM cursors") == [(0,)]
     begun, ended = [vars(record) for record in caplog.records]  # two tries, one line
-    assert (begun["message"], begun["state"], begun["error"]) == ("a cursor is held up", "database", "locked")
-    assert ended["message"] == "a cursor goes on"
+    assert (begun["message"], begun["reason"], begun["error"]) == ("link failed", "database", "locked")
+    assert ended["message"] == "link recovered"
     assert begun["cursor"] == ended["cursor"] == NAME
 
 

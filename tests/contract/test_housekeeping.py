@@ -144,7 +144,9 @@ async def test_a_fault_in_a_chore_is_logged_and_does_not_end_the_node(
     with caplog.at_level(logging.ERROR, "eventd.housekeeping"):
         async with pruning(log, settings, []):
             pass
-    assert [record.message for record in caplog.records] == ["retention did not work"]
+    assert [(record.message, vars(record)["job"]) for record in caplog.records] == [
+        ("housekeeping failed", "retention")
+    ]
 
 
 async def test_selections_by_which_no_kept_batch_was_made_are_forgotten(

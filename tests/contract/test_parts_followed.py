@@ -298,7 +298,7 @@ async def test_trouble_is_said_once_and_got_over(
             clock.advance(BROKEN_SECONDS)
             await give_turns()
         await until(lambda: clock.waits == [BROKEN_SECONDS], "the third try")
-        assert len([r for r in caplog.records if "cannot be made" in r.message]) == 1
+        assert len([r for r in caplog.records if r.message == "effective configuration failed"]) == 1
         with pytest.raises(EventdError):
             await following.current()
         database.write_now(lambda conn: conn.exec_driver_sql("ALTER TABLE hidden RENAME TO parts").close())

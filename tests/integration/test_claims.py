@@ -138,7 +138,7 @@ async def test_a_claim_that_was_lost_is_taken_again(postgres_url: str, caplog: p
         await until(lambda: sleep.rounds == 1)
         assert end_claims(postgres_url) == 1
         sleep.end()
-        await until(lambda: "claimed the database again" in caplog.messages or keeping.done())
+        await until(lambda: "claim regained" in caplog.messages or keeping.done())
         assert not keeping.done()
         assert refused(postgres_url) == "process 1 on here serves the database DB"
         keeping.cancel()
@@ -239,7 +239,7 @@ def test_two_nodes_for_two_groups(processes: Processes, postgres_url: str) -> No
 def test_a_node_outlives_its_session_but_not_its_claim(processes: Processes, postgres_url: str) -> None:
     node = serve(processes, "node", postgres_url)
     end_claims(postgres_url)
-    wait_for(lambda: "claimed the database again" in node.log(), "the claim to be taken again")
+    wait_for(lambda: "claim regained" in node.log(), "the claim to be taken again")
     assert node.running
     end_claims(postgres_url)
     with claim_on(postgres_url, who="2 on there"):

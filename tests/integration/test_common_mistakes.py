@@ -72,7 +72,7 @@ async def test_a_signature_that_is_refused_is_logged_with_its_sender(
     with caplog.at_level(logging.WARNING, "eventd.ingress"):
         await a.apply(peer("b", b.port, protocol=protocol))
         await a.in_state("b", "blocked")
-    (record,) = [record for record in caplog.records if record.message == "refused a request"]
+    (record,) = [record for record in caplog.records if record.message == "peer request refused"]
     assert (vars(record)["reason"], vars(record).get("code")) == (
         "bad_signature",
         "unauthorized" if protocol == "v2" else None,

@@ -24,9 +24,5 @@ def raise_file_limit(settings: Settings) -> None:
             pass
     wanted = settings.max_connections + settings.max_sse_connections + BESIDE
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        logger.warning(
-            "this process may open %d files, and its API may want %d: raise the limit on open files (ulimit -n),"
-            " or lower max_sse_connections",
-            soft,
-            wanted,
-        )
+        hint = "raise the limit on open files (ulimit -n), or lower max_sse_connections"
+        logger.warning("file limit low", extra={"limit": soft, "wanted": wanted, "hint": hint})

@@ -110,7 +110,7 @@ class Steward:
             self._end_asked = self._clock.monotonic()
         elif self._clock.monotonic() - self._end_asked > ONE_REQUEST_SECONDS:
             # Whoever asks twice means now. What was acknowledged is durable: nothing is lost by leaving at once.
-            logger.warning("leaving at once", extra={"signal": number.name})
+            logger.warning("forced exit", extra={"signal": number.name})
             os._exit(ExitCode.ERROR)
         if number in self._yields_to and self._main is not None:
             self._yields_to = ()  # one interruption is enough
@@ -161,9 +161,9 @@ class Steward:
         try:
             await self._node.reload()
         except EventdError as error:  # what was read before stays in force
-            logger.error("could not re-read the secrets: %s", error)
+            logger.error("reload failed", extra={"error": str(error)})
         except Exception:  # a fault in here must not end a node that works
-            logger.exception("could not re-read the secrets")
+            logger.exception("reload failed")
         self._manager.ready(self._status)
 
     async def _stop(self) -> None:
@@ -173,7 +173,7 @@ class Steward:
             async with asyncio.timeout(seconds):
                 await self._node.stop()
         except TimeoutError:
-            logger.warning("the stop took longer than %g s: leaving what is under way to the next start", seconds)
+            logger.warning("stop timed out", extra={"seconds": seconds})
             os._exit(ExitCode.OK)
         finally:
             self._manager.close()
@@ -235,7 +235,7 @@ async def run_node(
     except (EventdError, OSError):
         raise
     except Exception as error:
-        logger.exception("the node failed")
+        logger.exception("node failed")
         raise EventdError(
             f"the node cannot go on: {type(error).__name__}", hint="its log says more; please report it"
         ) from error

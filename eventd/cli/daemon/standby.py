@@ -117,7 +117,7 @@ class Standby:
     async def _take_over(self) -> None:
         while not await self._takes_over():
             await self._clock.sleep(LOOK_SECONDS)
-        logger.info("serves now")
+        logger.info("serving")
         await self._run_node()
 
     async def _takes_over(self) -> bool:
@@ -130,7 +130,7 @@ class Standby:
             await self._close_waiting()
             await self._serve()
         except DatabaseUnavailable as error:
-            logger.warning("%s", error)
+            logger.warning("takeover failed", extra={"error": str(error)})
             if self._waiting is None:
                 await self._open_waiting()
             return False
@@ -141,7 +141,7 @@ class Standby:
         for holder in self._silence.over(self._claim.holders, self._clock.monotonic()):
             if await asyncio.to_thread(self._claim.end_silent, holder):
                 about = {"served_by": self._holder, "seconds": SILENT_SECONDS}
-                logger.warning("ended the claim of a node that is frozen or cut off", extra=about)
+                logger.warning("silent claim ended", extra=about)
 
     async def run_until_stopped(self) -> None:
         """Until the node ends by itself, with its error."""

@@ -115,9 +115,8 @@ class Workers:
             begun = self._clock.monotonic()
             code = await asyncio.shield(worker.process.exited)
             failures = 1 if self._clock.monotonic() - begun > STEADY_SECONDS else failures + 1
-            how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
-            about = {"worker": worker.number} | ({"reason": worker.trouble} if worker.trouble else {})
-            logger.warning("a worker %s: starting it again", how, extra=about)
+            about = {"worker": worker.number} | ({"signal": -code} if code < 0 else {"status": code})
+            logger.warning("worker restarting", extra=about | ({"reason": worker.trouble} if worker.trouble else {}))
             await worker.close()
             await self._clock.sleep(AGAIN.delay(failures, SYSTEM.fraction()))
             worker.begin(resumed=True)
@@ -189,7 +188,7 @@ class _Worker:
         if self._heard:
             self._await_word()
             return
-        logger.error("a worker hangs: ending it", extra={"worker": self.number})
+        logger.error("worker hung", extra={"worker": self.number})
         self._hung = True
         self.process.kill()
 

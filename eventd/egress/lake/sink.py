@@ -167,7 +167,7 @@ class LakeSink:
                 self._tidied_at = float("-inf")
         elif isinstance(answer, Failure):
             self._metrics.not_tidied(answer.reason)
-            logger.warning("could not tidy up the lake", extra={"error": answer.message})
+            logger.warning("lake tidying failed", extra={"error": answer.message})
 
     def settled(self, ack: Ack) -> None:
         if isinstance(ack, LakeAck) and isinstance(ack.answer, RoundEnd):

@@ -115,5 +115,5 @@ class _Process:
         """What it wrote to its standard error is for whoever reads the node's log."""
         self._stderr.drain(_KEPT)
         if text := self._err.decode(errors="replace").strip():
-            logger.error("the shipping process says: %s", text)
+            logger.error("shipping process output", extra={"text": text})
             self._err.clear()

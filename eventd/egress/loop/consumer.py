@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic
 
 from eventd.egress.loop.cursor_store import CursorStore, StoredCursor
+from eventd.egress.loop.link_log import LinkLog
 from eventd.egress.loop.sink import Ack, Blocked, HeldUp, Opened, PageT, Parcel, Rewind, Sink, Unavailable, letters_of
-from eventd.egress.loop.trouble import Trouble
 from eventd.egress.loop.wait_any import until_any
 from eventd.errors import DatabaseUnavailable, EventdError, FenceLost, NotFound
 from eventd.log.core.eventlog import EventLog
@@ -65,6 +65,7 @@ class Consumer(Generic[PageT]):
     `version` is that of the selection the sink was made for: when another is declared, the consumer stands still until
     it is replaced. `cursors` keep its position; by default, the stored cursor of its name does. `spawn` starts a task
     under the node's supervisor; `chance` gives numbers in [0, 1) for the jitter.
+    `about` are fields of its log lines.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Consumer(Generic[PageT]):
         backoff: Backoff,
         chance: Callable[[], float],
         cursors: CursorStore | None = None,
+        about: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
         self._log = log
@@ -91,7 +93,8 @@ class Consumer(Generic[PageT]):
         self._chance = chance
         self._signal: asyncio.Future[None] | None = None
         self._resting = False
-        self._trouble = Trouble(logger, "a cursor is held up", "a cursor goes on", cursor=name)
+        self._about = {"cursor": name, **(about or {})}
+        self._link_log = LinkLog(logger, self._about)
         self._called = False
         self._finishing = False
         self._flying: deque[tuple[Parcel, asyncio.Task[Ack]]] = deque()
@@ -156,10 +159,10 @@ class Consumer(Generic[PageT]):
             except NotFound:
                 return
             except EventdError as error:  # the database itself is in trouble: nothing can be written down about it
-                self._trouble.note(DATABASE, str(error))
+                self._link_log.note(LinkState.FAILED, DATABASE, str(error))
                 await self._log.clock.sleep(BROKEN_WAIT)
             except Exception:  # a fault of ours where it cannot be written down: a link must not end without a word
-                logger.exception("a consumer failed", extra={"cursor": self.name})
+                logger.exception("consumer failed", extra=self._about)
                 await self._log.clock.sleep(BROKEN_WAIT)
 
     def _due(self, cursor: Cursor) -> float:
@@ -182,7 +185,6 @@ class Consumer(Generic[PageT]):
 
     async def _attempt(self, cursor: Cursor) -> bool:
         """Work until something stands in the way; whether the cursor is finished."""
-        about = {"cursor": self.name}
         course = _Course(
             cursor.position,
             cursor.sent_upto,
@@ -207,7 +209,7 @@ class Consumer(Generic[PageT]):
         except EventdError as error:
             await self._postpone(course, HeldUp(error.code, str(error)))
         except Exception as error:  # a fault of ours in one link must not end the others
-            logger.exception("a consumer failed", extra=about)
+            logger.exception("consumer failed", extra=self._about)
             await self._postpone(course, HeldUp("internal", f"{type(error).__name__} in this node; see its log"))
         finally:
             await self._give_up_flying()
@@ -297,8 +299,8 @@ class Consumer(Generic[PageT]):
             if timeout <= 0:
                 await self._settle_idle(course)
                 return
-        elif not self._flying and self._trouble.kind == DATABASE:
-            self._trouble.note("")  # all that was read is written
+        elif not self._flying and self._link_log.reason == DATABASE:
+            self._link_log.note(LinkState.RUNNING)  # all that was read is written
         nudge = asyncio.get_running_loop().create_future()
         if more and not self._flying:
             self._sink.await_room(nudge)
@@ -329,8 +331,8 @@ class Consumer(Generic[PageT]):
             await self._cursors.settle(step, ack)
             self._sink.settled(ack)
             for letter in letters[:1]:  # the dead letters name all
-                about = {"cursor": self.name, "event_id": letter.event_id, "reason": letter.reason}
-                logger.warning("%d set aside as dead letters", len(letters), extra=about)
+                about = {"count": len(letters), "event_id": letter.event_id, "reason": letter.reason}
+                logger.warning("dead letters added", extra=self._about | about)
             course.settled, course.sent = ack.upto, sent
             # A sink may have handed on only a part of its parcel, or have looked beyond it.
             course.scanned = ack.upto if ack.upto < parcel.upto else max(course.scanned, ack.upto)
@@ -338,7 +340,7 @@ class Consumer(Generic[PageT]):
             course.asleep_since = self._monotonic()
             course.healthy = course.healthy or asked
             if asked:
-                self._trouble.note("")
+                self._link_log.note(LinkState.RUNNING)
         if ack.held_up is not None:
             raise ack.held_up
 
@@ -353,7 +355,7 @@ class Consumer(Generic[PageT]):
         course.asleep_since = self._monotonic()
         course.healthy = course.healthy or succeeded
         if succeeded:
-            self._trouble.note("")
+            self._link_log.note(LinkState.RUNNING)
 
     async def _postpone(self, course: _Course, held: HeldUp, *, failures: int | None = None) -> None:
         now = self._log.clock.now()
@@ -362,7 +364,7 @@ class Consumer(Generic[PageT]):
         attempts = failed if state is LinkState.BACKING_OFF else AT_CAP
         delay = self._backoff.delay(attempts, self._chance(), retry_after=held.retry_after)
         upto = max(self._tried_upto, course.settled)
-        self._trouble.note(f"{state} {held.reason}", held.detail)
+        self._link_log.note(state, held.reason, held.detail)
         retry_at = now + int(delay * SECOND)
         self._countdown.begin(now, retry_at)
         await self._cursors.postpone(

@@ -136,7 +136,7 @@ class Routing:
                 if head.topics_version != self._version or any(router.lost for router in self._roster.routers.values()):
                     await self.load()
             except Exception as error:  # a fault of ours as well: routers that are not loaded move nothing
-                logger.warning("could not read which routers there are", exc_info=error)
+                logger.warning("reading routers failed", exc_info=error)
                 self._version, self._stale = -1, True
                 self._waits.set()
                 return
@@ -195,7 +195,7 @@ class Routing:
                     if index % LOOKED_AT_ONCE == 0:
                         await self._log.clock.sleep(0)
             except Exception as error:  # a fault of ours as well: what has grown must not wait for the next sign
-                logger.warning("could not read which topics have grown", exc_info=error)
+                logger.warning("reading topics failed", exc_info=error)
                 self._unsure = True
                 self._waits.set()
                 return
@@ -306,7 +306,7 @@ class Routing:
 
     def _fail(self, source: Upstream, error: Exception) -> None:
         if not self._closed:
-            logger.warning("routers wait: %s", error, extra={"topic": source.name})
+            logger.warning("routers waiting", extra={"topic": source.name, "error": str(error)})
         source.trouble = True
         self._wait(source)
 
@@ -369,7 +369,7 @@ class Routing:
         if moved.held:
             self._wait(router.source)
         if moved.refused:
-            logger.warning("%d set aside as dead letters", moved.refused, extra={"cursor": move.cursor})
+            logger.warning("dead letters added", extra={"cursor": move.cursor, "count": moved.refused})
 
     def _tell_of_hole(self, topic_id: int) -> None:
         """A topic got a hole, by which no head moves: tell those who follow it."""

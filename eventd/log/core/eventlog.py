@@ -73,7 +73,7 @@ class EventLog:
         acknowledged, told = _open_head_file(database)
         found = await database.write(recover, told)
         if found.reason:
-            logger.warning("the log begins a new epoch", extra={"reason": found.reason, "epoch": found.head.epoch})
+            logger.warning("epoch renewed", extra={"reason": found.reason, "epoch": found.head.epoch})
         return cls(database, clock, found, acknowledged, timed)
 
     @property
@@ -94,7 +94,7 @@ class EventLog:
     def _note_epoch(self, epoch: str) -> None:
         """If a new epoch has begun, wake every reader: the places they have are of the one before."""
         if epoch != self.epoch:
-            logger.warning("the log has begun a new epoch", extra={"epoch": epoch})
+            logger.warning("epoch renewed", extra={"epoch": epoch})
             self.epoch = epoch
             self.tail.clear()
             self.topic_versions.forget()
@@ -244,4 +244,4 @@ def _open_head_file(database: Database) -> tuple[HeadFile | None, Acknowledged |
 
 
 def _warn_of(error: OSError) -> None:
-    logger.warning("an older copy of the database would not be noticed", extra={"error": str(error)})
+    logger.warning("older copies undetectable", extra={"error": str(error)})

@@ -160,10 +160,10 @@ class Claim:
             await sleep(CHECK_SECONDS)
             if await asyncio.to_thread(self._holds):
                 continue
-            logger.warning("lost the claim on the database: claiming it again")
+            logger.warning("claim lost")
             while not await asyncio.to_thread(self._retake):
                 await sleep(CHECK_SECONDS)
-            logger.info("claimed the database again")
+            logger.info("claim regained")
 
     def _holds(self) -> bool:
         """Whether the session still is the one that took the locks; a pooler may have put another in its place."""

@@ -59,9 +59,9 @@ def end_unclaimed(session: Any) -> int:
     for name, gone in ended:
         about = {"session": name}
         if gone:
-            logger.warning("ended a session of a node that lost its claim", extra=about)
+            logger.warning("unclaimed session ended", extra=about)
         else:
-            logger.error("a session of a node that lost its claim does not end", extra=about)
+            logger.error("unclaimed session hung", extra=about)
     return len(ended)
 
 

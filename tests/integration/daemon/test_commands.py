@@ -66,7 +66,7 @@ def test_a_node_serves_drains_and_serves_again(processes: Processes) -> None:
     assert node.terminate() == 0
     lines = [json.loads(line) for line in node.log().splitlines()]
     assert [line["msg"] for line in lines if line["logger"] == "eventd.serve"] == [
-        "the schema was brought up to date",
+        "schema upgraded",
         *("ready", "stopping", "stopped"),
         *("ready", "stopping", "stopped"),
     ]

@@ -80,7 +80,7 @@ def test_a_node_closes_the_database_of_an_older_program(processes: Processes) ->
     file.chmod(0o644)
     node.start().wait_ready()
     assert mode(file) == 0o640
-    assert "other users of this machine can no longer read the database" in node.log()
+    assert "database made private" in node.log()
 
 
 def test_a_port_file_is_written_through_no_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,35 @@
+"""The states of a link in the log: one line when its state or the reason changes, none for each try."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from eventd.log.cursors.cursors import LinkState
+
+EVENTS: Final = {
+    LinkState.BACKING_OFF: "link backing off",
+    LinkState.BLOCKED: "link blocked",
+    LinkState.FAILED: "link failed",
+    LinkState.RUNNING: "link recovered",
+}
+
+
+class LinkLog:
+    """Logs the changes of one link; `about` are the fields that name it."""
+
+    def __init__(self, logger: logging.Logger, about: Mapping[str, str]) -> None:
+        self.reason = ""
+        """Why the link is not running; empty while it is."""
+        self._state = LinkState.RUNNING
+        self._logger = logger
+        self._about = about
+
+    def note(self, state: LinkState, reason: str = "", error: str = "") -> None:
+        """The link is in this state now."""
+        if state is LinkState.RUNNING and self._state is not state:
+            self._logger.info(EVENTS[state], extra=self._about)
+        elif (state, reason) != (self._state, self.reason):
+            self._logger.warning(EVENTS[state], extra={**self._about, "reason": reason, "error": error})
+        self._state, self.reason = state, reason
