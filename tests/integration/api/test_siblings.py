@@ -16,6 +16,7 @@ from eventd.api.errors.problems import FrameworkRefusal, answer
 from eventd.api.framework.worker_peers import Siblings
 from eventd.errors import Unavailable
 from eventd.observe.metrics import Metrics
+from eventd.runtime.chance import SYSTEM
 from eventd.runtime.worker_share import Share
 
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -30,7 +31,7 @@ def _refuse(_request: web.Request, problem: FrameworkRefusal) -> web.Response:
 async def handing_on(folder: Path) -> AsyncIterator[TestServer]:
     """Worker 0 of two."""
     siblings = Siblings(Share(0, 2, folder=str(folder)), dict, Metrics())
-    app = web.Application(middlewares=[answering(answer, _refuse), siblings.hand_on])
+    app = web.Application(middlewares=[answering(answer, _refuse, SYSTEM), siblings.hand_on])
     server = TestServer(app)
     await server.start_server(access_log=None)
     try:
@@ -104,7 +105,7 @@ async def test_no_error_is_told_inside_an_answer_that_has_begun(
         await response.write(b"half")
         raise error
 
-    app = web.Application(middlewares=[answering(answer, _refuse)])
+    app = web.Application(middlewares=[answering(answer, _refuse, SYSTEM)])
     app.router.add_get("/v0/watch/{wid}/stream", stream)
     server = TestServer(app)
     await server.start_server(access_log=None)

@@ -89,7 +89,7 @@ def test_sighup_reads_the_keys_again_and_keeps_the_old_ones_when_it_cannot(
     assert status("one") == 401
     keys.write_text("")
     node.send(signal.SIGHUP)
-    wait_for(lambda: f"the secrets: --api-keys-file: {keys} holds no key" in node.log(), "the failure to be told")
+    wait_for(lambda: f"--api-keys-file: {keys} holds no key" in node.log(), "the failure to be told")
     assert status("two") == 200
     assert node.terminate() == 0
 
@@ -258,7 +258,8 @@ def test_an_unknown_variable_is_logged_with_a_guess(processes: Processes) -> Non
     node.terminate()
     first = json.loads(node.log().splitlines()[0])
     assert first["level"] == "warning"
-    assert first["msg"] == "EVENTD_DRAIN_TIMEUOT is no setting (did you mean EVENTD_DRAIN_TIMEOUT?)"
+    assert first["msg"] == "setting questionable"
+    assert first["warning"] == "EVENTD_DRAIN_TIMEUOT is no setting (did you mean EVENTD_DRAIN_TIMEOUT?)"
 
 
 @pytest.mark.postgres
@@ -358,7 +359,8 @@ def test_check_shows_no_secret(daemon: Daemon, tmp_path: Path) -> None:
 def test_a_group_to_run_alone_that_nobody_declared_is_said(processes: Processes, daemon: Daemon) -> None:
     node = processes.serve("node", env={"EVENTD_GROUP": "egde"})
     told = "there is no EventGroup egde to run alone (declared: none)"
-    assert told in [json.loads(line)["msg"] for line in node.log().splitlines()]
+    logged = [json.loads(line) for line in node.log().splitlines()]
+    assert [line["warning"] for line in logged if line["msg"] == "group missing"] == [told]
     checked = daemon.run("check", "--group", "egde")
     assert (checked.returncode, f"warning  {told}" in checked.stdout) == (0, True)
 
