@@ -181,8 +181,8 @@ async def test_a_link_leaves_a_line_when_its_trouble_changes_and_when_it_ends(
         await until(lambda: link.at(1))
         await publish(log, topic, "b")
         await until(lambda: link.at(2))
-    told = [(record.levelname, getattr(record, "state", "")) for record in caplog.records]
-    assert told == [("WARNING", "backing-off timeout"), ("WARNING", "blocked http_403"), ("INFO", "")]
+    told = [(record.message, getattr(record, "reason", "")) for record in caplog.records]
+    assert told == [("link backing off", "timeout"), ("link blocked", "http_403"), ("link recovered", "")]
 
 
 async def test_jitter_only_shortens(log: EventLog, topic: int, clock: ManualClock) -> None:

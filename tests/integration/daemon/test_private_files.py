@@ -11,6 +11,7 @@ import pytest
 
 from eventd.cli.daemon.serving import write_port_file
 from eventd.cli.gateway.lock import serving
+from eventd.observe.log_lines import fields_of
 from eventd.resources import keyring
 from eventd.settings.model import Settings, load
 from eventd.store.engine.database import Database
@@ -109,10 +110,12 @@ def test_a_key_file_that_everybody_may_read_or_change_is_told(
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
             keyring._read("edge", str(file), None)
-    said = [record for record in caplog.records if f"may {told} a key: chmod o=" in record.message]
+    said = [record for record in caplog.records if record.message == "key file exposed"]
     assert len(said) == bool(told), "once, however often it is read"
     if told:
-        assert (said[0].group, said[0].file, said[0].mode) == ("edge", str(file), f"{given:04o}")  # type: ignore[attr-defined]
+        shown = fields_of(said[0])
+        assert (shown["group"], shown["file"], shown["mode"]) == ("edge", str(file), f"{given:04o}")
+        assert (shown["others"], shown["hint"]) == (told, "chmod o= the file")
     settings: Settings = load({"api_keys_file": str(file)}, {})
     expected = [f"every user of this machine may {told} {file}: run chmod o= {file}"] if told else []
     assert [warning for warning in settings.warnings if "chmod o=" in warning] == expected
