@@ -30,7 +30,7 @@ def test_every_column_of_a_book_is_on_the_page_in_its_order(book: Book) -> None:
 
 
 def test_every_book_begins_with_the_same_columns() -> None:
-    told = [line for line in section("Books").splitlines() if line.startswith("| `")]
+    told = [line for line in section("Ledgers").splitlines() if line.startswith("| `")]
     for book in Book:
         assert told == [row(column) for column in COLUMNS[book][:COMMON]]
 
@@ -54,4 +54,4 @@ def test_every_field_is_on_the_page(title: str, kind: type[Manifest] | type[Node
 
 def test_the_version_is_on_the_page() -> None:
     assert f"schema version {SCHEMA_VERSION}" in PAGE
-    assert all(f"`{name}`" in section("What lies where") for name in Head.__struct_fields__)
+    assert all(f"`{name}`" in section("Files") for name in Head.__struct_fields__)
