@@ -59,7 +59,7 @@ _EVENTS = (
     Column("position", Kind.INT64, "place in this node's log, the same as `number`"),
     Column("seq", Kind.INT64, "place in the group, dense at this node"),
     Column("id", Kind.STRING, "of the event"),
-    Column("source", Kind.WORD, "the node that stated the fact"),
+    Column("source", Kind.WORD, "the node that emitted it"),
     Column("type", Kind.WORD, "of the event"),
     Column("subject", Kind.STRING, "of the event"),
     Column("own", Kind.BOOL, "whether it entered the federation here"),
