@@ -35,7 +35,7 @@ RULES = (
 )
 CODE = re.compile(r"```.*?```|^(?: {4}|\t).*?$|`[^`]*`", re.DOTALL | re.MULTILINE)
 """What programs read and print keeps its words."""
-OF_PROGRAMS = ("cli", "doctor", "http-api", "settings", "topics-api")
+OF_PROGRAMS = ("cli", "http-api", "settings")
 """Pages of the reference that hold the texts of programs, word for word."""
 
 
