@@ -16,7 +16,7 @@ from eventd.log.core.commit import Spent, Transaction, Turn
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.values import NOTHING, Appended, Drafts
 from eventd.log.retention.evict import BookLimits, forget
-from eventd.log.topics.config import TopicConfig
+from eventd.log.core.topic_config import TopicConfig
 from eventd.log.topics.errors import RecordTooLarge, Throttled, TopicFull, TopicNotFound
 from eventd.log.topics.topic_line import read_line
 from eventd.log.topics.topics import DeleteTopic, count_topics

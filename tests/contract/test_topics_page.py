@@ -16,7 +16,7 @@ from eventd.api.topics import problems, websocket
 from eventd.api.topics.catalogue import ROUTES
 from eventd.api.topics.limits import Limits
 from eventd.api.topics.routes import Route
-from eventd.log.topics.config import TopicConfig
+from eventd.log.core.topic_config import TopicConfig
 from tests.contract.test_reference_docs import _declared_errors
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "topics-api.md").read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ import pytest
 
 from eventd.log.core.commit import GROUP_RECORDS
 from eventd.log.core.eventlog import EventLog
-from eventd.log.topics.config import TopicConfig
+from eventd.log.core.topic_config import TopicConfig
 from eventd.log.topics.errors import TopicNotEmpty, TopicNotFound
 from eventd.log.topics.topics import DeleteTopic, PatchTopic, PutTopic
 from eventd.log.topics.write import RECORD_BYTES, Write, Written

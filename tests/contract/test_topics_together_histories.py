@@ -18,7 +18,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.units import Publish
 from eventd.log.queues.units import Ack, Claim, Claimed, Extend, Handle, Nack, Wish
 from eventd.log.retention.evict import BookLimits, Limits, evict, forget
-from eventd.log.topics.config import TopicConfig
+from eventd.log.core.topic_config import TopicConfig
 from eventd.log.topics.limits import sweep
 from eventd.log.topics.topics import DeleteTopic, PutTopic
 from eventd.log.topics.write import Write

@@ -15,7 +15,7 @@ from eventd.errors import Unavailable
 from eventd.log.core.eventlog import EventLog
 from eventd.log.routers.commit import Forward
 from eventd.log.routers.declare import DeleteRouter, Most, PutRouter, Wanted
-from eventd.log.topics.config import TopicConfig
+from eventd.log.core.topic_config import TopicConfig
 from eventd.log.topics.router_rows import RouterLine, read_router
 from eventd.log.topics.topic_line import read_line
 from eventd.log.topics.topics import PutTopic

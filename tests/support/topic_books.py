@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from eventd.log.core.blocks import Block, names, weight_of
 from eventd.log.core.head import read_head
 from eventd.log.core.records import read_body, read_provenance
-from eventd.log.topics.config import read_config
+from eventd.log.core.topic_config import read_config
 from eventd.log.topics.limits import due_at
 from eventd.store.engine.database import fetch
 from federation.event import read_outlines

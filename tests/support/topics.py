@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.records import View, content_size, write_body
 from eventd.log.core.values import Drafts
-from eventd.log.topics.config import TopicConfig
+from eventd.log.core.topic_config import TopicConfig
 from eventd.log.topics.delete import Deleted, delete_records
 from eventd.log.topics.limits import Standing, read_standing
 from eventd.log.topics.predicate import parse

@@ -14,7 +14,7 @@ from eventd.api.framework.auth import ApiKey
 from eventd.api.topics.models import U64_MAX, Answer, NoQuery, Query
 from eventd.api.topics.routes import V0, Call, Route, require_names
 from eventd.errors import Invalid
-from eventd.log.topics.config import TopicConfig, merged
+from eventd.log.core.topic_config import TopicConfig, merged
 from eventd.log.topics.errors import Detailed, TopicNotFound
 from eventd.log.topics.state import TopicState, list_states, read_state
 from eventd.log.topics.topic_line import read_line

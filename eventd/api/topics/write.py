@@ -16,7 +16,7 @@ from eventd.api.topics.topics import require_config
 from eventd.errors import Invalid
 from eventd.log.core.records import compact, encoded, join_body
 from eventd.log.core.values import Drafts
-from eventd.log.topics.config import TopicConfig
+from eventd.log.core.topic_config import TopicConfig
 from eventd.log.topics.errors import BatchTooLarge, RecordTooLarge, TopicNotFound
 from eventd.log.topics.topic_line import read_line
 from eventd.log.topics.topics import NAME, refuse_group, require_name

@@ -19,7 +19,7 @@ from eventd.log.core.scan import scan_seqs
 from eventd.log.core.topic_row import last_of
 from eventd.log.core.values import NOTHING, Drafts
 from eventd.log.queues.compaction import clear
-from eventd.log.topics.config import TopicConfig
+from eventd.log.core.topic_config import TopicConfig
 from eventd.log.topics.errors import NotAQueue, RecordTooLarge, Throttled, TopicFull, TopicNotFound
 from eventd.log.topics.limits import apply_ttl
 from eventd.log.topics.topic_line import TopicLine, read_line, read_line_of

@@ -20,7 +20,7 @@ from eventd.log.core.commit import Transaction, Turn
 from eventd.log.core.values import NEVER, NOTHING, Appended, Drafts, Outcome
 from eventd.log.cursors.cursors import DeadLetter, LinkState, park
 from eventd.log.routers.source import Cut, Parked
-from eventd.log.topics.config import TopicConfig
+from eventd.log.core.topic_config import TopicConfig
 from eventd.log.topics.limits import apply_caps, apply_ttl, due_at, open_hole
 from eventd.log.topics.topic_line import COLUMNS, TopicLine
 from eventd.log.topics.write import total_bytes

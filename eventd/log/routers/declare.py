@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from eventd.log.core.commit import Change, Transaction
 from eventd.log.core.head import announce_topics
 from eventd.log.cursors.cursors import create_cursor
-from eventd.log.topics.config import TopicConfig
+from eventd.log.core.topic_config import TopicConfig
 from eventd.log.topics.errors import Incompatible, Throttled, TopicNotFound
 from eventd.log.topics.router_rows import (
     CURSOR_KIND,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from eventd.log.topics.config import GROUP_CONFIG, TopicConfig, read_config
+from eventd.log.core.topic_config import GROUP_CONFIG, TopicConfig, read_config
 from eventd.store.engine.database import fetch
 from eventd.store.schema.columns import beyond
 

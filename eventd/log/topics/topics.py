@@ -16,7 +16,7 @@ from eventd.errors import Invalid
 from eventd.log.core.commit import Change, Transaction
 from eventd.log.core.head import announce_topics, first_line
 from eventd.log.core.records import new_instance
-from eventd.log.topics.config import TopicConfig, merged
+from eventd.log.core.topic_config import TopicConfig, merged
 from eventd.log.topics.deleted_topics import retire_topic
 from eventd.log.topics.errors import Incompatible, Throttled, TopicNotEmpty, TopicNotFound
 from eventd.log.topics.limits import age_out, apply_limits, read_standing

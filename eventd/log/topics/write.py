@@ -9,7 +9,7 @@ from typing import NamedTuple
 from eventd.log.core.commit import GROUP_RECORDS, Spent, Transaction, Turn
 from eventd.log.core.durability import Flushes
 from eventd.log.core.values import NEVER, NOTHING, Appended, Drafts
-from eventd.log.topics.config import TopicConfig
+from eventd.log.core.topic_config import TopicConfig
 from eventd.log.topics.errors import RecordTooLarge, Throttled, TopicFull, TopicNotFound
 from eventd.log.topics.limits import apply_caps, apply_ttl, due_at
 from eventd.log.topics.topic_line import TopicLine, read_line, reread

@@ -10,7 +10,7 @@ from eventd.api.topics.decoding import decode
 from eventd.api.topics.records import DiffBody
 from eventd.api.topics.write import WriteBody
 from eventd.errors import Invalid
-from eventd.log.topics.config import TopicConfig
+from eventd.log.core.topic_config import TopicConfig
 
 
 @pytest.mark.parametrize(
