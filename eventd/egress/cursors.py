@@ -11,8 +11,8 @@ from typing import Any
 
 from eventd.dynamic.part import subscription_owner
 from eventd.egress.subscriptions.trigger import Trigger
-from eventd.log.core.head import ensure_topic, lock_head, read_head, read_topic, read_topics
-from eventd.log.core.values import Topic
+from eventd.log.core.head import lock_head, read_head
+from eventd.log.core.topic_row import TopicRow, ensure_topic, read_group_topics, read_topic
 from eventd.log.cursors.cursors import (
     Cursor,
     clear_failures,
@@ -67,7 +67,7 @@ def reconcile(conn: Connection, stored: Sequence[StoredResource], now: int) -> l
     """
     groups = effective(stored)
     declaring = _Declaring(conn, now)
-    topics = {topic.name: topic for topic in read_topics(conn)}
+    topics = {topic.name: topic for topic in read_group_topics(conn)}
     for group in groups.values():
         name = topic_of(group.name)
         if name not in topics:
@@ -131,7 +131,7 @@ class _Declaring:
         self._selections = read_selections(conn, PEER, SUBSCRIPTION)
         self._wanted: set[tuple[str, str, str]] = set()
 
-    def declare(self, wanted: _Wanted, topic: Topic) -> None:
+    def declare(self, wanted: _Wanted, topic: TopicRow) -> None:
         """Have a cursor that selects what is wanted.
 
         The version of what is declared becomes that of the selection: it is never used again under this name. A
@@ -153,7 +153,7 @@ class _Declaring:
         if missing is not None and cursor.position > begin:
             self._repair(wanted, cursor, topic, missing)
 
-    def _repair(self, wanted: _Wanted, cursor: Cursor, topic: Topic, missing: Mapping[str, Any]) -> None:
+    def _repair(self, wanted: _Wanted, cursor: Cursor, topic: TopicRow, missing: Mapping[str, Any]) -> None:
         """Begin to bring what the earlier selection left out."""
         name = next_repair_name(self._conn, wanted.group, wanted.name, kind=wanted.repair)
         create_cursor(
@@ -211,7 +211,7 @@ def read_declared(conn: Connection) -> Declared:
 
 
 def _read_topics(conn: Connection) -> dict[str, int]:
-    return {topic.name: topic.id for topic in read_topics(conn)}
+    return {topic.name: topic.id for topic in read_group_topics(conn)}
 
 
 def follow(

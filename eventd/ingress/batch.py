@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from eventd.ingress.nonces import repeated
 from eventd.log.core.commit import Transaction, Turn
-from eventd.log.core.head import require_in_use
+from eventd.log.core.topic_row import require_in_use
 from eventd.log.core.units import require_room
 from eventd.log.core.values import Appended, Drafts, Outcome
 from eventd.store.rows.links import (

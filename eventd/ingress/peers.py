@@ -17,7 +17,7 @@ from eventd.ingress.questions import Questions
 from eventd.ingress.refusal_counter import Tally
 from eventd.ingress.reorder_buffer import Gate, LinkLife
 from eventd.log.core.eventlog import EventLog
-from eventd.log.core.head import read_topic
+from eventd.log.core.topic_row import read_topic
 from eventd.log.core.units import Publish
 from eventd.log.core.values import Drafts, Outcome
 from eventd.resources.effective import GroupConfig, topic_of

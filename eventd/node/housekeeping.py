@@ -16,13 +16,13 @@ from eventd.errors import EventdError, NotFound
 from eventd.ingress.batch import STRANGERS
 from eventd.ingress.refusal_counter import Tally
 from eventd.log.core.eventlog import EventLog
-from eventd.log.core.head import lock_head, read_topic
+from eventd.log.core.head import lock_head
 from eventd.log.core.id_conflicts import UNKNOWN, read_conflicts
 from eventd.log.core.losses import join_oldest, read_crowded
-from eventd.log.core.values import Topic
+from eventd.log.core.topic_row import TopicRow, read_topic
 from eventd.log.retention.evict import CHUNK, BookLimits, forget, forget_selections, read_unused_selections
 from eventd.log.topics.deleted_topics import PAGE, clear, read_bare, remove_bare
-from eventd.log.topics.limits import forget_ephemeral, is_due, sweep
+from eventd.log.topics.limits import clear_ephemeral, is_due, sweep
 from eventd.observe.metrics import Metrics
 from eventd.resources.effective import GroupConfig, effective, topic_of
 from eventd.runtime.clock import SECOND
@@ -86,7 +86,7 @@ class Housekeeping:
         await self._log.database.write(_release_leases, self._log.clock.steady())
         after: int | None = 0
         while after is not None:
-            after = await self._log.database.write(forget_ephemeral, after, self._log.clock.now())
+            after = await self._log.database.write(clear_ephemeral, after, self._log.clock.now())
 
     async def end(self) -> None:
         """What is to be written when all else has ended."""
@@ -287,7 +287,7 @@ def _read_declared(conn: Connection) -> list[GroupConfig]:
     return list(effective(read_resources(conn)).values())
 
 
-def _read_group(conn: Connection, group: str, now: int) -> tuple[Topic, list[dict[str, Any]]]:
+def _read_group(conn: Connection, group: str, now: int) -> tuple[TopicRow, list[dict[str, Any]]]:
     return read_topic(conn, topic_of(group)), read_outbound(conn, group, "", now)
 
 

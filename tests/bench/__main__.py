@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from eventd.log.core.append import place_new
-from eventd.log.core.head import ensure_topic
+from eventd.log.core.topic_row import ensure_topic
 from eventd.log.core.values import Drafts
 from eventd.store.engine.database import Database
 from eventd.store.schema.migrations import upgrade

@@ -13,7 +13,8 @@ from typing import Literal
 
 from eventd.egress.cursors import link_name
 from eventd.log.core.append import place_new
-from eventd.log.core.head import ensure_topic, lock_head, move_head, read_head
+from eventd.log.core.head import lock_head, move_head, read_head
+from eventd.log.core.topic_row import ensure_topic
 from eventd.log.core.values import Drafts
 from eventd.log.cursors.cursors import Step, apply_step, create_cursor, declare_selection
 from eventd.resources.effective import topic_of

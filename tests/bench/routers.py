@@ -31,13 +31,13 @@ from eventd.egress.routers.pump import Routing
 from eventd.log.core.commit import Transaction
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.records import content_size, write_body
+from eventd.log.core.topic_row import find_topic
 from eventd.log.core.values import Appended, Drafts
 from eventd.log.core.wire_page import Lines
 from eventd.log.cursors.cursors import Cursor
 from eventd.log.routers.declare import Most, PutRouter, Wanted
 from eventd.log.routers.source import Cut, Original
 from eventd.log.topics.router_rows import RouterLine, read_routers
-from eventd.log.topics.topic_line import read_line
 from eventd.log.topics.write import Write
 from eventd.runtime.backoff import Backoff
 from eventd.runtime.clock import SystemClock
@@ -237,7 +237,7 @@ class _Copying:
         self.weight = len(cut)
 
     def admit(self, tx: Transaction) -> Drafts:
-        assert read_line(tx.conn, self._line.dest) is not None
+        assert find_topic(tx.conn, self._line.dest) is not None
         return self._cut.drafts
 
     def write(self, tx: Transaction, appended: Appended) -> None:

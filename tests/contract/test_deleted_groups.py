@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from eventd.errors import FenceLost, NotFound
 from eventd.log.core.eventlog import EventLog
-from eventd.log.core.head import read_topics
+from eventd.log.core.topic_row import read_group_topics
 from eventd.log.cursors.cursors import Step, create_cursor, end_cursor, read_cursor, read_cursors
 from eventd.log.topics.deleted_topics import clear, read_bare, remove_bare
 from eventd.node.housekeeping import Housekeeping
@@ -43,7 +43,7 @@ async def delete(books: Books, group: str = "g", **params: Any) -> Any:
 
 
 async def topic_of(log: EventLog, name: str = "group:g") -> int:
-    topics = {topic.name: topic.id for topic in await log.database.read(read_topics)}
+    topics = {topic.name: topic.id for topic in await log.database.read(read_group_topics)}
     return topics[name]
 
 
@@ -203,10 +203,12 @@ async def test_housekeeping_removes_all_that_it_held_and_nothing_else(
     await delete(books)
     await clean(log, migrated_url)
     assert [await database.read(_rows, table) for table in HELD] == before
-    assert len(await database.read(read_topics, deleted=True)) == 2, "a reader that still has its id finds it empty"
-    assert (await log.read((await database.read(read_topics, deleted=True))[0].id, 0)).records == []
+    assert len(await database.read(read_group_topics, deleted=True)) == 2, (
+        "a reader that still has its id finds it empty"
+    )
+    assert (await log.read((await database.read(read_group_topics, deleted=True))[0].id, 0)).records == []
     await clean(log, migrated_url)
-    assert [topic.name for topic in await database.read(read_topics, deleted=True)] == ["group:kept"]
+    assert [topic.name for topic in await database.read(read_group_topics, deleted=True)] == ["group:kept"]
 
 
 def _rows(conn: sa.Connection, table: sa.Table) -> list[Any]:
@@ -219,7 +221,7 @@ async def test_it_goes_a_little_at_a_time(books: Books, log: EventLog, database:
     await delete(books)
     went = await clear_all(database, chunk=10)
     assert went == [10, 10, 5]  # records, whose ids go with them
-    [topic] = await database.read(read_topics, deleted=True)
+    [topic] = await database.read(read_group_topics, deleted=True)
     assert await database.read(read_bare) == [topic.name]
     assert await database.read(_rows, event_ids) == []
 

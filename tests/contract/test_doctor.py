@@ -17,7 +17,7 @@ from eventd.dynamic.part import form_part
 from eventd.egress.cursors import link_name, subscription_name
 from eventd.errors import NotFound
 from eventd.log.core.eventlog import EventLog
-from eventd.log.core.head import read_topic
+from eventd.log.core.topic_row import read_topic
 from eventd.log.cursors.cursors import DeadLetter, LinkState, Postponement, Step, postpone, read_cursor, rewind
 from eventd.log.retention.evict import BookLimits, forget
 from eventd.observe.metrics import Metrics

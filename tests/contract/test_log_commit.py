@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from eventd.errors import EventdError, FenceLost, Full, Unavailable
 from eventd.log.core.commit import GROUP_RECORDS, Transaction, Turn
 from eventd.log.core.eventlog import EventLog
-from eventd.log.core.head import read_topic
+from eventd.log.core.topic_row import read_topic
 from eventd.log.core.units import Publish
 from eventd.log.core.values import Appended, Draft, Drafts, Outcome
 from eventd.log.cursors.cursors import Step, apply_step, check_fence, create_cursor, read_cursor

@@ -19,7 +19,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from eventd.egress.loop.sink import Ack, Parcel, Parked, Unavailable
 from eventd.errors import EventdError
 from eventd.log.core.eventlog import EventLog
-from eventd.log.core.head import read_head, read_topics
+from eventd.log.core.head import read_head
+from eventd.log.core.topic_row import read_group_topics
 from eventd.log.core.units import Publish
 from eventd.log.core.values import Draft, Outcome, Record
 from eventd.log.cursors.cursors import create_cursor
@@ -222,7 +223,7 @@ class Histories(RuleBasedStateMachine):
 
         def look(conn: Connection) -> tuple[int, list[Any], dict[int, tuple[int, int]]]:
             rows = [(r.position, r.topic_id, r.seq, r.event_id, r.path) for r in read_stored(conn)]
-            lines = {t.id: (t.evicted_seq, t.evicted_position) for t in read_topics(conn)}
+            lines = {t.id: (t.evicted_seq, t.evicted_position) for t in read_group_topics(conn)}
             return read_head(conn).last, rows, lines
 
         last, rows, lines = self._logs[0].database.read_now(look)

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from eventd.log.core.eventlog import EventLog
-from eventd.log.core.head import read_topic
 from eventd.log.core.pages import Question, list_latest
-from eventd.log.core.values import Draft, Outcome, Topic
+from eventd.log.core.topic_row import TopicRow, read_topic
+from eventd.log.core.values import Draft, Outcome
 from eventd.log.retention.evict import BookLimits, Limits, evict, forget
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Database, fetch
@@ -263,7 +263,7 @@ class Model:
 
 
 async def check(database: Database, name: str, model: Model) -> None:
-    topic: Topic = await database.read(read_topic, name)
+    topic: TopicRow = await database.read(read_topic, name)
     records = await database.read(read_stored, topic.id)
     assert [(record.seq, record.event_id) for record in records] == [(seq, fact.event_id) for seq, fact in model.stored]
     assert topic.next_seq == model.given + 1

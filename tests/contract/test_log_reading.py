@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from eventd.log.core import blocks, pages, scan, wire_page
 from eventd.log.core.eventlog import EventLog
-from eventd.log.core.head import read_topics
 from eventd.log.core.pages import Question, list_latest, read_page
 from eventd.log.core.scan import read_at
+from eventd.log.core.topic_row import read_group_topics
 from eventd.log.core.values import Draft, Outcome, Record
 from eventd.log.core.wire_page import Wanted, read_lines
 from eventd.log.cursors.cursors import create_cursor
@@ -184,7 +184,7 @@ async def prune(log: EventLog, model: Model, dice: random.Random, passed: int | 
     lost = [record.position for record in waits if model.evicted < record.seq <= end]
     model.evicted = max(end, model.evicted)
     assert step.upto_seq == model.evicted
-    [topic] = [topic for topic in await log.database.read(read_topics) if topic.id == model.topic]
+    [topic] = [topic for topic in await log.database.read(read_group_topics) if topic.id == model.topic]
     assert (topic.evicted_seq, topic.next_seq) == (model.evicted, len(model.records) + 1)
     assert topic.bytes == sum(record.size for record in model.held)
     assert topic.ids == len({record.event_id for record in model.held})

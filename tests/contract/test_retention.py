@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from eventd.log.core.commit import Spent, commit
 from eventd.log.core.eventlog import EventLog
-from eventd.log.core.head import read_topic
+from eventd.log.core.topic_row import read_topic
 from eventd.log.core.units import Publish
 from eventd.log.core.values import Gap
 from eventd.log.cursors.cursors import Batch, DeadLetter, Step, create_cursor, insert_batch, park

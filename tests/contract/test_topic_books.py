@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from eventd.log.core import topic_row
 from eventd.log.core.commit import Transaction, Turn
 from eventd.log.core.eventlog import EventLog
-from eventd.log.core.head import DELETED
 from eventd.log.core.losses import CAP, MIXED, TTL, Loss, join_oldest, note_losses, read_crowded, read_losses
+from eventd.log.core.topic_row import DELETED
 from eventd.log.core.values import Appended, Drafts, Outcome
+from eventd.log.retention import prefix
 from eventd.log.retention.evict import BookLimits, forget
 from eventd.log.topics.deleted_topics import TOPICS_AT_ONCE, Cleared, clear, read_bare, remove_bare
-from eventd.log.topics.limits import Standing, forget_ephemeral
+from eventd.log.topics.limits import TopicSize, clear_ephemeral
 from eventd.log.topics.topic_page import Tombstone
 from eventd.log.topics.topics import DeleteTopic
 from eventd.log.topics.write import Write
@@ -102,18 +102,18 @@ async def test_the_key_of_a_write_is_forgotten_when_its_time_is_over(
 async def test_what_is_ephemeral_is_gone_at_the_start_and_readers_are_told(
     topics: Topics, database: Database, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topic_row, "STEP_RECORDS", 100)
+    monkeypatch.setattr(prefix, "STEP_RECORDS", 100)
     for name, durability in (("gone", "ephemeral"), ("empty", "ephemeral"), ("kept", "memory")):
         await topics.make(name, durability=durability)
     for _ in range(3):
         await topics.put("gone", *range(100))
     await topics.put("kept", 1)
     steps = [0]
-    while (after := await database.write(forget_ephemeral, steps[-1], clock.now())) is not None:
+    while (after := await database.write(clear_ephemeral, steps[-1], clock.now())) is not None:
         steps.append(after)
     assert len(steps) == 4
     assert steps == sorted(steps), "a topic that was emptied is not looked at again"
-    assert await topics.standing("gone") == Standing(0, 0, 301)
+    assert await topics.standing("gone") == TopicSize(0, 0, 301)
     assert (await topics.slice("gone", 250)).tombstone == Tombstone(251, 300, TTL, 50, 301, 300)
     assert (await topics.standing("kept")).count == 1
     assert await topics.put("gone", "next") == [301], "its seqs run on"

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from eventd.log.core import topic_row
 from eventd.log.core.eventlog import EventLog
 from eventd.log.queues.units import Ack, Claim, Claimed, Handle, Nack, Wish
-from eventd.log.topics.limits import Standing, open_hole, sweep
+from eventd.log.retention import rewrite
+from eventd.log.topics.limits import TopicSize, skip_seqs, sweep
 from eventd.log.topics.topic_page import Slice
 from eventd.store.engine.database import Database
 from eventd.testing import ManualClock
@@ -142,7 +142,7 @@ class Played:
             assert done.deleted == self.model.delete(before, tag, self.now_ms)
             assert (done.count, done.earliest_seq) == (len(self.model.live), self.model.earliest)
         elif what == "lose":
-            await database.write(open_hole, self.topic_id, how)
+            await database.write(skip_seqs, self.topic_id, how)
             self.model.lose(how)
         elif what == "ack":
             await self.ack(*how)
@@ -188,7 +188,7 @@ class Played:
         self.model.age(self.now_ms)
         live = self.model.live
         standing = await self.topics.standing(self.name)
-        assert standing == Standing(len(live), sum(map(self.model.size, live)), self.model.earliest)
+        assert standing == TopicSize(len(live), sum(map(self.model.size, live)), self.model.earliest)
         for apart in (False, True):
             for from_seq in sorted({0, self.model.head // 3, self.model.head // 2, self.model.head}):
                 await self.read_on(from_seq, limit=3 if apart else 5, apart=apart, node="x" if apart else "")
@@ -248,7 +248,7 @@ async def test_any_history_reads_as_the_model_says(
     history: list[tuple[str, Any]],
 ) -> None:
     topics, name = Topics(log), next(names)
-    before, topic_row.PIECE = topic_row.PIECE, piece
+    before, rewrite.PIECE_RECORDS = rewrite.PIECE_RECORDS, piece
     try:
         played = Played(topics, clock, name, await topics.make(name, type=kind, **config))
         played.model.config = {"type": kind, **config}
@@ -259,4 +259,4 @@ async def test_any_history_reads_as_the_model_says(
             pass
         await played.check()
     finally:
-        topic_row.PIECE = before
+        rewrite.PIECE_RECORDS = before

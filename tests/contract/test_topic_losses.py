@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from eventd.errors import NotFound
-from eventd.log.core import topic_row
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.losses import SOURCE_TRIM
-from eventd.log.topics.delete import Delete, Deleted, Part, delete_records
+from eventd.log.retention import prefix, rewrite
+from eventd.log.topics.delete import Delete, DeleteStep, Deletion, delete_records
 from eventd.log.topics.errors import Incompatible
-from eventd.log.topics.limits import Standing, open_hole, sweep
+from eventd.log.topics.limits import TopicSize, skip_seqs, sweep
 from eventd.log.topics.predicate import parse
 from eventd.log.topics.topic_page import Tombstone
 from eventd.store.engine.database import Database, fetch
@@ -34,7 +34,7 @@ async def test_over_a_cap_of_records_the_oldest_go_and_readers_behind_are_told(t
     await topics.make("cap", cap_records=3)
     for number in range(5):
         await topics.put("cap", number)
-    assert await topics.standing("cap") == Standing(3, 3, 3)
+    assert await topics.standing("cap") == TopicSize(3, 3, 3)
     found = await topics.slice("cap", 0)
     assert found.tombstone == Tombstone(1, 2, "cap", 2, 3, 5)
     assert (list(found.seqs), found.caught_up, found.earliest_seq) == ([3, 4, 5], True, 3)
@@ -46,11 +46,11 @@ async def test_over_a_cap_of_records_the_oldest_go_and_readers_behind_are_told(t
 async def test_over_a_cap_of_bytes_the_oldest_go(topics: Topics) -> None:
     await topics.make("cap", cap_bytes=10)
     await topics.put("cap", "aa", "bb", "cc")  # 4 bytes each, with their quotes
-    assert await topics.standing("cap") == Standing(2, 8, 2)
+    assert await topics.standing("cap") == TopicSize(2, 8, 2)
     await topics.put("cap", 1)
-    assert await topics.standing("cap") == Standing(3, 9, 2)
+    assert await topics.standing("cap") == TopicSize(3, 9, 2)
     await topics.put("cap", "dddddd")
-    assert await topics.standing("cap") == Standing(2, 9, 4)
+    assert await topics.standing("cap") == TopicSize(2, 9, 4)
     assert await topics.losses("cap") == [(1, 3, "cap")]
 
 
@@ -91,7 +91,7 @@ async def test_a_floor_never_moves_back(topics: Topics) -> None:
     await topics.make("cap", cap_records=2)
     await topics.put("cap", 1, 2, 3, 4)
     await topics.make("cap")
-    assert await topics.standing("cap") == Standing(2, 2, 3)
+    assert await topics.standing("cap") == TopicSize(2, 2, 3)
     assert await seqs(topics, "cap") == [3, 4]
     await topics.put("cap", 5)
     found = await topics.slice("cap", 0)
@@ -102,7 +102,7 @@ async def test_a_lowered_cap_takes_effect_at_once(topics: Topics) -> None:
     await topics.make("cap")
     await topics.put("cap", *range(10))
     await topics.make("cap", cap_records=4)
-    assert await topics.standing("cap") == Standing(4, 4, 7)
+    assert await topics.standing("cap") == TopicSize(4, 4, 7)
     assert await topics.losses("cap") == [(1, 6, "cap")]
 
 
@@ -117,16 +117,18 @@ async def test_records_that_go_one_by_one_do_not_have_their_block_written_again_
     await topics.put("cap", *range(1000))
     await topics.put("cap", "one more")
     shape = await topics.blocks("cap")
-    assert shape[0] == (2, topic_row.PIECE), "the first cut split it"
+    assert shape[0] == (2, rewrite.PIECE_RECORDS), "the first cut split it"
     await topics.put("cap", "one more")
-    assert await topics.blocks("cap") == [(3, topic_row.PIECE - 1), *shape[1:], (1002, 1)], "the next ones cost little"
+    assert await topics.blocks("cap") == [(3, rewrite.PIECE_RECORDS - 1), *shape[1:], (1002, 1)], (
+        "the next ones cost little"
+    )
     assert len(await topics.page("cap", 0, limit=1000)) == 1000
 
 
 async def test_a_lot_goes_in_several_steps(
     topics: Topics, database: Database, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topic_row, "STEP_RECORDS", 100)
+    monkeypatch.setattr(prefix, "STEP_RECORDS", 100)
     await topics.make("cap")
     for _ in range(10):
         await topics.put("cap", *range(100))
@@ -136,7 +138,7 @@ async def test_a_lot_goes_in_several_steps(
     while await database.write(sweep, clock.now()):
         steps += 1
     assert steps == 9
-    assert await topics.standing("cap") == Standing(50, 100, 951)
+    assert await topics.standing("cap") == TopicSize(50, 100, 951)
     assert await topics.losses("cap") == [(1, 950, "cap")]
 
 
@@ -148,7 +150,7 @@ async def test_what_is_too_old_goes_and_readers_behind_are_told(topics: Topics, 
     await topics.put("ttl", 1, 2, 3)
     clock.advance(0.151)
     await topics.put("ttl", 4)
-    assert await topics.standing("ttl") == Standing(1, 1, 4)
+    assert await topics.standing("ttl") == TopicSize(1, 1, 4)
     found = await topics.slice("ttl", 0)
     assert (list(found.seqs), found.tombstone) == ([4], Tombstone(1, 3, "ttl", 3, 4, 4))
 
@@ -180,7 +182,7 @@ async def test_what_is_too_old_is_hidden_before_it_is_removed(
     assert len(await topics.blocks("ttl")) == 3, "still there"
     assert (list(hidden.seqs), hidden.earliest_seq) == ([5], 5)
     assert hidden.tombstone == Tombstone(1, 3, "ttl", 2, 4, 5), "of three seqs two were lost, one was deleted"
-    assert standing == Standing(1, 1, 5)
+    assert standing == TopicSize(1, 1, 5)
     assert await database.write(sweep, clock.now()) == 1
     assert await topics.blocks("ttl") == [(5, 1)]
     swept = await topics.slice("ttl", 0)
@@ -193,7 +195,7 @@ async def test_a_time_to_live_that_is_set_later_takes_effect_at_once(topics: Top
     await topics.put("ttl", 1)
     clock.advance(10)
     await topics.make("ttl", ttl_ms=5000)
-    assert await topics.standing("ttl") == Standing(0, 0, 2)
+    assert await topics.standing("ttl") == TopicSize(0, 0, 2)
     assert await topics.losses("ttl") == [(1, 1, "ttl")]
 
 
@@ -252,12 +254,12 @@ async def test_what_went_for_both_reasons_is_told_as_both(topics: Topics, clock:
 async def test_deleting_what_lies_before_a_seq_is_silent(topics: Topics) -> None:
     await topics.make("del")
     await topics.put("del", *range(5))
-    assert await topics.delete("del", before=3) == Deleted(2, 3, 5, 3, 3)
+    assert await topics.delete("del", before=3) == Deletion(2, 3, 5, 3, 3)
     found = await topics.slice("del", 0)
     assert (list(found.seqs), found.tombstone, found.earliest_seq) == ([3, 4, 5], None, 3)
-    assert await topics.delete("del", before=3) == Deleted(0, 3, 5, 3, 3), "once is enough"
-    assert await topics.delete("del", before=2**63) == Deleted(3, 6, 5, 0, 0)
-    assert await topics.delete("del", before=0) == Deleted(0, 6, 5, 0, 0)
+    assert await topics.delete("del", before=3) == Deletion(0, 3, 5, 3, 3), "once is enough"
+    assert await topics.delete("del", before=2**63) == Deletion(3, 6, 5, 0, 0)
+    assert await topics.delete("del", before=0) == Deletion(0, 6, 5, 0, 0)
 
 
 async def test_deleting_by_tag(topics: Topics) -> None:
@@ -330,7 +332,7 @@ async def test_a_large_delete_goes_in_steps_and_spares_what_is_written_meanwhile
         await topics.put("del", *range(10), tag="x")
     submit, steps = topics.log.submit, 0
 
-    async def writing_between(unit: Delete) -> Part:
+    async def writing_between(unit: Delete) -> DeleteStep:
         nonlocal steps
         done = await submit(unit)
         steps += 1
@@ -394,7 +396,7 @@ async def test_a_floor_passes_over_what_was_deleted_behind_it(topics: Topics) ->
     await topics.make("dual", cap_records=2)
     found = await topics.slice("dual", 0)
     assert (found.earliest_seq, found.tombstone) == (3, Tombstone(1, 1, "cap", 1, 2, 4))
-    assert await topics.standing("dual") == Standing(2, 2, 3)
+    assert await topics.standing("dual") == TopicSize(2, 2, 3)
 
 
 # --- holes --------------------------------------------------------------------------------------------------------
@@ -402,8 +404,8 @@ async def test_a_floor_passes_over_what_was_deleted_behind_it(topics: Topics) ->
 
 async def test_a_topic_may_begin_with_records_that_never_came(topics: Topics, database: Database) -> None:
     dest = await topics.make("dest")
-    await database.write(open_hole, dest, 2)
-    assert await topics.standing("dest") == Standing(0, 0, 3)
+    await database.write(skip_seqs, dest, 2)
+    assert await topics.standing("dest") == TopicSize(0, 0, 3)
     assert (await topics.slice("dest", 0)).tombstone == Tombstone(1, 2, SOURCE_TRIM, 2, 3, 2)
     assert await topics.put("dest", "copy") == [3]
     found = await topics.slice("dest", 0)
@@ -413,10 +415,10 @@ async def test_a_topic_may_begin_with_records_that_never_came(topics: Topics, da
 async def test_records_that_never_came_may_be_missing_between_others(topics: Topics, database: Database) -> None:
     dest = await topics.make("dest")
     await topics.put("dest", 1, 2, 3)
-    await database.write(open_hole, dest, 2)
+    await database.write(skip_seqs, dest, 2)
     await topics.put("dest", 6, 7)
-    await database.write(open_hole, dest, 1)
-    assert await topics.standing("dest") == Standing(5, 5, 1)
+    await database.write(skip_seqs, dest, 1)
+    assert await topics.standing("dest") == TopicSize(5, 5, 1)
     told = Tombstone(4, 5, SOURCE_TRIM, 2, 6, 8)
     found = await topics.slice("dest", 0)
     assert (list(found.seqs), found.next_from_seq, found.caught_up) == ([1, 2, 3, 6, 7], 7, False)
@@ -433,7 +435,7 @@ async def test_records_that_never_came_may_be_missing_between_others(topics: Top
 async def test_a_page_may_be_asked_to_end_before_what_is_missing(topics: Topics, database: Database) -> None:
     dest = await topics.make("dest")
     await topics.put("dest", 1, 2)
-    await database.write(open_hole, dest, 2)
+    await database.write(skip_seqs, dest, 2)
     await topics.put("dest", 5)
     found = await topics.slice("dest", 0, apart=True)
     assert (list(found.seqs), found.next_from_seq, found.tombstone) == ([1, 2], 2, None)
@@ -444,12 +446,12 @@ async def test_a_page_may_be_asked_to_end_before_what_is_missing(topics: Topics,
 async def test_limits_and_deletes_go_over_holes(topics: Topics, database: Database) -> None:
     dest = await topics.make("dest")
     await topics.put("dest", 1, 2)
-    await database.write(open_hole, dest, 2)
+    await database.write(skip_seqs, dest, 2)
     await topics.put("dest", 5, 6, 7)
     await topics.make("dest", cap_records=3)
-    assert await topics.standing("dest") == Standing(3, 3, 5), "the hole is behind the floor"
+    assert await topics.standing("dest") == TopicSize(3, 3, 5), "the hole is behind the floor"
     assert await topics.losses("dest") == [(1, 2, "cap"), (3, 4, SOURCE_TRIM)]
     assert (await topics.slice("dest", 0)).tombstone == Tombstone(1, 4, "mixed", 4, 5, 7)
-    await database.write(open_hole, dest, 3)
-    assert await topics.delete("dest", before=100) == Deleted(3, 11, 10, 0, 0)
+    await database.write(skip_seqs, dest, 3)
+    assert await topics.delete("dest", before=100) == Deletion(3, 11, 10, 0, 0)
     assert (await topics.slice("dest", 6)).tombstone == Tombstone(8, 10, SOURCE_TRIM, 3, 11, 10)

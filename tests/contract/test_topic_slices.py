@@ -293,11 +293,11 @@ async def test_what_may_go_by_itself_is_never_told_out_of_memory(topics: Topics,
 
 
 async def test_seqs_that_were_skipped_are_not_passed_over_out_of_memory(topics: Topics) -> None:
-    from eventd.log.topics.limits import open_hole
+    from eventd.log.topics.limits import skip_seqs
 
     topic = await topics.make("t")
     last = await topics.slice("t")
-    await topics.log.database.write(open_hole, topic, 3)
+    await topics.log.database.write(skip_seqs, topic, 3)
     await topics.put("t", 1)
     made, stored = await go_on(topics, last)
     assert made is None

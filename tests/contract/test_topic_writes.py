@@ -14,11 +14,11 @@ from eventd.errors import Invalid
 from eventd.log.core import head
 from eventd.log.core.commit import Spent, Transaction, Turn
 from eventd.log.core.eventlog import EventLog
+from eventd.log.core.topic_config import TopicConfig
+from eventd.log.core.topic_row import find_topic
 from eventd.log.core.values import NOTHING, Appended, Drafts
 from eventd.log.retention.evict import BookLimits, forget
-from eventd.log.core.topic_config import TopicConfig
 from eventd.log.topics.errors import RecordTooLarge, Throttled, TopicFull, TopicNotFound
-from eventd.log.topics.topic_line import read_line
 from eventd.log.topics.topics import DeleteTopic, count_topics
 from eventd.log.topics.write import Write, Written
 from eventd.runtime.clock import SECOND
@@ -309,8 +309,8 @@ class TestDurability:
 async def test_a_line_of_a_topic_is_found_by_its_name_alone(log: EventLog) -> None:
     await write(log, "t", 1)
     await log.database.write(execute, "UPDATE topics SET name = '-retired:9' WHERE name = 't'")
-    assert await log.database.read(read_line, "t") is None
-    assert await log.database.read(read_line, "-retired:9") is None
+    assert await log.database.read(find_topic, "t") is None
+    assert await log.database.read(find_topic, "-retired:9") is None
 
 
 class Quiet:

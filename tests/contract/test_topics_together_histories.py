@@ -13,12 +13,12 @@ import pytest
 
 from eventd.egress.routers.projection import Guarantee
 from eventd.errors import EventdError
-from eventd.log.core import topic_row
 from eventd.log.core.eventlog import EventLog
+from eventd.log.core.topic_config import TopicConfig
 from eventd.log.core.units import Publish
 from eventd.log.queues.units import Ack, Claim, Claimed, Extend, Handle, Nack, Wish
+from eventd.log.retention import rewrite
 from eventd.log.retention.evict import BookLimits, Limits, evict, forget
-from eventd.log.core.topic_config import TopicConfig
 from eventd.log.topics.limits import sweep
 from eventd.log.topics.topics import DeleteTopic, PutTopic
 from eventd.log.topics.write import Write
@@ -169,7 +169,7 @@ async def _some_cancelled(acts: list[Awaitable[None]], chance: random.Random) ->
 async def test_the_books_are_true_after_any_burst(
     log: EventLog, database: Database, clock: ManualClock, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topic_row, "PIECE", 2 if seed % 2 else 32)
+    monkeypatch.setattr(rewrite, "PIECE_RECORDS", 2 if seed % 2 else 32)
     chance = random.Random(seed)
     group = await log.topic("group:g")
     routed = Routed(log)

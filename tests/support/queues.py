@@ -11,8 +11,8 @@ import sqlalchemy as sa
 from eventd.log.core.blocks import Block
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.records import content_size
+from eventd.log.core.topic_row import TopicRow, find_topic
 from eventd.log.queues.units import Ack, Claim, Claimed, Extend, Handle, Job, Nack, Settled, Wish
-from eventd.log.topics.topic_line import TopicLine, read_line
 from eventd.store.engine.database import fetch
 from eventd.store.rows.leases import Jobs, count_jobs
 from tests.support.topics import Topics
@@ -72,8 +72,8 @@ def _count(conn: sa.Connection, name: str, now: int) -> Jobs:
     return count_jobs(conn, line.id, line.live, now)
 
 
-def _line(conn: sa.Connection, name: str) -> TopicLine:
-    line = read_line(conn, name)
+def _line(conn: sa.Connection, name: str) -> TopicRow:
+    line = find_topic(conn, name)
     assert line is not None, name
     return line
 

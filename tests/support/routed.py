@@ -13,11 +13,11 @@ from eventd.egress.routers.projection import Options, Router
 from eventd.egress.routers.pump import Routing
 from eventd.errors import Unavailable
 from eventd.log.core.eventlog import EventLog
+from eventd.log.core.topic_config import TopicConfig
+from eventd.log.core.topic_row import find_topic
 from eventd.log.routers.commit import Forward
 from eventd.log.routers.declare import DeleteRouter, Most, PutRouter, Wanted
-from eventd.log.core.topic_config import TopicConfig
 from eventd.log.topics.router_rows import RouterLine, read_router
-from eventd.log.topics.topic_line import read_line
 from eventd.log.topics.topics import PutTopic
 from eventd.resources.effective import GroupConfig
 from tests.support.topics import ALL, Told, Topics
@@ -104,7 +104,7 @@ class Routed(Topics):
         """Wait until topics have what is on its way to them."""
         assert self.routing is not None
         for name in names:
-            line = await self.log.database.read(read_line, name)
+            line = await self.log.database.read(find_topic, name)
             if line is not None:
                 await self.routing.drive(line.id)
 

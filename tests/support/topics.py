@@ -11,12 +11,12 @@ import sqlalchemy as sa
 
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.records import View, content_size, write_body
-from eventd.log.core.values import Drafts
 from eventd.log.core.topic_config import TopicConfig
-from eventd.log.topics.delete import Deleted, delete_records
-from eventd.log.topics.limits import Standing, read_standing
+from eventd.log.core.topic_row import find_topic
+from eventd.log.core.values import Drafts
+from eventd.log.topics.delete import Deletion, delete_records
+from eventd.log.topics.limits import TopicSize, read_size
 from eventd.log.topics.predicate import parse
-from eventd.log.topics.topic_line import read_line
 from eventd.log.topics.topic_page import Ask, Slice, read_slice
 from eventd.log.topics.topics import PatchTopic, PutTopic
 from eventd.log.topics.write import Write
@@ -65,7 +65,7 @@ class Topics:
         written = await self.log.submit(unit)
         return [*range(written.first_seq, written.last_seq + 1)]
 
-    async def delete(self, name: str, *, before: int | None = None, match: object = None) -> Deleted:
+    async def delete(self, name: str, *, before: int | None = None, match: object = None) -> Deletion:
         """Delete records."""
         predicate = None if match is None else parse(match)
         return await delete_records(self.log.submit, name, before_seq=before, predicate=predicate)
@@ -79,7 +79,7 @@ class Topics:
         """The records of one page."""
         return records_of(await self.slice(name, from_seq, **ask))
 
-    async def standing(self, name: str) -> Standing:
+    async def standing(self, name: str) -> TopicSize:
         """How a topic stands."""
         return await self.log.database.read(_standing, name, self.log.clock.now())
 
@@ -101,10 +101,10 @@ class Topics:
         )
 
 
-def _standing(conn: sa.Connection, name: str, now: int) -> Standing:
-    line = read_line(conn, name)
+def _standing(conn: sa.Connection, name: str, now: int) -> TopicSize:
+    line = find_topic(conn, name)
     assert line is not None, name
-    return read_standing(conn, line, now)
+    return read_size(conn, line, now)
 
 
 def records_of(found: Slice) -> list[Told]:

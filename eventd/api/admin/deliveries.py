@@ -16,7 +16,8 @@ from eventd.log.core.blocks import Block, names, unpack
 from eventd.log.core.head import read_head
 from eventd.log.core.pages import LOOKED_AT, Question, cost_of, latest, list_latest, refreshed_span
 from eventd.log.core.scan import blocks_at, outlines
-from eventd.log.core.values import Head, Record, Topic
+from eventd.log.core.topic_row import TopicRow
+from eventd.log.core.values import Head, Record
 from eventd.log.delivery.lag import count_stale
 from eventd.log.delivery.selection import Selection
 from eventd.log.delivery.states import BlockBooks, Delivery, DeliveryState, Uniform, derive
@@ -50,7 +51,7 @@ class _Scene:
     """What one request sees: taken once, so that its pages fit together."""
 
     head: Head
-    topic: Topic
+    topic: TopicRow
     peers: Sequence[PeerBooks]
 
 

@@ -9,8 +9,8 @@ from weakref import WeakKeyDictionary
 from eventd.api.framework.operations import Operation, Params, Services, operation
 from eventd.egress.cursors import link_name
 from eventd.errors import NotFound
-from eventd.log.core.head import ensure_topic, lock_head, read_head, read_topic, read_topics
-from eventd.log.core.values import Topic
+from eventd.log.core.head import lock_head, read_head
+from eventd.log.core.topic_row import TopicRow, ensure_topic, read_group_topics, read_topic
 from eventd.log.cursors.cursors import Cursor, read_cursors
 from eventd.log.retention.evict import Evicted, Limits, evict
 from eventd.resources.effective import GroupConfig, PeerConfig, effective, topic_of
@@ -71,7 +71,7 @@ async def find_place(database: Database, name: str, now: int) -> Place:
 
 
 def _read_declared(conn: Connection) -> Declared:
-    version, topics = read_version(conn), {topic.name: topic.id for topic in read_topics(conn)}
+    version, topics = read_version(conn), {topic.name: topic.id for topic in read_group_topics(conn)}
     groups = effective(read_resources(conn))
     found = {name: (group, topics.get(topic_of(name))) for name, group in groups.items()}
     places = {name: Place(group, topic, version) for name, (group, topic) in found.items() if topic is not None}
@@ -122,18 +122,18 @@ def peers_of(group: GroupConfig, node: str = "") -> list[PeerConfig]:
     return sorted(group.peers.values(), key=lambda peer: peer.node_name)
 
 
-def find_topic(conn: Connection, group: str) -> Topic:
+def find_topic(conn: Connection, group: str) -> TopicRow:
     """The group's line in the books; an empty one as long as nothing was stored for it."""
     name = topic_of(group)
     try:
         return read_topic(conn, name)
     except NotFound:
-        return Topic(0, name, 1, 0, 0, 0, 0, 0)
+        return TopicRow(0, name)
 
 
 def count_events(conn: Connection) -> dict[str, int]:
     """How many events each declared group holds."""
-    topics = {topic.name: topic.ids for topic in read_topics(conn)}
+    topics = {topic.name: topic.ids for topic in read_group_topics(conn)}
     return {row.name: topics.get(topic_of(row.name), 0) for row in read_resources(conn, EVENT_GROUP.name)}
 
 
@@ -152,7 +152,7 @@ async def _status(services: Services, params: NoParams) -> dict[str, Any]:
 def _read_status(conn: Connection, known: Declared) -> tuple[dict[str, Any], Declared]:
     """What is told, and what is declared: read again only when its version has moved, for this is asked often."""
     head = read_head(conn)
-    topics = {topic.name: topic for topic in read_topics(conn)}
+    topics = {topic.name: topic for topic in read_group_topics(conn)}
     links = {cursor.name: cursor for cursor in read_cursors(conn, "peer")}
     known = known if known.version == head.registry_version else _read_declared(conn)
     groups = known.groups
@@ -165,7 +165,7 @@ def _read_status(conn: Connection, known: Declared) -> tuple[dict[str, Any], Dec
     return told, known
 
 
-def _group(group: GroupConfig, topic: Topic | None, links: dict[str, Cursor]) -> dict[str, Any]:
+def _group(group: GroupConfig, topic: TopicRow | None, links: dict[str, Cursor]) -> dict[str, Any]:
     states: dict[str, int] = {}
     for peer in peers_of(group):
         cursor = links.get(link_name(group.name, peer.node_name))

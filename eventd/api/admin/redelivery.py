@@ -16,7 +16,8 @@ from eventd.api.framework.moments import read_span, show_time
 from eventd.api.framework.operations import Operation, Params, Services, operation
 from eventd.errors import Conflict, EventdError, Invalid, NotFound
 from eventd.log.core.scan import read_at
-from eventd.log.core.values import Record, Topic
+from eventd.log.core.topic_row import TopicRow
+from eventd.log.core.values import Record
 from eventd.log.cursors.cursors import Cursor, set_paused
 from eventd.log.delivery.repairs import (
     MOST_POSITIONS,
@@ -60,7 +61,7 @@ class Link:
 
     peer: PeerConfig
     cursor: Cursor
-    topic: Topic
+    topic: TopicRow
 
     @classmethod
     def read(cls, conn: Connection, group: str, node: str) -> Self:
@@ -220,7 +221,7 @@ async def _survey(services: Services, link: Link, after: int, upto: int, now: in
     return found
 
 
-def _evicted(topic: Topic, params: Redeliver) -> int:
+def _evicted(topic: TopicRow, params: Redeliver) -> int:
     """How many of the seqs that were asked for are gone; of a span of time nobody knows."""
     if params.from_seq is None and params.to_seq is None:
         return 0
@@ -228,7 +229,7 @@ def _evicted(topic: Topic, params: Redeliver) -> int:
     return max(0, last - (params.from_seq or 1) + 1)
 
 
-def _range(conn: Connection, topic: Topic, params: Redeliver, now: int) -> tuple[int, int]:
+def _range(conn: Connection, topic: TopicRow, params: Redeliver, now: int) -> tuple[int, int]:
     if params.since or params.until:
         since, until = read_span(params.since, params.until, now)
         return recorded_between(conn, topic.id, since, until)

@@ -16,9 +16,10 @@ from eventd.api.framework.operations import Params
 from eventd.egress.cursors import BACKFILL, SUBSCRIPTION, peer_of, subscription_name
 from eventd.egress.subscriptions.trigger import Trigger
 from eventd.errors import NotFound
-from eventd.log.core.head import read_head, read_topics
+from eventd.log.core.head import read_head
 from eventd.log.core.matching_page import read_matching
-from eventd.log.core.values import Head, Topic
+from eventd.log.core.topic_row import TopicRow, read_group_topics
+from eventd.log.core.values import Head
 from eventd.log.cursors.cursors import Cursor, LinkState, read_cursors
 from eventd.log.delivery.repairs import count_letters
 from eventd.resources.effective import (
@@ -63,7 +64,7 @@ class _Books:
 
     groups: Mapping[str, GroupConfig]
     plugins: Mapping[str, PluginConfig]
-    topics: Mapping[str, Topic]
+    topics: Mapping[str, TopicRow]
     head: Head
     cursors: Mapping[str, Cursor]
     letters: Mapping[str, int]
@@ -71,7 +72,7 @@ class _Books:
 
     @classmethod
     def open(cls, conn: Connection, stored: Sequence[StoredResource], chosen: Sequence[SubscriptionConfig]) -> Self:
-        topics = {topic.name: topic for topic in read_topics(conn)}
+        topics = {topic.name: topic for topic in read_group_topics(conn)}
         asked = {topic_of(one.group) for one in chosen}
         letters: dict[str, int] = {}
         for topic in (topics[name] for name in asked & topics.keys()):
@@ -136,7 +137,7 @@ def _state(conn: Connection, books: _Books, one: SubscriptionConfig, now: int) -
 
 
 def _waiting(
-    conn: Connection, books: _Books, one: SubscriptionConfig, topic: Topic | None, after: int, now: int
+    conn: Connection, books: _Books, one: SubscriptionConfig, topic: TopicRow | None, after: int, now: int
 ) -> list[int]:
     """When the events were recorded that wait; the first ones, if they are many."""
     if topic is None or after >= books.head.last:

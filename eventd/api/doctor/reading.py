@@ -20,7 +20,7 @@ from eventd.errors import EventdError, SecretUnreadable
 from eventd.log.core.head import read_head
 from eventd.log.core.id_conflicts import Conflicts, read_conflicts
 from eventd.log.core.pages import Question, list_latest
-from eventd.log.core.values import Topic
+from eventd.log.core.topic_row import TopicRow
 from eventd.log.cursors.cursors import Cursor
 from eventd.log.delivery.acknowledged import read_stale, survey_ahead
 from eventd.log.delivery.repairs import count_letters, read_letters
@@ -47,7 +47,7 @@ class _Scene:
     """What one look at a group begins with."""
 
     config: GroupConfig
-    topic: Topic
+    topic: TopicRow
     head: int
     letters: Mapping[str, int]
     slo: SloConfig | None

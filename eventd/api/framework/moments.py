@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from eventd.errors import Invalid
-from eventd.log.core.values import Head, Topic
+from eventd.log.core.topic_row import TopicRow
+from eventd.log.core.values import Head
 from eventd.text.duration import BadDuration, parse_duration
 from federation.errors import BadEvent
 from federation.event import from_micros, micros
@@ -63,7 +64,7 @@ def write_token(head: Head, position: int) -> str:
     return f"{head.epoch}:{position}"
 
 
-def read_token(text: str, head: Head, topic: Topic) -> Place:
+def read_token(text: str, head: Head, topic: TopicRow) -> Place:
     """The place a token names. One of another history begins at the start, and says so. Raises Invalid."""
     if not text:
         return Place(0)

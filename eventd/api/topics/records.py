@@ -27,10 +27,10 @@ from eventd.api.topics.topics import require_known
 from eventd.api.topics.write import WriteAnswer, WriteBody, require_bounded
 from eventd.errors import Invalid
 from eventd.log.core.records import View
+from eventd.log.core.topic_row import find_topic
 from eventd.log.topics import topic_page
 from eventd.log.topics.delete import delete_records
 from eventd.log.topics.predicate import parse
-from eventd.log.topics.topic_line import read_line
 from eventd.log.topics.topic_page import Ask, read_slice
 from eventd.log.topics.topics import refuse_group
 
@@ -194,7 +194,7 @@ async def delete(call: Call[NoQuery, DeleteBody]) -> web.Response:
     refuse_group(call.name, "deleted from")
     require_known(call.name)
     done = await delete_records(call.v0.log.submit, call.name, before_seq=before_seq, predicate=predicate)
-    line = await call.v0.database.read(read_line, call.name) if done.deleted else None
+    line = await call.v0.database.read(find_topic, call.name) if done.deleted else None
     if line is not None:
         call.v0.log.wakeups.touch(line.id)  # there may be room now for whoever waits to write to it
     answer = DeleteAnswer(

@@ -24,7 +24,7 @@ from eventd.api.topics.problems import OutOfReach
 from eventd.api.topics.recency import Recency
 from eventd.egress.routers.pump import Routing
 from eventd.log.core.eventlog import EventLog
-from eventd.log.topics.topic_line import read_line
+from eventd.log.core.topic_row import find_topic
 from eventd.log.topics.topics import count_topics
 from eventd.observe.metrics import Metrics
 from eventd.runtime.clock import Clock
@@ -91,7 +91,7 @@ class V0:
     async def catch_up(self, topic: str) -> None:
         """Before a topic is read: have in it what its routers' sources hold now."""
         if self.routing.feeds(topic):
-            line = await self.database.read(read_line, topic)
+            line = await self.database.read(find_topic, topic)
             if line is not None:
                 await self.routing.drive(line.id)
 

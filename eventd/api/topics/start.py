@@ -13,9 +13,9 @@ from eventd.api.topics.shared_reads import Pages
 from eventd.errors import Invalid
 from eventd.log.core.head import read_head
 from eventd.log.core.records import View
+from eventd.log.core.topic_row import find_topic
 from eventd.log.topics.errors import TopicNotFound
-from eventd.log.topics.limits import read_standing
-from eventd.log.topics.topic_line import read_line
+from eventd.log.topics.limits import read_size
 from eventd.log.topics.topic_page import epoch_of
 from eventd.log.topics.topics import NAME
 from eventd.store.engine.database import Connection
@@ -96,9 +96,9 @@ def require_some(names: Collection[str]) -> None:
 
 def _find(conn: Connection, names: Iterable[str], now: int) -> dict[str, Found]:
     epoch = read_head(conn).epoch
-    lines = ((name, read_line(conn, name)) for name in names)
+    lines = ((name, find_topic(conn, name)) for name in names)
     return {
-        name: Found(line.id, line.head_seq, read_standing(conn, line, now).earliest_seq, epoch_of(epoch, line.id))
+        name: Found(line.id, line.head_seq, read_size(conn, line, now).earliest_seq, epoch_of(epoch, line.id))
         for name, line in lines
         if line is not None
     }

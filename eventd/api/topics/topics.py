@@ -15,9 +15,9 @@ from eventd.api.topics.models import U64_MAX, Answer, NoQuery, Query
 from eventd.api.topics.routes import V0, Call, Route, require_names
 from eventd.errors import Invalid
 from eventd.log.core.topic_config import TopicConfig, merged
+from eventd.log.core.topic_row import find_topic
 from eventd.log.topics.errors import Detailed, TopicNotFound
 from eventd.log.topics.state import TopicState, list_states, read_state
-from eventd.log.topics.topic_line import read_line
 from eventd.log.topics.topics import (
     GROUP,
     NAME,
@@ -141,7 +141,7 @@ async def patch(call: Call[NoQuery, Any]) -> web.Response:
     refuse_group(call.name, "configured")
     require_known(call.name)
     changes = {name: value for name in call.body.__struct_fields__ if (value := getattr(call.body, name)) is not UNSET}
-    line = await call.v0.database.read(read_line, call.name)
+    line = await call.v0.database.read(find_topic, call.name)
     if line is None:
         raise TopicNotFound(call.name)
     require_config(merged(line.config, changes), call.name, call.key)

@@ -15,10 +15,10 @@ from eventd.api.topics.routes import V0
 from eventd.api.topics.topics import require_config
 from eventd.errors import Invalid
 from eventd.log.core.records import compact, encoded, join_body
-from eventd.log.core.values import Drafts
 from eventd.log.core.topic_config import TopicConfig
+from eventd.log.core.topic_row import find_topic
+from eventd.log.core.values import Drafts
 from eventd.log.topics.errors import BatchTooLarge, RecordTooLarge, TopicNotFound
-from eventd.log.topics.topic_line import read_line
 from eventd.log.topics.topics import NAME, refuse_group, require_name
 from eventd.log.topics.write import Write, Written
 from federation.event import is_plain
@@ -116,7 +116,7 @@ async def _config_for(v0: V0, key: ApiKey, topic: str, config: TopicConfig | Non
     if config is None:
         return None
     if "admin" not in key.scopes:
-        if not NAME.fullmatch(topic) or await v0.database.read(read_line, topic) is None:
+        if not NAME.fullmatch(topic) or await v0.database.read(find_topic, topic) is None:
             key.require_scope("admin")
         return None  # the topic is there: nothing is made
     require_config(config, topic, key)

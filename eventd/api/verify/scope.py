@@ -9,7 +9,8 @@ from eventd.api.admin.groups import find_group, find_peer, find_topic
 from eventd.api.admin.peer_ledger import PeerBooks, open_books, wanted_by
 from eventd.errors import Conflict
 from eventd.log.core.head import read_head
-from eventd.log.core.values import Head, Topic
+from eventd.log.core.topic_row import TopicRow
+from eventd.log.core.values import Head
 from eventd.log.cursors.cursors import Cursor
 from eventd.log.delivery.digests import Chosen, LeftOut, oldest_kept, read_left_out, taken_before
 from eventd.log.delivery.lag import read_lag
@@ -31,7 +32,7 @@ class Scope:
 
     group: GroupConfig
     peer: PeerConfig
-    topic: Topic
+    topic: TopicRow
     head: Head
     cursor: Cursor
     books: PeerBooks

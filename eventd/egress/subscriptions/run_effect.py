@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from eventd.dynamic.guard import Observation, refuse_captured
 from eventd.log.core.commit import Transaction
-from eventd.log.core.head import require_in_use
+from eventd.log.core.topic_row import require_in_use
 from eventd.log.core.units import require_room
 from eventd.log.core.values import Appended, Draft, Drafts, Outcome
 from eventd.store.parts.newer import Later

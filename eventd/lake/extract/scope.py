@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from eventd.log.core.head import read_head, read_topics
+from eventd.log.core.head import read_head
+from eventd.log.core.topic_row import read_group_topics
 from eventd.store.engine.database import fetch
 from eventd.store.rows.registry import read_resources
 
@@ -49,7 +50,7 @@ def read_places(conn: sa.Connection, node: str | None) -> Places:
     nodes = {group: name for group, name in read_groups(conn).items() if node in (None, name)}
     topics = {
         topic.id: Place(group, nodes[group])
-        for topic in read_topics(conn)
+        for topic in read_group_topics(conn)
         if topic.name.startswith(_GROUP) and (group := topic.name.removeprefix(_GROUP)) in nodes
     }
     rows = fetch(conn, "SELECT name, topic_id FROM cursors WHERE kind = 'peer'")

@@ -135,8 +135,13 @@ def _store(
     size, grown = sum(block.bytes for block in made), position - first
     next_seq, written = fetch(conn, _GROW, (grown, size, ids, latest, now, topic_id))[0]
     made = [block._replace(seq=block.seq + next_seq - grown, recorded_at=written) for block in made]
-    bulk_insert(conn, blocks, Block._fields, made)
+    write_blocks(conn, made)
     return made
+
+
+def write_blocks(conn: sa.Connection, made: Sequence[Block]) -> None:
+    """Store blocks: the one function that inserts rows into their table."""
+    bulk_insert(conn, blocks, Block._fields, made)
 
 
 def place_records(

@@ -60,6 +60,11 @@ class Block(NamedTuple):
         return self.position + self.records - 1
 
     @property
+    def last_seq(self) -> int:
+        """The seq of its last record."""
+        return self.seq + self.records - 1
+
+    @property
     def path(self) -> str | None:
         """The path of all its records; None where each line has its own."""
         told = names(self.paths)

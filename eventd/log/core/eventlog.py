@@ -11,10 +11,11 @@ from typing import TypeVar
 from eventd.errors import EventdError
 from eventd.log.core.commit import Committed, Unit
 from eventd.log.core.durability import Flushes
-from eventd.log.core.head import Recovered, ensure_topic, read_head, recover, settle_unsynced, touch_head
+from eventd.log.core.head import Recovered, read_head, recover, settle_unsynced, touch_head
 from eventd.log.core.matching_page import Concern, Found, find_in, read_matching
 from eventd.log.core.pages import Stretch, read_page
 from eventd.log.core.tail import Recent, Tail
+from eventd.log.core.topic_row import ensure_topic
 from eventd.log.core.topic_versions import TopicVersions
 from eventd.log.core.units import Effect, Postpone, Publish, Settle
 from eventd.log.core.values import Appended, Draft, Head, Page

@@ -1,4 +1,4 @@
-"""The head row and the topics: where the next record goes.
+"""The head row: where the next record goes.
 
 Whoever appends first locks the head row, and holds it until its commit. So positions are given in the order of commits,
 without holes, in one process or several, and a reader that has seen position n has seen everything below it.
@@ -6,25 +6,18 @@ without holes, in one process or several, and a reader that has seen position n 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from eventd.errors import DatabaseUnusable, NotFound
-from eventd.log.core.values import Head, Topic
-from eventd.store.engine.database import execute, fetch, for_update, insert, notify_head, run_of_system
+from eventd.errors import DatabaseUnusable
+from eventd.log.core.values import Head
+from eventd.store.engine.database import execute, fetch, for_update, notify_head, run_of_system
 from eventd.store.engine.head_file import Acknowledged
 from eventd.store.schema.migrations import new_epoch
-from eventd.store.schema.tables import log_heads, topics
-
-DELETED = "-retired:"
-"""Prefix of the name of a deleted topic. No name of a group or a topic begins with a dash."""
-DELETED_END = f"{DELETED[:-1]};"
-IS_DELETED = f"(name >= '{DELETED}' AND name < '{DELETED_END}')"
-"""As a range, which an index finds among many topics."""
+from eventd.store.schema.tables import log_heads
 
 _HEAD = "next_position, epoch, incarnation, registry_version, parts_version, topics_version, unsynced"
-_COLUMNS = "id, name, next_seq, bytes, ids, evicted_seq, evicted_position, lost_position"
 
 
 def lock_head(conn: sa.Connection) -> Head:
@@ -147,52 +140,3 @@ def renew_epoch(conn: sa.Connection) -> str:
     epoch = new_epoch(conn)
     conn.execute(log_heads.update().values(epoch=epoch))
     return epoch
-
-
-def first_line(name: str, now: int) -> dict[str, Any]:
-    """The line of a topic that is made now, by column."""
-    nothing = ("bytes", "ids", "evicted_seq", "evicted_position", "lost_position")
-    return {"name": name, "next_seq": 1, **dict.fromkeys(nothing, 0), "created_at": now}
-
-
-def ensure_topic(conn: sa.Connection, name: str, now: int) -> int:
-    """The id of the topic, made if it is missing."""
-    conn.execute(
-        insert(conn, topics).values(**first_line(name, now)).on_conflict_do_nothing(index_elements=[topics.c.name])
-    )
-    return read_topic(conn, name).id
-
-
-def read_topic(conn: sa.Connection, name: str) -> Topic:
-    """The topic's line. Raises `NotFound`."""
-    rows = fetch(conn, f"SELECT {_COLUMNS} FROM topics WHERE name = ?", (name,))
-    if not rows:
-        raise NotFound(f"no topic {name!r}")
-    return Topic(*rows[0])
-
-
-def read_topics(conn: sa.Connection, *, deleted: bool = False) -> list[Topic]:
-    """The topics of groups by name, with `deleted` also of deleted groups. The others, of any number, are not read."""
-    where = "name >= 'group:' AND name < 'group;'" + (" OR name < '0'" if deleted else "")
-    found = [Topic(*row) for row in fetch(conn, f"SELECT {_COLUMNS} FROM topics WHERE form = 'event' AND ({where})")]
-    return sorted(found, key=lambda topic: topic.name)
-
-
-def read_topic_bytes(conn: sa.Connection, topic_id: int) -> int:
-    """Bytes of the bodies a topic stores."""
-    return int(fetch(conn, "SELECT bytes FROM topics WHERE id = ?", (topic_id,))[0][0])
-
-
-def require_in_use(conn: sa.Connection, head: Head, topic_id: int) -> None:
-    """Raise `NotFound` when the topic was retired. The head must be locked.
-
-    A topic is retired by a declared change only, so one that was found in use is looked up again only when the version
-    of what is declared has moved. The connection remembers, for it lives as long as one process's writing.
-    """
-    found: dict[int, int] = conn.info.setdefault("topics in use", {})
-    if found.get(topic_id) == head.registry_version:
-        return
-    found.pop(topic_id, None)
-    if not fetch(conn, f"SELECT 1 FROM topics WHERE id = ? AND NOT {IS_DELETED}", (topic_id,)):
-        raise NotFound("the group was deleted meanwhile", hint="declare it again, or publish to another one")
-    found[topic_id] = head.registry_version

@@ -1,332 +1,223 @@
-"""What a topic of records holds, and taking records out of it: from its beginning, or single ones.
+"""Rows of the table `topics`: one per topic, of event groups and of records alike.
 
-Everything up to the floor, `topics.evicted_seq`, is gone. Beyond it a seq may have no record any more: its line is
-empty, its block is gone, it is a job that is done, or its record never came. `topics.deleted` counts those, so how many
-live is known without looking. The head must be locked by whoever writes.
+A deleted topic keeps its row, under a name that no topic in use can have, until everything else of it is removed. The
+head must be locked by every transaction that writes one of these rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from itertools import pairwise
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import sqlalchemy as sa
 
-from eventd.log.core.blocks import Block
+from eventd.errors import NotFound
 from eventd.log.core.head import shrink
-from eventd.log.core.losses import Loss, note_losses
-from eventd.log.core.records import content_size, read_provenance
-from eventd.log.core.scan import outlines, read_block, scan_seqs
-from eventd.store.engine.database import bulk_insert, execute, execute_many, fetch
-from eventd.store.rows.leases import forget_upto
-from eventd.store.schema.tables import blocks
+from eventd.log.core.records import new_instance
+from eventd.log.core.topic_config import GROUP_CONFIG, TopicConfig, read_config
+from eventd.log.core.values import Head
+from eventd.store.engine.database import execute, fetch, insert
+from eventd.store.schema.columns import beyond
+from eventd.store.schema.tables import topics
 
-PIECE = 32
-"""Records of the blocks that a larger one is split into when a little of it goes: what goes next mostly is near, and
-must not cost as much as the whole block again."""
-STEP_RECORDS = 10_000
-STEP_BYTES = 16 << 20
-"""What one step takes out at most, so that nobody waits long for the head."""
-_EVERYWHERE = 1 << 62
-_PORTION = 256
-"""Blocks read at once, without their lines."""
-_COLUMNS = "id, next_seq, bytes, ids, evicted_seq, evicted_position, deleted, due_at, config"
+DELETED: Final = "-retired:"
+"""Prefix of the name of a deleted topic. No name of a group or a topic begins with a dash."""
+DELETED_END: Final = f"{DELETED[:-1]};"
+IS_DELETED: Final = f"(name >= '{DELETED}' AND name < '{DELETED_END}')"
+"""As a range, which an index finds among many topics."""
 
-
-class Bounds(msgspec.Struct, frozen=True):
-    """The part of what is set for a topic that limits what it holds; 0: no limit."""
-
-    type: str = "log"
-    ttl_ms: int = 0
-    cap_records: int = 0
-    cap_bytes: int = 0
-    discard: str = "old"
+COLUMNS: Final = (
+    "id, name, form, next_seq, bytes, ids, evicted_seq, evicted_position, lost_position, instance, config, durability,"
+    " deleted, written_at, due_at, created_at"
+)
 
 
-_decode_bounds = lru_cache(maxsize=256)(msgspec.json.Decoder(Bounds).decode)
-_UNBOUNDED = Bounds()
+class TopicRow(NamedTuple):
+    """A topic. Times in microseconds; sizes in bytes, of events or of records' data and meta.
 
-Range = tuple[int, int]
-"""The first and the last of some seqs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stock:
-    """A topic's line, as far as it tells what the topic holds. Bytes are of data and meta."""
+    Everything up to the floor, `evicted_seq`, is removed. Beyond it a seq may have no record any more: its line is
+    empty, its block is removed, its job is done, or its record never came. `deleted` counts those, so the number of
+    live records is known without reading blocks.
+    """
 
     id: int
-    next_seq: int
-    bytes: int
-    ids: int
-    evicted_seq: int
-    evicted_position: int
-    deleted: int
-    due_at: int | None
-    config: str
+    name: str
+    form: str = "event"
+    next_seq: int = 1
+    bytes: int = 0
+    ids: int = 0
+    evicted_seq: int = 0
+    evicted_position: int = 0
+    lost_position: int = 0
+    instance: int = 0
+    config_text: str = ""
+    durability: str = "fsync"
+    deleted: int = 0
+    written_at: int | None = None
+    due_at: int | None = None
+    created_at: int = 0
 
     @property
-    def bounds(self) -> Bounds:
-        return _decode_bounds(self.config) if self.config else _UNBOUNDED
+    def config(self) -> TopicConfig:
+        """The topic's configuration; of a group's topic, what readers are shown as such."""
+        return read_config(self.config_text) if self.config_text else GROUP_CONFIG
 
     @property
     def is_queue(self) -> bool:
-        return self.bounds.type == "queue"
+        return self.config.type == "queue"
+
+    @property
+    def of_group(self) -> bool:
+        """Whether it is the topic of an event group."""
+        return self.form == "event"
 
     @property
     def head_seq(self) -> int:
+        """The seq of its newest record; 0 before the first."""
         return self.next_seq - 1
 
     @property
-    def count(self) -> int:
-        """How many records live."""
-        return self.head_seq - self.evicted_seq - self.deleted
+    def earliest_seq(self) -> int:
+        """The seq of its oldest record; one beyond the head where it is empty."""
+        return self.evicted_seq + 1
+
+    @property
+    def live(self) -> int:
+        """The number of its records, including those that have outlived their time to live and are still stored."""
+        return self.next_seq - 1 - self.evicted_seq - self.deleted
 
 
-def read_stock(conn: sa.Connection, topic_id: int) -> Stock:
-    """The line of a topic that exists, in use or not."""
-    return Stock(*fetch(conn, f"SELECT {_COLUMNS} FROM topics WHERE id = ?", (topic_id,))[0])
+# --- reading ------------------------------------------------------------------------------------------------------
 
 
-def write_stock(conn: sa.Connection, before: Stock, stock: Stock) -> Stock:
-    """Write down what the topic, which held `before`, holds now."""
-    shrink(conn, before.bytes - stock.bytes)
-    execute(
-        conn,
-        "UPDATE topics SET next_seq = ?, bytes = ?, ids = ?, evicted_seq = ?, evicted_position = ?, deleted = ?,"
-        " due_at = ? WHERE id = ?",
-        (
-            stock.next_seq,
-            stock.bytes,
-            stock.ids,
-            stock.evicted_seq,
-            stock.evicted_position,
-            stock.deleted,
-            stock.due_at,
-            stock.id,
-        ),
-    )
-    return stock
+def find_topic(conn: sa.Connection, name: str) -> TopicRow | None:
+    """The topic in use that has this name."""
+    rows = fetch(conn, f"SELECT {COLUMNS} FROM topics WHERE name = ?", (name,)) if name >= "0" else []
+    return TopicRow(*rows[0]) if rows else None
 
 
-# --- what lives ---------------------------------------------------------------------------------------------------
+def find_topic_by_id(conn: sa.Connection, topic_id: int) -> TopicRow | None:
+    """The topic in use that has this id."""
+    rows = fetch(conn, f"SELECT {COLUMNS} FROM topics WHERE id = ? AND name >= '0'", (topic_id,))
+    return TopicRow(*rows[0]) if rows else None
 
 
-def held_blocks(conn: sa.Connection, stock: Stock) -> Iterator[Block]:
-    """The blocks beyond the floor, in order; without their lines where these tell nothing that is not known."""
-    if stock.deleted or stock.is_queue:
-        return scan_seqs(conn, stock.id, stock.evicted_seq, stock.head_seq)
-    return outlines(conn, stock.id, 0, _EVERYWHERE)
+def read_topic(conn: sa.Connection, name: str) -> TopicRow:
+    """The topic of this name. Raises `NotFound`."""
+    rows = fetch(conn, f"SELECT {COLUMNS} FROM topics WHERE name = ?", (name,))
+    if not rows:
+        raise NotFound(f"no topic {name!r}")
+    return TopicRow(*rows[0])
 
 
-def read_done(conn: sa.Connection, stock: Stock, first: int, last: int) -> dict[int, int]:
-    """The jobs that are done while their records are stored: their seqs, with bytes of content."""
-    if not stock.is_queue:
-        return {}
-    sql = "SELECT seq, size FROM leases WHERE topic_id = ? AND seq >= ? AND seq <= ? AND free_at IS NULL"
-    return dict(fetch(conn, sql, (stock.id, first, last)))
+def read_topic_by_id(conn: sa.Connection, topic_id: int) -> TopicRow:
+    """A topic that exists, in use or deleted."""
+    return TopicRow(*fetch(conn, f"SELECT {COLUMNS} FROM topics WHERE id = ?", (topic_id,))[0])
 
 
-def empty_seqs(block: Block) -> list[int]:
-    """The seqs of a block whose lines are empty."""
-    if not block.has_empty:
-        return []
-    return [seq for seq, body in enumerate(block.bodies(), block.seq) if not body]
+def read_group_topics(conn: sa.Connection, *, deleted: bool = False) -> list[TopicRow]:
+    """The topics of groups by name, with `deleted` also those of deleted groups. Topics of records are not read."""
+    where = "name >= 'group:' AND name < 'group;'" + (" OR name < '0'" if deleted else "")
+    rows = fetch(conn, f"SELECT {COLUMNS} FROM topics WHERE form = 'event' AND ({where})")
+    return sorted((TopicRow(*row) for row in rows), key=lambda topic: topic.name)
 
 
-def live_ranges(held: Iterable[Block], gone: Collection[int], after: int, upto: int) -> list[Range]:
-    """The seqs in `(after, upto]` that have a record: all that blocks hold, but empty lines and what is `gone`."""
-    ranges: list[Range] = []
-    for block in held:
-        inside = range(max(block.seq, after + 1), min(last_of(block), upto) + 1)
-        cuts = sorted({*empty_seqs(block), *gone}.intersection(inside))
-        for before, behind in pairwise([inside.start - 1, *cuts, inside.stop]):
-            if behind - before < 2:
-                continue
-            if ranges and ranges[-1][1] == before:
-                ranges[-1] = (ranges[-1][0], behind - 1)
-            else:
-                ranges.append((before + 1, behind - 1))
-    return ranges
+def list_topics(
+    conn: sa.Connection, *, prefixes: Sequence[str] = (), prefix: str = "", after: str = "", limit: int = 100
+) -> list[TopicRow]:
+    """Topics in the order of their names' bytes, beyond `after`: of any of the `prefixes`, if there are some.
 
-
-def last_of(block: Block) -> int:
-    """The seq of a block's last record."""
-    return block.seq + block.records - 1
-
-
-def first_live(conn: sa.Connection, stock: Stock, after: int) -> int:
-    """The first seq beyond `after` that has a record; the next one to be given where none has."""
-    if not stock.deleted:
-        return after + 1
-    for block in scan_seqs(conn, stock.id, after, stock.head_seq):
-        done = read_done(conn, stock, block.seq, last_of(block))
-        for first, _ in live_ranges([block], done, after, last_of(block)):
-            return first
-    return stock.next_seq
-
-
-# --- from the beginning -------------------------------------------------------------------------------------------
-
-
-def remove_prefix(
-    conn: sa.Connection,
-    stock: Stock,
-    upto: int,
-    *,
-    now: int,
-    reason: str = "",
-    records: int | None = None,
-    size: int = STEP_BYTES,
-) -> Stock:
-    """Take out all up to a seq, as far as one step goes, and what is gone behind that anyway; the stock that is left.
-
-    With a `reason`, what lived is remembered as lost for it; without one, it was to be deleted. One step ends with the
-    block in which it has come to so many `records` (by default `STEP_RECORDS`) or bytes (`size`).
+    One more than `limit` is given where there are more.
     """
-    end = _step_end(conn, stock, upto, STEP_RECORDS if records is None else records, size)
-    if end == upto:
-        end = first_live(conn, stock, upto) - 1
-    if end <= stock.evicted_seq:
-        return stock
-    done = read_done(conn, stock, stock.evicted_seq + 1, end)
-    ranges, copies = _look_over(conn, stock, end, done)
-    held = list(_outlines(conn, stock.id, end))
-    size, position = _drop_blocks(conn, stock, held, end)
-    if reason:
-        note_losses(conn, stock.id, [Loss(first, last, reason) for first, last in ranges])
-    if stock.is_queue:
-        forget_upto(conn, stock.id, end)
-    live = sum(last - first + 1 for first, last in ranges)
-    return write_stock(
-        conn,
-        stock,
-        replace(
-            stock,
-            bytes=stock.bytes - (size - sum(done.values())),
-            ids=stock.ids - forget_copies(conn, stock.id, copies, now),
-            evicted_seq=end,
-            evicted_position=position,
-            deleted=stock.deleted - (end - stock.evicted_seq - live),
-        ),
-    )
-
-
-def _outlines(conn: sa.Connection, topic_id: int, upto: int) -> Iterator[Block]:
-    """The blocks that hold something up to a seq, without their lines."""
-    names = ", ".join([*Block._fields[:-1], "''"])
-    sql = f"SELECT {names} FROM blocks WHERE topic_id = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT {_PORTION}"
-    at, more = 0, True
-    while more:
-        rows = fetch(conn, sql, (topic_id, at, upto))
-        yield from map(Block._make, rows)
-        more = len(rows) == _PORTION
-        at = rows[-1][2] if more else at
-
-
-def _step_end(conn: sa.Connection, stock: Stock, upto: int, most: int, most_bytes: int) -> int:
-    """The seq up to which one step goes, on its way to `upto`."""
-    if upto - stock.evicted_seq <= PIECE:
-        return upto
-    records = size = 0
-    for block in _outlines(conn, stock.id, upto):
-        records += block.records
-        size += block.bytes
-        if records >= most or size >= most_bytes:
-            return min(upto, last_of(block))
-    return upto
-
-
-Copy = tuple[str, int]
-"""The identity and the position of a copy that keeps the identity of what it was made of."""
-
-
-def _look_over(conn: sa.Connection, stock: Stock, end: int, done: Collection[int]) -> tuple[list[Range], list[Copy]]:
-    """What lives up to a seq, and which copies with an identity there are; read only where that is not known."""
-    after = stock.evicted_seq
-    if not (stock.deleted or stock.ids):
-        return [(after + 1, end)], []
-    ranges: list[Range] = []
-    copies: list[Copy] = []
-    for block in scan_seqs(conn, stock.id, after, end):
-        ranges += live_ranges([block], done, after, end)
-        copies += copies_in(block, range(after + 1, end + 1)) if stock.ids else []
-    return ranges, copies
-
-
-def copies_in(block: Block, seqs: Collection[int]) -> list[Copy]:
-    """Those of a block's records of some seqs that are copies with an identity."""
-    found: list[Copy] = []
-    shift = block.position - block.seq
-    for seq, (path, _) in enumerate(block.facts(), block.seq):
-        if " " in path and seq in seqs:
-            found.append((read_provenance(path).id, seq + shift))
+    found: list[TopicRow] = []
+    for first, end in _ranges(prefixes, prefix):
+        if (room := limit + 1 - len(found)) <= 0:
+            break
+        rows = fetch(
+            conn,
+            f"SELECT {COLUMNS} FROM topics WHERE name >= ? AND name < ? ORDER BY name LIMIT ?",
+            (beyond(after, first), end, room),
+        )
+        found += [TopicRow(*row) for row in rows]
     return found
 
 
-def forget_copies(conn: sa.Connection, topic_id: int, copies: Sequence[Copy], now: int) -> int:
-    """Remember the identities of copies that go for a while only; how many there were."""
-    return execute_many(
-        conn,
-        "UPDATE event_ids SET gone_at = ? WHERE topic_id = ? AND event_id = ? AND position = ? AND gone_at IS NULL",
-        [(now, topic_id, identity, position) for identity, position in copies],
-    )
+def _ranges(prefixes: Sequence[str], prefix: str) -> list[tuple[str, str]]:
+    """The ranges `[first, end)` of names that begin with one of the prefixes and with `prefix`, in order."""
+    wanted = [one for one in prefixes if one.startswith(prefix)] if prefixes else [prefix]
+    if any(prefix.startswith(one) for one in prefixes):
+        wanted = [prefix]
+    ranges: list[tuple[str, str]] = []
+    for one in sorted(set(wanted)):
+        if not one.isascii():
+            continue  # names are ASCII
+        if ranges and one < ranges[-1][1]:
+            continue  # within the one before
+        ranges.append((one or "0", one + "\x7f" if one else "\x7f"))
+    return ranges
 
 
-def _drop_blocks(conn: sa.Connection, stock: Stock, held: Sequence[Block], end: int) -> tuple[int, int]:
-    """Remove these blocks up to a seq, the last one maybe in part; bytes and last position of what went."""
-    if not held:
-        return 0, stock.evicted_position
-    size, last = sum(block.bytes for block in held), held[-1]
-    rest = _rest(read_block(conn, last.position), end) if last_of(last) > end else []
-    size -= sum(piece.bytes for piece in rest)
-    execute(conn, "DELETE FROM blocks WHERE topic_id = ? AND seq <= ?", (stock.id, end))
-    bulk_insert(conn, blocks, Block._fields, rest)
-    return size, min(last.last, last.position + end - last.seq)
+def read_topic_bytes(conn: sa.Connection, topic_id: int) -> int:
+    """Bytes of the bodies a topic stores."""
+    return int(fetch(conn, "SELECT bytes FROM topics WHERE id = ?", (topic_id,))[0][0])
 
 
-def _rest(block: Block, end: int) -> list[Block]:
-    """What a block holds beyond a seq."""
-    cut = end + 1 - block.seq
-    return rebuilt(block, block.rows(cut), skipped=cut)
+def require_in_use(conn: sa.Connection, head: Head, topic_id: int) -> None:
+    """Raise `NotFound` when the topic was deleted. The head must be locked.
+
+    Only a change of the applied resources deletes a group's topic, so one that was found in use is looked up again only
+    when the version of the registry has moved. The connection remembers, for it lives as long as the process's writer.
+    """
+    found: dict[int, int] = conn.info.setdefault("topics in use", {})
+    if found.get(topic_id) == head.registry_version:
+        return
+    found.pop(topic_id, None)
+    if not fetch(conn, f"SELECT 1 FROM topics WHERE id = ? AND NOT {IS_DELETED}", (topic_id,)):
+        raise NotFound("the group was deleted meanwhile", hint="declare it again, or publish to another one")
+    found[topic_id] = head.registry_version
 
 
-def rebuilt(block: Block, lines: list[str], *, skipped: int = 0, most: int = PIECE) -> list[Block]:
-    """A block in pieces of `most` lines, those of it without a record left out. `skipped`: its first lines, that go."""
-    made: list[Block] = []
-    for start in range(0, len(lines), most):
-        piece = lines[start : start + most]
-        if size := sum(map(content_size, block.bodies_of(piece))):
-            made.append(block.made_of(piece, start + skipped, size))
-    return made
+# --- writing ------------------------------------------------------------------------------------------------------
 
 
-# --- single records -----------------------------------------------------------------------------------------------
+def ensure_topic(conn: sa.Connection, name: str, now: int) -> int:
+    """The id of a group's topic, made if it is missing."""
+    statement = insert(conn, topics).values(**_new_row(name, now))
+    conn.execute(statement.on_conflict_do_nothing(index_elements=[topics.c.name]))
+    return read_topic(conn, name).id
 
 
-def empty_lines(conn: sa.Connection, stock: Stock, block: Block, seqs: Collection[int], now: int) -> Stock:
-    """Delete the records of some seqs, which live in a block; the stock that is left. The floor stays where it is."""
-    lines = block.rows()
-    for seq in seqs:
-        lines[seq - block.seq] = block.empty_row
-    left = rebuilt(block, lines, most=PIECE if len(seqs) * PIECE < block.records else block.records)
-    execute(conn, "DELETE FROM blocks WHERE position = ?", (block.position,))
-    bulk_insert(conn, blocks, Block._fields, left)
-    copies = copies_in(block, seqs) if stock.ids else []
-    return write_stock(
-        conn,
-        stock,
-        replace(
-            stock,
-            bytes=stock.bytes - block.bytes + sum(piece.bytes for piece in left),
-            ids=stock.ids - forget_copies(conn, stock.id, copies, now),
-            deleted=stock.deleted + len(seqs),
-        ),
-    )
+def insert_topic(conn: sa.Connection, name: str, config: TopicConfig, *, now: int, random: bytes) -> TopicRow:
+    """Make a topic of records under a name that no topic has."""
+    config = config.resolved()
+    values: dict[str, Any] = {
+        **_new_row(name, now),
+        "form": "record",
+        "instance": new_instance(random),
+        "config": msgspec.json.encode(config).decode(),
+        "durability": config.durability,
+    }
+    columns, marks = ", ".join(values), ", ".join("?" * len(values))
+    sql = f"INSERT INTO topics ({columns}) VALUES ({marks}) RETURNING {COLUMNS}"
+    topic = TopicRow(*fetch(conn, sql, tuple(values.values()))[0])
+    execute(conn, "UPDATE log_heads SET topics = topics + 1 WHERE id = 1")
+    return topic
 
 
-def settle_floor(conn: sa.Connection, stock: Stock, now: int) -> Stock:
-    """Move the floor over all that is gone at the beginning; the stock that is left."""
-    return remove_prefix(conn, stock, stock.evicted_seq, now=now)
+def _new_row(name: str, now: int) -> dict[str, Any]:
+    """The columns of a topic that is made now."""
+    zero = ("bytes", "ids", "evicted_seq", "evicted_position", "lost_position")
+    return {"name": name, "next_seq": 1, **dict.fromkeys(zero, 0), "created_at": now}
+
+
+_STORED = ("next_seq", "bytes", "ids", "evicted_seq", "evicted_position", "lost_position", "deleted", "due_at")
+_UPDATE = f"UPDATE topics SET {', '.join(f'{name} = ?' for name in _STORED)} WHERE id = ?"
+
+
+def update_topic(conn: sa.Connection, before: TopicRow, topic: TopicRow) -> TopicRow:
+    """Store what a topic holds after a change; `before` is its row as it is stored."""
+    if not topic.of_group:
+        shrink(conn, before.bytes - topic.bytes)
+    execute(conn, _UPDATE, (*(getattr(topic, name) for name in _STORED), topic.id))
+    return topic

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from eventd.errors import Conflict, Full
 from eventd.log.core.commit import Transaction, Turn
-from eventd.log.core.head import read_topic_bytes, require_in_use
+from eventd.log.core.topic_row import read_topic_bytes, require_in_use
 from eventd.log.core.values import Appended, Draft, Drafts
 from eventd.log.cursors.cursors import Postponement, Step, apply_step, check_fence, postpone
 

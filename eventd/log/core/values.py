@@ -221,17 +221,3 @@ class Page:
     full: bool
     head: Head
     lost: int
-
-
-@dataclass(frozen=True, slots=True)
-class Topic:
-    """A topic's own line in the books. Sizes in bytes."""
-
-    id: int
-    name: str
-    next_seq: int
-    bytes: int
-    ids: int
-    evicted_seq: int
-    evicted_position: int
-    lost_position: int

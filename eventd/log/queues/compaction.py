@@ -8,41 +8,44 @@ readers leave out what is done; see `acked_seqs`. The head must be locked.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from eventd.log.core.blocks import Block
-from eventd.log.core.topic_row import copies_in, forget_copies, read_stock, rebuilt, settle_floor, write_stock
-from eventd.store.engine.database import bulk_insert, execute_many, fetch, fetch_in
+from eventd.log.core.scan import read_block
+from eventd.log.core.topic_row import TopicRow, read_topic_by_id, update_topic
+from eventd.log.retention.prefix import advance_floor
+from eventd.log.retention.rewrite import rewrite_blocks
+from eventd.store.engine.database import execute_many, fetch, fetch_in
 from eventd.store.rows.leases import acked_seqs
-from eventd.store.schema.tables import blocks
 
 _PLACES = 250
 """Seqs looked up in one statement."""
-_COLUMNS = ", ".join(Block._fields)
 
 
 class _Share(NamedTuple):
-    """A block, and how many bytes of its content are done."""
+    """A block, and how many bytes of its content are of jobs that are done."""
 
+    position: int
     seq: int
     records: int
     bytes: int
     done: int
 
+    @property
+    def last_seq(self) -> int:
+        return self.seq + self.records - 1
 
-def clear(conn: sa.Connection, topic_id: int, seqs: Sequence[int], now: int) -> None:
+
+def compact(conn: sa.Connection, topic_id: int, seqs: Sequence[int], now: int) -> None:
     """Remove the records of these jobs, in order, which have just been done: at the floor at once, or when it pays."""
-    stock = read_stock(conn, topic_id)
-    if seqs[0] == stock.evicted_seq + 1:
-        stock = settle_floor(conn, stock, now)
-    shares = _shares(conn, topic_id, [seq for seq in seqs if seq > stock.evicted_seq])
+    topic = read_topic_by_id(conn, topic_id)
+    if seqs[0] == topic.evicted_seq + 1:
+        topic = advance_floor(conn, topic, now)
+    shares = _shares(conn, topic_id, [seq for seq in seqs if seq > topic.evicted_seq])
     ripe = [share for share in shares if share.done and 2 * share.done >= share.bytes]
     if ripe:
-        ids = _thin(conn, topic_id, ripe, now, knows_copies=stock.ids > 0)
-        write_stock(conn, stock, replace(stock, ids=stock.ids - ids))
+        _rewrite(conn, topic, ripe, now)
 
 
 def _shares(conn: sa.Connection, topic_id: int, seqs: Sequence[int]) -> list[_Share]:
@@ -58,36 +61,22 @@ def _shares(conn: sa.Connection, topic_id: int, seqs: Sequence[int]) -> list[_Sh
         "SELECT coalesce(sum(size), 0) FROM leases WHERE leases.topic_id = blocks.topic_id"
         " AND leases.seq >= blocks.seq AND leases.seq < blocks.seq + blocks.records AND free_at IS NULL"
     )
-    sql = f"SELECT seq, records, bytes, ({done}) FROM blocks WHERE topic_id = ? AND seq {{in}}"
+    sql = f"SELECT position, seq, records, bytes, ({done}) FROM blocks WHERE topic_id = ? AND seq {{in}}"
     return [_Share(*row) for row in fetch_in(conn, sql, (topic_id,), sorted(firsts))] if firsts else []
 
 
-def _thin(conn: sa.Connection, topic_id: int, shares: Sequence[_Share], now: int, *, knows_copies: bool) -> int:
-    """Remove what is done from these blocks; how many identities of copies are remembered for a while only."""
-    left: list[Block] = []
-    ids = 0
-    for share in shares:
-        if share.done < share.bytes or knows_copies:
-            block, done = _read(conn, topic_id, share)
-            left += rebuilt(block, _without(block, done), most=block.records)
-            ids += forget_copies(conn, topic_id, copies_in(block, done), now) if knows_copies else 0
-    execute_many(conn, "DELETE FROM blocks WHERE topic_id = ? AND seq = ?", [(topic_id, each.seq) for each in shares])
-    bulk_insert(conn, blocks, Block._fields, left)
+def _rewrite(conn: sa.Connection, topic: TopicRow, shares: Sequence[_Share], now: int) -> None:
+    """Remove what is done from these blocks, with its rows in the table of leases."""
+    read = [share for share in shares if share.done < share.bytes or topic.ids]
+    removed = [
+        (read_block(conn, share.position), acked_seqs(conn, topic.id, share.seq, share.last_seq)) for share in read
+    ]
+    dropped = [share.position for share in shares if share not in read]
+    rewritten = rewrite_blocks(conn, topic, removed, now=now, dropped=dropped)
     execute_many(
         conn,
-        "DELETE FROM leases WHERE topic_id = ? AND seq >= ? AND seq < ? AND free_at IS NULL",
-        [(topic_id, share.seq, share.seq + share.records) for share in shares],
+        "DELETE FROM leases WHERE topic_id = ? AND seq >= ? AND seq <= ? AND free_at IS NULL",
+        [(topic.id, share.seq, share.last_seq) for share in shares],
     )
-    return ids
-
-
-def _read(conn: sa.Connection, topic_id: int, share: _Share) -> tuple[Block, frozenset[int]]:
-    """A block, and which of its seqs are done."""
-    sql = f"SELECT {_COLUMNS} FROM blocks WHERE topic_id = ? AND seq = ?"
-    block = Block._make(fetch(conn, sql, (topic_id, share.seq))[0])
-    return block, acked_seqs(conn, topic_id, share.seq, share.seq + share.records - 1)
-
-
-def _without(block: Block, done: frozenset[int]) -> list[str]:
-    """The lines of a block, those of what is done empty."""
-    return [block.empty_row if seq in done else row for seq, row in enumerate(block.rows(), block.seq)]
+    if rewritten.copies:
+        update_topic(conn, topic, topic._replace(ids=topic.ids - rewritten.copies))

@@ -16,14 +16,13 @@ from eventd.log.core.commit import Transaction
 from eventd.log.core.head import shrink
 from eventd.log.core.records import content_size, read_body, write_body
 from eventd.log.core.scan import scan_seqs
-from eventd.log.core.topic_row import last_of
-from eventd.log.core.values import NOTHING, Drafts
-from eventd.log.queues.compaction import clear
 from eventd.log.core.topic_config import TopicConfig
+from eventd.log.core.topic_row import TopicRow, find_topic, find_topic_by_id, insert_topic
+from eventd.log.core.values import NOTHING, Drafts
+from eventd.log.queues.compaction import compact
 from eventd.log.topics.errors import NotAQueue, RecordTooLarge, Throttled, TopicFull, TopicNotFound
 from eventd.log.topics.limits import apply_ttl
-from eventd.log.topics.topic_line import TopicLine, read_line, read_line_of
-from eventd.log.topics.topics import GROUP, Ceilings, count_topics, create_line
+from eventd.log.topics.topics import GROUP, Ceilings, count_topics
 from eventd.log.topics.write import apply_limits_once, require_fit
 from eventd.runtime.clock import Moment
 from eventd.store.engine.database import execute, fetch, insert
@@ -63,12 +62,12 @@ class Found(NamedTuple):
     body: str
 
 
-def read_queue(conn: sa.Connection, queue: str | int) -> TopicLine:
+def read_queue(conn: sa.Connection, queue: str | int) -> TopicRow:
     """The line of a queue, by its name or its id. Raises `TopicNotFound` and `NotAQueue`."""
-    line = read_line(conn, queue) if isinstance(queue, str) else read_line_of(conn, queue)
+    line = find_topic(conn, queue) if isinstance(queue, str) else find_topic_by_id(conn, queue)
     if line is None:
         raise TopicNotFound(str(queue))
-    if line.config.type != "queue":
+    if not line.is_queue:
         raise NotAQueue(line.name)
     return line
 
@@ -76,7 +75,7 @@ def read_queue(conn: sa.Connection, queue: str | int) -> TopicLine:
 class Books:
     """The books of one queue. `held` and `delayed`: by how much the numbers of such jobs have changed."""
 
-    def __init__(self, tx: Transaction, line: TopicLine) -> None:
+    def __init__(self, tx: Transaction, line: TopicRow) -> None:
         self.conn = tx.conn
         self.line = line
         self.topic_id = line.id
@@ -90,13 +89,11 @@ class Books:
         self._standing: Jobs | None = None
 
     @classmethod
-    def open(cls, tx: Transaction, line: TopicLine) -> Books:
+    def open(cls, tx: Transaction, line: TopicRow) -> Books:
         """Those of the transaction. Whoever opens them has to `settle` them."""
         found: Books | None = tx.shared.get(("queue", line.id))
         if found is None:
-            if line.due_at is not None and line.due_at <= tx.now:
-                apply_ttl(tx.conn, line.id, tx.now)
-                line = read_line_of(tx.conn, line.id) or line
+            line = apply_ttl(tx.conn, line, tx.now)
             found = tx.shared["queue", line.id] = cls(tx, line)
         elif (found.line.evicted_seq, found.line.deleted) != (line.evicted_seq, line.deleted):
             found._records.clear()  # another unit has removed some
@@ -153,7 +150,7 @@ class Books:
         """Write what has changed, clear away what is done; how the queue stands then."""
         if self._standing is None:
             if self._done:
-                clear(self.conn, self.topic_id, sorted(self._done), self.at.wall)
+                compact(self.conn, self.topic_id, sorted(self._done), self.at.wall)
             add_moves(self.conn, self.topic_id, Moved(self.held, self.delayed))
             if self._claimed_seq != self._claimed_before or self.dead_lettered:
                 execute(
@@ -207,12 +204,12 @@ class _Records:
     def _holding(self, seq: int) -> tuple[Block, list[str]] | None:
         """The block that holds a seq, or the first one beyond it, and its bodies."""
         latest = self._latest
-        if latest is None or not latest[0].seq <= seq <= last_of(latest[0]):
+        if latest is None or not latest[0].seq <= seq <= latest[0].last_seq:
             latest = self._latest = self._fetch(seq)
         return latest
 
     def _fetch(self, seq: int) -> tuple[Block, list[str]] | None:
-        known = (pair for pair in self._blocks.values() if pair[0].seq <= seq <= last_of(pair[0]))
+        known = (pair for pair in self._blocks.values() if pair[0].seq <= seq <= pair[0].last_seq)
         if (pair := next(known, None)) is not None:
             return pair
         block = next(scan_seqs(self._conn, self._topic_id, seq - 1, _EVERYWHERE), None)
@@ -229,7 +226,7 @@ class DeadLetters:
 
     def __init__(self, ceilings: Ceilings) -> None:
         self._ceilings = ceilings
-        self._dest: TopicLine | None = None
+        self._dest: TopicRow | None = None
         self._jobs: list[Found] = []
 
     @property
@@ -249,9 +246,9 @@ class DeadLetters:
         if not self._jobs:
             return NOTHING
         name = books.line.config.dead_letter or ""
-        dest = read_line(tx.conn, name)
+        dest = find_topic(tx.conn, name)
         if dest is None and not name.startswith(GROUP) and _may_make_topic(tx.conn, self._ceilings):
-            dest = create_line(tx.conn, name, TopicConfig(), now=tx.now, random=random(8))
+            dest = insert_topic(tx.conn, name, TopicConfig(), now=tx.now, random=random(8))
         drafts = _letters(books.line.name, self._jobs)
         seqs = [job.seq for job in self._jobs]
         if dest is None or dest.id == books.topic_id or not self._takes(tx, dest, drafts):
@@ -271,7 +268,7 @@ class DeadLetters:
         if self._dest is not None:
             apply_limits_once(tx, self._dest)
 
-    def _takes(self, tx: Transaction, dest: TopicLine, drafts: Drafts) -> bool:
+    def _takes(self, tx: Transaction, dest: TopicRow, drafts: Drafts) -> bool:
         """Whether a topic takes these records, which leave the queue for it, now."""
         if dest.of_group:
             return False

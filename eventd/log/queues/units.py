@@ -14,9 +14,9 @@ from typing import NamedTuple
 from eventd.errors import Invalid
 from eventd.log.core.commit import Transaction, Turn
 from eventd.log.core.durability import Flushes
+from eventd.log.core.topic_row import TopicRow
 from eventd.log.core.values import NOTHING, Appended, Drafts
 from eventd.log.queues.transaction import Books, DeadLetters, Found, read_queue
-from eventd.log.topics.topic_line import TopicLine
 from eventd.log.topics.topics import NO_CEILINGS, Ceilings
 from eventd.store.rows.leases import (
     LEASE_MS,
@@ -93,7 +93,7 @@ class _Claiming:
     def weight(self) -> int:
         return max(1, sum(wish.most for wish in self._wishes) // 10)
 
-    def _deal(self, tx: Transaction, line: TopicLine) -> tuple[Books, Drafts]:
+    def _deal(self, tx: Transaction, line: TopicRow) -> tuple[Books, Drafts]:
         """Claim; the books, and what goes to the dead letters instead."""
         books, self._dead = Books.open(tx, line), DeadLetters(self._ceilings)
         if line.config.leases_durable:
@@ -127,7 +127,7 @@ def _turns(wishes: Sequence[Wish]) -> Sequence[int]:
     return [index for turn in range(rounds) for index, wish in enumerate(wishes) if turn < wish.most]
 
 
-def bounded(lease_ms: int | None, line: TopicLine) -> int:
+def bounded(lease_ms: int | None, line: TopicRow) -> int:
     """How long a lease of the queue is, in milliseconds."""
     return line.config.lease_ms if lease_ms is None else max(LEASE_MS[0], min(LEASE_MS[1], lease_ms))
 

@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import sqlalchemy as sa
 
 from eventd.log.core.blocks import BLOCK_RECORDS, Block, unpack
 from eventd.log.core.head import lock_head, read_head
-from eventd.log.core.losses import CAP, TTL, Loss, note_losses
-from eventd.log.core.scan import read_block, scan
-from eventd.log.core.topic_row import last_of
+from eventd.log.core.losses import CAP, TTL, Loss
+from eventd.log.core.scan import scan
+from eventd.log.core.topic_row import TopicRow, read_topic_by_id
 from eventd.log.cursors.trimmed import NUMBERED, note_forgotten
-from eventd.store.engine.database import bulk_insert, execute, execute_many, fetch
+from eventd.log.retention.prefix import Noted, remove_prefix
+from eventd.store.engine.database import execute_many, fetch
 from eventd.store.schema.tables import (
     batches,
-    blocks,
     dead_letters,
     event_ids,
     id_conflicts,
@@ -67,29 +67,29 @@ def evict(
     `forget`: of a deleted topic, nothing is remembered: no reader asks for the loss, and its ids go with the records.
     """
     lock_head(conn)
-    next_seq, evicted_seq = fetch(conn, "SELECT next_seq, evicted_seq FROM topics WHERE id = ?", (topic_id,))[0]
-    # Everybody waits for the head: nothing beyond what this step may take is looked at, but for one record more, which
-    # tells whether more is waiting.
-    window = (evicted_seq, min(next_seq - 1, evicted_seq + chunk + 1))
-    aged = _by_age(conn, topic_id, window, limits, now)
-    target = min(window[1], max(_by_count(next_seq, limits), aged))
-    if target <= evicted_seq:
-        return Evicted(0, evicted_seq, more=False)
+    topic = read_topic_by_id(conn, topic_id)
+    # Every writer waits for the head: a step looks at no more than it may remove, and one record, which tells whether
+    # more is waiting.
+    window = (topic.evicted_seq, min(topic.head_seq, topic.evicted_seq + chunk + 1))
+    expired = _by_age(conn, topic_id, window, limits, now)
+    target = min(window[1], max(_by_count(topic, limits), expired))
+    if target <= topic.evicted_seq:
+        return Evicted(0, topic.evicted_seq, more=False)
     going = _going(conn, topic_id, target, limits, now, chunk)
-    if not going.blocks:
-        return Evicted(0, evicted_seq, more=False)
-    end = going.blocks[-1]
-    last = end.seq + end.records - 1
-    _remove(conn, topic_id, going.blocks, now=now, lost=going.lost, aged=None if forget else aged)
-    return Evicted(last - evicted_seq, last, more=target > last and not going.held)
+    if going is None:
+        return Evicted(0, topic.evicted_seq, more=False)
+    upto = going.blocks[-1].last_seq
+    noted = _forget(conn, topic, going) if forget else _remember(conn, topic, going, now, expired)
+    remove_prefix(conn, topic, [*going.blocks[:-1], going.whole], upto, noted)
+    return Evicted(upto - topic.evicted_seq, upto, more=target > upto and not going.held)
 
 
 Window = tuple[int, int]
 """Seqs that one step looks at, half-open: `(after, upto]`."""
 
 
-def _by_count(next_seq: int, limits: Limits) -> int:
-    return 0 if limits.max_records is None else next_seq - 1 - limits.max_records
+def _by_count(topic: TopicRow, limits: Limits) -> int:
+    return 0 if limits.max_records is None else topic.head_seq - limits.max_records
 
 
 def _by_age(conn: sa.Connection, topic_id: int, window: Window, limits: Limits, now: int) -> int:
@@ -105,36 +105,45 @@ def _by_age(conn: sa.Connection, topic_id: int, window: Window, limits: Limits, 
 
 
 class _Going(NamedTuple):
-    """What one step removes. `held`: up to a record that has to stay; `lost`: with one that a peer has yet to get."""
+    """The oldest blocks, which one step removes. The last one is cut where `whole`, as it is stored, has more records.
+
+    `held`: they end before a record that has to stay; `undelivered`: a peer lacks one of their records.
+    """
 
     blocks: Sequence[Block]
+    whole: Block
     held: bool
-    lost: bool
+    undelivered: bool
 
 
-def _going(conn: sa.Connection, topic_id: int, last: int, limits: Limits, now: int, chunk: int) -> _Going:
-    """The oldest blocks up to a seq, the last one cut to it, as far as one step may go: whole, where one fits into it.
+def _going(conn: sa.Connection, topic_id: int, last: int, limits: Limits, now: int, chunk: int) -> _Going | None:
+    """The oldest blocks up to a seq, as far as one step may go: whole ones, where one fits into it.
 
-    What is cut has to be written anew, and read twice.
+    What remains of a block that is cut has to be written anew.
     """
-    # Peers alone hold what they have yet to get: who reads the log here is told of what it missed.
+    # Peers alone hold records they lack: every other reader of the log is told of what it missed.
     held = "SELECT min(position) FROM cursors WHERE topic_id = ? AND kind IN ('peer', 'repair')"
     passed = fetch(conn, held, (topic_id,))[0][0]
     going: list[Block] = []
-    size, room, lost = 0, chunk, False
+    stored: list[Block] = []
+    size, room, undelivered, is_held = 0, chunk, False, False
     for block in scan(conn, topic_id, 0, read_head(conn).last):
-        records = min(last, last_of(block)) - block.seq + 1
+        records = min(last, block.last_seq) - block.seq + 1
         part = block.within(0, block.position + min(records, chunk) - 1)
         if part is None or (going and (size + part.bytes > CHUNK_BYTES or records > room)):
             break
-        waiting = None if passed is None or lost else _first_undelivered(part, passed, now)
-        if waiting is not None and limits.keep_undelivered:
-            before = part.within(0, waiting - 1)
-            return _Going([*going, before] if before else going, held=True, lost=False)
-        lost = lost or waiting is not None
-        going.append(part)
-        size, room = size + part.bytes, room - part.records
-    return _Going(going, held=False, lost=lost)
+        waiting = None if passed is None or undelivered else _first_undelivered(part, passed, now)
+        is_held = waiting is not None and limits.keep_undelivered
+        if is_held:
+            part = part.within(0, cast(int, waiting) - 1)
+        if part is not None:
+            going.append(part)
+            stored.append(block)
+            size, room = size + part.bytes, room - part.records
+        if is_held:
+            break
+        undelivered = undelivered or waiting is not None
+    return _Going(going, stored[-1], is_held, undelivered) if going else None
 
 
 def _first_undelivered(block: Block, passed: int, now: int) -> int | None:
@@ -147,73 +156,56 @@ def _first_undelivered(block: Block, passed: int, now: int) -> int | None:
     return next((record.position for record in unpack(rest) if is_alive(record.expires_at, now)), None)
 
 
-def _remove(
-    conn: sa.Connection, topic_id: int, going: Sequence[Block], *, now: int, lost: bool, aged: int | None
-) -> None:
-    """Remove these blocks, and remember them; `aged` None: remember nothing."""
-    end = going[-1]
-    stored = read_block(conn, end.position)
-    rest = stored.within(end.last, stored.last)
-    execute(conn, "DELETE FROM blocks WHERE topic_id = ? AND position <= ?", (topic_id, end.last))
-    if rest is not None:
-        bulk_insert(conn, blocks, Block._fields, [rest])
-    gone = _forget(conn, topic_id, going) if aged is None else _remember(conn, topic_id, going, now, aged)
-    size, seq = sum(block.bytes for block in going), end.seq + end.records - 1
-    execute(
-        conn,
-        "UPDATE topics SET bytes = bytes - ?, ids = ids - ?, evicted_seq = ?, evicted_position = ?,"
-        " lost_position = CASE WHEN ? = 1 THEN ? ELSE lost_position END WHERE id = ?",
-        (size, gone, seq, end.last, int(lost), end.last, topic_id),
-    )
-
-
-def _forget(conn: sa.Connection, topic_id: int, going: Sequence[Block]) -> int:
-    """Remove the ids of these blocks; how many they were."""
-    places = (
-        (outline.id, at) for block in going for at, outline in enumerate(read_outlines(block.bodies()), block.position)
-    )
-    return execute_many(
+def _forget(conn: sa.Connection, topic: TopicRow, going: _Going) -> Noted:
+    """Remove the ids of these blocks: of a deleted topic, nothing is noted."""
+    outlines = ((block, enumerate(read_outlines(block.bodies()), block.position)) for block in going.blocks)
+    removed = execute_many(
         conn,
         "DELETE FROM event_ids WHERE topic_id = ? AND event_id = ? AND position = ?",
-        [(topic_id, event_id, position) for event_id, position in places],
+        [(topic.id, outline.id, position) for _, numbered in outlines for position, outline in numbered],
     )
+    return Noted(_records(going), ids=removed, undelivered=going.undelivered)
 
 
-def _remember(conn: sa.Connection, topic_id: int, going: Sequence[Block], now: int, aged: int) -> int:
-    """Keep the ids of what goes, each with a digest of what it stood for, and which seqs were still of use.
+def _records(going: _Going) -> int:
+    return sum(block.records for block in going.blocks)
 
-    `aged`: those up to this seq go for their age. How many ids have no record any more.
+
+def _remember(conn: sa.Connection, topic: TopicRow, going: _Going, now: int, expired: int) -> Noted:
+    """Keep the ids of what is removed, each with a digest of its content, and note which seqs were still of use.
+
+    `expired`: those up to this seq are removed for their age.
     """
     ids: list[tuple[object, ...]] = []
     lost: list[Loss] = []
-    for block in going:
+    for block in going.blocks:
         bodies = block.bodies()
         outlines = read_outlines(bodies)
         expiries = [*map(expiry_micros, outlines)]
         rows = zip(expiries, map(content_digest, bodies), outlines, count(block.position), strict=False)
-        ids += [(now, expires_at, digest, topic_id, one.id, position) for expires_at, digest, one, position in rows]
-        lost += _losses(block, expiries, now, aged)
-    note_losses(conn, topic_id, lost)
-    return execute_many(
+        ids += [(now, expires_at, digest, topic.id, one.id, position) for expires_at, digest, one, position in rows]
+        lost += _losses(block, expiries, now, expired)
+    removed = execute_many(
         conn,
         "UPDATE event_ids SET gone_at = ?, expires_at = ?, digest = ?"
         " WHERE topic_id = ? AND event_id = ? AND position = ?",
         ids,
     )
+    return Noted(_records(going), lost, removed, undelivered=going.undelivered)
 
 
-def _losses(block: Block, expiries: Sequence[int | None], now: int, aged: int) -> Iterator[Loss]:
-    """What of a block was still of use; `aged`: what goes up to this seq goes for its age."""
+def _losses(block: Block, expiries: Sequence[int | None], now: int, expired: int) -> Iterator[Loss]:
+    """What of a block was still of use; `expired`: what goes up to this seq goes for its age."""
     if block.expires_first is None:
-        last = last_of(block)
-        if block.seq <= aged:
-            yield Loss(block.seq, min(last, aged), TTL)
-        if last > aged:
-            yield Loss(max(block.seq, aged + 1), last, CAP)
+        last = block.last_seq
+        if block.seq <= expired:
+            yield Loss(block.seq, min(last, expired), TTL)
+        if last > expired:
+            yield Loss(max(block.seq, expired + 1), last, CAP)
         return
     for seq, expires_at in enumerate(expiries, block.seq):
         if is_alive(expires_at, now):
-            yield Loss(seq, seq, TTL if seq <= aged else CAP)
+            yield Loss(seq, seq, TTL if seq <= expired else CAP)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,18 +14,18 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from eventd.log.core.append import IDS, place
+from eventd.log.core.append import IDS, place, write_blocks
 from eventd.log.core.blocks import Block, pack
 from eventd.log.core.commit import Transaction, Turn
-from eventd.log.core.values import NEVER, NOTHING, Appended, Drafts, Outcome
+from eventd.log.core.topic_config import TopicConfig
+from eventd.log.core.topic_row import COLUMNS, TopicRow
+from eventd.log.core.values import NOTHING, Appended, Drafts, Outcome
 from eventd.log.cursors.cursors import DeadLetter, LinkState, park
 from eventd.log.routers.source import Cut, Parked
-from eventd.log.core.topic_config import TopicConfig
-from eventd.log.topics.limits import apply_caps, apply_ttl, due_at, open_hole
-from eventd.log.topics.topic_line import COLUMNS, TopicLine
+from eventd.log.topics.limits import apply_caps, apply_ttl, due_at, skip_seqs
 from eventd.log.topics.write import total_bytes
 from eventd.store.engine.database import Connection, bulk_insert, execute, execute_many, fetch, fetch_in, for_update
-from eventd.store.schema.tables import blocks, event_ids
+from eventd.store.schema.tables import event_ids
 
 FULL = "full"
 """Why a router is held: its destination refuses what is over its caps, or the node or the group its bytes."""
@@ -129,7 +129,7 @@ def _move(tx: Transaction, moves: Sequence[Move], max_bytes: int) -> list[Moved]
 def _lose(tx: Transaction, move: Move) -> None:
     """Leave a hole in the destination; a group's topic has none, so there a letter says it."""
     if move.gate is None:
-        open_hole(tx.conn, move.dest_id, move.lost)
+        skip_seqs(tx.conn, move.dest_id, move.lost)
         return
     detail = f"{move.lost} records were removed from the source before they were copied"
     _park(tx, move, [Parked(move.position, "", TRIMMED, detail)])
@@ -144,7 +144,7 @@ def _park(tx: Transaction, move: Move, parked: Iterable[Parked]) -> None:
 class _Dest:
     """A destination, and what this transaction has added to it so far."""
 
-    line: TopicLine
+    line: TopicRow
     config: TopicConfig
     records: int = 0
     bytes: int = 0
@@ -186,12 +186,9 @@ def _read_dests(tx: Transaction, moves: Sequence[Move]) -> dict[int, _Dest]:
     """The destinations as they are by now."""
     sql = f"SELECT {COLUMNS} FROM topics WHERE id {{in}}"
     ids = sorted({move.dest_id for move in moves})
-    lines = [TopicLine(*row) for row in fetch_in(tx.conn, sql, (), ids)]
-    aged = [line.id for line in lines if line.config.discard == "reject" and line.config.ttl_ms]
-    for topic_id in aged:
-        apply_ttl(tx.conn, topic_id, tx.now)
-    lines = [line for line in lines if line.id not in aged]
-    lines += [TopicLine(*row) for row in fetch_in(tx.conn, sql, (), aged)] if aged else []
+    lines = [TopicRow(*row) for row in fetch_in(tx.conn, sql, (), ids)]
+    # Only a topic that refuses has to know its room now; the others apply their limits after they were written.
+    lines = [apply_ttl(tx.conn, line, tx.now) if line.config.discard == "reject" else line for line in lines]
     return {line.id: _Dest(line, line.config) for line in lines}
 
 
@@ -294,7 +291,7 @@ class _Writing:
     def write(self, dests: Iterable[_Dest]) -> None:
         """Write what the moves came to."""
         conn, now = self._tx.conn, self._tx.now
-        bulk_insert(conn, blocks, Block._fields, self._blocks)
+        write_blocks(conn, self._blocks)
         bulk_insert(conn, event_ids, IDS, self._ids)
         grown = [dest for dest in dests if dest.records]
         execute_many(
@@ -311,7 +308,7 @@ class _Writing:
 def _times(dest: _Dest, now: int) -> tuple[int, int | None]:
     """When a topic was written to, and when the first of that has outlived its time to live."""
     written, ttl_ms = max(now, dest.line.written_at or 0), dest.config.ttl_ms
-    return written, min(due_at(written, ttl_ms), NEVER) if ttl_ms else None
+    return written, due_at(written, ttl_ms) if ttl_ms else None
 
 
 def _some(drafts: Drafts, indexes: Sequence[int]) -> Drafts:
@@ -348,7 +345,7 @@ def _has(conn: sa.Connection, cut: Cut, dest: _Dest) -> frozenset[int]:
     return frozenset(repeats | _written_here(conn, cut, dest.line))
 
 
-def _written_here(conn: sa.Connection, cut: Cut, line: TopicLine) -> set[int]:
+def _written_here(conn: sa.Connection, cut: Cut, line: TopicRow) -> set[int]:
     """Which of the copies are of records that were written to the topic itself.
 
     Where the seq now holds a record of another time, the topic is a restored copy, and has lost what the id stands for.

@@ -7,8 +7,9 @@ from typing import NamedTuple, Protocol
 
 from eventd.log.core.commit import Change, Transaction
 from eventd.log.core.head import announce_topics
-from eventd.log.cursors.cursors import create_cursor
 from eventd.log.core.topic_config import TopicConfig
+from eventd.log.core.topic_row import TopicRow, find_topic, insert_topic
+from eventd.log.cursors.cursors import create_cursor
 from eventd.log.topics.errors import Incompatible, Throttled, TopicNotFound
 from eventd.log.topics.router_rows import (
     CURSOR_KIND,
@@ -20,8 +21,7 @@ from eventd.log.topics.router_rows import (
     read_routers_into,
     remove_routers,
 )
-from eventd.log.topics.topic_line import TopicLine, read_line
-from eventd.log.topics.topics import GROUP, count_topics, create_line
+from eventd.log.topics.topics import GROUP, count_topics
 from eventd.store.engine.database import bulk_insert, execute
 from eventd.store.schema.tables import routers
 
@@ -79,7 +79,7 @@ class PutRouter(Change[RouterPut]):
 
     def make(self, tx: Transaction) -> RouterPut:
         conn, wanted = tx.conn, self._wanted
-        source, dest = read_line(conn, wanted.source), read_line(conn, wanted.dest)
+        source, dest = find_topic(conn, wanted.source), find_topic(conn, wanted.dest)
         if dest is None and (not self._create_dest or wanted.dest.startswith(GROUP)):
             raise TopicNotFound(wanted.dest)
         if source is None and wanted.source.startswith(GROUP):
@@ -109,13 +109,13 @@ class PutRouter(Change[RouterPut]):
         execute(tx.conn, "UPDATE cursors SET selector_version = selector_version + 1 WHERE name = ?", (before.cursor,))
         return announce_topics(tx.conn)
 
-    def _make(self, tx: Transaction, source: TopicLine | None, dest: TopicLine | None) -> int:
+    def _make(self, tx: Transaction, source: TopicRow | None, dest: TopicRow | None) -> int:
         conn, wanted, now = tx.conn, self._wanted, tx.now
         missing = [name for name, line in ((wanted.source, source), (wanted.dest, dest)) if line is None]
         if 0 < self._most.topics < count_topics(conn) + len(missing):
             raise Throttled.by("max_topics", self._most.topics)
         made = {
-            name: create_line(conn, name, TopicConfig(), now=now, random=self._random[at * 8 :])
+            name: insert_topic(conn, name, TopicConfig(), now=now, random=self._random[at * 8 :])
             for at, name in enumerate(missing)
         }
         source, dest = source or made[wanted.source], dest or made[wanted.dest]

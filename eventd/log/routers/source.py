@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from eventd.log.core.blocks import Block, pack, unpack
 from eventd.log.core.head import read_head
+from eventd.log.core.live_records import read_done
 from eventd.log.core.losses import SOURCE_TRIM, read_losses
 from eventd.log.core.records import (
     RecordId,
@@ -21,10 +22,9 @@ from eventd.log.core.records import (
     record_id,
 )
 from eventd.log.core.scan import scan
-from eventd.log.core.topic_row import last_of, read_done, read_stock
+from eventd.log.core.topic_row import TopicRow, find_topic_by_id
 from eventd.log.core.values import NOTHING, Draft, Drafts, Head
 from eventd.log.topics.limits import due_at
-from eventd.log.topics.topic_line import TopicLine, read_line_of
 from federation.event import is_alive
 from federation.lines import size_of
 
@@ -154,7 +154,7 @@ class Source(NamedTuple):
     may be waiting.
     """
 
-    line: TopicLine
+    line: TopicRow
     head: Head
     originals: Sequence[Original]
     lost: int
@@ -180,7 +180,7 @@ def read_source(
     At most `limit` originals and about `max_bytes` of their bodies. What has outlived the topic's time to live is
     lost; what was deleted, or has expired in a group, is passed over.
     """
-    line = read_line_of(conn, topic_id)
+    line = find_topic_by_id(conn, topic_id)
     if line is None:
         return None
     head = read_head(conn)
@@ -197,7 +197,7 @@ def read_source(
 class _Page:
     """A page that is being filled."""
 
-    def __init__(self, conn: sa.Connection, line: TopicLine, seq: int, limit: int, max_bytes: int, now: int) -> None:
+    def __init__(self, conn: sa.Connection, line: TopicRow, seq: int, limit: int, max_bytes: int, now: int) -> None:
         self.position = 0
         self._conn = conn
         self._line = line
@@ -236,8 +236,7 @@ class _Page:
         """The live records of a block: not those that are deleted, nor the jobs that are done."""
         found: list[Original] = []
         shift, line = block.seq - block.position, self._line
-        is_queue = line.config.type == "queue"
-        done = read_done(self._conn, read_stock(self._conn, line.id), block.seq, last_of(block)) if is_queue else {}
+        done = read_done(self._conn, line, block.seq, block.last_seq)
         for at, (path, body) in enumerate(block.facts(), block.position):
             seq = at + shift
             if body and seq not in done:

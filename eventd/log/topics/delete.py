@@ -1,7 +1,8 @@
-"""Deleting records by request: silent, permanent, and no loss.
+"""Deleting records by request: silent and permanent, and not noted as a loss.
 
-A record's line stays, empty, where others of its block live; the floor of a topic moves over what was deleted at its
-beginning. A lot is deleted in several steps, between which others write; what they write is not touched.
+The line of a deleted record stays, empty, where other records of its block live; the floor of a topic moves over
+deleted records at its beginning. A lot is deleted in several steps, between which others write; what they write is not
+touched.
 """
 
 from __future__ import annotations
@@ -13,24 +14,25 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from eventd.log.core.blocks import names
-from eventd.log.core.commit import Transaction, Turn
+from eventd.log.core.commit import Change, Transaction
+from eventd.log.core.live_records import read_done
 from eventd.log.core.pages import LOOKED_AT, PASSED_OVER
 from eventd.log.core.records import encoded, tag_text
 from eventd.log.core.scan import read_block
-from eventd.log.core.topic_row import Stock, empty_lines, last_of, read_done, read_stock, remove_prefix, settle_floor
-from eventd.log.core.values import NOTHING, Appended, Drafts
+from eventd.log.core.topic_row import TopicRow, find_topic, update_topic
+from eventd.log.retention.prefix import advance_floor, remove_records
+from eventd.log.retention.rewrite import rewrite_blocks
 from eventd.log.topics.errors import TopicNotFound
 from eventd.log.topics.limits import apply_ttl
 from eventd.log.topics.predicate import Predicate
-from eventd.log.topics.topic_line import TopicLine, read_line
 from eventd.log.topics.topics import refuse_group
 from eventd.store.engine.database import fetch
 from eventd.store.rows.leases import forget_jobs
 
 
 @dataclass(frozen=True, slots=True)
-class Deleted:
-    """How many records went, and how the topic stands then. `head_seq`: of the last record ever written to it."""
+class Deletion:
+    """How many records were deleted, and what the topic holds afterwards. `head_seq`: of the last record ever."""
 
     deleted: int
     earliest_seq: int
@@ -40,10 +42,10 @@ class Deleted:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What is to be deleted: all up to the seq `upto` whose tag matches; `upto` None: all there is now.
+class DeleteRequest:
+    """Which records to delete: all up to the seq `upto` whose tag matches; `upto` None: all that exist now.
 
-    `after`: it has been done up to there. `topic_id`: of the topic that was meant, None as long as that is not known.
+    Records up to `after` are handled. `topic_id`: of the topic that was meant, None as long as that is not known.
     """
 
     name: str
@@ -54,78 +56,68 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """What one step deleted, and what there is to be done after it; None for nothing."""
+class DeleteStep:
+    """What one step deleted, and the request for the rest; None where nothing is left to do."""
 
-    done: Deleted
-    rest: Order | None
+    done: Deletion
+    rest: DeleteRequest | None
 
 
-class Delete:
-    """Carry out an order as far as one step goes. Result: `Part`.
+class Delete(Change[DeleteStep]):
+    """Carry out a request as far as one step goes. Result: `DeleteStep`.
 
     Raises `TopicNotFound`, and `Incompatible` for the topic of a group.
     """
 
-    topic_id = None
-    cursor = None
-    weight = 1
     durable = False  # a topic may ask for it
-    turn = Turn.FRONT
 
-    def __init__(self, order: Order) -> None:
-        self._order = order
-        self._part: Part | None = None
+    def __init__(self, request: DeleteRequest) -> None:
+        self._request = request
 
-    def admit(self, tx: Transaction) -> Drafts:
-        order = self._order
-        refuse_group(order.name, "emptied")
-        line = read_line(tx.conn, order.name)
-        if line is None or order.topic_id not in (None, line.id):
-            raise TopicNotFound(order.name)
-        self._part = _carry_out(tx.conn, line, order, tx.now)
-        if line.durability == "fsync":
+    def make(self, tx: Transaction) -> DeleteStep:
+        request = self._request
+        refuse_group(request.name, "emptied")
+        topic = find_topic(tx.conn, request.name)
+        if topic is None or request.topic_id not in (None, topic.id):
+            raise TopicNotFound(request.name)
+        if topic.durability == "fsync":
             tx.must_flush = True
-        return NOTHING
-
-    def finish(self, tx: Transaction, appended: Appended) -> Part:
-        assert self._part is not None
-        return self._part
+        return _carry_out(tx.conn, topic, request, tx.now)
 
 
-def _carry_out(conn: sa.Connection, line: TopicLine, order: Order, now: int) -> Part:
-    apply_ttl(conn, line.id, now)  # what is too old is lost, and not deleted
-    before = read_stock(conn, line.id)
-    upto = before.head_seq if order.upto is None else min(order.upto, before.head_seq)
-    if order.predicate is None:
-        left = remove_prefix(conn, before, upto, now=now)
+def _carry_out(conn: sa.Connection, topic: TopicRow, request: DeleteRequest, now: int) -> DeleteStep:
+    before = apply_ttl(conn, topic, now)  # records that are too old are lost, and not deleted
+    upto = before.head_seq if request.upto is None else min(request.upto, before.head_seq)
+    if request.predicate is None:
+        left = remove_records(conn, before, upto, now=now)
         after = left.evicted_seq
     else:
-        left, after = _delete_matching(conn, before, order.predicate, max(order.after, before.evicted_seq), upto, now)
-    done = Deleted(before.count - left.count, left.evicted_seq + 1, left.head_seq, left.count, left.bytes)
-    rest = replace(order, upto=upto, after=after, topic_id=line.id) if after < upto else None
-    return Part(done, rest)
+        left, after = _delete_matching(
+            conn, before, request.predicate, max(request.after, before.evicted_seq), upto, now
+        )
+    done = Deletion(before.live - left.live, left.earliest_seq, left.head_seq, left.live, left.bytes)
+    rest = replace(request, upto=upto, after=after, topic_id=topic.id) if after < upto else None
+    return DeleteStep(done, rest)
 
 
 def _delete_matching(
-    conn: sa.Connection, stock: Stock, predicate: Predicate, after: int, upto: int, now: int
-) -> tuple[Stock, int]:
-    """Delete what matches beyond `after`, as far as one step looks; the stock that is left, and how far was looked."""
+    conn: sa.Connection, topic: TopicRow, predicate: Predicate, after: int, upto: int, now: int
+) -> tuple[TopicRow, int]:
+    """Delete matching records beyond `after`, as far as one step goes; the topic's new row, and how far that was."""
     looked, test = 0, _test(predicate)
-    places = _places(conn, stock.id, after, upto)
-    for place in places:
+    for outline in _outlines(conn, topic.id, after, upto):
         looked += PASSED_OVER
-        told = names(place.types)
-        if told is None or any(map(predicate.matches, told)):
-            looked += place.records
-            stock = _delete_in(conn, stock, place.position, test, range(after + 1, upto + 1), now)
+        types = names(outline.types)
+        if types is None or any(map(predicate.matches, types)):
+            looked += outline.records
+            topic = _delete_in(conn, topic, outline.position, test, range(after + 1, upto + 1), now)
         if looked >= LOOKED_AT:
-            return settle_floor(conn, stock, now), min(upto, place.seq + place.records - 1)
-    return settle_floor(conn, stock, now), upto
+            return advance_floor(conn, topic, now), min(upto, outline.seq + outline.records - 1)
+    return advance_floor(conn, topic, now), upto
 
 
-class _Place(NamedTuple):
-    """A block, as far as one sees without its lines."""
+class _Outline(NamedTuple):
+    """A block without its lines."""
 
     position: int
     seq: int
@@ -133,19 +125,19 @@ class _Place(NamedTuple):
     types: str
 
 
-def _places(conn: sa.Connection, topic_id: int, after: int, upto: int) -> list[_Place]:
-    """The blocks of the seqs in `(after, upto]`: as many as one step looks at."""
+def _outlines(conn: sa.Connection, topic_id: int, after: int, upto: int) -> list[_Outline]:
+    """The blocks of the seqs in `(after, upto]`: as many as one step handles."""
     rows = fetch(
         conn,
         "SELECT position, seq, records, types FROM blocks WHERE topic_id = ? AND seq <= ? AND seq >="
         " coalesce((SELECT max(seq) FROM blocks WHERE topic_id = ? AND seq <= ?), 0) ORDER BY seq LIMIT ?",
         (topic_id, upto, topic_id, after + 1, LOOKED_AT // PASSED_OVER + 1),
     )
-    return [_Place(*row) for row in rows]
+    return [_Outline(*row) for row in rows]
 
 
 def _test(predicate: Predicate) -> Callable[[str], bool]:
-    """Whether the body of a record has a tag that matches, as its text tells."""
+    """Whether the text of a record shows a tag that matches."""
     tag = encoded(predicate.text)
     if predicate.prefix:
         begin = tag[:-1]
@@ -154,34 +146,38 @@ def _test(predicate: Predicate) -> Callable[[str], bool]:
 
 
 def _delete_in(
-    conn: sa.Connection, stock: Stock, position: int, test: Callable[[str], bool], seqs: range, now: int
-) -> Stock:
-    """Delete what passes the test of those seqs of a block that live; the stock that is left."""
+    conn: sa.Connection, topic: TopicRow, position: int, test: Callable[[str], bool], seqs: range, now: int
+) -> TopicRow:
+    """Delete those live records of a block, of some seqs, that pass the test; the topic's new row."""
     block = read_block(conn, position)
-    done = read_done(conn, stock, block.seq, last_of(block))
+    done = read_done(conn, topic, block.seq, block.last_seq)
     going = [seq for seq, body in enumerate(block.bodies(), block.seq) if body and test(body) and seq in seqs]
     going = [seq for seq in going if seq not in done]
     if not going:
-        return stock
-    if stock.is_queue:
-        forget_jobs(conn, stock.id, going)
-    return empty_lines(conn, stock, block, going, now)
+        return topic
+    if topic.is_queue:
+        forget_jobs(conn, topic.id, going)
+    rewritten = rewrite_blocks(conn, topic, [(block, going)], now=now, split=True)
+    changed = topic._replace(
+        bytes=topic.bytes - rewritten.bytes, ids=topic.ids - rewritten.copies, deleted=topic.deleted + len(going)
+    )
+    return update_topic(conn, topic, changed)
 
 
 async def delete_records(
-    submit: Callable[[Delete], Awaitable[Part]],
+    submit: Callable[[Delete], Awaitable[DeleteStep]],
     name: str,
     *,
     before_seq: int | None = None,
     predicate: Predicate | None = None,
-) -> Deleted:
-    """Delete what is there now below `before_seq`, if that is given, and matches, if there is something to match.
+) -> Deletion:
+    """Delete the records that exist now below `before_seq`, and match the predicate; None: all.
 
-    Raises what `Delete` does. What was deleted until then stays so.
+    Raises the errors of `Delete`; records that earlier steps deleted stay deleted.
     """
-    rest: Order | None = Order(name, None if before_seq is None else max(0, before_seq - 1), predicate)
+    rest: DeleteRequest | None = DeleteRequest(name, None if before_seq is None else max(0, before_seq - 1), predicate)
     deleted = 0
     while rest is not None:
-        part = await submit(Delete(rest))
-        deleted, rest = deleted + part.done.deleted, part.rest
-    return replace(part.done, deleted=deleted)
+        step = await submit(Delete(rest))
+        deleted, rest = deleted + step.done.deleted, step.rest
+    return replace(step.done, deleted=deleted)

@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from eventd.log.core.head import DELETED, DELETED_END, IS_DELETED, announce_topics, lock_head
-from eventd.log.core.topic_row import read_stock, remove_prefix
+from eventd.log.core.head import announce_topics, lock_head
+from eventd.log.core.topic_row import DELETED, DELETED_END, IS_DELETED, read_topic_by_id
 from eventd.log.retention.evict import Limits, evict
+from eventd.log.retention.prefix import remove_records
 from eventd.log.topics.router_rows import remove_routers_of
 from eventd.store.engine.database import execute, execute_many, fetch
 from eventd.store.schema.tables import (
@@ -115,8 +116,8 @@ def _clear_events(conn: sa.Connection, topic_id: int, room: int, now: int) -> in
 
 
 def _clear_records(conn: sa.Connection, topic_id: int, room: int, now: int) -> int:
-    stock = read_stock(conn, topic_id)
-    left = remove_prefix(conn, stock, stock.head_seq, now=now, records=room, size=STEP_BYTES)
+    stock = read_topic_by_id(conn, topic_id)
+    left = remove_records(conn, stock, stock.head_seq, now=now, records=room, size=STEP_BYTES)
     return left.evicted_seq - stock.evicted_seq
 
 

@@ -1,47 +1,34 @@
-"""What a topic's own limits take from it: its oldest records, over a cap or beyond their time to live.
+"""The limits of one topic: its caps and its time to live, each of which removes the oldest records.
 
-All of this happens in an open transaction that holds the head. Only a prefix goes; what went is remembered as lost. A
-lot goes in several steps: the topic then is due at once, and the rest goes in the background.
+All of this happens in an open transaction that holds the head. What is removed is noted as lost. A lot is removed in
+several steps: the topic then is due at once, and the background sweep removes the rest.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import sqlalchemy as sa
 
 from eventd.log.core.blocks import Block
 from eventd.log.core.head import lock_head
+from eventd.log.core.live_records import Range, empty_seqs, first_live, held_blocks, live_ranges, read_done
 from eventd.log.core.losses import CAP, SOURCE_TRIM, TTL, Loss, note_losses
 from eventd.log.core.records import content_size
 from eventd.log.core.scan import read_block
-from eventd.log.core.topic_row import (
-    STEP_RECORDS,
-    Range,
-    Stock,
-    empty_seqs,
-    first_live,
-    held_blocks,
-    last_of,
-    live_ranges,
-    read_done,
-    read_stock,
-    remove_prefix,
-    write_stock,
-)
-from eventd.log.topics.topic_line import TopicLine
+from eventd.log.core.topic_row import TopicRow, read_topic_by_id, update_topic
+from eventd.log.core.values import NEVER
+from eventd.log.retention.prefix import STEP_RECORDS, remove_records
 from eventd.store.engine.database import execute, fetch
 
-NEVER = 1 << 62
-"""Later than any time; a time to live may be longer than that."""
 AT_ONCE = 100
-"""Topics that one step of the sweep looks at."""
+"""Topics that one step of the sweep handles."""
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """What a topic holds at some time: live records, bytes of their data and meta, and the seq of the first, if any.
+class TopicSize:
+    """What a topic holds at some time: the number of live records, bytes of their data and meta, and the first seq.
 
     In an empty topic `earliest_seq` is that of the next record.
     """
@@ -51,7 +38,7 @@ class Standing:
     earliest_seq: int
 
 
-# --- age ----------------------------------------------------------------------------------------------------------
+# --- time to live -------------------------------------------------------------------------------------------------
 
 
 def due_at(recorded_at: int, ttl_ms: int) -> int:
@@ -62,212 +49,208 @@ def due_at(recorded_at: int, ttl_ms: int) -> int:
     return min((recorded_at // 1000 + ttl_ms + 1) * 1000, NEVER)
 
 
-def expired_upto(conn: sa.Connection, stock: Stock, now: int) -> int:
-    """The last seq of those at the beginning that have outlived their time to live; that of the floor for none."""
-    if stock.due_at is None or stock.due_at > now or not stock.bounds.ttl_ms:
-        return stock.evicted_seq
-    first_kept = max(0, now // 1000 - stock.bounds.ttl_ms) * 1000
+def expired_upto(conn: sa.Connection, topic: TopicRow, now: int) -> int:
+    """The last seq of the oldest records that have outlived their time to live; the floor where none has."""
+    if topic.due_at is None or topic.due_at > now or not topic.config.ttl_ms:
+        return topic.evicted_seq
+    first_kept = max(0, now // 1000 - topic.config.ttl_ms) * 1000
     kept = fetch(
         conn,
         "SELECT seq FROM blocks WHERE topic_id = ? AND seq + records - 1 > ? AND recorded_at >= ? ORDER BY seq LIMIT 1",
-        (stock.id, stock.evicted_seq, first_kept),
+        (topic.id, topic.evicted_seq, first_kept),
     )
     if kept:
-        return max(stock.evicted_seq, int(kept[0][0]) - 1)
-    return stock.head_seq if stock.count else stock.evicted_seq
+        return max(topic.evicted_seq, int(kept[0][0]) - 1)
+    return topic.head_seq if topic.live else topic.evicted_seq
 
 
-class Aged(NamedTuple):
-    """What has outlived its time to live and is still there: all that lives in `ranges`, up to the seq `upto`."""
+class ExpiredPrefix(NamedTuple):
+    """Records that have outlived their time to live and are still stored: all live ones in `ranges`, up to `upto`."""
 
     upto: int
     ranges: list[Range]
     bytes: int
 
 
-def read_aged(conn: sa.Connection, stock: Stock, now: int) -> Aged:
-    """What a reader must not see any more."""
-    upto = expired_upto(conn, stock, now)
-    if upto == stock.evicted_seq:
-        return Aged(upto, [], 0)
+def read_expired(conn: sa.Connection, topic: TopicRow, now: int) -> ExpiredPrefix:
+    """The stored records that no reader may see any more."""
+    upto = expired_upto(conn, topic, now)
+    if upto == topic.evicted_seq:
+        return ExpiredPrefix(upto, [], 0)
     ranges: list[Range] = []
     size = 0
-    for block in held_blocks(conn, stock):
+    for block in held_blocks(conn, topic):
         if block.seq > upto:
             break
-        done = read_done(conn, stock, block.seq, last_of(block))
-        ranges += live_ranges([block], done, stock.evicted_seq, upto)
+        done = read_done(conn, topic, block.seq, block.last_seq)
+        ranges += live_ranges([block], done, topic.evicted_seq, upto)
         size += block.bytes - sum(done.values())
-    return Aged(upto, ranges, size)
+    return ExpiredPrefix(upto, ranges, size)
 
 
-def read_standing(conn: sa.Connection, line: TopicLine, now: int) -> Standing:
-    """What the topic holds, without what has outlived its time to live and is still there."""
-    if line.due_at is None or line.due_at > now:
-        return Standing(line.live, line.bytes, line.earliest_seq)
-    stock = read_stock(conn, line.id)
-    aged = read_aged(conn, stock, now)
-    gone = sum(last - first + 1 for first, last in aged.ranges)
-    return Standing(stock.count - gone, stock.bytes - aged.bytes, first_live(conn, stock, aged.upto))
+def read_size(conn: sa.Connection, topic: TopicRow, now: int) -> TopicSize:
+    """What the topic holds, without records that have outlived their time to live and are still stored."""
+    if topic.due_at is None or topic.due_at > now:
+        return TopicSize(topic.live, topic.bytes, topic.earliest_seq)
+    expired = read_expired(conn, topic, now)
+    count = topic.live - sum(last - first + 1 for first, last in expired.ranges)
+    return TopicSize(count, topic.bytes - expired.bytes, first_live(conn, topic, expired.upto))
 
 
-def apply_ttl(conn: sa.Connection, topic_id: int, now: int) -> None:
-    """Remove what has outlived its time to live, as far as one step goes. Before anything is written or counted.
+def apply_ttl(conn: sa.Connection, topic: TopicRow, now: int) -> TopicRow:
+    """Remove records that have outlived their time to live, as far as one step goes; the topic's new row.
 
-    Has to be called only where `topics.due_at` is reached.
+    Before anything is written or counted.
     """
-    stock = read_stock(conn, topic_id)
-    if stock.due_at is not None and stock.due_at <= now:
-        _age(conn, stock, now)
+    return _remove_expired(conn, topic, now) if topic.due_at is not None and topic.due_at <= now else topic
 
 
-def age_out(conn: sa.Connection, topic_id: int, now: int) -> None:
-    """Remove all that has outlived its time to live, however much that is.
+def apply_ttl_fully(conn: sa.Connection, topic: TopicRow, now: int) -> TopicRow:
+    """Remove all records that have outlived their time to live, in as many steps as it takes.
 
-    Before a topic is set anew: readers have been told that it is gone, and it must not come back.
+    Before the configuration changes: readers were told that these records are lost, and they must not reappear.
     """
-    stock = read_stock(conn, topic_id)
-    while stock.due_at is not None and stock.due_at <= now:
-        stock = _age(conn, stock, now)
+    while topic.due_at is not None and topic.due_at <= now:
+        topic = _remove_expired(conn, topic, now)
+    return topic
 
 
-def _age(conn: sa.Connection, stock: Stock, now: int) -> Stock:
-    """Remove what has outlived its time to live, and say when to look again."""
-    upto = expired_upto(conn, stock, now)
-    if upto > stock.evicted_seq:
-        stock = remove_prefix(conn, stock, upto, now=now, reason=TTL)
-    return _due(conn, stock, now if stock.evicted_seq < upto else _next_due(conn, stock, now))
+def _remove_expired(conn: sa.Connection, topic: TopicRow, now: int) -> TopicRow:
+    """Remove records that have outlived their time to live, and set when the next one will have."""
+    upto = expired_upto(conn, topic, now)
+    if upto > topic.evicted_seq:
+        topic = remove_records(conn, topic, upto, now=now, reason=TTL)
+    return _set_due(conn, topic, now if topic.evicted_seq < upto else _next_due(conn, topic, now))
 
 
-def _next_due(conn: sa.Connection, stock: Stock, now: int) -> int | None:
+def _next_due(conn: sa.Connection, topic: TopicRow, now: int) -> int | None:
     """When the oldest record will have outlived its time to live."""
-    if not stock.bounds.ttl_ms or not stock.count:
+    if not topic.config.ttl_ms or not topic.live:
         return None
     oldest = fetch(
         conn,
         "SELECT recorded_at FROM blocks WHERE topic_id = ? AND seq + records - 1 > ? ORDER BY seq LIMIT 1",
-        (stock.id, stock.evicted_seq),
+        (topic.id, topic.evicted_seq),
     )
-    return max(now + 1, due_at(oldest[0][0], stock.bounds.ttl_ms)) if oldest else None
+    return max(now + 1, due_at(oldest[0][0], topic.config.ttl_ms)) if oldest else None
 
 
-def _due(conn: sa.Connection, stock: Stock, at: int | None) -> Stock:
-    if stock.due_at == at:
-        return stock
-    execute(conn, "UPDATE topics SET due_at = ? WHERE id = ?", (at, stock.id))
-    return replace(stock, due_at=at)
+def _set_due(conn: sa.Connection, topic: TopicRow, at: int | None) -> TopicRow:
+    if topic.due_at == at:
+        return topic
+    execute(conn, "UPDATE topics SET due_at = ? WHERE id = ?", (at, topic.id))
+    return topic._replace(due_at=at)
 
 
 # --- caps ---------------------------------------------------------------------------------------------------------
 
 
 def apply_caps(conn: sa.Connection, topic_id: int, now: int) -> None:
-    """Remove what is over the caps, the oldest first, as far as one step goes. After something was written.
+    """Remove the oldest records over the caps, as far as one step goes. After something was written.
 
-    What is too old goes first: that is not lost to a cap. A topic that refuses what is over its caps never loses a
-    record to them.
+    Records that have outlived their time to live are removed first: those are not lost to a cap. A topic that refuses
+    writes over its caps never loses a record to them.
     """
-    stock = read_stock(conn, topic_id)
-    if stock.due_at is not None and stock.due_at <= now:
-        stock = _age(conn, stock, now)
-    _cap(conn, stock, now)
+    _remove_surplus(conn, apply_ttl(conn, read_topic_by_id(conn, topic_id), now), now)
 
 
-def _cap(conn: sa.Connection, stock: Stock, now: int) -> Stock:
-    surplus = _surplus(stock)
+def _remove_surplus(conn: sa.Connection, topic: TopicRow, now: int) -> TopicRow:
+    surplus = _surplus(topic)
     if not surplus:
-        return stock
-    left = remove_prefix(conn, stock, _reach(conn, stock, *surplus), now=now, reason=CAP)
-    return _due(conn, left, now) if _surplus(left) and left.evicted_seq > stock.evicted_seq else left
+        return topic
+    left = remove_records(conn, topic, _surplus_upto(conn, topic, *surplus), now=now, reason=CAP)
+    return _set_due(conn, left, now) if _surplus(left) and left.evicted_seq > topic.evicted_seq else left
 
 
-def _surplus(stock: Stock) -> tuple[int, int] | None:
-    """How many records, and how many bytes, are over the caps and have to go; None where nothing has."""
-    bounds = stock.bounds
-    if bounds.discard == "reject":
+def _surplus(topic: TopicRow) -> tuple[int, int] | None:
+    """How many records, and how many bytes, are over the caps and have to be removed; None for nothing."""
+    config = topic.config
+    if config.discard == "reject":
         return None
-    records = stock.count - bounds.cap_records if bounds.cap_records else 0
-    size = stock.bytes - bounds.cap_bytes if bounds.cap_bytes else 0
+    records = topic.live - config.cap_records if config.cap_records else 0
+    size = topic.bytes - config.cap_bytes if config.cap_bytes else 0
     return (max(0, records), max(0, size)) if records > 0 or size > 0 else None
 
 
-def _reach(conn: sa.Connection, stock: Stock, records: int, size: int) -> int:
-    """The seq up to which all has to go, so that so many live records and so many bytes go."""
-    if not stock.deleted and not size:
-        return stock.evicted_seq + records
-    for block in held_blocks(conn, stock):
-        done = read_done(conn, stock, block.seq, last_of(block))
-        live = sum(last - first + 1 for first, last in live_ranges([block], done, stock.evicted_seq, last_of(block)))
+def _surplus_upto(conn: sa.Connection, topic: TopicRow, records: int, size: int) -> int:
+    """The seq up to which the topic has to be removed, so that so many live records and so many bytes are."""
+    if not topic.deleted and not size:
+        return topic.evicted_seq + records
+    for block in held_blocks(conn, topic):
+        done = read_done(conn, topic, block.seq, block.last_seq)
+        live = sum(last - first + 1 for first, last in live_ranges([block], done, topic.evicted_seq, block.last_seq))
         weight = block.bytes - sum(done.values())
         if live >= records and weight >= size:
-            return _reach_within(conn, block, {*empty_seqs(block), *done}, stock.evicted_seq, records, size)
+            return _upto_within(conn, block, {*empty_seqs(block), *done}, topic.evicted_seq, records, size)
         records, size = records - live, size - weight
-    return stock.head_seq
+    return topic.head_seq
 
 
-def _reach_within(conn: sa.Connection, block: Block, gone: set[int], floor: int, records: int, size: int) -> int:
+def _upto_within(conn: sa.Connection, block: Block, removed: set[int], floor: int, records: int, size: int) -> int:
     if not block.text:
         block = read_block(conn, block.position)
     for seq, body in enumerate(block.bodies(), block.seq):
         if records <= 0 and size <= 0:
             return seq - 1
-        if seq > floor and seq not in gone:
+        if seq > floor and seq not in removed:
             records, size = records - 1, size - content_size(body)
-    return last_of(block)
+    return block.last_seq
 
 
 # --- both ---------------------------------------------------------------------------------------------------------
 
 
-def apply_limits(conn: sa.Connection, topic_id: int, now: int) -> int:
-    """Both, and when to look again: after a topic was set anew, and again and again; how many seqs went."""
-    stock = read_stock(conn, topic_id)
-    left = _cap(conn, _age(conn, replace(stock, due_at=now), now), now)
-    return left.evicted_seq - stock.evicted_seq
+def apply_limits(conn: sa.Connection, topic: TopicRow, now: int) -> TopicRow:
+    """Apply the time to live and the caps, after a change of the configuration and in the sweep; the topic's new row.
+
+    A step that leaves something to be removed leaves the topic due at once.
+    """
+    return _remove_surplus(conn, _remove_expired(conn, topic._replace(due_at=now), now), now)
 
 
 def sweep(conn: sa.Connection, now: int) -> int:
-    """Take a little from topics that are due; how many of them were looked at. Repeat until none are."""
+    """Remove a little from topics that are due; how many of them were handled. Repeat until none are."""
     lock_head(conn)
-    looked = went = 0
+    handled = removed = 0
     for (topic_id,) in fetch(conn, "SELECT id FROM topics WHERE due_at <= ? ORDER BY due_at LIMIT ?", (now, AT_ONCE)):
-        went += apply_limits(conn, topic_id, now)
-        looked += 1
-        if went >= STEP_RECORDS:
+        topic = read_topic_by_id(conn, topic_id)
+        removed += apply_limits(conn, topic, now).evicted_seq - topic.evicted_seq
+        handled += 1
+        if removed >= STEP_RECORDS:
             break
-    return looked
+    return handled
 
 
 def is_due(conn: sa.Connection, now: int) -> bool:
-    """Whether `sweep` would find something to do."""
+    """Whether `sweep` would find a topic that is due."""
     return bool(fetch(conn, "SELECT 1 FROM topics WHERE due_at <= ? LIMIT 1", (now,)))
 
 
-def forget_ephemeral(conn: sa.Connection, after: int, now: int) -> int | None:
-    """Take a little from the topics whose records do not outlive a run of the node, of those with ids beyond `after`.
+def clear_ephemeral(conn: sa.Connection, after: int, now: int) -> int | None:
+    """Remove a little from the topics with ids beyond `after` whose records do not outlive a run of the node.
 
-    For the start of a node, before it serves: repeat it beyond the id that it answers, until that is None.
+    For the start of a node, before it serves: repeat it beyond the returned id, until that is None.
     """
     lock_head(conn)
     sql = "SELECT id FROM topics WHERE id > ? AND durability = 'ephemeral' AND evicted_seq < next_seq - 1"
     held = fetch(conn, f"{sql} ORDER BY id LIMIT ?", (after, AT_ONCE))
-    went = 0
+    removed = 0
     for (topic_id,) in held:
-        stock = read_stock(conn, topic_id)
-        left = remove_prefix(conn, stock, stock.head_seq, now=now, reason=TTL)
-        went += left.evicted_seq - stock.evicted_seq
+        topic = read_topic_by_id(conn, topic_id)
+        left = remove_records(conn, topic, topic.head_seq, now=now, reason=TTL)
+        removed += left.evicted_seq - topic.evicted_seq
         if left.evicted_seq < left.head_seq:
             return after
         after = topic_id
-        if went >= STEP_RECORDS:
+        if removed >= STEP_RECORDS:
             break
     return after if held else None
 
 
-def open_hole(conn: sa.Connection, topic_id: int, records: int) -> None:
-    """Give the next seqs to copies that will never come, because their source lost what they were to be made of."""
-    stock = read_stock(conn, topic_id)
-    upto = stock.head_seq + records
-    note_losses(conn, topic_id, [Loss(stock.next_seq, upto, SOURCE_TRIM)])
-    left = replace(stock, next_seq=upto + 1, deleted=stock.deleted + records)
-    write_stock(conn, stock, left if left.count else replace(left, deleted=0, evicted_seq=upto))
+def skip_seqs(conn: sa.Connection, topic_id: int, records: int) -> None:
+    """Give the next seqs to copies that will never come, because the source lost their originals."""
+    topic = read_topic_by_id(conn, topic_id)
+    upto = topic.head_seq + records
+    note_losses(conn, topic_id, [Loss(topic.next_seq, upto, SOURCE_TRIM)])
+    left = topic._replace(next_seq=upto + 1, deleted=topic.deleted + records)
+    update_topic(conn, topic, left if left.live else left._replace(deleted=0, evicted_seq=upto))

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from eventd.log.topics.limits import Standing, read_standing
-from eventd.log.topics.topic_line import TopicLine, list_lines, read_line
+from eventd.log.core.topic_row import TopicRow, find_topic, list_topics
+from eventd.log.topics.limits import TopicSize, read_size
 from eventd.runtime.clock import Moment
 from eventd.store.engine.database import fetch
 from eventd.store.rows.leases import Jobs, count_jobs
@@ -17,14 +17,14 @@ from eventd.store.rows.leases import Jobs, count_jobs
 class TopicState(NamedTuple):
     """A topic's line, what is alive in it at some time, and its jobs where it is a queue."""
 
-    line: TopicLine
-    standing: Standing
+    line: TopicRow
+    standing: TopicSize
     jobs: Jobs | None
 
 
 def read_state(conn: sa.Connection, name: str, at: Moment) -> TopicState | None:
     """How a topic stands; None: there is none of this name."""
-    line = read_line(conn, name)
+    line = find_topic(conn, name)
     return None if line is None else _state(conn, line, at)
 
 
@@ -32,14 +32,13 @@ def list_states(
     conn: sa.Connection, *, prefixes: Sequence[str], prefix: str, after: str, limit: int, at: Moment
 ) -> tuple[list[TopicState], bool]:
     """Topics in the order of their names' bytes, beyond `after`, and whether there are more than `limit`."""
-    lines = list_lines(conn, prefixes=prefixes, prefix=prefix, after=after, limit=limit)
+    lines = list_topics(conn, prefixes=prefixes, prefix=prefix, after=after, limit=limit)
     return [_state(conn, line, at) for line in lines[:limit]], len(lines) > limit
 
 
-def _state(conn: sa.Connection, line: TopicLine, at: Moment) -> TopicState:
-    standing = read_standing(conn, line, at.wall)
-    is_queue = line.config.type == "queue"
-    return TopicState(line, standing, count_jobs(conn, line.id, standing.count, at.steady) if is_queue else None)
+def _state(conn: sa.Connection, line: TopicRow, at: Moment) -> TopicState:
+    standing = read_size(conn, line, at.wall)
+    return TopicState(line, standing, count_jobs(conn, line.id, standing.count, at.steady) if line.is_queue else None)
 
 
 class Figures(NamedTuple):

@@ -14,17 +14,17 @@ import sqlalchemy as sa
 
 from eventd.log.core.blocks import Block, names
 from eventd.log.core.head import read_head
+from eventd.log.core.live_records import first_live
 from eventd.log.core.losses import TTL, Loss, read_losses, reason_of
 from eventd.log.core.pages import LOOKED_AT, PASSED_OVER
 from eventd.log.core.records import View, content_size, encoded, node_text, render
 from eventd.log.core.scan import scan_seqs
 from eventd.log.core.tail import Recent
-from eventd.log.core.topic_row import first_live, last_of, read_stock
+from eventd.log.core.topic_row import TopicRow, find_topic, find_topic_by_id
 from eventd.log.core.values import Head
 from eventd.log.topics.errors import TopicNotFound
-from eventd.log.topics.limits import read_aged
+from eventd.log.topics.limits import read_expired
 from eventd.log.topics.projection import records_of_events, texts_of
-from eventd.log.topics.topic_line import TopicLine, read_line, read_line_of
 from eventd.store.rows.leases import acked_seqs
 
 RECREATED = "recreated"
@@ -112,7 +112,7 @@ def epoch_of(epoch: str, topic_id: int) -> str:
 def read_slice(conn: sa.Connection, ask: Ask) -> Slice:
     """The next page of a topic. Raises `TopicNotFound`."""
     head = read_head(conn)
-    line = read_line(conn, ask.topic) if isinstance(ask.topic, str) else read_line_of(conn, ask.topic)
+    line = find_topic(conn, ask.topic) if isinstance(ask.topic, str) else find_topic_by_id(conn, ask.topic)
     if line is None:
         raise TopicNotFound(str(ask.topic))
     epoch = epoch_of(head.epoch, line.id)
@@ -141,7 +141,7 @@ def read_slice(conn: sa.Connection, ask: Ask) -> Slice:
         scanned=sheet.upto - after,
         dedupe_node=line.config.dedupe_node,
         of_group=line.of_group,
-        goes_on=line.config.type != "queue" and not line.config.limited,
+        goes_on=not line.is_queue and not line.config.limited,
         head=head,
     )
 
@@ -154,7 +154,7 @@ def continue_slice(last: Slice, recent: Recent, ask: Ask) -> Slice | None:
     for block in recent.blocks:
         if block.seq != seq + 1:  # some were skipped: they are told as lost
             return None
-        seq = last_of(block)
+        seq = block.last_seq
     sheet = _Sheet(ask, frozenset(), last.head_seq, seq)
     for block in recent.blocks:
         made = records_of_events(block, ask.now) if last.of_group else block
@@ -184,13 +184,12 @@ class _Floor(NamedTuple):
     lost: Sequence[Loss]
 
 
-def _read_floor(conn: sa.Connection, line: TopicLine, start: int, now: int) -> _Floor:
+def _read_floor(conn: sa.Connection, line: TopicRow, start: int, now: int) -> _Floor:
     if line.due_at is None or line.due_at > now:
         return _Floor(line.evicted_seq, line.earliest_seq, ())
-    stock = read_stock(conn, line.id)
-    aged = read_aged(conn, stock, now)
+    aged = read_expired(conn, line, now)
     lost = [Loss(max(first, start + 1), last, TTL) for first, last in aged.ranges if last > start]
-    return _Floor(aged.upto, first_live(conn, stock, aged.upto), lost)
+    return _Floor(aged.upto, first_live(conn, line, aged.upto), lost)
 
 
 class _Missing(NamedTuple):
@@ -207,7 +206,7 @@ class _Missing(NamedTuple):
         return self.losses[-1].last
 
 
-def _read_missing(conn: sa.Connection, line: TopicLine, start: int, floor: _Floor) -> list[_Missing]:
+def _read_missing(conn: sa.Connection, line: TopicRow, start: int, floor: _Floor) -> list[_Missing]:
     """What was lost beyond `start`, in order: first what lies below the floor, then what is missing among records."""
     known = read_losses(conn, line.id, start, line.head_seq) if start < line.head_seq else []
     missing: list[_Missing] = []
@@ -246,13 +245,13 @@ def _way(missing: list[_Missing], start: int, floor: _Floor, head_seq: int, *, a
 # --- what is there ------------------------------------------------------------------------------------------------
 
 
-def _fill(conn: sa.Connection, line: TopicLine, sheet: _Sheet) -> None:
+def _fill(conn: sa.Connection, line: TopicRow, sheet: _Sheet) -> None:
     """Put on the page what is wanted of the blocks ahead, until it is full or at its end."""
     done, known_upto = frozenset[int](), 0
-    is_queue, of_group, may_be_empty = line.config.type == "queue", line.of_group, line.deleted > 0 or line.of_group
+    is_queue, of_group, may_be_empty = line.is_queue, line.of_group, line.deleted > 0 or line.of_group
     for block in scan_seqs(conn, line.id, sheet.upto, sheet.stop):
-        if is_queue and last_of(block) > known_upto:
-            known_upto = last_of(block) + _ACKED_AT_ONCE
+        if is_queue and block.last_seq > known_upto:
+            known_upto = block.last_seq + _ACKED_AT_ONCE
             done = acked_seqs(conn, line.id, block.seq, known_upto)
         sheet.take(records_of_events(block, sheet.ask.now) if of_group else block, done, may_be_empty=may_be_empty)
         if sheet.is_full:
@@ -288,7 +287,7 @@ class _Sheet:
         else:
             self._take_some(block, done, may_be_empty)
         if not self.is_full:
-            self.upto = min(last_of(block), self.stop)
+            self.upto = min(block.last_seq, self.stop)
             self.is_full = len(self.seqs) == self.ask.limit or self.looked >= LOOKED_AT
 
     def _take_one(self, block: Block, done: Collection[int]) -> None:
@@ -308,7 +307,7 @@ class _Sheet:
             self.looked += PASSED_OVER
             return
         hides = bool(self.nodes) and (told is None or not told.isdisjoint(self.nodes))
-        first, last = max(block.seq, self.upto + 1), min(last_of(block), self.stop)
+        first, last = max(block.seq, self.upto + 1), min(block.last_seq, self.stop)
         room = self.ask.limit - len(self.seqs)
         whole = not (hides or done or (may_be_empty and block.has_empty))
         until = min(last, first + room - 1) if whole else last

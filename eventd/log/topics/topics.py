@@ -14,13 +14,12 @@ import sqlalchemy as sa
 
 from eventd.errors import Invalid
 from eventd.log.core.commit import Change, Transaction
-from eventd.log.core.head import announce_topics, first_line
-from eventd.log.core.records import new_instance
+from eventd.log.core.head import announce_topics
 from eventd.log.core.topic_config import TopicConfig, merged
+from eventd.log.core.topic_row import TopicRow, find_topic, insert_topic, read_topic_by_id
 from eventd.log.topics.deleted_topics import retire_topic
 from eventd.log.topics.errors import Incompatible, Throttled, TopicNotEmpty, TopicNotFound
-from eventd.log.topics.limits import age_out, apply_limits, read_standing
-from eventd.log.topics.topic_line import COLUMNS, TopicLine, read_line, reread
+from eventd.log.topics.limits import apply_limits, apply_ttl_fully, read_size
 from eventd.store.engine.database import execute, fetch
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}")
@@ -69,27 +68,10 @@ def count_topics(conn: sa.Connection) -> int:
     return int(fetch(conn, "SELECT topics FROM log_heads WHERE id = 1")[0][0])
 
 
-def create_line(conn: sa.Connection, name: str, config: TopicConfig, *, now: int, random: bytes) -> TopicLine:
-    """Make a topic of a name that none has, in the open transaction, which must hold the head."""
-    config = config.resolved()
-    values: dict[str, Any] = {
-        **first_line(name, now),
-        "form": "record",
-        "instance": new_instance(random),
-        "config": msgspec.json.encode(config).decode(),
-        "durability": config.durability,
-    }
-    columns, marks = ", ".join(values), ", ".join("?" * len(values))
-    sql = f"INSERT INTO topics ({columns}) VALUES ({marks}) RETURNING {COLUMNS}"
-    line = TopicLine(*fetch(conn, sql, tuple(values.values()))[0])
-    execute(conn, "UPDATE log_heads SET topics = topics + 1 WHERE id = 1")
-    return line
-
-
 class TopicPut(NamedTuple):
     """What became of a topic that was to be made or set."""
 
-    line: TopicLine
+    line: TopicRow
     created: bool
 
 
@@ -106,16 +88,16 @@ class PutTopic(Change[TopicPut]):
         self._random = random
 
     def make(self, tx: Transaction) -> TopicPut:
-        before = read_line(tx.conn, self._name)
+        before = find_topic(tx.conn, self._name)
         if before is None:
             require_room(tx.conn, self._max_topics)
-            line = create_line(tx.conn, self._name, self._config, now=tx.now, random=self._random)
+            line = insert_topic(tx.conn, self._name, self._config, now=tx.now, random=self._random)
             return TopicPut(line, created=True)
         require_type(before, self._config)
         return TopicPut(set_config(tx, before, self._config), created=False)
 
 
-def require_type(line: TopicLine, config: TopicConfig) -> None:
+def require_type(line: TopicRow, config: TopicConfig) -> None:
     """Raise `Incompatible` where a topic of another type is there."""
     if line.config.type != config.type:
         detail = {"topic": line.name, "existing_type": line.config.type, "requested_type": config.type}
@@ -126,11 +108,11 @@ def require_type(line: TopicLine, config: TopicConfig) -> None:
         )
 
 
-def set_config(tx: Transaction, line: TopicLine, config: TopicConfig) -> TopicLine:
+def set_config(tx: Transaction, line: TopicRow, config: TopicConfig) -> TopicRow:
     """Set what is set for a topic, and have it act at once."""
     text = msgspec.json.encode(config).decode()
     if text != line.config_text:
-        age_out(tx.conn, line.id, tx.now)
+        apply_ttl_fully(tx.conn, line, tx.now)
         due = tx.now if config.ttl_ms else None
         execute(
             tx.conn,
@@ -138,8 +120,8 @@ def set_config(tx: Transaction, line: TopicLine, config: TopicConfig) -> TopicLi
             (text, config.durability, due, line.id),
         )
         announce_topics(tx.conn)
-        apply_limits(tx.conn, line.id, tx.now)
-        line = tx.shared["set anew", line.id] = reread(tx.conn, line)
+        line = apply_limits(tx.conn, read_topic_by_id(tx.conn, line.id), tx.now)
+        tx.shared["set anew", line.id] = line
     return line
 
 
@@ -155,7 +137,7 @@ class PatchTopic(Change[TopicPut]):
         self._changes = changes
 
     def make(self, tx: Transaction) -> TopicPut:
-        line = read_line(tx.conn, self._name)
+        line = find_topic(tx.conn, self._name)
         if line is None:
             raise TopicNotFound(self._name)
         config = merged(line.config, self._changes)
@@ -182,10 +164,10 @@ class DeleteTopic(Change[TopicDeleted | None]):
         self._if_empty = if_empty
 
     def make(self, tx: Transaction) -> TopicDeleted | None:
-        line = read_line(tx.conn, self._name)
+        line = find_topic(tx.conn, self._name)
         if line is None:
             return None
-        count = read_standing(tx.conn, line, tx.now).count + tx.coming[line.id]
+        count = read_size(tx.conn, line, tx.now).count + tx.coming[line.id]
         if self._if_empty and count:
             raise TopicNotEmpty(self._name, count)
         retired = retire_topic(tx.conn, self._name, of_records=True)

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from eventd.log.core.commit import GROUP_RECORDS, Spent, Transaction, Turn
 from eventd.log.core.durability import Flushes
-from eventd.log.core.values import NEVER, NOTHING, Appended, Drafts
 from eventd.log.core.topic_config import TopicConfig
+from eventd.log.core.topic_row import TopicRow, find_topic, insert_topic
+from eventd.log.core.values import NEVER, NOTHING, Appended, Drafts
 from eventd.log.topics.errors import RecordTooLarge, Throttled, TopicFull, TopicNotFound
 from eventd.log.topics.limits import apply_caps, apply_ttl, due_at
-from eventd.log.topics.topic_line import TopicLine, read_line, reread
-from eventd.log.topics.topics import create_line, require_name, require_room
+from eventd.log.topics.topics import require_name, require_room
 from eventd.store.engine.database import execute, fetch
 
 RECORD_BYTES = 1000
@@ -82,7 +82,7 @@ class Write:
         self._max_topics = max_topics
         self._max_bytes = max_bytes
         self._random = random
-        self._line: TopicLine | None = None
+        self._line: TopicRow | None = None
         self._created = False
         self._repeated: Written | Write | None = None
         self._written: Written | None = None
@@ -104,16 +104,14 @@ class Write:
             self._repeated = self._look_up(tx, line)
             if self._repeated is not None:
                 return NOTHING
-        if line.due_at is not None and line.due_at <= tx.now:  # what has outlived its time takes up no room
-            apply_ttl(tx.conn, line.id, tx.now)
-            self._line = line = reread(tx.conn, line)
+        self._line = line = apply_ttl(tx.conn, line, tx.now)  # what has outlived its time takes up no room
         require_fit(tx, line, self._drafts, self._max_bytes)
         if self._key:
             _writers(tx, line.id)[self._key] = self
         return self._drafts
 
-    def _find(self, tx: Transaction) -> TopicLine:
-        line = read_line(tx.conn, self._topic)
+    def _find(self, tx: Transaction) -> TopicRow:
+        line = find_topic(tx.conn, self._topic)
         self._created = line is None
         if line is not None:
             return line
@@ -122,9 +120,9 @@ class Write:
             raise TopicNotFound(self._topic)
         require_name(self._topic)
         require_room(tx.conn, self._max_topics)
-        return create_line(tx.conn, self._topic, wanted, now=tx.now, random=self._random)
+        return insert_topic(tx.conn, self._topic, wanted, now=tx.now, random=self._random)
 
-    def _look_up(self, tx: Transaction, line: TopicLine) -> Written | Write | None:
+    def _look_up(self, tx: Transaction, line: TopicRow) -> Written | Write | None:
         """What was written under the same key, maybe by a unit of this very transaction."""
         before = _writers(tx, line.id).get(self._key)
         if before is not None:
@@ -154,7 +152,7 @@ class Write:
         apply_limits_once(tx, line)
         return self._written
 
-    def _remember(self, tx: Transaction, line: TopicLine, first: int, last: int) -> None:
+    def _remember(self, tx: Transaction, line: TopicRow, first: int, last: int) -> None:
         keep_until = tx.steady + line.config.idempotency_window_ms * 1000
         execute(
             tx.conn,
@@ -171,7 +169,7 @@ def _writers(tx: Transaction, topic_id: int) -> dict[str, Write]:
     return found
 
 
-def require_fit(tx: Transaction, line: TopicLine, drafts: Drafts, max_bytes: int, *, freed: int = 0) -> None:
+def require_fit(tx: Transaction, line: TopicRow, drafts: Drafts, max_bytes: int, *, freed: int = 0) -> None:
     """Raise where drafts, after those of the units before, do not fit into a topic, or into the node.
 
     What a topic that keeps what it has can never take is `RecordTooLarge`; what does not fit now is `TopicFull`, or
@@ -191,13 +189,13 @@ def require_fit(tx: Transaction, line: TopicLine, drafts: Drafts, max_bytes: int
         tx.shared["room", line.id] = (waiting + len(drafts), waiting_bytes + size)
 
 
-def _waiting(tx: Transaction, line: TopicLine) -> tuple[int, int]:
+def _waiting(tx: Transaction, line: TopicRow) -> tuple[int, int]:
     """Records, and their bytes, that units so far will add to a topic that keeps what it has."""
     found: tuple[int, int] = tx.shared.get(("room", line.id), (0, 0))
     return found
 
 
-def _require_caps(tx: Transaction, line: TopicLine, drafts: Drafts) -> None:
+def _require_caps(tx: Transaction, line: TopicRow, drafts: Drafts) -> None:
     config, size = line.config, drafts.bytes
     if 0 < config.cap_records < len(drafts) or 0 < config.cap_bytes < size:
         raise RecordTooLarge(
@@ -210,7 +208,7 @@ def _require_caps(tx: Transaction, line: TopicLine, drafts: Drafts) -> None:
         raise full(line)
 
 
-def full(line: TopicLine) -> TopicFull:
+def full(line: TopicRow) -> TopicFull:
     """Why a topic takes no more."""
     config = line.config
     detail = {
@@ -232,7 +230,7 @@ def total_bytes(tx: Transaction) -> int:
     return int(fetch(tx.conn, "SELECT record_bytes FROM log_heads WHERE id = 1")[0][0]) + tx.record_bytes
 
 
-def apply_limits_once(tx: Transaction, line: TopicLine) -> None:
+def apply_limits_once(tx: Transaction, line: TopicRow) -> None:
     """Have a topic's limits act on what this transaction wrote to it: all of it is written by now."""
     line = tx.shared.get(("set anew", line.id), line)  # by a unit that came after the one that had read the line
     if not line.config.limited or ("limits", line.id) in tx.shared:
@@ -240,7 +238,7 @@ def apply_limits_once(tx: Transaction, line: TopicLine) -> None:
     tx.shared["limits", line.id] = True
     if line.config.ttl_ms and (line.due_at is None or line.due_at <= tx.now):
         written_at = fetch(tx.conn, "SELECT written_at FROM topics WHERE id = ?", (line.id,))[0][0]
-        due = min(due_at(written_at, line.config.ttl_ms), NEVER)
+        due = due_at(written_at, line.config.ttl_ms)
         execute(tx.conn, "UPDATE topics SET due_at = ? WHERE id = ? AND due_at IS NULL", (due, line.id))
     if line.config.cap_records or line.config.cap_bytes:
         apply_caps(tx.conn, line.id, tx.now)

@@ -11,7 +11,7 @@ import pytest
 from eventd.cli.gateway.lock import serving
 from eventd.egress.cursors import link_name
 from eventd.log.core.eventlog import EventLog
-from eventd.log.core.head import read_topic
+from eventd.log.core.topic_row import read_topic
 from eventd.log.cursors.cursors import DeadLetter, LinkState, Postponement, Step, postpone, read_cursor
 from eventd.runtime.clock import SystemClock
 from eventd.store.engine.database import Database

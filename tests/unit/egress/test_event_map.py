@@ -10,9 +10,9 @@ from eventd.egress.routers.event_map import Facts, check_map, cut_events, fill, 
 from eventd.egress.routers.projection import EventMap, Options, Router
 from eventd.errors import Invalid
 from eventd.log.core.records import Stored, body_of_event, record_id, write_body
+from eventd.log.core.topic_row import TopicRow
 from eventd.log.core.values import Head
 from eventd.log.routers.source import Original, Source
-from eventd.log.topics.topic_line import TopicLine
 from eventd.resources.effective import GroupConfig, effective
 from eventd.store.rows.registry import StoredResource
 from eventd.testing import NOW, event
@@ -75,7 +75,7 @@ def group() -> GroupConfig:
 
 
 def page(*originals: Original) -> Source:
-    line = TopicLine(3, "orders", "record", 10, 0, 0, 0, 77, "", "disk", 0, None, None, 0)
+    line = TopicRow(3, "orders", "record", 10, 0, 0, 0, 77, "", "disk", 0, None, None, 0)
     head = Head(100, "epoch1", 1, 1, 1, 1, "")
     return Source(line, head, originals, 0, 0, 99, 9, False)
 

@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eventd.log.core.blocks import Block, pack
+from eventd.log.core.live_records import empty_seqs, live_ranges
 from eventd.log.core.records import View, body_of_event, content_size, read_body, render, write_body
-from eventd.log.core.topic_row import empty_seqs, live_ranges
 from eventd.log.core.values import Drafts
 from eventd.log.topics.projection import records_of_events, texts_of
 from eventd.testing import NOW, draft

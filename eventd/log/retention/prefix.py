@@ -1,0 +1,155 @@
+"""Removing the oldest records of a topic: the one place where the floor of a topic moves.
+
+A prefix is removed in steps, so that a writer never waits long for the head, which must be locked. What a step notes of
+it (losses, undelivered records, ids) is up to its caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from eventd.log.core.append import write_blocks
+from eventd.log.core.blocks import Block
+from eventd.log.core.live_records import Range, first_live, live_ranges, read_done
+from eventd.log.core.losses import Loss, note_losses
+from eventd.log.core.scan import read_block, scan_seqs
+from eventd.log.core.topic_row import TopicRow, update_topic
+from eventd.log.retention import rewrite
+from eventd.log.retention.rewrite import Copy, copies_in, expire_copies
+from eventd.store.engine.database import execute, fetch
+from eventd.store.rows.leases import forget_upto
+
+STEP_RECORDS = 10_000
+STEP_BYTES = 16 << 20
+"""What one step removes at most."""
+_OUTLINES = 256
+"""Blocks read at once, without their lines."""
+
+
+class Noted(NamedTuple):
+    """What is noted of a prefix that is removed.
+
+    `live` records had not been removed before. `losses` are those of them that readers are told of. `ids`: how many
+    event ids have no record any more. `done_bytes`: of jobs that are done, which the topic does not count any more.
+    `undelivered`: a peer lacks one of the records.
+    """
+
+    live: int
+    losses: Sequence[Loss] = ()
+    ids: int = 0
+    done_bytes: int = 0
+    undelivered: bool = False
+
+
+def remove_prefix(
+    conn: sa.Connection, topic: TopicRow, blocks: Sequence[Block], upto: int, noted: Noted, *, split: bool = False
+) -> TopicRow:
+    """Remove all records up to a seq; the topic's new row.
+
+    `blocks` are those that hold one of them, maybe without their lines. What remains of the last one is left
+    whole, or `split` into pieces.
+    """
+    size, position, rest = 0, topic.evicted_position, list[Block]()
+    if blocks:
+        last = blocks[-1]
+        if last.last_seq > upto:
+            whole = last if last.text else read_block(conn, last.position)
+            rest = rewrite.without(whole, range(whole.seq, upto + 1), split=split)
+        size = sum(block.bytes for block in blocks) - sum(part.bytes for part in rest)
+        position = min(last.last, last.position + upto - last.seq)
+    execute(conn, "DELETE FROM blocks WHERE topic_id = ? AND seq <= ?", (topic.id, upto))
+    write_blocks(conn, rest)
+    note_losses(conn, topic.id, noted.losses)
+    if topic.is_queue:
+        forget_upto(conn, topic.id, upto)
+    changed = topic._replace(
+        bytes=topic.bytes - (size - noted.done_bytes),
+        ids=topic.ids - noted.ids,
+        evicted_seq=upto,
+        evicted_position=position,
+        lost_position=position if noted.undelivered else topic.lost_position,
+        deleted=topic.deleted - (upto - topic.evicted_seq - noted.live),
+    )
+    return update_topic(conn, topic, changed)
+
+
+# --- topics of records --------------------------------------------------------------------------------------------
+
+
+def remove_records(
+    conn: sa.Connection,
+    topic: TopicRow,
+    upto: int,
+    *,
+    now: int,
+    reason: str = "",
+    records: int | None = None,
+    size: int = STEP_BYTES,
+) -> TopicRow:
+    """Remove the records up to a seq, as far as one step goes; the topic's new row. The floor moves over what follows.
+
+    With a `reason`, live records are noted as lost for it; without one, a request deletes them. One step ends with the
+    block in which it reaches so many `records` (by default `STEP_RECORDS`) or bytes (`size`).
+    """
+    end = _step_end(conn, topic, upto, STEP_RECORDS if records is None else records, size)
+    if end == upto:
+        end = first_live(conn, topic, upto) - 1
+    if end <= topic.evicted_seq:
+        return topic
+    done = read_done(conn, topic, topic.evicted_seq + 1, end)
+    ranges, copies = _live_and_copies(conn, topic, end, done)
+    noted = Noted(
+        live=sum(last - first + 1 for first, last in ranges),
+        losses=[Loss(first, last, reason) for first, last in ranges] if reason else (),
+        ids=expire_copies(conn, topic.id, copies, now),
+        done_bytes=sum(done.values()),
+    )
+    return remove_prefix(conn, topic, [*_outlines(conn, topic.id, end)], end, noted, split=True)
+
+
+def advance_floor(conn: sa.Connection, topic: TopicRow, now: int) -> TopicRow:
+    """Move the floor over all seqs at the beginning that have no record any more; the topic's new row."""
+    return remove_records(conn, topic, topic.evicted_seq, now=now)
+
+
+def _outlines(conn: sa.Connection, topic_id: int, upto: int) -> Iterator[Block]:
+    """The blocks that hold a record up to a seq, without their lines."""
+    names = ", ".join([*Block._fields[:-1], "''"])
+    sql = f"SELECT {names} FROM blocks WHERE topic_id = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT {_OUTLINES}"
+    at, more = 0, True
+    while more:
+        rows = fetch(conn, sql, (topic_id, at, upto))
+        yield from map(Block._make, rows)
+        more = len(rows) == _OUTLINES
+        at = rows[-1][2] if more else at
+
+
+def _step_end(conn: sa.Connection, topic: TopicRow, upto: int, most: int, most_bytes: int) -> int:
+    """The seq up to which one step goes, on its way to `upto`."""
+    if upto - topic.evicted_seq <= rewrite.PIECE_RECORDS:
+        return upto
+    records = size = 0
+    for block in _outlines(conn, topic.id, upto):
+        records += block.records
+        size += block.bytes
+        if records >= most or size >= most_bytes:
+            return min(upto, block.last_seq)
+    return upto
+
+
+def _live_and_copies(
+    conn: sa.Connection, topic: TopicRow, end: int, done: Collection[int]
+) -> tuple[list[Range], list[Copy]]:
+    """The live seqs up to one, and the copies with an identity among them; lines are read only where they can tell."""
+    after = topic.evicted_seq
+    if not (topic.deleted or topic.ids):
+        return [(after + 1, end)], []
+    ranges: list[Range] = []
+    copies: list[Copy] = []
+    for block in scan_seqs(conn, topic.id, after, end):
+        ranges += live_ranges([block], done, after, end)
+        copies += copies_in(block, range(after + 1, end + 1)) if topic.ids else []
+    return ranges, copies

@@ -1,0 +1,91 @@
+"""Removing single records from blocks: the one place where a stored block is replaced by what remains of it.
+
+The head must be locked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from itertools import takewhile
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from eventd.log.core.append import write_blocks
+from eventd.log.core.blocks import Block, weight_of
+from eventd.log.core.records import read_provenance
+from eventd.log.core.topic_row import TopicRow
+from eventd.store.engine.database import execute_many
+
+PIECE_RECORDS = 32
+"""Records of the pieces that a block is split into when little of it is removed: what is removed next is mostly near,
+and must not cost as much as the whole block again."""
+
+Copy = tuple[str, int]
+"""The identity and the position of a copy that keeps the identity of its original."""
+
+
+def without(block: Block, removed: Collection[int], *, split: bool = False) -> list[Block]:
+    """What remains of a block without the records of some of its seqs: empty lines, or nothing where all are empty.
+
+    It begins with its first record that remains, and is left whole, or `split` into pieces.
+    """
+    piece = PIECE_RECORDS if split else block.records
+    rows, empty = block.rows(), block.empty_row
+    for seq in removed:
+        rows[seq - block.seq] = empty
+    begin = sum(1 for _ in takewhile(empty.__eq__, rows))
+    remaining: list[Block] = []
+    for start in range(begin, len(rows), piece):
+        some = rows[start : start + piece]
+        if size := sum(map(weight_of, block.bodies_of(some))):
+            remaining.append(block.made_of(some, start, size))
+    return remaining
+
+
+class Rewritten(NamedTuple):
+    """Bytes of bodies that a rewrite has removed, and how many copies with an identity."""
+
+    bytes: int
+    copies: int
+
+
+def rewrite_blocks(
+    conn: sa.Connection,
+    topic: TopicRow,
+    removed: Sequence[tuple[Block, Collection[int]]],
+    *,
+    now: int,
+    split: bool = False,
+    dropped: Sequence[int] = (),
+) -> Rewritten:
+    """Remove the records of some seqs from each of some blocks. The row of the topic is left to the caller.
+
+    `split`: blocks of which little is removed are split. `dropped`: the positions of further blocks, of which nothing
+    remains, and which hold no copy with an identity.
+    """
+    remaining: list[Block] = []
+    for block, seqs in removed:
+        remaining += without(block, seqs, split=split and len(seqs) * PIECE_RECORDS < block.records)
+    replaced = [(position,) for position in (*dropped, *(block.position for block, _ in removed))]
+    execute_many(conn, "DELETE FROM blocks WHERE position = ?", replaced)
+    write_blocks(conn, remaining)
+    copies = [copy for block, seqs in removed for copy in copies_in(block, seqs)] if topic.ids else []
+    size = sum(block.bytes for block, _ in removed) - sum(part.bytes for part in remaining)
+    return Rewritten(size, expire_copies(conn, topic.id, copies, now))
+
+
+def copies_in(block: Block, seqs: Collection[int]) -> list[Copy]:
+    """Those of a block's records of some seqs that are copies with an identity."""
+    shift = block.position - block.seq
+    facts = enumerate(block.facts(), block.seq)
+    return [(read_provenance(path).id, seq + shift) for seq, (path, _) in facts if " " in path and seq in seqs]
+
+
+def expire_copies(conn: sa.Connection, topic_id: int, copies: Sequence[Copy], now: int) -> int:
+    """Have the identities of copies that are removed expire; how many there were."""
+    return execute_many(
+        conn,
+        "UPDATE event_ids SET gone_at = ? WHERE topic_id = ? AND event_id = ? AND position = ? AND gone_at IS NULL",
+        [(now, topic_id, identity, position) for identity, position in copies],
+    )
