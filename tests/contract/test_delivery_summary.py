@@ -15,8 +15,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.pages import refreshed_span
 from eventd.log.core.values import Draft
 from eventd.log.cursors.cursors import read_cursor
-from eventd.log.delivery.acknowledged import stale_places
-from eventd.log.delivery.lag import count_stale
+from eventd.log.delivery.backlog import read_stale
 from eventd.log.delivery.selection import Selection
 from eventd.log.delivery.states import read_picked
 from eventd.log.retention.evict import BookLimits, forget
@@ -159,11 +158,10 @@ async def test_what_is_rare_costs_the_same_in_a_long_log(books: Books, database:
             await books.settle("b", (await books.log.database.read(read_cursor, name)).position + 10)
         cursor = await books.log.database.read(read_cursor, name)
         work = {
-            "count_stale": steps(
+            "read_stale": steps(
                 database,
-                lambda conn: count_stale(conn, 1, wanted, after=cursor.position, now=NOW),  # noqa: B023
+                lambda conn: read_stale(conn, 1, wanted, after=cursor.position, now=NOW, cursor=name),  # noqa: B023
             ),
-            "stale_places": steps(database, lambda conn: stale_places(conn, cursor, wanted, NOW)),  # noqa: B023
             "read_picked": steps(database, lambda conn: read_picked(conn, name)),
             "refreshed_span": steps(database, lambda conn: refreshed_span(conn, 1)),
         }

@@ -21,9 +21,9 @@ from eventd.log.core.topic_row import read_group_topics
 from eventd.log.core.values import Draft, Outcome, Record
 from eventd.log.core.wire_page import Wanted, read_lines
 from eventd.log.cursors.cursors import create_cursor
-from eventd.log.delivery import lag as lag_of
-from eventd.log.delivery.lag import count_stale, read_lag, read_lags
-from eventd.log.delivery.repairs import Survey, numbered_between, recorded_between, survey
+from eventd.log.delivery import backlog
+from eventd.log.delivery.backlog import Survey, read_backlog, read_backlogs, read_stale, survey
+from eventd.log.delivery.repairs import numbered_between, recorded_between
 from eventd.log.delivery.selection import Selection
 from eventd.log.retention import evict as retention
 from eventd.log.retention.evict import Limits, evict
@@ -287,22 +287,26 @@ async def check_counts(log: EventLog, model: Model, dice: random.Random, wanted:
     head = (await log.look_around()).last
     ahead = between(model, after, head)
     waiting = [record for record in ahead if wanted.waits(record, now)]
-    lag = await log.database.read(read_lag, model.topic, wanted, after=after, now=now)
-    assert lag == (len(waiting), min((record.recorded_at for record in waiting), default=None))
+    lag = await log.database.read(read_backlog, model.topic, wanted, after=after, now=now)
+    assert (lag.events, lag.exact) == (len(waiting), True)
+    assert lag.oldest == min((record.recorded_at for record in waiting), default=None)
+    if expiries := [record.expires_at for record in waiting if record.expires_at is not None]:
+        assert lag.expires_first is not None and now < lag.expires_first <= min(expiries)
     peer = replace(wanted, selection=replace(wanted.selection, positions=frozenset()))
     asked = [(peer, after), *((peer, dice.randint(0, head)) for _ in range(3))]
-    singly = [await log.database.read(read_lag, model.topic, peer, after=place, now=now) for _, place in asked]
-    assert await log.database.read(read_lags, model.topic, asked, now=now) == singly
+    singly = [await log.database.read(read_backlog, model.topic, peer, after=place, now=now) for _, place in asked]
+    together = await log.database.read(read_backlogs, model.topic, asked, now=now)
+    assert [each[:2] for each in together] == [each[:2] for each in singly]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lag_of, "COUNTED", dice.choice([1, 5]))
-        [many, *_] = await log.database.read(read_lags, model.topic, asked, now=now)
+        patch.setattr(backlog, "COUNTED", dice.choice([1, 5]))
+        [many, *_] = await log.database.read(read_backlogs, model.topic, asked, now=now)
         assert many.events >= singly[0].events
-        about = await log.database.read(read_lag, model.topic, wanted, after=after, now=now)
+        about = await log.database.read(read_backlog, model.topic, wanted, after=after, now=now)
     own = [record for record in ahead if not (wanted.own and record.path)]
     assert len(waiting) <= about.events <= len(own)
     assert not waiting or (about.oldest is not None and about.oldest <= waiting[0].recorded_at)
     stale = [r for r in waiting if model.latest[r.event_id] is r and model.firsts[r.event_id] <= after]
-    assert await log.database.read(count_stale, model.topic, wanted, after=after, now=now) == len(stale)
+    assert len(await log.database.read(read_stale, model.topic, wanted, after=after, now=now)) == len(stale)
     upto = dice.randint(after, head + 1)
     seen = between(model, after, upto)
     waiting = [record for record in seen if wanted.waits(record, now)]
@@ -377,7 +381,7 @@ async def test_every_reader_finds_what_a_look_at_each_record_finds(
 
 
 async def test_a_long_backlog_is_counted_by_its_types(log: EventLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lag_of, "COUNTED", 3)
+    monkeypatch.setattr(backlog, "COUNTED", 3)
     topic = await log.topic("group:g")
     for n in range(20):
         await log.append(topic, [draft(f"{n}", type="odd" if n % 2 else "even", subject=f"s/{n}")])
@@ -393,17 +397,17 @@ async def test_a_long_backlog_is_counted_by_its_types(log: EventLog, monkeypatch
         (False, ("even",), ("s/0",), 9),  # of the first three one, and what may follow
     ):
         wanted = Selection(Selector.of(types=types, subject_prefixes=prefixes), relay).wanted_by("b")
-        lag = await log.database.read(read_lag, topic, wanted, after=0, now=NOW)
-        assert lag == (expected, NOW if expected else None)
+        lag = await log.database.read(read_backlog, topic, wanted, after=0, now=NOW)
+        assert (lag.events, lag.oldest, lag.exact) == (expected, NOW if expected else None, False)
 
 
 async def test_what_beginning_to_relay_adds_to_a_long_backlog_is_counted(
     log: EventLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lag_of, "COUNTED", 1)
+    monkeypatch.setattr(backlog, "COUNTED", 1)
     topic = await log.topic("group:g")
     for n in range(5):
         await log.append(topic, [draft(f"{n}")])
         await log.append(topic, [draft(f"other{n}", path="c")])
     wanted = Selection(relay=True, without=Selection()).wanted_by("b")
-    assert (await log.database.read(read_lag, topic, wanted, after=0, now=NOW)).events == 5
+    assert (await log.database.read(read_backlog, topic, wanted, after=0, now=NOW)).events == 5

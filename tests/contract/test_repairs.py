@@ -14,9 +14,8 @@ from eventd.api.admin import redelivery
 from eventd.errors import Conflict, Invalid, NotFound
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head
-from eventd.log.delivery import repairs
-from eventd.log.delivery.lag import read_lag
-from eventd.log.delivery.repairs import Survey, survey
+from eventd.log.delivery import backlog
+from eventd.log.delivery.backlog import Survey, read_backlog, survey
 from eventd.log.delivery.selection import Selection
 from eventd.log.retention.evict import Limits, evict
 from eventd.runtime.clock import SECOND
@@ -256,7 +255,7 @@ async def test_the_lag_counts_what_the_selection_means(log: EventLog, books: Boo
 
     async def waiting(relay: bool = False, **selector: list[str]) -> int:
         wanted = Selection(Selector.of(**selector), relay).wanted_by("b")
-        lag = await log.database.read(read_lag, topic, wanted, after=0, now=NOW)
+        lag = await log.database.read(read_backlog, topic, wanted, after=0, now=NOW)
         seen = await log.database.read(survey, topic, wanted, after=0, upto=5, now=NOW)
         assert lag.events == seen.events == 5 - seen.others
         return lag.events
@@ -294,7 +293,7 @@ async def test_a_range_is_looked_over_in_short_steps_one_at_a_time(
         return found
 
     monkeypatch.setattr(redelivery, "survey", step)
-    monkeypatch.setattr(repairs, "SURVEYED", 1)
+    monkeypatch.setattr(backlog, "SURVEYED", 1)
     told = await asyncio.gather(*(books.call("deliveries.redeliver", **asked) for _ in range(3)))
     assert told == [whole] * 3
     assert (whole["events"], whole["expired"], whole["waiting"]) == (4, 4, 2)

@@ -18,7 +18,7 @@ from eventd.log.core.pages import LOOKED_AT, Question, cost_of, latest, list_lat
 from eventd.log.core.scan import blocks_at, outlines
 from eventd.log.core.topic_row import TopicRow
 from eventd.log.core.values import Head, Record
-from eventd.log.delivery.lag import count_stale
+from eventd.log.delivery.backlog import read_stale
 from eventd.log.delivery.selection import Selection
 from eventd.log.delivery.states import BlockBooks, Delivery, DeliveryState, Uniform, derive
 from eventd.store.engine.database import Connection
@@ -297,7 +297,8 @@ def _count_stale(conn: Connection, scene: _Scene, each: PeerBooks, types: Sequen
     if cursor is None or (types and not both):
         return 0
     narrowed = Selection(Selector.of(types=both, subject_prefixes=selector.subject_prefixes), peer.relay)
-    return count_stale(conn, scene.topic.id, narrowed.wanted_by(peer.node_name), after=cursor.position, now=now)
+    wanted = narrowed.wanted_by(peer.node_name)
+    return len(read_stale(conn, scene.topic.id, wanted, after=cursor.position, now=now))
 
 
 OPERATIONS: tuple[Operation[Any], ...] = (

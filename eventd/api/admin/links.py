@@ -15,7 +15,7 @@ from eventd.egress.cursors import link_name, pause_all, reconcile
 from eventd.log.core.head import read_head
 from eventd.log.core.values import Head
 from eventd.log.cursors.cursors import Cursor, LinkState, read_cursors
-from eventd.log.delivery.lag import Lag, read_lags
+from eventd.log.delivery.backlog import Backlog, read_backlogs
 from eventd.log.delivery.repairs import count_letters
 from eventd.resources.effective import PeerConfig
 from eventd.store.engine.database import Connection
@@ -51,7 +51,7 @@ def read_outbound(conn: Connection, group: str, node: str, now: int) -> list[dic
     repairs = read_cursors(conn, "repair")
     places = [cursor.position if cursor else topic.evicted_position for cursor in cursors]
     asked = [(wanted_by(peer), after) for peer, after in zip(peers, places, strict=True)]
-    lags = read_lags(conn, topic.id, asked, now=now)
+    lags = read_backlogs(conn, topic.id, asked, now=now)
     return [
         _outbound(peer, cursor, after, lag, repairs_of(repairs, peer), head, letters, now)
         for peer, cursor, after, lag in zip(peers, cursors, places, lags, strict=True)
@@ -68,7 +68,7 @@ def _outbound(
     peer: PeerConfig,
     cursor: Cursor | None,
     after: int,
-    lag: Lag,
+    lag: Backlog,
     repairs: Sequence[Cursor],
     head: Head,
     letters: dict[str, int],
@@ -119,7 +119,7 @@ def _state(cursor: Cursor) -> dict[str, Any]:
     }
 
 
-def _show_lag(lag: Lag, now: int) -> dict[str, Any]:
+def _show_lag(lag: Backlog, now: int) -> dict[str, Any]:
     seconds = 0.0 if lag.oldest is None else max(0.0, show_seconds(now - lag.oldest))
     return {"lagEvents": lag.events, "lagSeconds": seconds}
 

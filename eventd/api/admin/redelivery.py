@@ -19,15 +19,8 @@ from eventd.log.core.scan import read_at
 from eventd.log.core.topic_row import TopicRow
 from eventd.log.core.values import Record
 from eventd.log.cursors.cursors import Cursor, set_paused
-from eventd.log.delivery.repairs import (
-    MOST_POSITIONS,
-    Survey,
-    numbered_between,
-    read_placed,
-    recorded_between,
-    start_repair,
-    survey,
-)
+from eventd.log.delivery.backlog import Survey, survey
+from eventd.log.delivery.repairs import MOST_POSITIONS, numbered_between, read_placed, recorded_between, start_repair
 from eventd.log.delivery.selection import Selection
 from eventd.resources.effective import PeerConfig
 from eventd.store.engine.database import Connection, Database

@@ -16,7 +16,7 @@ from eventd.api.framework.operations import Services
 from eventd.egress.cursors import link_name
 from eventd.errors import EventdError
 from eventd.log.cursors.cursors import Cursor, LinkState, clear_failures
-from eventd.log.delivery.acknowledged import stale_places
+from eventd.log.delivery.backlog import read_stale
 from eventd.log.delivery.repairs import MOST_POSITIONS, count_letters
 from eventd.log.delivery.selection import Selection
 from eventd.store.engine.database import Connection
@@ -91,8 +91,8 @@ def _to_overtake(conn: Connection, group: str, node: str, now: int) -> list[int]
     under_way: set[int] = set()
     for repair in read_repairs_of(conn, peer):
         under_way |= Selection.from_json(repair.selection).positions
-    places = stale_places(conn, cursor, wanted_by(peer), now)
-    return sorted(set(places) - under_way)[:MOST_POSITIONS]
+    stale = read_stale(conn, cursor.topic_id, wanted_by(peer), after=cursor.position, now=now, cursor=cursor.name)
+    return sorted({record.position for record in stale} - under_way)[:MOST_POSITIONS]
 
 
 def _overtake(conn: Connection, group: str, node: str, now: int) -> int:

@@ -22,7 +22,7 @@ from eventd.log.core.id_conflicts import Conflicts, read_conflicts
 from eventd.log.core.pages import Question, list_latest
 from eventd.log.core.topic_row import TopicRow
 from eventd.log.cursors.cursors import Cursor
-from eventd.log.delivery.acknowledged import read_stale, survey_ahead
+from eventd.log.delivery.backlog import read_backlog, read_stale
 from eventd.log.delivery.repairs import count_letters, read_letters
 from eventd.resources.effective import GroupConfig, PeerConfig, SloConfig, slos
 from eventd.resources.keyring import CREDENTIAL, load_ring
@@ -216,8 +216,8 @@ def _read_waiting(conn: Connection, scene: _Scene, peer: PeerConfig) -> tuple[Pe
     books, wanted, now = open_books(conn, peer), wanted_by(peer), scene.now
     cursor, topic = books.books.cursor, scene.topic
     after = cursor.position if cursor else topic.evicted_position
-    stale = read_stale(conn, cursor, wanted, now) if cursor else []
-    ahead = survey_ahead(conn, topic.id, wanted, after=after, now=now, but={record.position for record in stale})
+    stale = read_stale(conn, topic.id, wanted, after=after, now=now, cursor=cursor.name) if cursor else []
+    ahead = read_backlog(conn, topic.id, wanted, after=after, now=now, but={record.position for record in stale})
     oldest = _first([ahead.oldest, *(record.recorded_at for record in stale)])
     ready = None if oldest is None else max(oldest, cursor.created_at if cursor else 0)
     waiting = _Waiting(
@@ -226,7 +226,7 @@ def _read_waiting(conn: Connection, scene: _Scene, peer: PeerConfig) -> tuple[Pe
         None if ready is None else max(0, now - ready),
         None if ahead.expires_first is None else ahead.expires_first - now,
         _left([record.expires_at for record in stale], now),
-        ahead.in_full,
+        ahead.exact,
     )
     return books, waiting, _read_letters(conn, scene, peer)
 

@@ -10,7 +10,7 @@ from eventd.api.admin.peer_ledger import PeerBooks
 from eventd.log.core.pages import Question, list_latest
 from eventd.log.core.values import Record
 from eventd.log.cursors.cursors import Cursor
-from eventd.log.delivery.acknowledged import first_acknowledged, oldest_proof, read_passages
+from eventd.log.delivery.acknowledgements import first_acknowledged, oldest_proof, read_passages
 from eventd.log.delivery.states import Delivery, DeliveryState, derive
 from eventd.store.engine.database import Connection
 from federation.event import is_alive

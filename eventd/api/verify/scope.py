@@ -12,8 +12,8 @@ from eventd.log.core.head import read_head
 from eventd.log.core.topic_row import TopicRow
 from eventd.log.core.values import Head
 from eventd.log.cursors.cursors import Cursor
+from eventd.log.delivery.backlog import read_backlog
 from eventd.log.delivery.digests import Chosen, LeftOut, oldest_kept, read_left_out, taken_before
-from eventd.log.delivery.lag import read_lag
 from eventd.resources.effective import GroupConfig, PeerConfig
 from eventd.store.engine.database import Connection
 from federation.compare import MINUTE, MOST_FILTERS, State, What
@@ -89,7 +89,7 @@ def read_scope(conn: Connection, group: str, node: str, state: State, now: int) 
         after=max(after, topic.evicted_position),
         upto=upto,
         state=state,
-        waiting=read_lag(conn, topic.id, wanted_by(peer), after=upto, now=now).events,
+        waiting=read_backlog(conn, topic.id, wanted_by(peer), after=upto, now=now).events,
     )
 
 

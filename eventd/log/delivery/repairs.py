@@ -11,12 +11,9 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from eventd.log.core.blocks import Block, unpack
 from eventd.log.core.head import read_head
-from eventd.log.core.pages import PASSED_OVER, cost_of
-from eventd.log.core.scan import read_at, scan, stored_at
+from eventd.log.core.scan import read_at, stored_at
 from eventd.log.core.values import Record
-from eventd.log.core.wire_page import Wanted
 from eventd.log.cursors.cursors import create_cursor, next_repair_name
 from eventd.store.engine.database import fetch, fetch_in
 from eventd.store.rows.registry import announce
@@ -24,8 +21,6 @@ from eventd.store.schema.tables import dead_letters
 
 MOST_POSITIONS = 10_000
 """Positions one repair names. A repair of more is a range."""
-SURVEYED = 250
-"""Records that one step of a survey takes apart at most: a millisecond or two."""
 
 
 def read_placed(conn: sa.Connection, topic_id: int, ids: Sequence[str]) -> dict[str, int | None]:
@@ -81,68 +76,6 @@ def _place_of(conn: sa.Connection, topic_id: int, seq: int) -> int | None:
         conn, "SELECT position FROM blocks WHERE topic_id = ? AND seq > ? ORDER BY seq LIMIT 1", (topic_id, seq)
     )
     return int(next_one[0][0]) if next_one else None
-
-
-class Survey(NamedTuple):
-    """What a repair of a range would find. Times in microseconds, sizes in bytes.
-
-    `events` would be sent; `expired` are too late, `others` are not meant for the peer. The last record that was looked
-    at is at the position `upto`.
-    """
-
-    upto: int
-    events: int = 0
-    bytes: int = 0
-    oldest: int | None = None
-    newest: int | None = None
-    expired: int = 0
-    others: int = 0
-
-    def plus(self, further: Survey) -> Survey:
-        """Both, where the other one goes on at the end of this one."""
-        times = [time for time in (self.oldest, self.newest, further.oldest, further.newest) if time is not None]
-        return Survey(
-            further.upto,
-            self.events + further.events,
-            self.bytes + further.bytes,
-            min(times, default=None),
-            max(times, default=None),
-            self.expired + further.expired,
-            self.others + further.others,
-        )
-
-
-def survey(conn: sa.Connection, topic_id: int, wanted: Wanted, *, after: int, upto: int, now: int) -> Survey:
-    """Look over the records in `(after, upto]`, as far as one step goes: call it again beyond what it looked at.
-
-    A step is short: it holds a connection, and most of it the interpreter, for which deliveries wait.
-    """
-    found, cost = Survey(after), 0
-    for block in scan(conn, topic_id, after, upto):
-        meant = wanted.settles(block, now)
-        if meant is None:
-            part = block.within(after, block.position + SURVEYED - cost - 1) or block
-            found, cost = found.plus(_survey_block(part, wanted, meant, now)), cost + cost_of(part)
-        else:
-            found, cost = found.plus(_survey_block(block, wanted, meant, now)), cost + PASSED_OVER
-        if cost >= SURVEYED:
-            return found
-    return found._replace(upto=upto)
-
-
-def _survey_block(block: Block, wanted: Wanted, meant: bool | None, now: int) -> Survey:
-    """What one block adds. `meant`: all of its records would be sent, or none; None where each has to be asked."""
-    if meant is False:
-        return Survey(block.last, others=block.records)
-    if meant:
-        return Survey(block.last, block.records, block.bytes, block.recorded_at, block.recorded_at)
-    records = [record for record in unpack(block) if wanted.selection.matches(record)]
-    reasons = [wanted.hindrance(record, now) for record in records]
-    waiting = [record for record, reason in zip(records, reasons, strict=True) if not reason]
-    late = reasons.count("expired")
-    at = block.recorded_at if waiting else None
-    size = sum(record.size for record in waiting)
-    return Survey(block.last, len(waiting), size, at, at, late, block.records - len(waiting) - late)
 
 
 def start_repair(

@@ -1,0 +1,60 @@
+"""When a peer first acknowledged records: for the checks of how a link performs."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from eventd.store.engine.database import fetch
+
+
+class Passage(NamedTuple):
+    """A range `(after, upto]` that a peer acknowledged in the ordinary course, except for the positions `left_out`."""
+
+    after: int
+    upto: int
+    acked_at: int
+    left_out: frozenset[int]
+
+
+def read_passages(conn: sa.Connection, cursor: str, first: int, last: int) -> list[Passage]:
+    """The ranges that touch the positions `first` to `last`, in the order of their acknowledgement; no repairs."""
+    rows = fetch(
+        conn,
+        "SELECT after, upto, acked_at, exceptions FROM batches WHERE cursor = ? AND picked = '' AND status <> 0"
+        " AND upto >= ? AND after < ? ORDER BY id",
+        (cursor, first, last),
+    )
+    return [
+        Passage(after, upto, at, frozenset(place for place, _ in json.loads(out or "[]")))
+        for after, upto, at, out in rows
+    ]
+
+
+def first_acknowledged(passages: Iterable[Passage], positions: Sequence[int]) -> dict[int, int]:
+    """When each of the positions (in order) was acknowledged for the first time, as far as a range brought it.
+
+    A range that is sent again, because the peer turned out to have less, does not make its records late.
+    """
+    found: dict[int, int] = {}
+    waiting = list(positions)
+    for passage in passages:
+        start, stop = bisect_right(waiting, passage.after), bisect_right(waiting, passage.upto)
+        brought = [place for place in waiting[start:stop] if place not in passage.left_out]
+        found |= dict.fromkeys(brought, passage.acked_at)
+        waiting[start:stop] = [place for place in waiting[start:stop] if place in passage.left_out]
+    return found
+
+
+def oldest_proof(conn: sa.Connection, cursor: str) -> int | None:
+    """When the earliest range that is still remembered was acknowledged; None when none is.
+
+    What was acknowledged later than that has not been forgotten: it was there, or it never was.
+    """
+    sql = "SELECT acked_at FROM batches WHERE cursor = ? ORDER BY upto LIMIT 1"
+    rows = fetch(conn, sql, (cursor,))
+    return int(rows[0][0]) if rows else None

@@ -1,0 +1,281 @@
+"""The backlog of a link: how much waits for a peer, since when, and what of it is only a longer life of known events.
+
+Blocks are judged by what they tell of themselves; only blocks that do not tell enough are read and decoded.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from eventd.log.core.blocks import Block, unpack
+from eventd.log.core.head import read_head
+from eventd.log.core.pages import PASSED_OVER, cost_of
+from eventd.log.core.scan import blocks_at, outlines, outlines_back, pick, scan
+from eventd.log.core.values import Record
+from eventd.log.core.wire_page import Wanted
+from eventd.store.engine.database import fetch
+from federation.event import is_alive
+
+COUNTED = 20_000
+"""Blocks that are counted one by one, or records where blocks have to be decoded. Beyond, the database adds up."""
+MOST_KINDS = 1000
+"""Combinations of types by which the rest is counted, the commonest first."""
+SURVEYED = 250
+"""Records that one step of a survey decodes at most: a millisecond or two."""
+
+
+class Backlog(NamedTuple):
+    """Live records beyond a cursor that are meant for a peer: how many, and when the first of them was recorded.
+
+    `expires_first` is the earliest expiry of them. Where the backlog is not `exact`, there may be fewer events, and
+    some may expire sooner. Times in microseconds.
+    """
+
+    events: int
+    oldest: int | None
+    expires_first: int | None = None
+    exact: bool = True
+
+
+def read_backlog(
+    conn: sa.Connection, topic_id: int, wanted: Wanted, *, after: int, now: int, but: Collection[int] = ()
+) -> Backlog:
+    """The backlog of a peer whose cursor is at `after`, without the positions `but`."""
+    counted, undecided, excluded = _Count(wanted, now), list[int](), sorted(but)
+    last, looked = read_head(conn).last, 0
+    estimate: Backlog | None = None
+    for block in outlines(conn, topic_id, after, last, own=wanted.own):
+        if looked >= COUNTED:
+            estimate = _estimate(conn, wanted, block, last)
+            break
+        meant = wanted.settles(block, now)
+        begun = block.position <= after and block.expires_first is not None  # that one may lie behind the cursor
+        if meant and (begun or bisect_right(excluded, block.last) > bisect_left(excluded, block.position)):
+            meant = None
+        if meant is None:
+            undecided.append(block.position)
+            looked += cost_of(block)
+        else:
+            looked += 1
+            counted.add_block(block, meant, block.last - max(after, block.position - 1))
+    for block, _ in blocks_at(conn, undecided):
+        if part := block.within(after, block.last):
+            counted.add_records(record for record in unpack(part) if record.position not in but)
+    if estimate is None:
+        return Backlog(counted.events, counted.oldest, counted.expires_first)
+    events = counted.events + max(0, estimate.events - len(but))
+    return Backlog(events, _earlier(counted.oldest, estimate.oldest), counted.expires_first, exact=False)
+
+
+def _estimate(conn: sa.Connection, wanted: Wanted, first: Block, last: int) -> Backlog:
+    """All that could be meant for a peer from a block on, by types: the database adds up, which delays no writer."""
+    own = "AND own = 1" if wanted.own else ""
+    rows = fetch(
+        conn,
+        f"SELECT own, types, sum(records), min(recorded_at) FROM blocks WHERE topic_id = ? AND position >= ? {own}"
+        " GROUP BY own, types ORDER BY 3 DESC LIMIT ?",
+        (first.topic_id, first.position, MOST_KINDS),
+    )
+    whole = first._replace(records=last + 1 - first.position)
+    kinds = [(whole._replace(own=entered, types=types), int(records), at) for entered, types, records, at in rows]
+    meant = [(records, at) for kind, records, at in kinds if wanted.selection.settles(kind) is not False]
+    return Backlog(sum(records for records, _ in meant), min((at for _, at in meant), default=None))
+
+
+@dataclass(slots=True)
+class _Count:
+    """What was counted for one peer so far."""
+
+    wanted: Wanted
+    now: int
+    events: int = 0
+    bytes: int = 0
+    oldest: int | None = None
+    newest: int | None = None
+    expires_first: int | None = None
+    expired: int = 0
+    others: int = 0
+
+    def add_block(self, block: Block, meant: bool, records: int) -> None:
+        """Count so many records of a block, all of which wait, or none."""
+        if meant:
+            self._add(records, block.bytes, block.recorded_at, block.expires_first)
+        else:
+            self.others += records
+
+    def add_records(self, records: Iterable[Record]) -> None:
+        """Count records one by one."""
+        for record in records:
+            if not self.wanted.selection.matches(record):
+                self.others += 1
+            elif not (reason := self.wanted.hindrance(record, self.now)):
+                self._add(1, record.size, record.recorded_at, record.expires_at)
+            elif reason == "expired":
+                self.expired += 1
+            else:
+                self.others += 1
+
+    def _add(self, events: int, size: int, recorded_at: int, expires_first: int | None) -> None:
+        self.events += events
+        self.bytes += size
+        self.oldest = _earlier(self.oldest, recorded_at)
+        self.newest = recorded_at if self.newest is None else max(self.newest, recorded_at)
+        self.expires_first = _earlier(self.expires_first, expires_first)
+
+
+def _earlier(one: int | None, other: int | None) -> int | None:
+    return min((time for time in (one, other) if time is not None), default=None)
+
+
+# --- many links ---------------------------------------------------------------------------------------------------
+
+
+def read_backlogs(
+    conn: sa.Connection, topic_id: int, asked: Sequence[tuple[Wanted, int]], *, now: int
+) -> list[Backlog]:
+    """The backlogs of several peers, given with where their cursors are; without `expires_first`.
+
+    Most cursors stand at the end of the log, and those behind it have the same blocks ahead: these are read once for
+    all. Only for a peer for which they do not tell enough `read_backlog` is called. No selection of theirs may pick
+    single positions, as a repair's does.
+    """
+    last = read_head(conn).last
+    backlogs = [Backlog(0, None)] * len(asked)
+    behind = sorted((at for at, (_, after) in enumerate(asked) if after < last), key=lambda at: -asked[at][1])
+    if not behind:
+        return backlogs
+    kinds = _Kinds(now)
+    blocks = outlines_back(conn, topic_id, asked[behind[-1]][1], last + 1)
+    looked = islice(blocks, COUNTED)
+    block = next(looked, None)
+    for at in behind:
+        wanted, after = asked[at]
+        while block is not None and block.position > after:
+            kinds.add(block, block.records)
+            block = next(looked, None)
+        told = kinds if block is None or block.last <= after else kinds.and_part(block, after)
+        whole = block is not None or kinds.blocks < COUNTED
+        found = told.backlog(wanted) if whole else None
+        backlogs[at] = read_backlog(conn, topic_id, wanted, after=after, now=now) if found is None else found
+    return backlogs
+
+
+class _Kinds:
+    """Blocks grouped by what they tell of themselves: how many records, and when the first was recorded."""
+
+    def __init__(self, now: int) -> None:
+        self.blocks = 0
+        self._now = now
+        self._found: dict[tuple[object, ...], tuple[Block, int, int]] = {}
+
+    def add(self, block: Block, records: int) -> None:
+        """Count so many records of a block."""
+        key = (block.own, block.types, block.sources, block.paths, is_alive(block.expires_first, self._now))
+        _, before, oldest = self._found.get(key, (block, 0, block.recorded_at))
+        self._found[key] = block, before + records, min(oldest, block.recorded_at)
+        self.blocks += 1
+
+    def and_part(self, block: Block, after: int) -> _Kinds:
+        """These, and what a block holds beyond a position."""
+        more = _Kinds(self._now)
+        more._found |= self._found
+        more.add(block, block.last - after)
+        return more
+
+    def backlog(self, wanted: Wanted) -> Backlog | None:
+        """The backlog of a peer; None where single records have to be judged."""
+        meant = [(wanted.settles(block, self._now), records, oldest) for block, records, oldest in self._found.values()]
+        if any(told is None for told, _, _ in meant):
+            return None
+        waits = [(records, oldest) for told, records, oldest in meant if told]
+        return Backlog(sum(records for records, _ in waits), min((oldest for _, oldest in waits), default=None))
+
+
+# --- a range ------------------------------------------------------------------------------------------------------
+
+
+class Survey(NamedTuple):
+    """What a repair of a range would send. Times in microseconds, sizes in bytes.
+
+    `events` would be sent; `expired` are too late, `others` are not meant for the peer. The last record that was judged
+    is at the position `upto`.
+    """
+
+    upto: int
+    events: int = 0
+    bytes: int = 0
+    oldest: int | None = None
+    newest: int | None = None
+    expired: int = 0
+    others: int = 0
+
+    def plus(self, further: Survey) -> Survey:
+        """Both, where the other one begins at the end of this one."""
+        times = [time for time in (self.oldest, self.newest, further.oldest, further.newest) if time is not None]
+        return Survey(
+            further.upto,
+            self.events + further.events,
+            self.bytes + further.bytes,
+            min(times, default=None),
+            max(times, default=None),
+            self.expired + further.expired,
+            self.others + further.others,
+        )
+
+
+def survey(conn: sa.Connection, topic_id: int, wanted: Wanted, *, after: int, upto: int, now: int) -> Survey:
+    """Judge the records in `(after, upto]`, as far as one step goes: call it again beyond the survey's `upto`.
+
+    A step is short: it holds a connection, and most of it the interpreter, for which deliveries wait.
+    """
+    counted, cost, at = _Count(wanted, now), 0, upto
+    for block in scan(conn, topic_id, after, upto):
+        meant = wanted.settles(block, now)
+        if meant is None:
+            part = block.within(after, block.position + SURVEYED - cost - 1) or block
+            counted.add_records(unpack(part))
+            cost += cost_of(part)
+        else:
+            part = block
+            counted.add_block(block, meant, block.records)
+            cost += PASSED_OVER
+        if cost >= SURVEYED:
+            at = part.last
+            break
+    found = counted
+    return Survey(at, found.events, found.bytes, found.oldest, found.newest, found.expired, found.others)
+
+
+# --- refreshes ----------------------------------------------------------------------------------------------------
+
+
+def read_stale(
+    conn: sa.Connection, topic_id: int, wanted: Wanted, *, after: int, now: int, cursor: str = ""
+) -> list[Record]:
+    """Refreshes beyond a cursor, at `after`, of events that the peer has with a shorter life.
+
+    With the name of the `cursor`, without those that its repairs have carried.
+    """
+    sql = "SELECT position FROM event_ids WHERE topic_id = ? AND first_position <= ? AND position > ?"
+    refreshed = [position for (position,) in fetch(conn, sql, (topic_id, after, after))]
+    if not refreshed:
+        return []
+    carried = _carried_ahead(conn, cursor, after) if cursor else frozenset()
+    found = (record for block, places in blocks_at(conn, refreshed) for record in pick(block, places))
+    return [record for record in found if record.position not in carried and wanted.waits(record, now)]
+
+
+def _carried_ahead(conn: sa.Connection, cursor: str, after: int) -> Collection[int]:
+    """Positions that repairs delivered before the cursor reached them."""
+    sql = "SELECT picked, exceptions FROM batches WHERE cursor = ? AND picked <> '' AND upto > ?"
+    found: set[int] = set()
+    for picked, exceptions in fetch(conn, sql, (cursor, after)):
+        found |= set(json.loads(picked)) - {place for place, _ in json.loads(exceptions or "[]")}
+    return found
