@@ -15,7 +15,7 @@ from pathlib import Path
 from eventd.bench.machine import cpu_of
 from eventd.ingress.admission import draft_of
 from eventd.log.core.eventlog import EventLog
-from eventd.log.core.pages import read_page
+from eventd.log.core.matching_page import read_matching
 from eventd.log.core.values import Draft
 from eventd.resources.effective import topic_of
 from eventd.runtime.clock import SystemClock
@@ -24,6 +24,7 @@ from eventd.store.rows.registry import announce, put_resource
 from eventd.store.schema.migrations import upgrade
 from federation.event import Event, encode, new_event_id, normalise
 from tests.support.ports import free_port
+from tests.support.reading import AnyRecord
 
 GROUP = "bench"
 API = "federation.routerd.net/v1alpha1"
@@ -149,8 +150,10 @@ class BenchNode:
         try:
             after = 0
             while True:
-                page = database.read_now(read_page, 1, after, limit=5000, max_bytes=1 << 26)
-                yield from ((record.event_id, record.body) for record in page.records if record.node == source)
+                page = database.read_now(
+                    read_matching, 1, after, AnyRecord(), limit=5000, max_bytes=1 << 26, until=None
+                )
+                yield from ((record.event_id, record.body) for record in page.items if record.node == source)
                 if not page.full:
                     return
                 after = page.upto

@@ -14,7 +14,8 @@ from eventd.egress.loop.consumer import BROKEN_WAIT, CALM, IDLE_WRITE, REOPEN_AF
 from eventd.egress.loop.sink import Ack, Blocked, HeldUp, Rewind, Unavailable
 from eventd.errors import DatabaseUnavailable, Invalid
 from eventd.log.core.eventlog import EventLog
-from eventd.log.core.values import Page
+from eventd.log.core.matching_page import Found
+from eventd.log.core.values import Record
 from eventd.log.cursors.cursors import (
     Cursor,
     LinkState,
@@ -447,7 +448,7 @@ class CountingSink(ScriptedSink):
 
     reads: int = 0
 
-    async def read(self, log: EventLog, cursor: Cursor, after: int) -> Page:
+    async def read(self, log: EventLog, cursor: Cursor, after: int) -> Found[Record]:
         self.reads += 1
         return await super().read(log, cursor, after)
 
@@ -795,7 +796,7 @@ async def test_an_error_of_ours_is_shown_in_its_own_words(log: EventLog, topic: 
         assert (cursor.reason, cursor.last_error) == ("invalid_request", "the endpoint is nonsense (correct it)")
 
 
-@pytest.mark.parametrize("question", ["read_cursor", "read_page"])
+@pytest.mark.parametrize("question", ["read_cursor", "read_matching"])
 async def test_trouble_with_the_database_is_no_fault_of_the_link(
     log: EventLog,
     database: Database,

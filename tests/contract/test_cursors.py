@@ -36,6 +36,7 @@ from eventd.store.engine.database import Database, fetch
 from eventd.store.rows.registry import announce
 from eventd.store.schema.tables import batches, dead_letters, selectors
 from eventd.testing import NOW, draft, until
+from tests.support.reading import read_records
 
 NAME = "peer:g/b"
 
@@ -310,7 +311,7 @@ async def test_a_new_history_has_another_epoch_and_keeps_the_cursors(log: EventL
     after = await log.look_around()
     assert after.epoch == epoch != before.epoch
     assert (after.last, (await cursor(log)).position) == (10, 5)
-    assert (await log.read(topic, 0)).head.epoch == epoch
+    assert (await read_records(log, topic, 0)).head.epoch == epoch
 
 
 # --- selections and repairs ---------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.topic_row import read_group_topics
 from eventd.log.cursors.cursors import Step, create_cursor, end_cursor, read_cursor, read_cursors
 from eventd.log.topics.deleted_topics import clear, read_bare, remove_bare
-from eventd.node.housekeeping import Housekeeping
+from eventd.node.retention import Retention
 from eventd.observe.metrics import Metrics
 from eventd.resources.effective import GroupConfig, effective
 from eventd.runtime.clock import SECOND
@@ -24,6 +24,7 @@ from eventd.store.schema.tables import blocks, event_ids, inbound_batches, inbou
 from eventd.testing import NOW, ManualClock, draft
 from tests.support.bookkeeping import Books
 from tests.support.deleted import clear_all
+from tests.support.reading import read_records
 from tests.support.stored import read_stored
 
 HELD = (blocks, event_ids, inbound_batches, inbound_gaps, inbound_links)
@@ -53,7 +54,7 @@ async def listed(books: Books) -> list[str]:
 
 async def clean(log: EventLog, url: str) -> None:
     """One round of removing what deleted groups have left."""
-    await Housekeeping(log, load({"database_url": url}, {}), Metrics())._remove_deleted()
+    await Retention(log, load({"database_url": url}, {}), Metrics())._remove_deleted()
 
 
 async def test_declared_again_it_has_none_of_its_old_events(books: Books, log: EventLog) -> None:
@@ -206,7 +207,7 @@ async def test_housekeeping_removes_all_that_it_held_and_nothing_else(
     assert len(await database.read(read_group_topics, deleted=True)) == 2, (
         "a reader that still has its id finds it empty"
     )
-    assert (await log.read((await database.read(read_group_topics, deleted=True))[0].id, 0)).records == []
+    assert (await read_records(log, (await database.read(read_group_topics, deleted=True))[0].id, 0)).items == []
     await clean(log, migrated_url)
     assert [topic.name for topic in await database.read(read_group_topics, deleted=True)] == ["group:kept"]
 
@@ -255,11 +256,11 @@ async def test_the_retention_of_a_group_that_is_gone_is_not_applied_to_its_succe
     await books.declare()
     await books.publish(draft("e1"))
     clock.advance(3600)
-    await Housekeeping(log, load({"database_url": migrated_url}, {}), Metrics())._prune([stale])
+    await Retention(log, load({"database_url": migrated_url}, {}), Metrics())._prune([stale])
     assert await listed(books) == ["e1"]
     assert clock.now() > NOW + 60 * SECOND
     await delete(books)
-    await Housekeeping(log, load({"database_url": migrated_url}, {}), Metrics())._prune([stale])
+    await Retention(log, load({"database_url": migrated_url}, {}), Metrics())._prune([stale])
 
 
 def _configs(conn: sa.Connection) -> list[GroupConfig]:

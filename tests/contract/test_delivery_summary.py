@@ -12,7 +12,7 @@ from eventd.api.admin import deliveries
 from eventd.api.admin.links import read_outbound
 from eventd.egress.cursors import link_name
 from eventd.log.core.eventlog import EventLog
-from eventd.log.core.pages import refreshed_span
+from eventd.log.core.listing import refreshed_span
 from eventd.log.core.values import Draft
 from eventd.log.cursors.cursors import read_cursor
 from eventd.log.delivery.backlog import read_stale

@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from eventd.log.core.eventlog import EventLog
-from eventd.log.core.pages import read_page
 from eventd.log.core.values import Draft, Record
 from eventd.log.cursors.cursors import Batch, insert_batch
 from eventd.log.delivery.digests import (
@@ -31,6 +30,7 @@ from federation.digest import fingerprint
 from federation.event import format_time
 from federation.peers import SECOND
 from federation.selector import Selector
+from tests.support.reading import read_records
 
 GRAIN = Grain(1, 4)
 MINUTE = NOW // (60 * SECOND)
@@ -69,8 +69,8 @@ async def _append(log: EventLog, topic: int, batches: Sequence[Sequence[Draft]])
     records: list[Record] = []
     after = 0
     while True:
-        page = await log.database.read(read_page, topic, after, limit=1000, max_bytes=1 << 30)
-        records += page.records
+        page = await read_records(log, topic, after, max_bytes=1 << 30)
+        records += page.items
         if not page.full:
             return records
         after = page.upto

@@ -12,7 +12,7 @@ import pytest
 from eventd.log.core.eventlog import EventLog
 from eventd.log.retention.evict import Limits, evict
 from eventd.node import housekeeping
-from eventd.node.housekeeping import Housekeeping
+from eventd.node.retention import Retention
 from eventd.observe.metrics import Metrics
 from eventd.resources.effective import GroupConfig
 from eventd.runtime.clock import SECOND
@@ -37,7 +37,7 @@ async def pruning(log: EventLog, settings: Settings, groups: Iterable[GroupConfi
     """The pruning of these groups, from when it was done once."""
     assert isinstance(log.clock, ManualClock)
     clock = log.clock
-    task = asyncio.create_task(Housekeeping(log, settings, Metrics()).prune_for_ever(lambda: groups))
+    task = asyncio.create_task(Retention(log, settings, Metrics()).prune_for_ever(lambda: groups))
     try:
         await until(lambda: clock.waits or task.done())
         assert not task.done()

@@ -7,10 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from eventd.log.core import blocks, scan, wire_page
-from eventd.log.core import pages as reading
+from eventd.log.core import blocks, listing, scan, wire_page
 from eventd.log.core.eventlog import EventLog
-from eventd.log.core.pages import Question, list_latest
+from eventd.log.core.listing import Question, list_latest
 from eventd.log.core.scan import outlines, read_at
 from eventd.log.core.scan import scan as scan_blocks
 from eventd.log.core.values import Draft
@@ -21,6 +20,7 @@ from eventd.log.retention.evict import Limits, evict
 from eventd.store.engine.database import fetch
 from eventd.testing import NOW, draft
 from federation.selector import Selector
+from tests.support.reading import read_records
 
 
 @pytest.fixture(params=[1, 3, 1000], ids=["single", "small", "large"])
@@ -60,7 +60,7 @@ async def test_every_stretch_is_scanned_whole(log: EventLog) -> None:
 async def test_a_listing_in_parts_is_the_listing(log: EventLog, monkeypatch: pytest.MonkeyPatch, newest: bool) -> None:
     topic = await log.topic("group:g")
     made = await fill(log, topic, 30)
-    monkeypatch.setattr(reading, "LOOKED_AT", 4)
+    monkeypatch.setattr(listing, "LOOKED_AT", 4)
     monkeypatch.setattr(reading, "PASSED_OVER", 1)
     for types, prefix, limit in (((), "", 7), (("odd",), "", 3), ((), "s/3", 2), (("none",), "", 5), ((), "s/9", 5)):
         wanted = [d.event_id for d in made if (not types or d.tag in types) and f'"subject":"{prefix}' in d.body]
@@ -141,11 +141,11 @@ async def test_retention_cuts_through_a_block(log: EventLog, keep: int) -> None:
     topic = await log.topic("group:g")
     made = await fill(log, topic, 8)
     await log.database.write(evict, topic, Limits(max_records=keep), now=NOW)
-    page = await log.read(topic, 0)
-    assert [record.event_id for record in page.records] == [d.event_id for d in made[8 - keep :]]
-    assert [record.seq for record in page.records] == list(range(9 - keep, 9))
+    page = await read_records(log, topic, 0)
+    assert [record.event_id for record in page.items] == [d.event_id for d in made[8 - keep :]]
+    assert [record.seq for record in page.items] == list(range(9 - keep, 9))
     ((size, ids),) = await log.database.read(fetch, "SELECT bytes, ids FROM topics WHERE id = ?", (topic,))
-    assert (size, ids) == (sum(record.size for record in page.records), keep)
+    assert (size, ids) == (sum(record.size for record in page.items), keep)
     again = await log.append(topic, made)
     assert [outcome.name for outcome in again.outcomes] == ["DUPLICATE"] * 8, "what is gone is known by its digest"
 
@@ -157,7 +157,7 @@ async def test_a_block_of_both_kinds_is_two(log: EventLog) -> None:
         fetch, "SELECT position, records, own FROM blocks ORDER BY position"
     )
     assert rows == [(1, 1, 1), (2, 2, 0), (4, 1, 1)]
-    assert [record.event_id for record in (await log.read(topic, 0, own=True)).records] == ["a", "d"]
+    assert [record.event_id for record in (await read_records(log, topic, 0, own=True)).items] == ["a", "d"]
 
 
 async def test_a_backlog_of_lone_events_goes_in_whole_batches(log: EventLog, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +172,7 @@ async def test_a_backlog_of_lone_events_goes_in_whole_batches(log: EventLog, mon
 
 async def test_a_page_of_large_records_stops_earlier(log: EventLog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire_page, "LOOKED_AT", 20)
-    monkeypatch.setattr(reading, "LOOKED_AT", 20)
+    monkeypatch.setattr(listing, "LOOKED_AT", 20)
     topic = await log.topic("group:g")
     for n in range(30):
         await log.append(topic, [draft(f"{n}", subject="s", payload={"k": "x" * 10_240})])

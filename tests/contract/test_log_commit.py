@@ -22,6 +22,7 @@ from eventd.log.core.values import Appended, Draft, Drafts, Outcome
 from eventd.log.cursors.cursors import Step, apply_step, check_fence, create_cursor, read_cursor
 from eventd.store.engine.database import Database, execute
 from eventd.testing import NOW, ManualClock, draft, until
+from tests.support.reading import read_records
 
 
 @dataclass
@@ -90,7 +91,7 @@ def ids_of(unit: str, count: int) -> list[Draft]:
 
 
 async def stored(log: EventLog, topic: int) -> list[str]:
-    return [record.event_id for record in (await log.read(topic, 0)).records]
+    return [record.event_id for record in (await read_records(log, topic, 0)).items]
 
 
 async def test_concurrent_appends_share_transactions(

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from eventd.log.core.eventlog import EventLog
-from eventd.log.core.pages import Question, list_latest
+from eventd.log.core.listing import Question, list_latest
 from eventd.log.core.topic_row import TopicRow, read_topic
 from eventd.log.core.values import Draft, Outcome
 from eventd.log.retention.evict import BookLimits, Limits, evict, forget
@@ -20,6 +20,7 @@ from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Database, fetch
 from eventd.testing import NOW, ManualClock, draft
 from federation.event import content_of
+from tests.support.reading import read_records
 from tests.support.stored import read_stored
 
 NEW, REFRESH, DUPLICATE, CONFLICT = Outcome
@@ -80,7 +81,7 @@ async def test_only_a_later_expiry_is_a_refresh_and_none_is_later_than_any(
 async def test_a_refresh_is_a_record_of_its_own_and_the_listing_shows_only_it(log: EventLog) -> None:
     topic = await log.topic("group:g")
     await fates(log, topic, draft("a", expires=NOW), draft("b"), draft("a", expires=NOW + 5))
-    records = (await log.read(topic, 0)).records
+    records = (await read_records(log, topic, 0)).items
     assert [(r.event_id, r.seq, r.expires_at) for r in records] == [("a", 1, NOW), ("b", 2, None), ("a", 3, NOW + 5)]
     listed = (await log.database.read(list_latest, Question(topic_id=topic))).records
     assert [(r.event_id, r.position) for r in listed] == [("b", 2), ("a", 3)]
@@ -107,7 +108,7 @@ async def test_an_id_with_another_content_or_source_is_a_conflict_without_effect
     topic = await log.topic("group:g")
     await fates(log, topic, draft("a", expires=NOW))
     assert await fates(log, topic, other) == [(CONFLICT, 1)]
-    assert [r.body for r in (await log.read(topic, 0)).records] == [draft("a", expires=NOW).body]
+    assert [r.body for r in (await read_records(log, topic, 0)).items] == [draft("a", expires=NOW).body]
     assert await fates(log, topic, draft("a", expires=NOW + 1)) == [(REFRESH, 2)], "the first owner is not disturbed"
 
 
@@ -147,7 +148,7 @@ async def test_an_id_outlives_its_record(log: EventLog, database: Database) -> N
     await fates(log, topic, draft("a", expires=NOW), draft("b"), draft("c"))
     await evict_all(database, topic)
     assert await fates(log, topic, draft("a", expires=NOW), draft("b", node="b")) == [(DUPLICATE, 1), (CONFLICT, 2)]
-    assert (await log.read(topic, 3)).records == []
+    assert (await read_records(log, topic, 3)).items == []
     assert await fates(log, topic, draft("a", expires=NOW + 1)) == [(REFRESH, 4)]
     books = await database.read(read_topic, "group:g")
     assert (books.ids, books.bytes) == (1, len(draft("a", expires=NOW + 1).body))

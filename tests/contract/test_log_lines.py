@@ -20,6 +20,7 @@ from federation.loops import decode_path, encode_path, may_send
 from federation.peers import BATCH_TYPE, RUNS_TYPE
 from federation.runs import read_runs, split_runs
 from federation.selector import Selector
+from tests.support.reading import read_records
 
 NODES = ["b", "bb", "x,y", "ü b"]
 SUBJECTS = ["", "bgp", "bgp/1", "bg%", "b_p", "ärger"]
@@ -118,7 +119,7 @@ async def test_the_lines_are_those_of_the_records_that_may_go(
         exceptions += page.exceptions
         matched += page.count
         after, full = page.upto, page.full
-    records = list((await log.read(topic, base)).records)
+    records = list((await read_records(log, topic, base)).items)
     assert (text, exceptions) == expected(records, selection, peer, base)
     assert after == base + len(facts)
 
@@ -153,12 +154,12 @@ async def test_it_tells_of_gaps_and_of_how_far_it_looked_as_a_page_does(log: Eve
         (6, None, 9),
         (9, 3, 9),
     ):
-        page = await log.read(topic, after, until=until, limit=limit)
+        page = await read_records(log, topic, after, until=until, limit=limit)
         lines = await read(log, topic, after, ALL, until=until, limit=limit)
         assert (lines.gaps, lines.upto, lines.full, lines.head, lines.lost) == (
             page.gaps, page.upto, page.full, page.head, page.lost,
         )  # fmt: skip
-        assert lines.count == len(page.records)
+        assert lines.count == len(page.items)
     assert (await read(log, topic, 0, ALL)).gaps == [Gap(topic, 0, 3, 3)]
 
 

@@ -10,13 +10,14 @@ from eventd.log.core.values import Outcome
 from eventd.store.engine.database import Database
 from eventd.testing import NOW, draft
 from tests.support import writers
+from tests.support.reading import read_records
 
 
 async def test_positions_and_seqs_begin_at_one_and_have_no_holes(log: EventLog) -> None:
     topic = await log.topic("group:g")
     for start in range(0, 10, 2):
         await log.append(topic, [draft(f"{start}"), draft(f"{start + 1}")])
-    records = (await log.read(topic, 0)).records
+    records = (await read_records(log, topic, 0)).items
     assert [record.event_id for record in records] == [str(n) for n in range(10)]
     assert [record.position for record in records] == list(range(1, 11))
     assert [record.seq for record in records] == list(range(1, 11))
@@ -26,7 +27,7 @@ async def test_a_record_holds_every_field_of_its_draft(log: EventLog) -> None:
     topic = await log.topic("group:g")
     given = draft("ä\u2028\"'", node="b", type="t.u", subject="s/1", payload={"k": "ö"}, expires=2**50, path="c,d")
     await log.append(topic, [given])
-    (record,) = (await log.read(topic, 0)).records
+    (record,) = (await read_records(log, topic, 0)).items
     assert record._asdict() == {
         "position": 1,
         "topic_id": topic,
@@ -51,8 +52,8 @@ async def test_one_transaction_serves_several_topics(log: EventLog) -> None:
     )
     given = sorted(chain.from_iterable(unit.positions for unit in appended))
     assert given == [1, 2, 3, 4]
-    assert [r.seq for r in (await log.read(one, 0)).records] == [1, 2, 3]
-    assert [r.seq for r in (await log.read(two, 0)).records] == [1]
+    assert [r.seq for r in (await read_records(log, one, 0)).items] == [1, 2, 3]
+    assert [r.seq for r in (await read_records(log, two, 0)).items] == [1]
     assert [unit.outcomes for unit in appended] == [[Outcome.NEW] * 2, [Outcome.NEW], [Outcome.NEW]], (
         "ids are a topic's"
     )
@@ -62,7 +63,7 @@ async def test_duplicates_and_conflicts_take_no_position(log: EventLog) -> None:
     topic = await log.topic("group:g")
     await log.append(topic, [draft("a"), draft("a"), draft("a", payload={"other": "content"}), draft("b")])
     await log.append(topic, [draft("a"), draft("c"), draft("b")])
-    records = (await log.read(topic, 0)).records
+    records = (await read_records(log, topic, 0)).items
     assert [(record.position, record.seq, record.event_id) for record in records] == [
         (1, 1, "a"),
         (2, 2, "b"),

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from eventd.log.core import blocks, pages, scan, wire_page
+from eventd.log.core import blocks, listing, matching_page, scan, wire_page
 from eventd.log.core.eventlog import EventLog
-from eventd.log.core.pages import Question, list_latest, read_page
+from eventd.log.core.listing import Question, list_latest
+from eventd.log.core.matching_page import read_matching
 from eventd.log.core.scan import read_at
 from eventd.log.core.topic_row import read_group_topics
 from eventd.log.core.values import Draft, Outcome, Record
@@ -33,6 +34,7 @@ from federation.event import decode_canonical, is_alive, micros
 from federation.lines import size_of
 from federation.loops import encode_path
 from federation.selector import Selector
+from tests.support.reading import AnyRecord
 from tests.support.stored import read_stored
 
 SIZES: Sequence[tuple[Any, str, Sequence[int]]] = (
@@ -43,8 +45,10 @@ SIZES: Sequence[tuple[Any, str, Sequence[int]]] = (
     (scan, "PORTION", (1, 2, 3, 256)),
     (scan, "PORTION_BYTES", (1, 900, 1 << 20)),
     (scan, "PLACES", (1, 2, 250)),
-    (pages, "LOOKED_AT", (1, 4, 20, 5000)),
-    (pages, "PASSED_OVER", (1, 3)),
+    (listing, "LOOKED_AT", (1, 4, 20, 5000)),
+    (listing, "PASSED_OVER", (1, 3)),
+    (matching_page, "LOOKED_AT", (1, 4, 20, 5000)),
+    (matching_page, "PASSED_OVER", (1, 3)),
     (wire_page, "LOOKED_AT", (1, 4, 20, 5000)),
     (wire_page, "PASSED_OVER", (1, 3)),
     (retention, "CHUNK_BYTES", (1, 900, 16 << 20)),
@@ -240,11 +244,13 @@ async def check_pages(log: EventLog, model: Model, dice: random.Random, after: i
     found: list[Record] = []
     at, full = after, True
     while full:
-        page = await log.database.read(read_page, model.topic, at, limit=limit, max_bytes=most, until=until, own=own)
-        assert len(page.records) <= limit
-        assert len(page.records) <= 1 or sum(record.size for record in page.records) <= most
+        page = await log.database.read(
+            read_matching, model.topic, at, AnyRecord(own), limit=limit, max_bytes=most, until=until
+        )
+        assert len(page.items) <= limit
+        assert sum(record.size for record in page.items[:-1]) < most
         assert page.upto > at or not page.full
-        found += page.records
+        found += page.items
         at, full = page.upto, page.full
     end = head if until is None else until
     assert at == max(end, after)
@@ -291,7 +297,8 @@ async def check_counts(log: EventLog, model: Model, dice: random.Random, wanted:
     assert (lag.events, lag.exact) == (len(waiting), True)
     assert lag.oldest == min((record.recorded_at for record in waiting), default=None)
     if expiries := [record.expires_at for record in waiting if record.expires_at is not None]:
-        assert lag.expires_first is not None and now < lag.expires_first <= min(expiries)
+        assert lag.expires_first is not None
+        assert now <= lag.expires_first <= min(expiries)
     peer = replace(wanted, selection=replace(wanted.selection, positions=frozenset()))
     asked = [(peer, after), *((peer, dice.randint(0, head)) for _ in range(3))]
     singly = [await log.database.read(read_backlog, model.topic, peer, after=place, now=now) for _, place in asked]

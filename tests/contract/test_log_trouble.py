@@ -29,6 +29,7 @@ from eventd.store.schema import migrations
 from eventd.testing import NOW, ManualClock, draft, until
 from tests.support import writers
 from tests.support.ports import free_port
+from tests.support.reading import read_records
 from tests.support.stored import read_stored
 
 BIG = 200_000
@@ -377,7 +378,7 @@ async def test_lost_connections_are_made_anew(migrated_postgres_url: str, clock:
         failures: list[EventdError] = []
         for number in range(30):
             if number % 10 == 5:
-                await asyncio.gather(*(log.read(topic, 0) for _ in range(6)))  # several connections to lose
+                await asyncio.gather(*(read_records(log, topic, 0) for _ in range(6)))  # several connections to lose
                 await other.read(fetch, cut)
             try:
                 await log.append(topic, [draft(f"{number}")])

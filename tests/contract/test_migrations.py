@@ -22,6 +22,7 @@ from eventd.store.schema.tables import metadata
 from eventd.testing import NOW, ManualClock, SeededChance, draft
 from tests.support import writers
 from tests.support.postgres import PostgresServer
+from tests.support.reading import read_records
 
 ALL = ["0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011"]
 
@@ -116,7 +117,7 @@ async def test_a_log_of_the_first_schema_goes_on_where_it_was(empty: Database) -
     log = await EventLog.open(empty, ManualClock())
     try:
         topic = await log.topic("group:edge")
-        assert [(r.position, r.event_id) for r in (await log.read(topic, 0)).records] == [(1, "e1")]
+        assert [(r.position, r.event_id) for r in (await read_records(log, topic, 0)).items] == [(1, "e1")]
         assert (await log.append(topic, [draft("e1"), draft("e2")])).positions == [1, 2]
     finally:
         await log.close()

@@ -25,6 +25,7 @@ from eventd.store.engine.database import Database, fetch
 from eventd.store.rows.links import keep_nonce, keep_receipt, record_gap
 from eventd.store.schema.tables import batches, dead_letters, event_ids, inbound_batches, inbound_gaps, nonces
 from eventd.testing import NOW, ManualClock, draft, until
+from tests.support.reading import read_records
 from tests.support.stored import read_stored
 
 DROP = Limits(max_records=0, keep_undelivered=False)
@@ -117,8 +118,8 @@ async def test_another_topic_is_not_touched(log: EventLog) -> None:
     await fill(log, topic, 2, "f")
     await evict_all(log, topic, Limits(max_records=1))
     assert await left(log, other) == ["e1", "e2", "e3"]
-    assert (await log.read(other, 0)).gaps == []
-    assert (await log.read(topic, 0)).gaps == [Gap(topic, 0, 6, 3)]
+    assert (await read_records(log, other, 0)).gaps == []
+    assert (await read_records(log, topic, 0)).gaps == [Gap(topic, 0, 6, 3)]
 
 
 async def test_it_goes_in_chunks_so_that_nobody_waits_long(log: EventLog) -> None:
@@ -207,7 +208,7 @@ async def test_what_has_expired_or_came_from_elsewhere_is_not_held(log: EventLog
     clock.advance(8)
     assert await evict_all(log, topic, KEEP) == [Evicted(1, 4, more=False)]
     assert await left(log, topic) == ["5", "6"], "what is held holds what came after it"
-    assert (await log.read(topic, 0)).lost == 0, "of what expired nothing was lost"
+    assert (await read_records(log, topic, 0)).lost == 0, "of what expired nothing was lost"
 
 
 async def test_what_may_be_dropped_undelivered_is_remembered_as_lost(log: EventLog) -> None:
@@ -215,14 +216,14 @@ async def test_what_may_be_dropped_undelivered_is_remembered_as_lost(log: EventL
     await fill(log, topic, 6)
     await cursor_at(log, topic, 4)
     await evict_all(log, topic, replace(DROP, max_records=3))
-    assert (await log.read(topic, 0)).lost == 0, "the peer had them"
+    assert (await read_records(log, topic, 0)).lost == 0, "the peer had them"
     await evict_all(log, topic, replace(DROP, max_records=1))
-    page = await log.read(topic, 4)
+    page = await read_records(log, topic, 4)
     assert (page.lost, page.gaps) == (5, [Gap(topic, 4, 5, 5)])
     await log.append(topic, [draft("foreign", path="b")])
     await log.settle(Step("peer:g/b", 4, 7, 7, NOW))
     await evict_all(log, topic, DROP)
-    page = await log.read(topic, 4)
+    page = await read_records(log, topic, 4)
     assert (page.lost, page.gaps[0].upto) == (5, 7), "and nothing more"
 
 
@@ -230,7 +231,7 @@ async def test_without_any_peer_nothing_is_held_or_lost(log: EventLog) -> None:
     topic = await log.topic("group:g")
     await fill(log, topic, 3)
     await evict_all(log, topic, KEEP)
-    assert (await left(log, topic), (await log.read(topic, 0)).lost) == ([], 0)
+    assert (await left(log, topic), (await read_records(log, topic, 0)).lost) == ([], 0)
 
 
 names = iter(range(1, 1_000_000))
@@ -277,7 +278,7 @@ async def test_exactly_what_may_go_goes(
     expected = min([over, *(seq - 1 for seq in held)]) if undelivered else over
     records = await log.database.read(read_stored, topic)
     assert [record.seq for record in records] == list(range(expected + 1, len(told) + 1))
-    page = await log.read(topic, base)
+    page = await read_records(log, topic, base)
     assert [gap.upto_seq for gap in page.gaps] == ([expected] if expected else [])
     lost = [seq for seq in held if seq <= expected]
     assert (page.lost > base) == bool(lost)

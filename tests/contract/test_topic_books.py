@@ -24,7 +24,8 @@ from eventd.log.topics.topic_page import Tombstone
 from eventd.log.topics.topics import DeleteTopic
 from eventd.log.topics.write import Write
 from eventd.node import housekeeping
-from eventd.node.housekeeping import SWEEP_SECONDS, Housekeeping
+from eventd.node.housekeeping import Housekeeping
+from eventd.node.retention import SWEEP_SECONDS, Retention
 from eventd.observe.metrics import Metrics
 from eventd.runtime.clock import SECOND
 from eventd.settings.model import Settings, load
@@ -188,7 +189,7 @@ async def test_much_that_was_deleted_does_not_keep_trimming_from_its_work(
     await log.submit(Write("t", drafts_of([{"data": 1}]), flushes=log.flushes, key="k"))
     clock.advance(2)
     monkeypatch.setattr(housekeeping, "clear", lambda *_, **__: Cleared("", 1))  # there always is more
-    chores = Housekeeping(log, settings, Metrics()).chores(list)
+    chores = Retention(log, settings, Metrics()).chores(list)
     tasks = [asyncio.create_task(work()) for work in chores.values()]
     try:
         await until(lambda: _none(database))
@@ -220,7 +221,7 @@ async def test_removing_rests_for_longer_than_it_works(
         return clear(conn, after, now=now)
 
     monkeypatch.setattr(housekeeping, "clear", slow)
-    removing = asyncio.create_task(Housekeeping(log, settings, Metrics())._remove_deleted())
+    removing = asyncio.create_task(Retention(log, settings, Metrics())._remove_deleted())
     for _ in range(2):  # one step removes the record, one finds nothing more
         await until(lambda: clock.waits)
         assert clock.waits == [pytest.approx(0.02)]
@@ -258,7 +259,7 @@ async def test_a_deleted_topic_is_never_due(topics: Topics, log: EventLog, datab
 @pytest.fixture
 async def sweeping(log: EventLog, clock: ManualClock, settings: Settings) -> AsyncIterator[asyncio.Task[None]]:
     """A node's sweep, from when it was done once."""
-    chores = Housekeeping(log, settings, Metrics())
+    chores = Retention(log, settings, Metrics())
     task = asyncio.create_task(chores.sweep_for_ever())
     await until(lambda: clock.waits or task.done())
     yield task

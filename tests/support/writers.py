@@ -19,6 +19,7 @@ from eventd.store.engine.database import Database
 from eventd.store.rows.registry import announce
 from eventd.store.schema import migrations
 from eventd.testing import NOW, draft
+from tests.support.reading import read_records
 
 PATIENCE = 30.0
 """Seconds after which a tail returns what it has: whoever should have written has failed, and says so itself."""
@@ -76,10 +77,10 @@ def tail(url: str, topic: str, *, count: int) -> list[tuple[int, int, str]]:
             topic_id, after = await log.topic(topic), 0
             give_up = log.clock.monotonic() + PATIENCE
             while len(seen) < count and log.clock.monotonic() < give_up:
-                page = await log.read(topic_id, after)
-                seen += [(record.position, record.seq, record.event_id) for record in page.records]
+                page = await read_records(log, topic_id, after)
+                seen += [(record.position, record.seq, record.event_id) for record in page.items]
                 after = page.upto
-                await asyncio.sleep(0 if page.records else 0.001)
+                await asyncio.sleep(0 if page.items else 0.001)
         return seen
 
     return asyncio.run(work())

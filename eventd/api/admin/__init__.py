@@ -1,7 +1,6 @@
 """The operations under /api/v1: resources, events, links, deliveries, plugins, keys, the lake.
 
-May import: api.bodies, api.framework, dynamic, egress, egress.lake, egress.subscriptions, ingress, lake,
-    lake.extract, log.core, log.cursors, log.delivery, log.retention, plugins.contract, plugins.run, resources,
-    resources.kinds, resources.reading, resources.validation, runtime, settings, store.engine, store.parts,
-    store.rows, text.
+May import: api.bodies, api.framework, dynamic, egress, egress.lake, egress.subscriptions, groups, ingress, lake,
+    lake.extract, log.core, log.cursors, log.delivery, plugins.contract, plugins.run, resources, resources.kinds,
+    resources.reading, resources.validation, runtime, settings, store.engine, store.parts, store.rows, text.
 """

@@ -8,12 +8,12 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from eventd.api.admin.groups import find_group, find_peer, find_topic
 from eventd.api.admin.redelivery import Link
 from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Operation, Params, Services, operation
 from eventd.egress.cursors import PEER, link_name, peer_of
 from eventd.errors import Conflict, NotFound
+from eventd.groups.lookup import find_group, find_peer, read_group_topic
 from eventd.log.core.head import lock_head
 from eventd.log.core.scan import read_at
 from eventd.log.delivery.repairs import MOST_POSITIONS, Letter, read_letters, remove_letters
@@ -44,7 +44,7 @@ def _read_list(conn: Connection, params: ListLetters) -> dict[str, Any]:
     cursor = link_name(group.name, find_peer(group, params.peer).node_name) if params.peer else ""
     found = read_letters(
         conn,
-        find_topic(conn, group.name).id,
+        read_group_topic(conn, group.name).id,
         cursor=cursor,
         kind=PEER,
         event_id=params.event_id,
@@ -136,7 +136,7 @@ def _drop_now(conn: Connection, params: ChooseLetters) -> int:
 def _chosen(conn: Connection, params: ChooseLetters) -> list[Letter]:
     """The letters. Raises NotFound when an id is none of this group's."""
     group = find_group(conn, params.group)
-    topic = find_topic(conn, group.name).id
+    topic = read_group_topic(conn, group.name).id
     if params.ids:
         found = read_letters(conn, topic, kind=PEER, ids=params.ids, limit=len(params.ids))
         missing = sorted(set(params.ids) - {letter.id for letter in found})

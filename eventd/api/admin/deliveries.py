@@ -8,13 +8,15 @@ from typing import Any
 
 from pydantic import Field
 
-from eventd.api.admin.groups import find_group, find_topic, peers_of
-from eventd.api.admin.peer_ledger import PeerBooks, open_books, wanted_by
+from eventd.api.admin.peer_ledger import PeerBooks, open_books
 from eventd.api.framework.moments import read_span, read_token, show_seconds, show_time, write_token
 from eventd.api.framework.operations import Operation, Params, Services, operation
+from eventd.groups.links import wanted_by
+from eventd.groups.lookup import find_group, peers_of, read_group_topic
 from eventd.log.core.blocks import Block, names, unpack
 from eventd.log.core.head import read_head
-from eventd.log.core.pages import LOOKED_AT, Question, cost_of, latest, list_latest, refreshed_span
+from eventd.log.core.listing import Question, latest, list_latest, refreshed_span
+from eventd.log.core.pages import LOOKED_AT, cost_of
 from eventd.log.core.scan import blocks_at, outlines
 from eventd.log.core.topic_row import TopicRow
 from eventd.log.core.values import Head, Record
@@ -58,7 +60,7 @@ class _Scene:
 def _open_scene(conn: Connection, group: str, peer: str) -> _Scene:
     config = find_group(conn, group)
     found = [open_books(conn, each) for each in peers_of(config, peer)]
-    return _Scene(read_head(conn), find_topic(conn, group), found)
+    return _Scene(read_head(conn), read_group_topic(conn, group), found)
 
 
 async def _list(services: Services, params: ListDeliveries) -> dict[str, Any]:

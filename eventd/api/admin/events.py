@@ -14,16 +14,18 @@ from pydantic import Field
 from eventd.api.admin.emitted import drafts_from
 from eventd.api.admin.event_columns import MOST, read_facts, unsign
 from eventd.api.admin.event_texts import are_texts, decode_texts
-from eventd.api.admin.groups import Place, evict_some, find_group, find_place, find_topic, recall_place
+from eventd.api.admin.groups import Place, find_place, recall_place
 from eventd.api.bodies.bodies import SMALL_BYTES
 from eventd.api.framework.moments import Place as Token
 from eventd.api.framework.moments import read_span, read_token, show_time, write_token
 from eventd.api.framework.operations import Operation, Params, Services, operation
 from eventd.dynamic.guard import OBSERVED, refuse_captured
 from eventd.errors import Conflict, EventdError
+from eventd.groups.lookup import find_group, read_group_topic
+from eventd.groups.retention import apply_retention
 from eventd.log.core.head import read_head
 from eventd.log.core.id_conflicts import UNKNOWN
-from eventd.log.core.pages import Question, list_latest
+from eventd.log.core.listing import Question, list_latest
 from eventd.log.core.scan import read_at
 from eventd.log.core.units import Check, Publish
 from eventd.log.core.values import Appended, Drafts, Head, IdOwner, Outcome, Record
@@ -240,7 +242,7 @@ def _open_listing(
     conn: Connection, params: ListEvents, now: int, since: int | None, until: int | None
 ) -> tuple[Question, _Scene]:
     find_group(conn, params.group)
-    head, topic = read_head(conn), find_topic(conn, params.group)
+    head, topic = read_head(conn), read_group_topic(conn, params.group)
     place = read_token(params.after, head, topic)
     ask = Question(
         topic_id=topic.id,
@@ -266,16 +268,11 @@ class Prune(Params):
 
 
 async def _prune(services: Services, params: Prune) -> dict[str, Any]:
-    group, topic = await services.database.read(
-        lambda conn: (find_group(conn, params.group), find_topic(conn, params.group))
-    )
+    group = await services.database.read(find_group, params.group)
     retention = group.retention
-    removed, upto, more = 0, topic.evicted_seq, topic.id != 0
-    while more:
-        step = await services.database.write(evict_some, group.name, services.clock.now())
-        removed, upto, more = removed + step.records, step.upto_seq, step.more
+    evicted = await apply_retention(services.database, services.clock, group.name)
     bounded = retention.max_events is not None or retention.max_age is not None
-    return {"group": group.name, "removed": removed, "evictedSeq": upto, "bounded": bounded}
+    return {"group": group.name, "removed": evicted.records, "evictedSeq": evicted.upto_seq, "bounded": bounded}
 
 
 OPERATIONS: tuple[Operation[Any], ...] = (

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from eventd.api.framework.operations import Operation, Params, Services, operation
 from eventd.egress.cursors import link_name
-from eventd.errors import NotFound
+from eventd.groups.lookup import find_group, peers_of
 from eventd.log.core.head import lock_head, read_head
-from eventd.log.core.topic_row import TopicRow, ensure_topic, read_group_topics, read_topic
+from eventd.log.core.topic_row import TopicRow, ensure_topic, read_group_topics
 from eventd.log.cursors.cursors import Cursor, read_cursors
-from eventd.log.retention.evict import Evicted, Limits, evict
-from eventd.resources.effective import GroupConfig, PeerConfig, effective, topic_of
-from eventd.resources.kinds.registry import EVENT_GROUP, EVENT_PEER
+from eventd.resources.effective import GroupConfig, effective, topic_of
+from eventd.resources.kinds.registry import EVENT_GROUP
 from eventd.store.engine.database import Connection, Database
 from eventd.store.rows.registry import read_resources, read_version
-
-
-def find_group(conn: Connection, name: str) -> GroupConfig:
-    """The declared group with its peers. Raises NotFound."""
-    stored = read_resources(conn, EVENT_GROUP.name, name)
-    if not stored:
-        known = [row.name for row in read_resources(conn, EVENT_GROUP.name)]
-        raise NotFound(f"there is no EventGroup {name}", hint=_meant(name, known) or _declare(known))
-    return effective([*stored, *read_resources(conn, EVENT_PEER.name)])[name]
 
 
 class Place(NamedTuple):
@@ -82,53 +71,6 @@ def _make_place(conn: Connection, name: str, now: int) -> Place:
     """Declared, and nobody has made its topic so far."""
     head = lock_head(conn)  # or it could be deleted in between
     return Place(find_group(conn, name), ensure_topic(conn, topic_of(name), now), head.registry_version)
-
-
-def evict_some(conn: Connection, name: str, now: int) -> Evicted:
-    """Apply the group's retention to a few of its records, in the open transaction. Raises NotFound.
-
-    Group, topic and retention are those of this very moment: what was declared anew under the name has its own.
-    """
-    lock_head(conn)
-    keep, topic = find_group(conn, name).retention, find_topic(conn, name)
-    if not topic.id:
-        return Evicted(0, 0, more=False)
-    return evict(conn, topic.id, Limits(keep.max_events, keep.max_age, keep.keep_undelivered), now=now)
-
-
-def _meant(name: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(name, known, 1)
-    return f"did you mean {close[0]}?" if close else ""
-
-
-def _declare(known: list[str]) -> str:
-    return f"declared: {', '.join(known)}" if known else "declare one: routerctl apply -f FILE"
-
-
-def find_peer(group: GroupConfig, node: str) -> PeerConfig:
-    """The peer that is this node, by the node's name. Raises NotFound."""
-    for peer in group.peers.values():
-        if peer.node_name == node:
-            return peer
-    known = sorted(peer.node_name for peer in group.peers.values())
-    hint = _meant(node, known) or (f"its peers: {', '.join(known)}" if known else "it has no peers")
-    raise NotFound(f"group {group.name} has no peer {node}", hint=hint)
-
-
-def peers_of(group: GroupConfig, node: str = "") -> list[PeerConfig]:
-    """The peers by node name, or the one that is asked for. Raises NotFound."""
-    if node:
-        return [find_peer(group, node)]
-    return sorted(group.peers.values(), key=lambda peer: peer.node_name)
-
-
-def find_topic(conn: Connection, group: str) -> TopicRow:
-    """The group's line in the books; an empty one as long as nothing was stored for it."""
-    name = topic_of(group)
-    try:
-        return read_topic(conn, name)
-    except NotFound:
-        return TopicRow(0, name)
 
 
 def count_events(conn: Connection) -> dict[str, int]:

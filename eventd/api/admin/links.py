@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from pydantic import Field
 
-from eventd.api.admin.groups import find_group, find_peer, find_topic, peers_of
-from eventd.api.admin.peer_ledger import read_cursor_of, read_repairs_of, repairs_of, wanted_by
-from eventd.api.framework.moments import show_seconds, show_time
+from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Operation, Params, Services, operation
 from eventd.egress.cursors import link_name, pause_all, reconcile
+from eventd.groups.links import LinkStatus, read_link_statuses, read_repairs_of
+from eventd.groups.lookup import find_group, find_peer, peers_of, read_group_topic
 from eventd.log.core.head import read_head
 from eventd.log.core.values import Head
 from eventd.log.cursors.cursors import Cursor, LinkState, read_cursors
-from eventd.log.delivery.backlog import Backlog, read_backlogs
-from eventd.log.delivery.repairs import count_letters
-from eventd.resources.effective import PeerConfig
 from eventd.store.engine.database import Connection
 from eventd.store.rows.links import InboundGap, InboundLink, read_inbound_gaps, read_inbound_links
 from eventd.store.rows.registry import announce, read_resources
@@ -37,54 +33,30 @@ async def _status(services: Services, params: ListLinks) -> dict[str, Any]:
 def read_links(conn: Connection, group: str, node: str, now: int) -> dict[str, Any]:
     """Both directions of a group's links, as they are shown. Raises NotFound."""
     outbound = read_outbound(conn, group, node, now)
-    inbound = read_inbound_links(conn, find_topic(conn, group).id, node=node)
+    inbound = read_inbound_links(conn, read_group_topic(conn, group).id, node=node)
     return {"outbound": outbound, "inbound": [_inbound(group, link) for link in inbound]}
 
 
 def read_outbound(conn: Connection, group: str, node: str, now: int) -> list[dict[str, Any]]:
     """The links to the group's peers, or to one of them. Raises NotFound."""
-    config = find_group(conn, group)
-    head, topic = read_head(conn), find_topic(conn, group)
-    letters = count_letters(conn, topic.id)
-    peers = peers_of(config, node)
-    cursors = [read_cursor_of(conn, peers[0])] if len(peers) == 1 else _cursors_of(conn, peers)
-    repairs = read_cursors(conn, "repair")
-    places = [cursor.position if cursor else topic.evicted_position for cursor in cursors]
-    asked = [(wanted_by(peer), after) for peer, after in zip(peers, places, strict=True)]
-    lags = read_backlogs(conn, topic.id, asked, now=now)
-    return [
-        _outbound(peer, cursor, after, lag, repairs_of(repairs, peer), head, letters, now)
-        for peer, cursor, after, lag in zip(peers, cursors, places, lags, strict=True)
-    ]
+    peers = peers_of(find_group(conn, group), node)
+    head, topic = read_head(conn), read_group_topic(conn, group)
+    return [_outbound(link, head, now) for link in read_link_statuses(conn, topic, peers, now)]
 
 
-def _cursors_of(conn: Connection, peers: Sequence[PeerConfig]) -> list[Cursor | None]:
-    """The cursors of many peers, read together."""
-    known = {cursor.name: cursor for cursor in read_cursors(conn, "peer")}
-    return [known.get(link_name(peer.group, peer.node_name)) for peer in peers]
-
-
-def _outbound(
-    peer: PeerConfig,
-    cursor: Cursor | None,
-    after: int,
-    lag: Backlog,
-    repairs: Sequence[Cursor],
-    head: Head,
-    letters: dict[str, int],
-    now: int,
-) -> dict[str, Any]:
+def _outbound(link: LinkStatus, head: Head, now: int) -> dict[str, Any]:
     return {
-        "group": peer.group,
-        "peer": peer.node_name,
-        "resource": peer.name,
-        "endpoint": peer.endpoint,
-        **(_state(cursor) if cursor else _NEW),
-        **_show_lag(lag, now),
-        "position": after,
+        "group": link.peer.group,
+        "peer": link.peer.node_name,
+        "resource": link.peer.name,
+        "endpoint": link.peer.endpoint,
+        **(_state(link.cursor) if link.cursor else _NEW),
+        "lagEvents": link.backlog.events,
+        "lagSeconds": round(link.lag_seconds(now), 3),
+        "position": link.position,
         "head": head.last,
-        "deadLetters": letters.get(link_name(peer.group, peer.node_name), 0),
-        "repairs": [_repair(repair) for repair in repairs],
+        "deadLetters": link.dead_letters,
+        "repairs": [_repair(repair) for repair in link.repairs],
     }
 
 
@@ -117,11 +89,6 @@ def _state(cursor: Cursor) -> dict[str, Any]:
         "pausedAt": show_time(cursor.paused_at),
         "pausedBy": cursor.paused_by,
     }
-
-
-def _show_lag(lag: Backlog, now: int) -> dict[str, Any]:
-    seconds = 0.0 if lag.oldest is None else max(0.0, show_seconds(now - lag.oldest))
-    return {"lagEvents": lag.events, "lagSeconds": seconds}
 
 
 def _repair(cursor: Cursor) -> dict[str, Any]:
@@ -162,7 +129,7 @@ async def _gaps(services: Services, params: ListGaps) -> dict[str, Any]:
 
 
 def _read_gaps(conn: Connection, params: ListGaps) -> dict[str, Any]:
-    topic = find_topic(conn, find_group(conn, params.group).name)
+    topic = read_group_topic(conn, find_group(conn, params.group).name)
     found = read_inbound_gaps(
         conn, topic.id, node=params.node, after=params.after, limit=params.limit + 1, newest=params.newest
     )

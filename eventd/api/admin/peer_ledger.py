@@ -2,38 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from eventd.egress.cursors import link_name
-from eventd.log.core.wire_page import Wanted
-from eventd.log.cursors.cursors import Cursor, read_cursors
+from eventd.groups.links import read_cursor_of, read_repairs_of
 from eventd.log.delivery.selection import Selection
 from eventd.log.delivery.states import Books, Repair, Version, read_picked, read_versions
 from eventd.resources.effective import PeerConfig
 from eventd.store.engine.database import Connection
-
-
-def read_cursor_of(conn: Connection, peer: PeerConfig) -> Cursor | None:
-    """The peer's cursor; None as long as no node has taken notice of the peer."""
-    found = read_cursors(conn, name=link_name(peer.group, peer.node_name))
-    return found[0] if found else None
-
-
-def read_repairs_of(conn: Connection, peer: PeerConfig) -> list[Cursor]:
-    """The cursors of the repairs that are under way for the peer."""
-    return repairs_of(read_cursors(conn, "repair"), peer)
-
-
-def repairs_of(repairs: Sequence[Cursor], peer: PeerConfig) -> list[Cursor]:
-    """Those of the repairs that are for the peer."""
-    prefix = f"repair:{peer.group}/{peer.node_name}/"
-    return [cursor for cursor in repairs if cursor.name.startswith(prefix)]
-
-
-def wanted_by(peer: PeerConfig) -> Wanted:
-    """Which records the peer is to get."""
-    return Selection.of(peer).wanted_by(peer.node_name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,11 @@ from weakref import WeakKeyDictionary
 
 from pydantic import Field, model_validator
 
-from eventd.api.admin.groups import find_group, find_peer, find_topic
-from eventd.api.admin.peer_ledger import read_cursor_of, wanted_by
 from eventd.api.framework.moments import read_span, show_time
 from eventd.api.framework.operations import Operation, Params, Services, operation
 from eventd.errors import Conflict, EventdError, Invalid, NotFound
+from eventd.groups.links import read_cursor_of, wanted_by
+from eventd.groups.lookup import find_group, find_peer, read_group_topic
 from eventd.log.core.scan import read_at
 from eventd.log.core.topic_row import TopicRow
 from eventd.log.core.values import Record
@@ -63,7 +63,7 @@ class Link:
         cursor = read_cursor_of(conn, peer)
         if cursor is None:
             raise Conflict(f"nothing has been sent to {node} yet", hint="start the node: routerd-eventd serve")
-        return cls(peer, cursor, find_topic(conn, group))
+        return cls(peer, cursor, read_group_topic(conn, group))
 
     def start(self, conn: Connection, after: int, upto: int, selection: Mapping[str, Any], now: int) -> str:
         """Start a repair; it waits while the peer is paused."""

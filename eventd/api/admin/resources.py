@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field
 
-from eventd.api.admin.groups import count_events, find_topic
+from eventd.api.admin.groups import count_events
 from eventd.api.admin.links import read_links
 from eventd.api.admin.subscription_runs import show_run
 from eventd.api.admin.subscription_states import ListSubscriptions, read_states
@@ -17,6 +17,7 @@ from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Operation, Params, Services, operation
 from eventd.egress.cursors import link_name, reconcile, subscription_name
 from eventd.errors import Conflict, EventdError, NotFound
+from eventd.groups.lookup import read_group_topic
 from eventd.log.core.head import lock_head
 from eventd.log.delivery.repairs import count_letters, read_letters
 from eventd.resources.apply import Action, Change, Plan, apply_loaded, delete_resources
@@ -247,7 +248,7 @@ def _read_description(conn: Connection, params: OneResource, now: int) -> dict[s
 
 
 def _group_status(conn: Connection, name: str, now: int) -> dict[str, Any]:
-    topic = find_topic(conn, name)
+    topic = read_group_topic(conn, name)
     return {
         "events": topic.ids,
         "bytes": topic.bytes,
@@ -280,7 +281,7 @@ def _subscription_status(conn: Connection, row: StoredResource, now: int) -> dic
 
 
 def _recent_letters(conn: Connection, group: str, cursor: str) -> list[dict[str, Any]]:
-    letters = read_letters(conn, find_topic(conn, group).id, cursor=cursor, limit=RECENT, newest=True)
+    letters = read_letters(conn, read_group_topic(conn, group).id, cursor=cursor, limit=RECENT, newest=True)
     return [
         {"eventId": letter.event_id, "reason": letter.reason, "parkedAt": show_time(letter.parked_at)}
         for letter in letters

@@ -7,14 +7,15 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from eventd.api.admin.groups import find_group, find_topic
 from eventd.api.admin.subscription_runs import ListRuns, list_runs
-from eventd.api.admin.subscription_states import COUNTED, ListSubscriptions, find_subscription, read_states
+from eventd.api.admin.subscription_states import ListSubscriptions, find_subscription, read_states
 from eventd.api.framework.moments import read_moment, show_time
 from eventd.api.framework.operations import Operation, Params, Services, operation
 from eventd.egress.cursors import BACKFILL, begin_backfill, pause_all, reconcile, subscription_name
 from eventd.egress.subscriptions.trigger import Trigger
 from eventd.errors import Conflict, Invalid, NotFound
+from eventd.groups.lookup import find_group, read_group_topic
+from eventd.groups.subscriptions import COUNTED
 from eventd.log.core.head import read_head
 from eventd.log.core.scan import read_at
 from eventd.log.cursors.cursors import (
@@ -154,7 +155,7 @@ def _reset_now(conn: Connection, params: Reset, now: int) -> dict[str, Any]:
     announce(conn)
     one = find_subscription(conn, params.subscription, params.group)
     cursor = _cursor(conn, one, now)
-    to = find_topic(conn, one.group).evicted_position
+    to = read_group_topic(conn, one.group).evicted_position
     if params.latest:
         to = read_head(conn).last
     elif params.since:

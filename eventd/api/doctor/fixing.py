@@ -7,14 +7,14 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from eventd.api.admin.dead_letters import REFUSED_AGAIN, ChooseLetters, retry_now
-from eventd.api.admin.groups import find_group, find_peer, find_topic
-from eventd.api.admin.peer_ledger import read_cursor_of, read_repairs_of, wanted_by
 from eventd.api.admin.redelivery import Link
 from eventd.api.doctor.plan import Action
 from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Services
 from eventd.egress.cursors import link_name
 from eventd.errors import EventdError
+from eventd.groups.links import read_cursor_of, read_repairs_of, wanted_by
+from eventd.groups.lookup import find_group, find_peer, read_group_topic
 from eventd.log.cursors.cursors import Cursor, LinkState, clear_failures
 from eventd.log.delivery.backlog import read_stale
 from eventd.log.delivery.repairs import MOST_POSITIONS, count_letters
@@ -67,7 +67,7 @@ async def _retry(services: Services, group: str, peer: str) -> Done:
 
 
 def _has_letters(conn: Connection, group: str, peer: str) -> bool:
-    return bool(count_letters(conn, find_topic(conn, group).id).get(link_name(group, peer)))
+    return bool(count_letters(conn, read_group_topic(conn, group).id).get(link_name(group, peer)))
 
 
 async def _repush(services: Services, group: str, peer: str) -> Done:

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from eventd.api.admin.dead_letters import REFUSED_AGAIN
-from eventd.api.admin.groups import find_group, find_topic, peers_of
-from eventd.api.admin.peer_ledger import PeerBooks, open_books, wanted_by
+from eventd.api.admin.peer_ledger import PeerBooks, open_books
 from eventd.api.doctor.facts import Deliveries, Gaps, Group, Link, Peer, Runs, Thresholds
 from eventd.api.doctor.runs import read_group_runs
 from eventd.api.doctor.tally import Tally, read_sample
@@ -17,9 +16,11 @@ from eventd.dynamic.merge import SetAside
 from eventd.dynamic.part import subscription_owner
 from eventd.egress.cursors import link_name
 from eventd.errors import EventdError, SecretUnreadable
+from eventd.groups.links import wanted_by
+from eventd.groups.lookup import find_group, peers_of, read_group_topic
 from eventd.log.core.head import read_head
 from eventd.log.core.id_conflicts import Conflicts, read_conflicts
-from eventd.log.core.pages import Question, list_latest
+from eventd.log.core.listing import Question, list_latest
 from eventd.log.core.topic_row import TopicRow
 from eventd.log.cursors.cursors import Cursor
 from eventd.log.delivery.backlog import read_backlog, read_stale
@@ -113,7 +114,7 @@ async def _keys_trouble(services: Services, config: GroupConfig) -> str:
 
 
 def _read_scene(conn: Connection, name: str, now: int) -> _Scene:
-    config, topic = find_group(conn, name), find_topic(conn, name)
+    config, topic = find_group(conn, name), read_group_topic(conn, name)
     letters = count_letters(conn, topic.id)
     slo = slos(read_resources(conn, FEDERATION_SLO.name)).get(name)
     runs = read_group_runs(conn, name, now)

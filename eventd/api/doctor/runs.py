@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from eventd.api.admin.subscription_states import COUNTED, ListSubscriptions, read_states
+from eventd.api.admin.subscription_states import ListSubscriptions, read_states
 from eventd.api.doctor.facts import Link, Runs
 from eventd.api.framework.moments import read_moment
 from eventd.egress.subscriptions.window import LONGEST
+from eventd.groups.subscriptions import COUNTED
 from eventd.resources.effective import SubscriptionConfig, subscriptions
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from eventd.api.admin.peer_ledger import PeerBooks
-from eventd.log.core.pages import Question, list_latest
+from eventd.log.core.listing import Question, list_latest
 from eventd.log.core.values import Record
 from eventd.log.cursors.cursors import Cursor
 from eventd.log.delivery.acknowledgements import first_acknowledged, oldest_proof, read_passages

@@ -9,7 +9,6 @@ from weakref import WeakKeyDictionary
 
 from pydantic import Field
 
-from eventd.api.admin.groups import find_group, find_peer
 from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Operation, Params, Services, operation
 from eventd.api.verify.comparing import Comparison
@@ -17,6 +16,7 @@ from eventd.api.verify.links import show_link
 from eventd.egress.peers.questions import Asker, NotAnswered
 from eventd.egress.peers.transport import Transport
 from eventd.errors import Conflict, NotFound
+from eventd.groups.lookup import find_group, find_peer
 from eventd.resources.effective import GroupConfig, PeerConfig
 from eventd.store.engine.database import Connection, Database
 from federation.peers import PROTOCOL_V1

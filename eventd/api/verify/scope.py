@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from eventd.api.admin.groups import find_group, find_peer, find_topic
-from eventd.api.admin.peer_ledger import PeerBooks, open_books, wanted_by
+from eventd.api.admin.peer_ledger import PeerBooks, open_books
 from eventd.errors import Conflict
+from eventd.groups.links import wanted_by
+from eventd.groups.lookup import find_group, find_peer, read_group_topic
 from eventd.log.core.head import read_head
 from eventd.log.core.topic_row import TopicRow
 from eventd.log.core.values import Head
@@ -66,7 +67,7 @@ def read_scope(conn: Connection, group: str, node: str, state: State, now: int) 
     cursor = books.books.cursor
     if cursor is None:
         raise Conflict(f"nothing has been sent to {node} yet", hint="start the node: routerd-eventd serve")
-    topic, head = find_topic(conn, group), read_head(conn)
+    topic, head = read_group_topic(conn, group), read_head(conn)
     kept = oldest_kept(conn, topic.id, now)
     since = None if kept is None else kept // MINUTE + 1
     own = not peer.relay

@@ -13,12 +13,12 @@ from eventd.log.core.commit import Committed, Unit
 from eventd.log.core.durability import Flushes
 from eventd.log.core.head import Recovered, read_head, recover, settle_unsynced, touch_head
 from eventd.log.core.matching_page import Concern, Found, find_in, read_matching
-from eventd.log.core.pages import Stretch, read_page
+from eventd.log.core.pages import Stretch
 from eventd.log.core.tail import Recent, Tail
 from eventd.log.core.topic_row import ensure_topic
 from eventd.log.core.topic_versions import TopicVersions
 from eventd.log.core.units import Effect, Postpone, Publish, Settle
-from eventd.log.core.values import Appended, Draft, Head, Page
+from eventd.log.core.values import Appended, Draft, Head
 from eventd.log.core.wakeups import Wakeups, Watch
 from eventd.log.core.wire_page import Lines, Wanted, fill_lines, read_lines
 from eventd.log.core.writer import Appender
@@ -136,21 +136,6 @@ class EventLog:
     async def postpone(self, failure: Postponement) -> None:
         """Record a failed try."""
         await self.submit(Postpone(failure))
-
-    async def read(
-        self,
-        topic_id: int,
-        after: int,
-        *,
-        limit: int = 1000,
-        max_bytes: int = 1 << 20,
-        until: int | None = None,
-        own: bool = False,
-    ) -> Page:
-        """A page of one topic beyond position `after`; with `own`, only of what entered the log here."""
-        return await self.database.read_for_delivery(
-            read_page, topic_id, after, limit=limit, max_bytes=max_bytes, until=until, own=own
-        )
 
     async def lines(
         self,

@@ -38,7 +38,11 @@ class Concern(Protocol[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class Found(Generic[T]):
-    """What concerns a reader, in order. For `gaps`, `upto`, `full`, `head` and `lost` see `Page`."""
+    """What concerns a reader, in order.
+
+    All up to the position `upto` was judged, so that a narrow reader still advances. The page is `full` where it ended
+    at its limits, and more may be waiting. For `gaps` and `lost` see `Stretch`.
+    """
 
     items: Sequence[T]
     gaps: Sequence[Gap]

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from eventd.log.core.blocks import Block, names, unpack
+from eventd.log.core.blocks import Block
 from eventd.log.core.head import read_head
-from eventd.log.core.scan import outlines, outlines_back, read_block, scan, scan_back
-from eventd.log.core.values import Gap, Head, Page, Record
-from eventd.store.engine.database import fetch, fetch_in
-from federation.event import is_alive, written
+from eventd.log.core.values import Gap, Head
+from eventd.store.engine.database import fetch
 
 LOOKED_AT = 5000
 """Records that are taken apart for one page at most. Whoever wants few of them gets an empty page and comes again."""
@@ -22,8 +18,6 @@ PASSED_OVER = 20
 """Records whose taking apart costs as much as reading a block that is then passed over."""
 UNREAD = 10
 """Lines that are only looked at for one that is decoded, in the same time."""
-OUTLINES = 32
-"""Blocks that are read at once without their lines, by who may pass over most of them."""
 
 
 def cost_of(block: Block) -> int:
@@ -32,7 +26,11 @@ def cost_of(block: Block) -> int:
 
 
 class Stretch(NamedTuple):
-    """What one snapshot says of the way ahead: where it ends, and what is missing at its beginning."""
+    """The range of positions that a page is read from, in one snapshot.
+
+    It ends at `end`; `gaps` are removed records at its beginning. `lost` is the last position up to which a record that
+    entered here was removed before all peers had it.
+    """
 
     head: Head
     end: int
@@ -49,186 +47,3 @@ def look_ahead(conn: sa.Connection, topic_id: int, after: int, until: int | None
     gaps = [Gap(topic_id, after, evicted, evicted_seq)] if evicted > after else []
     end = head.last if until is None else min(until, head.last)
     return Stretch(head, max(end, after), gaps, lost)
-
-
-def read_page(
-    conn: sa.Connection,
-    topic_id: int,
-    after: int,
-    *,
-    limit: int,
-    max_bytes: int,
-    until: int | None = None,
-    own: bool = False,
-) -> Page:
-    """The records of one topic beyond `after`, at most `limit` and about `max_bytes` of bodies (at least one).
-
-    `until` ends the scan at that position; `own` leaves out what came from other nodes. The gap and the records come
-    from one snapshot.
-    """
-    ahead = look_ahead(conn, topic_id, after, until)
-    records: list[Record] = []
-    size = 0
-    for block in scan(conn, topic_id, after, ahead.end, own=own):
-        room = block.fitting(limit - len(records), max_bytes - size) or int(not records)
-        part = block.within(after, block.position + room - 1)
-        if part is not None:
-            records += unpack(part)
-            size += part.bytes
-        if room < block.records or len(records) == limit:
-            return Page(records, ahead.gaps, records[-1].position, True, ahead.head, ahead.lost)
-    return Page(records, ahead.gaps, ahead.end, False, ahead.head, ahead.lost)
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What to list. Times in microseconds; `None` and empty mean any.
-
-    `now` hides what has expired; `after` and `before` are positions for paging, exclusive. `limit` records are found
-    at most, and no more than `max_bytes` of their bodies, but at least one.
-    """
-
-    topic_id: int
-    now: int | None = None
-    event_id: str = ""
-    types: Sequence[str] = ()
-    subject_prefix: str = ""
-    source: str = ""
-    since: int | None = None
-    until: int | None = None
-    after: int = 0
-    before: int | None = None
-    newest: bool = False
-    limit: int = 100
-    max_bytes: int = 8 << 20
-
-    def fits(self, record: Record) -> bool:
-        """Whether a record is an answer, if it is its id's latest."""
-        return (
-            (not self.event_id or record.event_id == self.event_id)
-            and (not self.types or record.tag in self.types)
-            and record.subject.startswith(self.subject_prefix)
-            and (not self.source or record.node == self.source)
-            and (self.since is None or record.ts >= self.since)
-            and (self.until is None or record.ts <= self.until)
-            and (self.now is None or is_alive(record.expires_at, self.now))
-        )
-
-    def rules_out(self, block: Block) -> bool:
-        """Whether no record of a block can be an answer, as far as that shows without taking it apart."""
-        return self.rules_out_by_names(block) or self._subject not in block.text
-
-    def rules_out_by_names(self, block: Block) -> bool:
-        """The same without a look at its text."""
-        types, sources = names(block.types), names(block.sources)
-        return bool(self.types and types is not None and types.isdisjoint(self.types)) or bool(
-            self.source and sources is not None and self.source not in sources
-        )
-
-    @property
-    def _subject(self) -> str:
-        """What stands in the line of every answer; blank for any."""
-        return f'"subject":{written(self.subject_prefix)[:-1]}' if self.subject_prefix else ""
-
-    def sieve(self) -> Callable[[str], bool]:
-        """Says whether the text of a line may be that of an answer: a look costs less than decoding."""
-        subject, types = self._subject, [f'"type":{written(name)}' for name in self.types]
-        return lambda line: subject in line and (not types or any(name in line for name in types))
-
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """Answers in the order they were asked for. `seen` is where to go on when there is `more`: a position."""
-
-    records: Sequence[Record]
-    more: bool
-    seen: int
-
-
-def list_latest(conn: sa.Connection, ask: Question) -> Listing:
-    """The latest record of each id that answers the question, in log order or the newest first.
-
-    A question with few answers in a long log is answered in several parts: then there is more, maybe without a record.
-    """
-    found: list[Record] = []
-    size = seen = 0
-    for fitting, seen, is_enough in _fitting(conn, ask):
-        for record in latest(conn, ask.topic_id, fitting):
-            if found and (len(found) == ask.limit or size + record.size > ask.max_bytes):
-                return Listing(found, True, found[-1].position)
-            found.append(record)
-            size += record.size
-        if is_enough:
-            return Listing(found, True, seen)
-    return Listing(found, False, seen)
-
-
-def _fitting(conn: sa.Connection, ask: Question) -> Iterator[tuple[list[Record], int, bool]]:
-    """As many records as are wanted that answer the question if they are the latest, again and again.
-
-    With them, how far was looked for them, and whether that is enough for now.
-    """
-    fitting: list[Record] = []
-    looked = seen = 0
-    may_be = ask.sieve()
-    for block in _blocks(conn, ask):
-        if ask.rules_out(block):
-            looked += PASSED_OVER
-        else:
-            decoded = unpack(block, may_be)
-            cost = cost_of(block)
-            looked += max(1, cost // UNREAD, cost * len(decoded) // block.records)
-            records = [record for record in decoded if ask.fits(record)]
-            fitting += records[::-1] if ask.newest else records
-        seen = block.position if ask.newest else block.last
-        if len(fitting) >= ask.limit or looked >= LOOKED_AT:
-            yield fitting, seen, looked >= LOOKED_AT
-            fitting = []
-    yield fitting, seen, False
-
-
-def _blocks(conn: sa.Connection, ask: Question) -> Iterator[Block]:
-    end = read_head(conn).next_position if ask.before is None else ask.before
-    if ask.event_id:
-        sql = "SELECT position FROM event_ids WHERE topic_id = ? AND event_id = ? AND gone_at IS NULL"
-        places = [row[0] for row in fetch(conn, sql, (ask.topic_id, ask.event_id)) if ask.after < row[0] < end]
-        for place in places:
-            yield from scan(conn, ask.topic_id, place - 1, place)
-        return
-    if ask.types or ask.source:
-        yield from _named(conn, ask, end)
-    elif ask.newest:
-        yield from scan_back(conn, ask.topic_id, ask.after, end)
-    else:
-        yield from scan(conn, ask.topic_id, ask.after, end - 1)
-
-
-def _named(conn: sa.Connection, ask: Question, end: int) -> Iterator[Block]:
-    """The blocks ahead; those that the names in them rule out come whole and without their lines."""
-    look = partial(outlines_back, before=end) if ask.newest else partial(outlines, until=end - 1)
-    for block in look(conn, ask.topic_id, ask.after, portion=OUTLINES):
-        if ask.rules_out_by_names(block):
-            yield block
-        elif part := read_block(conn, block.position).within(ask.after, end - 1):
-            yield part
-
-
-def latest(conn: sa.Connection, topic_id: int, records: Sequence[Record]) -> list[Record]:
-    """Those of the records that are the latest of their id."""
-    # What lies behind the last refresh was followed by none: mostly that is all.
-    [(end,)] = fetch(conn, f"SELECT max(position) {_REFRESHED}", (topic_id,))
-    before = [record.event_id for record in records if end is not None and record.position < end]
-    if not before:
-        return [*records]
-    sql = "SELECT event_id, position FROM event_ids WHERE topic_id = ? AND event_id {in}"
-    places = dict(fetch_in(conn, sql, (topic_id,), before))
-    return [record for record in records if places.get(record.event_id, record.position) == record.position]
-
-
-_REFRESHED = "FROM event_ids WHERE topic_id = ? AND first_position IS NOT NULL"
-
-
-def refreshed_span(conn: sa.Connection, topic_id: int) -> tuple[int, int]:
-    """Where records may have been followed by a refresh: all that were lie in `[first, end)`."""
-    [(first, end)] = fetch(conn, f"SELECT min(first_position), max(position) {_REFRESHED}", (topic_id,))
-    return (first, end) if first is not None else (0, 0)

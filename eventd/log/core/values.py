@@ -204,20 +204,3 @@ class Head:
     def last(self) -> int:
         """The last position given; 0 in an empty log."""
         return self.next_position - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """Records in position order, the gaps before them, and how far was looked.
-
-    `upto` is the last position that was scanned, matched or not, so that a narrow reader still advances. `full` says
-    that the page ended at its limit and more may be waiting. `lost` is the last position up to which a record that
-    entered here was removed before all peers had it.
-    """
-
-    records: Sequence[Record]
-    gaps: Sequence[Gap]
-    upto: int
-    full: bool
-    head: Head
-    lost: int

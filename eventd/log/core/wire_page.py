@@ -89,7 +89,9 @@ class Lines:
     """`body` is that of a v2 batch of `count` events, of the `form` that is its content type.
 
     `exceptions` are records that were wanted and must not go, with the reason; `oldest` is the earliest time of
-    recording in microseconds, 0 without lines. For `gaps`, `upto`, `full`, `head` and `lost` see `Page`.
+    recording in microseconds, 0 without lines. All up to the position
+    `upto` was judged; the page is `full` where it ended at its limits, and more may be waiting. For `gaps` and `lost`
+    see `Stretch`.
     """
 
     body: bytes

@@ -1,0 +1,53 @@
+"""Finding a group and its peers by name; an error names what exists instead."""
+
+from __future__ import annotations
+
+import difflib
+
+from eventd.errors import NotFound
+from eventd.log.core.topic_row import TopicRow, read_topic
+from eventd.resources.effective import GroupConfig, PeerConfig, effective, topic_of
+from eventd.resources.kinds.registry import EVENT_GROUP, EVENT_PEER
+from eventd.store.engine.database import Connection
+from eventd.store.rows.registry import read_resources
+
+
+def find_group(conn: Connection, name: str) -> GroupConfig:
+    """The group with its peers. Raises NotFound."""
+    stored = read_resources(conn, EVENT_GROUP.name, name)
+    if not stored:
+        known = [row.name for row in read_resources(conn, EVENT_GROUP.name)]
+        hint = f"declared: {', '.join(known)}" if known else "declare one: routerctl apply -f FILE"
+        raise NotFound(f"there is no EventGroup {name}", hint=_similar(name, known) or hint)
+    return effective([*stored, *read_resources(conn, EVENT_PEER.name)])[name]
+
+
+def _similar(name: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(name, known, 1)
+    return f"did you mean {close[0]}?" if close else ""
+
+
+def find_peer(group: GroupConfig, node: str) -> PeerConfig:
+    """The peer that is this node, by the node's name. Raises NotFound."""
+    for peer in group.peers.values():
+        if peer.node_name == node:
+            return peer
+    known = sorted(peer.node_name for peer in group.peers.values())
+    hint = _similar(node, known) or (f"its peers: {', '.join(known)}" if known else "it has no peers")
+    raise NotFound(f"group {group.name} has no peer {node}", hint=hint)
+
+
+def peers_of(group: GroupConfig, node: str = "") -> list[PeerConfig]:
+    """The peers by node name, or the one that is asked for. Raises NotFound."""
+    if node:
+        return [find_peer(group, node)]
+    return sorted(group.peers.values(), key=lambda peer: peer.node_name)
+
+
+def read_group_topic(conn: Connection, group: str) -> TopicRow:
+    """The row of the group's topic; an empty one as long as nothing was stored for the group."""
+    name = topic_of(group)
+    try:
+        return read_topic(conn, name)
+    except NotFound:
+        return TopicRow(0, name)

@@ -1,0 +1,152 @@
+"""The state of subscriptions: position in the log, waiting events, dead letters, and the last run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self
+
+from eventd.egress.cursors import BACKFILL, SUBSCRIPTION, peer_of, subscription_name
+from eventd.egress.subscriptions.trigger import Trigger
+from eventd.log.core.head import read_head
+from eventd.log.core.matching_page import read_matching
+from eventd.log.core.topic_row import TopicRow, read_group_topics
+from eventd.log.core.values import Head
+from eventd.log.cursors.cursors import Cursor, LinkState, read_cursors
+from eventd.log.delivery.repairs import count_letters
+from eventd.resources.effective import GroupConfig, PluginConfig, SubscriptionConfig, effective, plugins, topic_of
+from eventd.runtime.clock import SECOND
+from eventd.store.engine.database import Connection
+from eventd.store.rows.registry import StoredResource
+from eventd.store.rows.runs import Run, RunStatus, read_newest
+
+COUNTED = 1000
+"""Waiting events that are counted; beyond, a subscription is just far behind."""
+
+
+class Phase(StrEnum):
+    """The state of a subscription in one word."""
+
+    PENDING = "Pending"
+    DEGRADED = "Degraded"
+    WAITING = "Waiting"
+    APPLIED = "Applied"
+    IDLE = "Idle"
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionStatus:
+    """A subscription. `waiting` are the times at which waiting events were recorded, at most `COUNTED`.
+
+    `cursor` is None as long as no node has taken up the subscription.
+    """
+
+    subscription: SubscriptionConfig
+    cursor: Cursor | None
+    position: int
+    head: int
+    waiting: Sequence[int]
+    phase: Phase
+    last_run: Run | None
+    dead_letters: int
+    backfills: Sequence[Cursor]
+
+    @property
+    def state(self) -> LinkState:
+        """The state an operator sees."""
+        return LinkState.RUNNING if self.cursor is None else self.cursor.shown_state
+
+    def lag_seconds(self, now: int) -> float:
+        """How long the oldest waiting event has waited."""
+        return max(0.0, (now - min(self.waiting)) / SECOND) if self.waiting else 0.0
+
+
+def read_subscription_statuses(
+    conn: Connection, stored: Sequence[StoredResource], chosen: Sequence[SubscriptionConfig], now: int
+) -> list[SubscriptionStatus]:
+    """The states of some subscriptions of the stored resources, in their order."""
+    rows = _Rows.read(conn, stored, chosen)
+    return [_status(conn, rows, one, now) for one in chosen]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """What many subscriptions need is read once."""
+
+    groups: Mapping[str, GroupConfig]
+    plugins: Mapping[str, PluginConfig]
+    topics: Mapping[str, TopicRow]
+    head: Head
+    cursors: Mapping[str, Cursor]
+    letters: Mapping[str, int]
+    newest: Mapping[tuple[str, str], Run]
+
+    @classmethod
+    def read(cls, conn: Connection, stored: Sequence[StoredResource], chosen: Sequence[SubscriptionConfig]) -> Self:
+        topics = {topic.name: topic for topic in read_group_topics(conn)}
+        asked = {topic_of(one.group) for one in chosen}
+        letters: dict[str, int] = {}
+        for topic in (topics[name] for name in asked & topics.keys()):
+            letters |= count_letters(conn, topic.id)
+        return cls(
+            effective(stored),
+            plugins(stored),
+            topics,
+            read_head(conn),
+            {cursor.name: cursor for cursor in read_cursors(conn, SUBSCRIPTION, BACKFILL)},
+            letters,
+            read_newest(conn, [(one.group, one.name) for one in chosen]),
+        )
+
+    def backfills(self, one: SubscriptionConfig) -> list[Cursor]:
+        mine = (one.group, one.name)
+        return [cursor for cursor in self.cursors.values() if cursor.kind == BACKFILL and peer_of(cursor.name) == mine]
+
+    def last_run(self, one: SubscriptionConfig, cursor: Cursor | None) -> Run | None:
+        run = self.newest.get((one.group, one.name))
+        if run is None or cursor is None or run.started_at < cursor.created_at:
+            return None  # it is of an earlier subscription of this name
+        return run
+
+
+def _status(conn: Connection, rows: _Rows, one: SubscriptionConfig, now: int) -> SubscriptionStatus:
+    name = subscription_name(one.group, one.name)
+    cursor, topic = rows.cursors.get(name), rows.topics.get(topic_of(one.group))
+    after = (topic.evicted_position if topic else 0) if cursor is None else cursor.position
+    waiting = _waiting(conn, rows, one, topic, after, now)
+    run = rows.last_run(one, cursor)
+    return SubscriptionStatus(
+        subscription=one,
+        cursor=cursor,
+        position=after,
+        head=rows.head.last,
+        waiting=waiting,
+        phase=_phase(cursor, one.plugin in rows.plugins, bool(waiting), run),
+        last_run=run,
+        dead_letters=rows.letters.get(name, 0),
+        backfills=rows.backfills(one),
+    )
+
+
+def _waiting(
+    conn: Connection, rows: _Rows, one: SubscriptionConfig, topic: TopicRow | None, after: int, now: int
+) -> list[int]:
+    """When the waiting events were recorded; the first ones, if they are many."""
+    if topic is None or after >= rows.head.last:
+        return []
+    trigger = Trigger.of(one, rows.groups[one.group].node_name).at(now)
+    found = read_matching(conn, topic.id, after, trigger, limit=COUNTED, max_bytes=16 << 20, until=None)
+    return [seen.record.recorded_at for seen in found.items]
+
+
+def _phase(cursor: Cursor | None, usable: bool, waits: bool, run: Run | None) -> Phase:
+    if cursor is None or not usable:
+        return Phase.PENDING
+    if cursor.state is not LinkState.RUNNING:
+        return Phase.DEGRADED
+    if waits:
+        return Phase.WAITING
+    if run is None:
+        return Phase.IDLE
+    return Phase.DEGRADED if run.status in (RunStatus.PARKED, RunStatus.LOST) else Phase.APPLIED

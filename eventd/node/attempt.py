@@ -1,0 +1,21 @@
+"""Running a chore so that its failure is logged and does not end the node."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+from eventd.errors import EventdError
+
+logger = logging.getLogger("eventd.housekeeping")
+
+
+async def attempt(job: str, work: Coroutine[Any, Any, None]) -> None:
+    """Await the work; log an error of it, to be tried again in the next round."""
+    try:
+        await work
+    except EventdError as error:
+        logger.warning("housekeeping failed", extra={"job": job, "error": str(error)})
+    except Exception:  # a fault in here must not end a node that works
+        logger.exception("housekeeping failed", extra={"job": job})

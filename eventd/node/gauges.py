@@ -1,0 +1,104 @@
+"""The gauges of a node: what is stored, and how links and subscriptions stand."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from eventd.groups.links import LinkStatus, read_link_statuses
+from eventd.groups.lookup import peers_of
+from eventd.groups.subscriptions import SubscriptionStatus, read_subscription_statuses
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.id_conflicts import UNKNOWN, read_conflicts
+from eventd.log.core.topic_row import TopicRow, read_topic
+from eventd.node.attempt import attempt
+from eventd.observe.metrics import Metrics
+from eventd.resources.effective import GroupConfig, subscriptions, topic_of
+from eventd.store.engine.database import Connection
+from eventd.store.rows.registry import read_resources
+
+MEASURE_SECONDS = 10.0
+MEASURE_REST = 20
+"""How much longer than a measurement it rests at least: many peers that are far behind must not keep a node busy."""
+
+
+@dataclass(slots=True)
+class _Measured:
+    """What has figures: groups, and their peers and subscriptions."""
+
+    topics: set[str] = field(default_factory=set)
+    links: set[tuple[str, str]] = field(default_factory=set)
+    subscriptions: set[tuple[str, str]] = field(default_factory=set)
+
+
+class Gauges:
+    """Measures what changes without an event in this process."""
+
+    def __init__(self, log: EventLog, metrics: Metrics) -> None:
+        self._log = log
+        self._metrics = metrics
+        self._measured = _Measured()
+
+    async def run_for_ever(self, groups: Callable[[], Iterable[GroupConfig]]) -> None:
+        """Keep the gauges fresh."""
+        while True:
+            begun = self._log.clock.monotonic()
+            await attempt("metrics", self._measure(groups()))
+            spent = self._log.clock.monotonic() - begun
+            await self._log.clock.sleep(max(MEASURE_SECONDS, MEASURE_REST * spent))
+
+    async def _measure(self, groups: Iterable[GroupConfig]) -> None:
+        self._metrics.head(self._log.wakeups.head)
+        self._metrics.wal(self._log.database.wal_bytes())
+        seen = _Measured()
+        for group in groups:
+            now = self._log.clock.now()
+            topic, links = await self._log.database.read(_read_links, group, now)
+            self._metrics.topic(group.name, records=topic.next_seq - 1 - topic.evicted_seq, size=topic.bytes)
+            self._metrics.id_conflicts(group.name, await self._count_conflicts(group, topic.id))
+            seen.topics.add(group.name)
+            for link in links:
+                peer = link.peer.node_name
+                seen.links.add((group.name, peer))
+                lag = link.lag_seconds(now)
+                self._metrics.link(
+                    group.name, peer, state=str(link.state), lag_events=link.backlog.events, lag_seconds=lag
+                )
+            for one in await self._log.database.read(_read_subscriptions, group.name, now):
+                name = one.subscription.name
+                seen.subscriptions.add((group.name, name))
+                self._metrics.subscription(
+                    group.name, name, state=str(one.state), events=len(one.waiting), seconds=one.lag_seconds(now)
+                )
+        self._forget(self._measured, seen)
+        self._measured = seen
+
+    async def _count_conflicts(self, group: GroupConfig, topic_id: int) -> Counter[tuple[str, str, str, str]]:
+        """Conflicts of ids by both sides. Sources may be invented: those that are no nodes of ours have one name."""
+        nodes = {group.node_name, *(peer.node_name for peer in group.peers.values())}
+        counts: Counter[tuple[str, str, str, str]] = Counter()
+        for each in await self._log.database.read(read_conflicts, topic_id):
+            owner, source = (name if name in nodes else UNKNOWN for name in (each.owner, each.source))
+            counts[owner, each.owner_key, source, each.key_id] += each.times
+        return counts
+
+    def _forget(self, before: _Measured, seen: _Measured) -> None:
+        """Whatever is no longer declared has no figures."""
+        for link in before.links - seen.links:
+            self._metrics.forget_link(*link)
+        for subscription in before.subscriptions - seen.subscriptions:
+            self._metrics.forget_subscription(*subscription)
+        for topic in before.topics - seen.topics:
+            self._metrics.forget_topic(topic)
+
+
+def _read_links(conn: Connection, group: GroupConfig, now: int) -> tuple[TopicRow, list[LinkStatus]]:
+    topic = read_topic(conn, topic_of(group.name))
+    return topic, read_link_statuses(conn, topic, peers_of(group), now)
+
+
+def _read_subscriptions(conn: Connection, group: str, now: int) -> list[SubscriptionStatus]:
+    stored = read_resources(conn)
+    chosen = [one for one in subscriptions(stored).values() if one.group == group]
+    return read_subscription_statuses(conn, stored, chosen, now)

@@ -1,0 +1,166 @@
+"""What a node removes while it serves: evicted events, expired rows, deleted topics, and records over their limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from eventd.errors import NotFound
+from eventd.groups.retention import apply_retention
+from eventd.ingress.batch import STRANGERS
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.head import lock_head
+from eventd.log.core.losses import join_oldest, read_crowded
+from eventd.log.core.topic_row import read_topic
+from eventd.log.retention.evict import CHUNK, BookLimits, forget, forget_selections, read_unused_selections
+from eventd.log.topics.deleted_topics import PAGE, clear, read_bare, remove_bare
+from eventd.log.topics.limits import is_due, sweep
+from eventd.node.attempt import attempt
+from eventd.observe.metrics import Metrics
+from eventd.resources.effective import GroupConfig, effective, topic_of
+from eventd.runtime.clock import SECOND
+from eventd.settings.model import Settings
+from eventd.store.engine.database import Connection
+from eventd.store.parts.parts import forget_parts
+from eventd.store.rows.links import forget_links, stale_links
+from eventd.store.rows.registry import read_resources
+from eventd.store.rows.runs import forget_runs
+
+STRANGER_AGE = 30 * 24 * 3600 * SECOND
+"""How long the mark of a sender that is no peer is kept after its last batch."""
+PARTS = 500
+"""Parts that are removed at a time."""
+STEP_REST = 2
+"""How much longer than one step of removing deleted topics the rest after it is."""
+MOST_REST = 1.0
+"""Seconds that this rest lasts at most."""
+SWEEP_SECONDS = 1.0
+"""Readers are not shown records that have outlived their time to live; so long these may still take up room."""
+
+
+class Retention:
+    """The chores of one node that remove rows and records."""
+
+    def __init__(self, log: EventLog, settings: Settings, metrics: Metrics) -> None:
+        self._log = log
+        self._settings = settings
+        self._metrics = metrics
+
+    async def prune_for_ever(self, groups: Callable[[], Iterable[GroupConfig]]) -> None:
+        """Apply every group's retention, at the start and then at its interval."""
+        while True:
+            await attempt("retention", self._prune(groups()))
+            await self._log.clock.sleep(self._settings.prune_interval)
+
+    async def _prune(self, groups: Iterable[GroupConfig]) -> None:
+        for group in groups:
+            self._metrics.pruned(group.name, await self._evict(group))
+        # The books are of all groups, also of those that another process of this database works for.
+        declared = await self._log.database.read(_read_declared)
+        ids = max((group.retention.ids for group in declared), default=0)
+        day = 24 * 3600 * SECOND
+        limits = BookLimits(
+            ids=ids or day,
+            batches=self._settings.batch_retention,
+            dead_letters=self._settings.dead_letter_retention,
+            receipts=max(day, ids),
+        )
+        clock = self._log.clock
+        while await self._log.database.write(forget, limits, now=clock.now(), steady=clock.steady()):
+            pass  # a little at a time, so that appends come in between
+        unused = await self._log.database.read(read_unused_selections, self._log.clock.now() - limits.batches)
+        if unused:
+            await self._log.database.write(forget_selections, unused)
+        for topic_id in await self._log.database.read(read_crowded):
+            await self._log.database.write(join_oldest, topic_id)
+        await self._forget_older(forget_runs, self._settings.run_retention, CHUNK)
+        await self._forget_older(forget_parts, self._settings.part_retention, PARTS)
+        for group in declared:
+            await self._forget_strangers(group)
+
+    async def _evict(self, group: GroupConfig) -> int:
+        """Apply a group's retention; how many events were evicted."""
+        if group.retention.max_events is None and group.retention.max_age is None:
+            return 0
+        try:
+            return (await apply_retention(self._log.database, self._log.clock, group.name)).records
+        except NotFound:  # deleted meanwhile
+            return 0
+
+    async def _forget_older(self, forget: Callable[..., int], age: int, portion: int) -> None:
+        """Remove what ended longer ago than `age` (microseconds): runs, and parts, which take no part any more."""
+        before = self._log.clock.now() - age
+        while await self._log.database.write(forget, before, portion):
+            pass  # a little at a time, so that appends come in between
+
+    async def _forget_strangers(self, group: GroupConfig) -> None:
+        """Whoever holds a key for any node can invent senders without end.
+
+        A mark that is gone loses no fact: its sender goes back to the beginning, and ids tell what is here.
+        """
+        database, now = self._log.database, self._log.clock.now()
+        peers = {peer.node_name for peer in group.peers.values()}
+        topic_id, stale = await database.read(_read_stale, group.name, peers, now)
+        for first in range(0, len(stale), CHUNK):
+            await database.write(_forget_links, topic_id, stale[first : first + CHUNK])
+
+    async def remove_deleted_for_ever(self) -> None:
+        """Remove what deleted topics have left, at the start and then at the interval of retention.
+
+        Apart from retention: that must not wait until much is removed.
+        """
+        while True:
+            await attempt("removal of deleted topics", self._remove_deleted())
+            await self._log.clock.sleep(self._settings.prune_interval)
+
+    async def _remove_deleted(self) -> None:
+        """One round. The row of a topic goes one round after all else."""
+        database, clock, bare = self._log.database, self._log.clock, await self._read_bare()
+        after: str | None = ""
+        while after is not None:
+            begun = clock.monotonic()
+            cleared = await database.write(clear, after, now=clock.now())
+            after = None if cleared is None else cleared.upto
+            await self._rest_after(begun)
+        for first in range(0, len(bare), PAGE):
+            begun = clock.monotonic()
+            await database.write(remove_bare, bare[first : first + PAGE])
+            await self._rest_after(begun)
+
+    async def _read_bare(self) -> list[str]:
+        bare: list[str] = []
+        while page := await self._log.database.read(read_bare, bare[-1] if bare else ""):
+            bare += page
+        return bare
+
+    async def _rest_after(self, begun: float) -> None:
+        """Rest for longer than a step took that began then: most who write meanwhile find the writer free."""
+        spent = self._log.clock.monotonic() - begun
+        await self._log.clock.sleep(min(MOST_REST, STEP_REST * spent))
+
+    async def sweep_for_ever(self) -> None:
+        """Remove from topics what has outlived its time to live, or is over a cap that was lowered."""
+        while True:
+            await attempt("sweep of topics", self._sweep())
+            await self._log.clock.sleep(SWEEP_SECONDS)
+
+    async def _sweep(self) -> None:
+        database, clock = self._log.database, self._log.clock
+        while await database.read(is_due, clock.now()):
+            await database.write(sweep, clock.now())  # a little at a time, so that appends come in between
+
+
+def _read_declared(conn: Connection) -> list[GroupConfig]:
+    return list(effective(read_resources(conn)).values())
+
+
+def _read_stale(conn: Connection, group: str, peers: set[str], now: int) -> tuple[int, list[tuple[str, int]]]:
+    try:
+        topic_id = read_topic(conn, topic_of(group)).id
+    except NotFound:  # deleted meanwhile, or nobody has looked at it yet
+        return 0, []
+    return topic_id, stale_links(conn, topic_id, peers, most=STRANGERS, before=now - STRANGER_AGE)
+
+
+def _forget_links(conn: Connection, topic_id: int, stale: list[tuple[str, int]]) -> None:
+    lock_head(conn)  # before the marks, as a batch does
+    forget_links(conn, topic_id, stale)
