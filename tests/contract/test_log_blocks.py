@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from eventd.log.core import blocks, listing, scan, wire_page
+from eventd.log.core import blocks, scan, wire_page
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.listing import Question, list_latest
 from eventd.log.core.scan import outlines, read_at
@@ -60,8 +60,8 @@ async def test_every_stretch_is_scanned_whole(log: EventLog) -> None:
 async def test_a_listing_in_parts_is_the_listing(log: EventLog, monkeypatch: pytest.MonkeyPatch, newest: bool) -> None:
     topic = await log.topic("group:g")
     made = await fill(log, topic, 30)
-    monkeypatch.setattr(listing, "LOOKED_AT", 4)
-    monkeypatch.setattr(reading, "PASSED_OVER", 1)
+    monkeypatch.setattr("eventd.log.core.listing.LOOKED_AT", 4)
+    monkeypatch.setattr("eventd.log.core.listing.PASSED_OVER", 1)
     for types, prefix, limit in (((), "", 7), (("odd",), "", 3), ((), "s/3", 2), (("none",), "", 5), ((), "s/9", 5)):
         wanted = [d.event_id for d in made if (not types or d.tag in types) and f'"subject":"{prefix}' in d.body]
         ask = Question(topic, types=types, subject_prefix=prefix, limit=limit, newest=newest)
@@ -172,7 +172,7 @@ async def test_a_backlog_of_lone_events_goes_in_whole_batches(log: EventLog, mon
 
 async def test_a_page_of_large_records_stops_earlier(log: EventLog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire_page, "LOOKED_AT", 20)
-    monkeypatch.setattr(listing, "LOOKED_AT", 20)
+    monkeypatch.setattr("eventd.log.core.listing.LOOKED_AT", 20)
     topic = await log.topic("group:g")
     for n in range(30):
         await log.append(topic, [draft(f"{n}", subject="s", payload={"k": "x" * 10_240})])
