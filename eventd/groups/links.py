@@ -13,7 +13,6 @@ from eventd.log.delivery.backlog import Backlog, read_backlogs
 from eventd.log.delivery.repairs import count_letters
 from eventd.log.delivery.selection import Selection
 from eventd.resources.effective import PeerConfig
-from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection
 
 
@@ -33,9 +32,9 @@ class LinkStatus:
         """The state an operator sees."""
         return LinkState.RUNNING if self.cursor is None else self.cursor.shown_state
 
-    def lag_seconds(self, now: int) -> float:
-        """How long the oldest event of the backlog has waited."""
-        return 0.0 if self.backlog.oldest is None else max(0.0, (now - self.backlog.oldest) / SECOND)
+    def lag(self, now: int) -> int:
+        """Microseconds for which the oldest event of the backlog has waited."""
+        return 0 if self.backlog.oldest is None else max(0, now - self.backlog.oldest)
 
 
 def read_link_statuses(conn: Connection, topic: TopicRow, peers: Sequence[PeerConfig], now: int) -> list[LinkStatus]:

@@ -16,7 +16,6 @@ from eventd.log.core.values import Head
 from eventd.log.cursors.cursors import Cursor, LinkState, read_cursors
 from eventd.log.delivery.repairs import count_letters
 from eventd.resources.effective import GroupConfig, PluginConfig, SubscriptionConfig, effective, plugins, topic_of
-from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection
 from eventd.store.rows.registry import StoredResource
 from eventd.store.rows.runs import Run, RunStatus, read_newest
@@ -57,9 +56,9 @@ class SubscriptionStatus:
         """The state an operator sees."""
         return LinkState.RUNNING if self.cursor is None else self.cursor.shown_state
 
-    def lag_seconds(self, now: int) -> float:
-        """How long the oldest waiting event has waited."""
-        return max(0.0, (now - min(self.waiting)) / SECOND) if self.waiting else 0.0
+    def lag(self, now: int) -> int:
+        """Microseconds for which the oldest waiting event has waited."""
+        return max(0, now - min(self.waiting)) if self.waiting else 0
 
 
 def read_subscription_statuses(

@@ -15,6 +15,7 @@ from eventd.log.core.topic_row import TopicRow, read_topic
 from eventd.node.attempt import attempt
 from eventd.observe.metrics import Metrics
 from eventd.resources.effective import GroupConfig, subscriptions, topic_of
+from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection
 from eventd.store.rows.registry import read_resources
 
@@ -61,7 +62,7 @@ class Gauges:
             for link in links:
                 peer = link.peer.node_name
                 seen.links.add((group.name, peer))
-                lag = link.lag_seconds(now)
+                lag = link.lag(now) / SECOND
                 self._metrics.link(
                     group.name, peer, state=str(link.state), lag_events=link.backlog.events, lag_seconds=lag
                 )
@@ -69,7 +70,7 @@ class Gauges:
                 name = one.subscription.name
                 seen.subscriptions.add((group.name, name))
                 self._metrics.subscription(
-                    group.name, name, state=str(one.state), events=len(one.waiting), seconds=one.lag_seconds(now)
+                    group.name, name, state=str(one.state), events=len(one.waiting), seconds=one.lag(now) / SECOND
                 )
         self._forget(self._measured, seen)
         self._measured = seen

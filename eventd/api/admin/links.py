@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from eventd.api.framework.moments import show_time
+from eventd.api.framework.moments import show_seconds, show_time
 from eventd.api.framework.operations import Operation, Params, Services, operation
 from eventd.egress.cursors import link_name, pause_all, reconcile
 from eventd.groups.links import LinkStatus, read_link_statuses, read_repairs_of
@@ -52,7 +52,7 @@ def _outbound(link: LinkStatus, head: Head, now: int) -> dict[str, Any]:
         "endpoint": link.peer.endpoint,
         **(_state(link.cursor) if link.cursor else _NEW),
         "lagEvents": link.backlog.events,
-        "lagSeconds": round(link.lag_seconds(now), 3),
+        "lagSeconds": show_seconds(link.lag(now)),
         "position": link.position,
         "head": head.last,
         "deadLetters": link.dead_letters,

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from eventd.api.admin.subscription_runs import QUALIFIED, show_run
-from eventd.api.framework.moments import show_time
+from eventd.api.framework.moments import show_seconds, show_time
 from eventd.api.framework.operations import Params
 from eventd.errors import NotFound
 from eventd.groups.lookup import find_group
@@ -64,7 +64,7 @@ def _show(status: SubscriptionStatus, now: int) -> dict[str, Any]:
         "phase": str(status.phase),
         **_link(status.cursor),
         "waitingEvents": len(status.waiting),
-        "waitingSeconds": round(status.lag_seconds(now), 3),
+        "waitingSeconds": show_seconds(status.lag(now)),
         "deadLetters": status.dead_letters,
         "position": status.position,
         "head": status.head,
