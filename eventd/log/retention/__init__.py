@@ -1,4 +1,4 @@
-"""Eviction of the oldest events of a group.
+"""Removing records: the one deleter of prefixes, the one rewriter of blocks, and eviction from groups.
 
 May import: log.core, log.cursors, store.engine, store.rows, store.schema.
 """
