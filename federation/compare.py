@@ -59,7 +59,7 @@ class AskState(Struct, frozen=True, tag_field="ask", tag="state"):
     """Where does the link stand, and where does your log?"""
 
 
-class What(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class RecordScope(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Which records of the receiver are meant: those that came from the asking node, and fit the selector.
 
     With `own`, those that entered a log at the asking node, whichever way they came; otherwise also those that merely
@@ -101,7 +101,7 @@ class AskSums(Struct, frozen=True, kw_only=True, tag_field="ask", tag="sums"):
     history: RequiredText
     after: Position
     upto: Position
-    what: What
+    what: RecordScope
     grain: Grain
 
 
@@ -115,7 +115,7 @@ class AskIds(Struct, frozen=True, kw_only=True, tag_field="ask", tag="ids"):
     history: RequiredText
     after: Position
     upto: Position
-    what: What
+    what: RecordScope
     grain: Grain
     buckets: Annotated[tuple[Bucket, ...], Meta(min_length=1, max_length=MOST_BUCKETS)]
 
@@ -137,7 +137,7 @@ Question = AskState | AskSums | AskIds | AskKnown
 # --- answers ------------------------------------------------------------------------------------------------------
 
 
-class ToldGap(Struct, frozen=True, kw_only=True, rename="camel"):
+class ReportedGap(Struct, frozen=True, kw_only=True, rename="camel"):
     """A range `(after, upto]` of the asking node's positions that did not arrive, as the receiver was told."""
 
     epoch: str
@@ -161,7 +161,7 @@ class State(Struct, frozen=True, kw_only=True):
     upto: Position
     mark: Mark | None
     since: datetime | None = None
-    gaps: tuple[ToldGap, ...] = ()
+    gaps: tuple[ReportedGap, ...] = ()
 
     def __post_init__(self) -> None:
         if self.since is not None:
@@ -178,7 +178,7 @@ class Sums(Struct, frozen=True):
     next: Position | None = None
 
 
-class Listed(NamedTuple):
+class ListedEvent(NamedTuple):
     """An event of a bucket."""
 
     id: str
@@ -188,11 +188,11 @@ class Listed(NamedTuple):
 class Ids(Struct, frozen=True):
     """The events of the buckets asked for, refreshes beside what they refresh. `next` as for `Sums`."""
 
-    events: tuple[Listed, ...]
+    events: tuple[ListedEvent, ...]
     next: Position | None = None
 
 
-class Known(Struct, frozen=True):
+class KnownEvents(Struct, frozen=True):
     """By their place in the question: ids that are not known, and those whose record retention has removed.
 
     `other`: the latest record under the id is not the one of the fingerprint.
@@ -203,7 +203,7 @@ class Known(Struct, frozen=True):
     other: tuple[Count, ...] = ()
 
 
-Reply = State | Sums | Ids | Known
+Reply = State | Sums | Ids | KnownEvents
 
 _QUESTIONS: Final = msgspec.json.Decoder(Question)
 
@@ -232,7 +232,7 @@ def encode_reply(reply: Reply) -> bytes:
     return msgspec.json.encode(reply)
 
 
-R = TypeVar("R", State, Sums, Ids, Known)
+R = TypeVar("R", State, Sums, Ids, KnownEvents)
 
 
 def read_reply(body: bytes, kind: type[R]) -> R:
@@ -246,7 +246,7 @@ def read_reply(body: bytes, kind: type[R]) -> R:
 # --- whose records ------------------------------------------------------------------------------------------------
 
 
-class Whence(NamedTuple):
+class PathFilter(NamedTuple):
     """Which records of a receiver came from `node`: with `own`, those whose path begins there, else all it is in."""
 
     node: str

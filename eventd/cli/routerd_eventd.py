@@ -23,7 +23,7 @@ from eventd.settings.model import BadSettings, Endpoint, Settings, Shown, surrou
 
 if TYPE_CHECKING:  # a command that needs no database does not wait for one to be imported
     from eventd.cli.daemon.serving import Service
-    from eventd.store.engine.claim import Claim
+    from eventd.store.engine.claim import DatabaseClaim
     from eventd.store.engine.database import Database
 
 app = typer.Typer(
@@ -95,7 +95,7 @@ def _announce(database: Database, origin: int, api: Endpoint) -> None:
     write_serving(database, Serving(str(api), origin))
 
 
-def _service(settings: Settings, claim: Claim | None, prepare: Callable[[], None]) -> Callable[[], Service]:
+def _service(settings: Settings, claim: DatabaseClaim | None, prepare: Callable[[], None]) -> Callable[[], Service]:
     """What makes the node that the settings ask for, on the loop that it will run on."""
     clock = SystemClock()
 

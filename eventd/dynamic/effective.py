@@ -16,7 +16,7 @@ from eventd.log.core.values import Head
 from eventd.resources.effective import PolicyRule, policies
 from eventd.runtime.clock import SECOND, Clock
 from eventd.store.engine.database import Connection, Database
-from eventd.store.parts.claims import Key
+from eventd.store.parts.claims import ResourceKey
 from eventd.store.parts.parts import read_parts, read_revisions
 from eventd.store.rows.generations import Noted, note, read_noted
 from eventd.store.rows.registry import StoredResource, read_resources
@@ -48,7 +48,7 @@ class Change(NamedTuple):
 
     added: list[Entry]
     changed: list[Entry]
-    removed: list[Key]
+    removed: list[ResourceKey]
 
 
 @dataclass(frozen=True, slots=True)

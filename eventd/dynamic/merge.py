@@ -16,14 +16,14 @@ from typing import NamedTuple
 
 from eventd.dynamic.prepared import MASK, Directive, Entry, Given, Prepared, Startup
 from eventd.resources.effective import PolicyRule
-from eventd.store.parts.claims import Key
+from eventd.store.parts.claims import ResourceKey
 from federation.event import format_time
 
 
 class Suppressed(NamedTuple):
     """A declared resource that is masked, by whom, until when (microseconds) and why."""
 
-    target: Key
+    target: ResourceKey
     masked_by: str
     masked_until: int
     reason: str
@@ -34,7 +34,7 @@ class Added(NamedTuple):
 
     source: str
     generation: int
-    key: Key
+    key: ResourceKey
 
 
 class SetAside(NamedTuple):
@@ -112,15 +112,15 @@ def _alive(part: Prepared, now: int) -> _Live:
     return _Live(part, given, part.directives if part.directives_end > now else ())
 
 
-Permits = Mapping[str, set[tuple[str, Key]]]
+Permits = Mapping[str, set[tuple[str, ResourceKey]]]
 """What each source or owner may do to which resource."""
 
 
 def _permits(policies: Iterable[PolicyRule]) -> Permits:
-    permits: dict[str, set[tuple[str, Key]]] = {}
+    permits: dict[str, set[tuple[str, ResourceKey]]] = {}
     for rule in policies:
         found = permits.setdefault(rule.source, set())
-        found |= {(operation, Key(*target)) for operation in rule.operations for target in rule.targets}
+        found |= {(operation, ResourceKey(*target)) for operation in rule.operations for target in rule.targets}
     return permits
 
 
@@ -158,11 +158,11 @@ def _settle_contests(sound: Sequence[_Live]) -> dict[str, str]:
     contests = _contests(sound)
     if not contests:
         return {}
-    claims: dict[str, list[Key]] = {}
+    claims: dict[str, list[ResourceKey]] = {}
     for key in sorted(contests):
         for claimant in contests[key]:
             claims.setdefault(claimant.source, []).append(key)
-    holders: dict[Key, _Claimant] = {}
+    holders: dict[ResourceKey, _Claimant] = {}
     lost: dict[str, str] = {}
     for source in _elders_first(contests):
         taken = next((key for key in claims[source] if key in holders), None)
@@ -175,10 +175,10 @@ def _settle_contests(sound: Sequence[_Live]) -> dict[str, str]:
     return lost
 
 
-def _contests(sound: Sequence[_Live]) -> dict[Key, list[_Claimant]]:
+def _contests(sound: Sequence[_Live]) -> dict[ResourceKey, list[_Claimant]]:
     """The resources that more than one part gives, and who does: the elder first."""
-    first: dict[Key, _Claimant] = {}
-    contests: dict[Key, list[_Claimant]] = {}
+    first: dict[ResourceKey, _Claimant] = {}
+    contests: dict[ResourceKey, list[_Claimant]] = {}
     for live in sound:
         for one in live.given:
             claimant = _Claimant(one.since, live.part.owner, live.part.source)
@@ -188,7 +188,7 @@ def _contests(sound: Sequence[_Live]) -> dict[Key, list[_Claimant]]:
     return {key: sorted(claimants) for key, claimants in contests.items()}
 
 
-def _elders_first(contests: Mapping[Key, Sequence[_Claimant]]) -> Iterable[str]:
+def _elders_first(contests: Mapping[ResourceKey, Sequence[_Claimant]]) -> Iterable[str]:
     """The sources, each after those that are its elders somewhere.
 
     Two may be each other's elders, of different resources; then the one with the oldest claim of all comes first.
@@ -243,7 +243,7 @@ def _compose(
 
 
 def _suppressed(used: Sequence[_Live]) -> list[Suppressed]:
-    masks: dict[Key, list[tuple[str, int, str]]] = {}
+    masks: dict[ResourceKey, list[tuple[str, int, str]]] = {}
     for live in used:
         for _, target, reason in live.directives:
             masks.setdefault(target, []).append((live.part.source, live.part.directives_end, reason))

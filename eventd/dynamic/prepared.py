@@ -15,7 +15,7 @@ from eventd.resources.kinds.registry import KINDS, is_foreign
 from eventd.resources.reading.problems import render_path
 from eventd.resources.validation import wording
 from eventd.resources.validation.resource import document, identity_of
-from eventd.store.parts.claims import Key, key_of, target_of
+from eventd.store.parts.claims import ResourceKey, key_of, target_of
 from eventd.store.parts.parts import StoredPart
 from eventd.store.rows.registry import StoredResource
 
@@ -30,7 +30,7 @@ class Entry(NamedTuple):
     """
 
     order: tuple[str, str, str]
-    key: Key
+    key: ResourceKey
     resource: Mapping[str, Any]
     text: bytes
     content: bytes
@@ -48,7 +48,7 @@ class Directive(NamedTuple):
     """What a part does to a declared resource."""
 
     op: str
-    target: Key
+    target: ResourceKey
     reason: str
 
 
@@ -73,13 +73,13 @@ class Startup:
     """The declared resources, by kind and name."""
 
     entries: Sequence[Entry]
-    keys: frozenset[Key]
+    keys: frozenset[ResourceKey]
 
 
 def prepare_startup(stored: Iterable[StoredResource]) -> Startup:
     """What the effective configuration begins with."""
     made = (
-        _entry(Key(row.api_version, row.kind, row.name), document(identity_of(row), row.annotations, row.spec))
+        _entry(ResourceKey(row.api_version, row.kind, row.name), document(identity_of(row), row.annotations, row.spec))
         for row in stored
     )
     entries = sorted(made, key=lambda entry: entry.order)
@@ -91,7 +91,7 @@ def prepare(part: StoredPart) -> Prepared:
     given: list[Given] = []
     flaw = part.problem
     for resource in part.resources:
-        key = key_of(resource) if isinstance(resource, Mapping) else Key("", "", "")
+        key = key_of(resource) if isinstance(resource, Mapping) else ResourceKey("", "", "")
         held = part.claims.get(key)
         if held is None and all(key):
             continue  # a later part gives it
@@ -123,12 +123,12 @@ def prepare(part: StoredPart) -> Prepared:
     )
 
 
-def _entry(key: Key, resource: Mapping[str, Any]) -> Entry:
+def _entry(key: ResourceKey, resource: Mapping[str, Any]) -> Entry:
     text = _ENCODER.encode(resource)
     return Entry((key.kind, key.name, key.api_version), key, resource, text, text)
 
 
-def _derived(key: Key, resource: Mapping[str, Any]) -> Entry:
+def _derived(key: ResourceKey, resource: Mapping[str, Any]) -> Entry:
     entry = _entry(key, resource)
     metadata = resource["metadata"]
     annotations = metadata.get("annotations")
@@ -141,7 +141,7 @@ def _derived(key: Key, resource: Mapping[str, Any]) -> Entry:
 _is_foreign = lru_cache(maxsize=256)(is_foreign)  # parts are many, their kinds are few
 
 
-def _flaw_of(key: Key, resource: Any) -> str:
+def _flaw_of(key: ResourceKey, resource: Any) -> str:
     """Why a resource cannot be part of a configuration; blank when it can."""
     if not all(key):
         return "a resource lacks its apiVersion, kind or name"

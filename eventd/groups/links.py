@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from eventd.egress.cursors import link_name
 from eventd.log.core.topic_row import TopicRow
-from eventd.log.core.wire_page import Wanted
+from eventd.log.core.wire_page import PeerFilter
 from eventd.log.cursors.cursors import Cursor, LinkState, read_cursors
 from eventd.log.delivery.backlog import Backlog, read_backlogs
-from eventd.log.delivery.repairs import count_letters
+from eventd.log.delivery.repairs import count_dead_letters
 from eventd.log.delivery.selection import Selection
 from eventd.resources.effective import PeerConfig
 from eventd.store.engine.database import Connection
@@ -39,7 +39,7 @@ class LinkStatus:
 
 def read_link_statuses(conn: Connection, topic: TopicRow, peers: Sequence[PeerConfig], now: int) -> list[LinkStatus]:
     """The links to some peers of one group, in their order."""
-    letters = count_letters(conn, topic.id)
+    letters = count_dead_letters(conn, topic.id)
     cursors = [read_cursor_of(conn, peers[0])] if len(peers) == 1 else _cursors_of(conn, peers)
     repairs = read_cursors(conn, "repair")
     positions = [cursor.position if cursor else topic.evicted_position for cursor in cursors]
@@ -81,6 +81,6 @@ def repairs_of(repairs: Sequence[Cursor], peer: PeerConfig) -> list[Cursor]:
     return [cursor for cursor in repairs if cursor.name.startswith(prefix)]
 
 
-def wanted_by(peer: PeerConfig) -> Wanted:
+def wanted_by(peer: PeerConfig) -> PeerFilter:
     """Which records the peer is to get."""
     return Selection.of(peer).wanted_by(peer.node_name)

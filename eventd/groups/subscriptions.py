@@ -14,7 +14,7 @@ from eventd.log.core.matching_page import read_matching
 from eventd.log.core.topic_row import TopicRow, read_group_topics
 from eventd.log.core.values import Head
 from eventd.log.cursors.cursors import Cursor, LinkState, read_cursors
-from eventd.log.delivery.repairs import count_letters
+from eventd.log.delivery.repairs import count_dead_letters
 from eventd.resources.effective import GroupConfig, PluginConfig, SubscriptionConfig, effective, plugins, topic_of
 from eventd.store.engine.database import Connection
 from eventd.store.rows.registry import StoredResource
@@ -87,7 +87,7 @@ class _Rows:
         asked = {topic_of(one.group) for one in chosen}
         letters: dict[str, int] = {}
         for topic in (topics[name] for name in asked & topics.keys()):
-            letters |= count_letters(conn, topic.id)
+            letters |= count_dead_letters(conn, topic.id)
         return cls(
             effective(stored),
             plugins(stored),

@@ -10,7 +10,7 @@ from eventd.ingress.nonces import repeated
 from eventd.log.core.commit import Transaction, Turn
 from eventd.log.core.topic_row import require_in_use
 from eventd.log.core.units import require_room
-from eventd.log.core.values import Appended, Drafts, Outcome
+from eventd.log.core.values import AppendResult, Drafts, Outcome
 from eventd.store.rows.links import (
     StoredMark,
     count_links,
@@ -120,7 +120,7 @@ class StoreBatch:
         self._step = follow(tx.shared[key], self._batch.header.range)
         tx.shared[key] = self._step.mark
 
-    def finish(self, tx: Transaction, appended: Appended) -> Stored:
+    def finish(self, tx: Transaction, appended: AppendResult) -> Stored:
         if self._repeated is not None:
             return Stored(self._repeated, 0, 0, (), repeated=True)
         batch, now = self._batch, tx.now
@@ -142,7 +142,7 @@ class StoreBatch:
         self._move_mark(tx)
         return Stored(receipt, accepted, duplicates, refused, repeated=False)
 
-    def _conflicts(self, appended: Appended) -> list[Refusal]:
+    def _conflicts(self, appended: AppendResult) -> list[Refusal]:
         if not appended.count(Outcome.CONFLICT):
             return []
         at, ids = self._batch.positions, self._batch.drafts.event_ids

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import read_head
-from eventd.log.delivery.digests import SLICE, Chosen, list_slice, oldest_kept, read_prints, rest, sum_slice
+from eventd.log.delivery.digests import STEP_RECORDS, RecordFilter, list_step, oldest_kept, read_prints, rest, sum_step
 from eventd.log.delivery.repairs import read_placed
 from eventd.store.engine.database import Connection
 from eventd.store.rows.links import StoredMark, read_last_gaps, read_mark
@@ -22,14 +22,14 @@ from federation.compare import (
     AskState,
     AskSums,
     Ids,
-    Known,
-    Listed,
+    KnownEvents,
+    ListedEvent,
+    PathFilter,
+    RecordScope,
     Reply,
+    ReportedGap,
     State,
     Sums,
-    ToldGap,
-    What,
-    Whence,
     encode_reply,
     read_question,
     show_print,
@@ -82,33 +82,33 @@ class Questions:
             return await self._sums(question, chosen)
         return await self._ids(question, chosen)
 
-    async def _sums(self, question: AskSums, chosen: Chosen) -> Sums:
+    async def _sums(self, question: AskSums, chosen: RecordFilter) -> Sums:
         totals: dict[int, int] = {}
 
         async def work(after: int) -> int:
             found = await self._log.database.read(
-                sum_slice, self._topic_id, after, question.upto, chosen, question.grain, totals
+                sum_step, self._topic_id, after, question.upto, chosen, question.grain, totals
             )
             return found.upto
 
-        upto = await self._go_on(question, work, lambda: len(totals) > MOST_BUCKETS - SLICE)
+        upto = await self._go_on(question, work, lambda: len(totals) > MOST_BUCKETS - STEP_RECORDS)
         return show_sums(totals, question.grain, upto)
 
-    async def _ids(self, question: AskIds, chosen: Chosen) -> Ids:
+    async def _ids(self, question: AskIds, chosen: RecordFilter) -> Ids:
         keys = frozenset(map(question.grain.key, question.buckets))
-        events: list[Listed] = []
+        events: list[ListedEvent] = []
         size = 0
 
         async def work(after: int) -> int:
             nonlocal size
             found = await self._log.database.read(
-                list_slice, self._topic_id, after, question.upto, chosen, question.grain, keys
+                list_step, self._topic_id, after, question.upto, chosen, question.grain, keys
             )
-            events.extend(Listed(held.event_id, show_print(held.fingerprint)) for held in found.held)
+            events.extend(ListedEvent(held.event_id, show_print(held.fingerprint)) for held in found.held)
             size += sum(len(held.event_id) for held in found.held)
             return found.upto
 
-        upto = await self._go_on(question, work, lambda: len(events) > MOST_LISTED - SLICE or size > MOST_TEXT)
+        upto = await self._go_on(question, work, lambda: len(events) > MOST_LISTED - STEP_RECORDS or size > MOST_TEXT)
         return Ids(tuple(events), upto)
 
     async def _go_on(
@@ -127,9 +127,9 @@ class Questions:
         return after if after < question.upto else None
 
 
-def chosen_by(node: str, what: What) -> Chosen:
+def chosen_by(node: str, what: RecordScope) -> RecordFilter:
     """The records here that a question of that node is about."""
-    return Chosen(Whence(node, what.own).takes, what.selector, since=what.since)
+    return RecordFilter(PathFilter(node, what.own).takes, what.selector, since=what.since)
 
 
 def _state(conn: Connection, topic_id: int, node: str, now: int) -> State:
@@ -142,7 +142,7 @@ def _state(conn: Connection, topic_id: int, node: str, now: int) -> State:
         mark=None if mark is None else _mark(mark),
         since=None if since is None else from_micros(since),
         gaps=tuple(
-            ToldGap(
+            ReportedGap(
                 epoch=gap.epoch,
                 after=gap.after,
                 upto=gap.upto,
@@ -158,12 +158,12 @@ def _mark(mark: StoredMark) -> Mark:
     return Mark(epoch=mark.epoch, incarnation=mark.incarnation, upto=mark.upto, base=mark.base)
 
 
-def _known(conn: Connection, topic_id: int, question: AskKnown) -> Known:
+def _known(conn: Connection, topic_id: int, question: AskKnown) -> KnownEvents:
     ids = question.ids
     places = read_placed(conn, topic_id, ids)
     prints = read_prints(conn, places.values()) if question.fingerprints else {}
     told = dict(enumerate(question.fingerprints))
-    return Known(
+    return KnownEvents(
         tuple(at for at, each in enumerate(ids) if each not in places),
         tuple(at for at, each in enumerate(ids) if each in places and places[each] is None),
         tuple(at for at, each in told.items() if places.get(ids[at]) in prints and prints[places[ids[at]]] != each),

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from eventd.errors import EventdError
 from eventd.ingress.claimed_sender import STRANGER, Claim
 from eventd.log.core.eventlog import EventLog
-from eventd.log.delivery.refused_requests import KeepRefused, Refused
+from eventd.log.delivery.refused_requests import RefusedRequests, StoreRefusals
 from eventd.runtime.clock import Clock
 
 LOOK_SECONDS: Final = 5.0
@@ -71,7 +71,7 @@ class Tally:
         for kind in due:
             del self._seen[kind]
         try:
-            await log.submit(KeepRefused([Refused(*kind, *seen) for kind, seen in due.items()]))
+            await log.submit(StoreRefusals([RefusedRequests(*kind, *seen) for kind, seen in due.items()]))
         except EventdError as error:
             self._take_back(due)
             logger.warning("storing refusals failed", extra={"error": str(error)})

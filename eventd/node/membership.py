@@ -29,7 +29,7 @@ from eventd.ingress.peers import PeerIngress
 from eventd.ingress.peers import Watcher as IngressWatcher
 from eventd.ingress.refusal_counter import Tally
 from eventd.log.core.eventlog import EventLog
-from eventd.log.core.wire_page import Lines
+from eventd.log.core.wire_page import WirePage
 from eventd.log.cursors.cursors import Cursor
 from eventd.resources.effective import GroupConfig, ListenConfig, PeerConfig
 from eventd.resources.keyring import load_ring
@@ -201,7 +201,7 @@ class Membership:
         }
         await self._links.adjust(mine, lambda name: peers.get(peer_of(name)[1]))
 
-    def _start(self, cursor: Cursor, peer: PeerConfig) -> Consumer[Lines]:
+    def _start(self, cursor: Cursor, peer: PeerConfig) -> Consumer[WirePage]:
         around = self._around
         outfit = Outfit(
             around.transport, around.budget, self.ring, around.log.clock, around.log.chance.token, around.watcher

@@ -43,7 +43,7 @@ from eventd.runtime.clock import Clock
 from eventd.runtime.supervisor import Chore, Supervisor
 from eventd.runtime.worker_share import ALL, Share
 from eventd.settings.model import Settings, plugin_environment
-from eventd.store.engine.claim import Claim
+from eventd.store.engine.claim import DatabaseClaim
 from eventd.store.engine.database import Database
 from eventd.store.engine.space import shortage
 from eventd.store.rows.keys import read_keys
@@ -83,7 +83,7 @@ class Node:
         *,
         clock: Clock,
         chance: Chance,
-        claim: Claim | None = None,
+        claim: DatabaseClaim | None = None,
         share: Share = ALL,
         sockets: Sequence[socket.socket] = (),
     ) -> None:

@@ -11,8 +11,8 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head
 from eventd.log.core.losses import join_oldest, read_crowded
 from eventd.log.core.topic_row import read_topic
-from eventd.log.retention.evict import CHUNK, BookLimits, forget, forget_selections, read_unused_selections
-from eventd.log.topics.deleted_topics import PAGE, clear, read_bare, remove_bare
+from eventd.log.retention.evict import CHUNK, RowRetention, forget, forget_selections, read_unused_selections
+from eventd.log.topics.deleted_topics import PAGE, clear_deleted, read_cleared, remove_cleared
 from eventd.log.topics.limits import is_due, sweep
 from eventd.node.attempt import attempt
 from eventd.observe.metrics import Metrics
@@ -58,7 +58,7 @@ class Retention:
         declared = await self._log.database.read(_read_declared)
         ids = max((group.retention.ids for group in declared), default=0)
         day = 24 * 3600 * SECOND
-        limits = BookLimits(
+        limits = RowRetention(
             ids=ids or day,
             batches=self._settings.batch_retention,
             dead_letters=self._settings.dead_letter_retention,
@@ -118,17 +118,17 @@ class Retention:
         after: str | None = ""
         while after is not None:
             begun = clock.monotonic()
-            cleared = await database.write(clear, after, now=clock.now())
+            cleared = await database.write(clear_deleted, after, now=clock.now())
             after = None if cleared is None else cleared.upto
             await self._rest_after(begun)
         for first in range(0, len(bare), PAGE):
             begun = clock.monotonic()
-            await database.write(remove_bare, bare[first : first + PAGE])
+            await database.write(remove_cleared, bare[first : first + PAGE])
             await self._rest_after(begun)
 
     async def _read_bare(self) -> list[str]:
         bare: list[str] = []
-        while page := await self._log.database.read(read_bare, bare[-1] if bare else ""):
+        while page := await self._log.database.read(read_cleared, bare[-1] if bare else ""):
             bare += page
         return bare
 

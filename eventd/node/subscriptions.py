@@ -11,7 +11,7 @@ from eventd.egress.loop.consumer import Consumer
 from eventd.egress.subscriptions.runner import Outfit
 from eventd.egress.subscriptions.sink import SubscriptionSink
 from eventd.egress.subscriptions.trigger import Seen
-from eventd.log.core.matching_page import Found
+from eventd.log.core.matching_page import MatchingPage
 from eventd.log.cursors.cursors import Cursor
 from eventd.resources.effective import GroupConfig, PluginConfig, SubscriptionConfig, plugins, subscriptions
 from eventd.runtime.supervisor import Supervisor
@@ -74,7 +74,7 @@ class Subscribers:
         }
         await self._consumers.adjust(mine, self._purpose)
 
-    def _start(self, cursor: Cursor, purpose: Purpose) -> Consumer[Found[Seen]]:
+    def _start(self, cursor: Cursor, purpose: Purpose) -> Consumer[MatchingPage[Seen]]:
         config = purpose.subscription
         books = subscription_name(config.group, config.name)
         return Consumer(

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from eventd.errors import Conflict, Invalid, NotFound
 from eventd.log.core.head import lock_head
-from eventd.log.topics.deleted_topics import retire_topic
+from eventd.log.topics.deleted_topics import delete_topic
 from eventd.resources.effective import topic_of
 from eventd.resources.kinds.registry import EVENT_GROUP, EVENT_PEER, KINDS
 from eventd.resources.reading.documents import Identity, Loaded
@@ -167,7 +167,7 @@ def execute(conn: Connection, planned: Plan, *, now: int) -> None:
         if change.action is Action.DELETED:
             delete_resource(conn, api_version=version, kind=kind, name=name)
             if kind == EVENT_GROUP.name:
-                retire_topic(conn, topic_of(name))
+                delete_topic(conn, topic_of(name))
         elif change.after is not None and change.action is not Action.UNCHANGED:
             put_resource(
                 conn,

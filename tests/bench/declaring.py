@@ -21,7 +21,7 @@ from eventd.egress.routers.joining import Joining
 from eventd.egress.routers.projection import Router
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head
-from eventd.log.routers.declare import Most, PutRouter, Wanted
+from eventd.log.routers.declare import PutRouter, RouterLimits, RouterSpec
 from eventd.runtime.clock import SystemClock
 from eventd.store.engine.database import Connection, Database
 from eventd.store.rows.registry import announce, put_resource, read_resources
@@ -89,8 +89,8 @@ def _timed(conn: Connection, times: list[float], work: Callable[..., T], *args: 
 
 async def _route(log: EventLog, number: int) -> None:
     router = Router(f"r{number:05d}", f"source{number % 100}", f"dest{number:05d}")
-    wanted = Wanted(router.name, router.source, router.dest, router.options.encode())
-    unit = PutRouter(wanted, Joining(router), Most(), create_dest=True, random=os.urandom(16))
+    wanted = RouterSpec(router.name, router.source, router.dest, router.options.encode())
+    unit = PutRouter(wanted, Joining(router), RouterLimits(), create_dest=True, random=os.urandom(16))
     await log.submit(unit)
 
 

@@ -32,12 +32,12 @@ from eventd.log.core.commit import Transaction
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.records import content_size, write_body
 from eventd.log.core.topic_row import find_topic
-from eventd.log.core.values import Appended, Drafts
-from eventd.log.core.wire_page import Lines
+from eventd.log.core.values import AppendResult, Drafts
+from eventd.log.core.wire_page import WirePage
 from eventd.log.cursors.cursors import Cursor
-from eventd.log.routers.declare import Most, PutRouter, Wanted
-from eventd.log.routers.source import Cut, Original
-from eventd.log.topics.router_rows import RouterLine, read_routers
+from eventd.log.routers.declare import PutRouter, RouterLimits, RouterSpec
+from eventd.log.routers.source import CopyPage, Original
+from eventd.log.topics.router_rows import RouterRow, read_routers
 from eventd.log.topics.write import Write
 from eventd.runtime.backoff import Backoff
 from eventd.runtime.clock import SystemClock
@@ -87,8 +87,8 @@ async def _measure(url: str, options: argparse.Namespace) -> dict[str, float]:
         stack.push_async_callback(supervisor.stop)
         for number in range(options.routers):
             router = Router(f"r{number}", "source", f"dest{number}")
-            wanted = Wanted(router.name, router.source, router.dest, router.options.encode())
-            unit = PutRouter(wanted, Joining(router), Most(), create_dest=True, random=os.urandom(16))
+            wanted = RouterSpec(router.name, router.source, router.dest, router.options.encode())
+            unit = PutRouter(wanted, Joining(router), RouterLimits(), create_dest=True, random=os.urandom(16))
             await log.submit(unit)
         await _start(options.how, log, supervisor, stack)
         return await _run(log, supervisor, options, writer)
@@ -181,19 +181,19 @@ class _Alone:
     window = 1
     own = False
 
-    def __init__(self, line: RouterLine) -> None:
+    def __init__(self, line: RouterRow) -> None:
         self._line = line
         self._shape = Shape.of(Router(line.name, line.source, line.dest, Options()))
 
-    async def read(self, log: EventLog, cursor: Cursor, after: int) -> Lines:
+    async def read(self, log: EventLog, cursor: Cursor, after: int) -> WirePage:
         return await log.lines(
             self._line.source_id, after, _All(), limit=256, max_bytes=1 << 18, at_tail=True  # type: ignore[arg-type]
         )  # fmt: skip
 
-    async def open(self, cursor: Cursor, page: Lines) -> Opened:
+    async def open(self, cursor: Cursor, page: WirePage) -> Opened:
         return Opened(True)
 
-    def select(self, page: Lines, after: int, attempts: int) -> Parcel | None:
+    def select(self, page: WirePage, after: int, attempts: int) -> Parcel | None:
         if not page.count:
             return None
         originals = []
@@ -201,7 +201,7 @@ class _Alone:
             position, _, body = split_line(line)
             originals.append(Original(int(position), int(position), page.oldest, 0, "", body))
         origin = Source(self._line.source, self._line.source_id, 1, page.head.epoch)
-        cut = Cut.of_records([copy_of(each, self._shape, origin) for each in originals])
+        cut = CopyPage.of_records([copy_of(each, self._shape, origin) for each in originals])
         return _Copies(after, page.upto, page.head.epoch, page.head.incarnation, (), cut=cut)
 
     async def deliver(self, parcel: Any) -> Ack:
@@ -222,7 +222,7 @@ class _All:
 
 
 class _Copies(Parcel):
-    def __init__(self, *fields: Any, cut: Cut) -> None:
+    def __init__(self, *fields: Any, cut: CopyPage) -> None:
         super().__init__(*fields)
         object.__setattr__(self, "cut", cut)
 
@@ -230,7 +230,7 @@ class _Copies(Parcel):
 class _Copying:
     """What the step of one router writes beside its cursor."""
 
-    def __init__(self, line: RouterLine, cut: Cut) -> None:
+    def __init__(self, line: RouterRow, cut: CopyPage) -> None:
         self._line = line
         self._cut = cut
         self.topic_id = line.dest_id
@@ -240,7 +240,7 @@ class _Copying:
         assert find_topic(tx.conn, self._line.dest) is not None
         return self._cut.drafts
 
-    def write(self, tx: Transaction, appended: Appended) -> None:
+    def write(self, tx: Transaction, appended: AppendResult) -> None:
         sql = "UPDATE routers SET seq = ?, forwarded = forwarded + ? WHERE id = ?"
         execute(tx.conn, sql, (self._cut.seqs[-1], len(self._cut), self._line.id))
 

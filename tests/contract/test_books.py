@@ -13,8 +13,8 @@ from eventd.lake.extract import Book, LinkState, Lost, Selected, Span, State, re
 from eventd.lake.schema import COLUMNS
 from eventd.log.core.eventlog import EventLog
 from eventd.log.cursors.cursors import create_cursor, rewind, set_paused
-from eventd.log.delivery.refused_requests import KeepRefused, Refused
-from eventd.log.retention.evict import BookLimits, Limits, evict, forget
+from eventd.log.delivery.refused_requests import RefusedRequests, StoreRefusals
+from eventd.log.retention.evict import EvictionLimits, RowRetention, evict, forget
 from eventd.store.engine.database import Database
 from eventd.store.rows.links import keep_receipt, record_gap
 from eventd.testing import NOW, ManualClock, draft
@@ -110,7 +110,7 @@ async def test_events_that_retention_took_unread_are_told_as_lost_range_by_range
     await shelf.declare(group="h", node="other")
     for n in range(1, 7):
         await shelf.publish(draft(f"e{n}"), group="gh"[n % 2])
-    limits = Limits(max_records=1, keep_undelivered=False)
+    limits = EvictionLimits(max_records=1, keep_undelivered=False)
     await shelf.log.database.write(evict, await shelf.log.topic("group:g"), limits, now=NOW)
     epoch = (await shelf.log.look_around()).epoch
     extract = await shelf.extract(EVENTS, rows=1)
@@ -225,16 +225,19 @@ async def test_gaps_are_told_as_their_senders_told_them(shelf: Shelf) -> None:
 
 
 async def test_refusals_are_told_by_kind(shelf: Shelf) -> None:
-    rows = [Refused("g", "b", "k", "bad_signature", 7, NOW, NOW + 5), Refused("gone", "", "", "x", 1, NOW, NOW)]
-    await shelf.log.submit(KeepRefused(rows))
+    rows = [
+        RefusedRequests("g", "b", "k", "bad_signature", 7, NOW, NOW + 5),
+        RefusedRequests("gone", "", "", "x", 1, NOW, NOW),
+    ]
+    await shelf.log.submit(StoreRefusals(rows))
     names = ("number", "node", "group", "peer", "key_id", "reason", "count", "first_at", "last_at")
     found = await shelf.rows(Book.REFUSALS, *names)
     assert found == [(1, "a", "g", "b", "k", "bad_signature", 7, NOW, NOW + 5)]
 
 
 async def test_refusals_are_kept_for_a_while(shelf: Shelf) -> None:
-    await shelf.log.submit(KeepRefused([Refused("g", "", "", "x", 1, at, at) for at in (NOW, NOW + 50)]))
-    await shelf.under_lock(forget, BookLimits(ids=0, batches=10, dead_letters=0, receipts=0), now=NOW + 20)
+    await shelf.log.submit(StoreRefusals([RefusedRequests("g", "", "", "x", 1, at, at) for at in (NOW, NOW + 50)]))
+    await shelf.under_lock(forget, RowRetention(ids=0, batches=10, dead_letters=0, receipts=0), now=NOW + 20)
     extract = await shelf.extract(Book.REFUSALS)
     assert extract.columns["number"] == [2]
     assert [(lost.after, lost.upto, lost.reason) for lost in extract.lost] == [(0, 1, "refusals_forgotten")]
@@ -271,8 +274,8 @@ async def test_the_state_says_whose_the_books_are_and_how_far_they_go(shelf: She
 
 
 async def test_a_book_whose_rows_were_all_forgotten_still_knows_its_last_number(shelf: Shelf) -> None:
-    await shelf.log.submit(KeepRefused([Refused("g", "", "", "x", 1, NOW, NOW)] * 3))
-    await shelf.under_lock(forget, BookLimits(ids=0, batches=0, dead_letters=0, receipts=0), now=NOW + 20)
+    await shelf.log.submit(StoreRefusals([RefusedRequests("g", "", "", "x", 1, NOW, NOW)] * 3))
+    await shelf.under_lock(forget, RowRetention(ids=0, batches=0, dead_letters=0, receipts=0), now=NOW + 20)
     state: State = await shelf.log.database.read(read_state)
     assert state.books[Book.REFUSALS] == Span(4, 3)
 

@@ -8,7 +8,7 @@ from eventd.lake.extract import Book, Lost, batch_blocks, block_columns, note_lo
 from eventd.lake.schema import COLUMNS
 from eventd.log.core.eventlog import EventLog
 from eventd.log.cursors.cursors import DeadLetter, Step, create_cursor, delete_cursors, park, rewind
-from eventd.log.retention.evict import BookLimits, Limits, evict, forget
+from eventd.log.retention.evict import EvictionLimits, RowRetention, evict, forget
 from eventd.testing import NOW, draft
 from federation.digest import fingerprint
 from tests.support.shelf import Shelf
@@ -215,7 +215,7 @@ async def test_however_little_is_remembered_the_rows_are_the_same(
 
 
 async def _evict(shelf: Shelf, keep: int) -> None:
-    limits = Limits(max_records=keep, keep_undelivered=False)
+    limits = EvictionLimits(max_records=keep, keep_undelivered=False)
     await shelf.log.database.write(evict, await shelf.log.topic("group:g"), limits, now=NOW)
 
 
@@ -258,7 +258,7 @@ async def test_batches_that_were_forgotten_unread_are_told_as_lost(shelf: Shelf)
     await shelf.publish(*(draft(f"e{n}") for n in range(1, 4)))
     for upto in (1, 2, 3):
         await shelf.settle("b", upto - 1, upto, acked_at=NOW + upto)
-    await shelf.under_lock(forget, BookLimits(ids=0, batches=1, dead_letters=0, receipts=0), now=NOW + 4)
+    await shelf.under_lock(forget, RowRetention(ids=0, batches=1, dead_letters=0, receipts=0), now=NOW + 4)
     epoch = (await shelf.log.look_around()).epoch
     for book in (DELIVERIES, Book.RECEIPTS):
         extract = await shelf.extract(book)

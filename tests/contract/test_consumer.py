@@ -14,7 +14,7 @@ from eventd.egress.loop.consumer import BROKEN_WAIT, CALM, IDLE_WRITE, REOPEN_AF
 from eventd.egress.loop.sink import Ack, Blocked, HeldUp, Rewind, Unavailable
 from eventd.errors import DatabaseUnavailable, Invalid
 from eventd.log.core.eventlog import EventLog
-from eventd.log.core.matching_page import Found
+from eventd.log.core.matching_page import MatchingPage
 from eventd.log.core.values import Record
 from eventd.log.cursors.cursors import (
     Cursor,
@@ -448,7 +448,7 @@ class CountingSink(ScriptedSink):
 
     reads: int = 0
 
-    async def read(self, log: EventLog, cursor: Cursor, after: int) -> Found[Record]:
+    async def read(self, log: EventLog, cursor: Cursor, after: int) -> MatchingPage[Record]:
         self.reads += 1
         return await super().read(log, cursor, after)
 

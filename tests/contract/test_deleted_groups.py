@@ -11,7 +11,7 @@ from eventd.errors import FenceLost, NotFound
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.topic_row import read_group_topics
 from eventd.log.cursors.cursors import Step, create_cursor, end_cursor, read_cursor, read_cursors
-from eventd.log.topics.deleted_topics import clear, read_bare, remove_bare
+from eventd.log.topics.deleted_topics import clear_deleted, read_cleared, remove_cleared
 from eventd.node.retention import Retention
 from eventd.observe.metrics import Metrics
 from eventd.resources.effective import GroupConfig, effective
@@ -223,15 +223,15 @@ async def test_it_goes_a_little_at_a_time(books: Books, log: EventLog, database:
     went = await clear_all(database, chunk=10)
     assert went == [10, 10, 5]  # records, whose ids go with them
     [topic] = await database.read(read_group_topics, deleted=True)
-    assert await database.read(read_bare) == [topic.name]
+    assert await database.read(read_cleared) == [topic.name]
     assert await database.read(_rows, event_ids) == []
 
 
 async def test_what_is_in_use_is_never_cleared(books: Books, log: EventLog, database: Database) -> None:
     await books.declare()
     topic = await topic_of(log)
-    assert (await database.write(clear, now=NOW), await database.read(read_bare)) == (None, [])
-    await database.write(remove_bare, ["group:g"])
+    assert (await database.write(clear_deleted, now=NOW), await database.read(read_cleared)) == (None, [])
+    await database.write(remove_cleared, ["group:g"])
     assert await topic_of(log) == topic
 
 

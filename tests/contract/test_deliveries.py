@@ -7,7 +7,7 @@ import pytest
 from eventd.errors import Invalid, NotFound
 from eventd.log.core.eventlog import EventLog
 from eventd.log.cursors.cursors import LinkState, rewind
-from eventd.log.retention.evict import BookLimits, forget
+from eventd.log.retention.evict import RowRetention, forget
 from eventd.runtime.clock import SECOND
 from eventd.testing import NOW, ManualClock, draft
 from tests.support.bookkeeping import Books
@@ -113,7 +113,7 @@ async def test_without_its_batch_the_state_is_unknown(books: Books, log: EventLo
     await books.settle("b", 1)
     clock.advance(100)
     await books.settle("b", 2)
-    limits = BookLimits(ids=HOUR, batches=50 * SECOND, dead_letters=HOUR, receipts=HOUR)
+    limits = RowRetention(ids=HOUR, batches=50 * SECOND, dead_letters=HOUR, receipts=HOUR)
     await log.database.write(forget, limits, now=clock.now())
     assert await books.states() == {"e1": "unknown", "e2": "delivered"}
 

@@ -19,13 +19,13 @@ from eventd.errors import NotFound
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.topic_row import read_topic
 from eventd.log.cursors.cursors import DeadLetter, LinkState, Postponement, Step, postpone, read_cursor, rewind
-from eventd.log.retention.evict import BookLimits, forget
+from eventd.log.retention.evict import RowRetention, forget
 from eventd.observe.metrics import Metrics
 from eventd.plugins.contract.contract import Result
 from eventd.runtime.clock import SECOND
 from eventd.store.parts.parts import put_part
 from eventd.store.rows.links import record_gap
-from eventd.store.rows.runs import Ending, NewRun, RunStatus, begin_run, end_run
+from eventd.store.rows.runs import NewRun, RunEnd, RunStatus, begin_run, end_run
 from eventd.store.schema.tables import batches, metadata
 from eventd.testing import NOW, ManualClock, draft, event
 from tests.support.bookkeeping import Books
@@ -300,7 +300,7 @@ async def test_an_event_without_proof_is_missing_unless_the_proof_may_have_been_
         "investigate-missing-delivery-rows"
     ]
     await log.database.write(
-        forget, BookLimits(ids=HOUR, batches=0, dead_letters=HOUR, receipts=HOUR), now=clock.now() + 1
+        forget, RowRetention(ids=HOUR, batches=0, dead_letters=HOUR, receipts=HOUR), now=clock.now() + 1
     )
     found = await examine(books)
     assert found["/b expected delivery"][0] == "pass"
@@ -394,7 +394,7 @@ async def run(books: Books, status: RunStatus, upto: int, *ids: str) -> None:
     new = NewRun(plugin="p", trigger="x", started_at=now, subscription="claims", cursor=name, group="g", event_ids=ids)
 
     def write(conn: sa.Connection) -> None:
-        end_run(conn, begin_run(conn, new), Ending(status=status, completed_at=now))
+        end_run(conn, begin_run(conn, new), RunEnd(status=status, completed_at=now))
 
     await books.log.database.write(write)
     cursor = await books.log.database.read(read_cursor, name)

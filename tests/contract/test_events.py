@@ -13,8 +13,8 @@ from eventd.api.admin.events import OPERATIONS, Emit
 from eventd.api.framework.operations import Services
 from eventd.errors import Conflict, Full, Invalid, NotFound
 from eventd.log.core.eventlog import EventLog
-from eventd.log.core.units import DeclaredAnew, Publish
-from eventd.log.retention.evict import Limits, evict
+from eventd.log.core.units import Publish, StaleDeclaration
+from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.runtime.clock import SECOND
 from eventd.testing import NOW, ManualClock, draft
 from tests.support.bookkeeping import Books
@@ -261,7 +261,7 @@ async def test_what_retention_took_from_a_reader_is_said(books: Books, log: Even
     token = (await books.call("events.list", group="g"))["upto"]
     await emit(books, *({"type": "t", "id": f"e{n}"} for n in range(2, 6)))
     topic = await log.topic("group:g")
-    await log.database.write(evict, topic, Limits(max_records=2), now=clock.now())
+    await log.database.write(evict, topic, EvictionLimits(max_records=2), now=clock.now())
     answer = await books.call("events.list", group="g", after=token)
     assert [event["id"] for event in answer["events"]] == ["e4", "e5"]
     assert answer["gap"] == {
@@ -362,6 +362,6 @@ async def test_a_group_that_is_gone_takes_nothing_though_it_is_remembered(books:
 
 async def test_what_was_made_for_another_declaration_is_not_written(books: Books) -> None:
     topic = await books.log.topic("group:g")
-    with pytest.raises(DeclaredAnew):
+    with pytest.raises(StaleDeclaration):
         await books.log.submit(Publish(topic, [draft("a")], declared=0))
     assert await ids(books) == []

@@ -15,7 +15,7 @@ import pytest
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import read_head, renew_epoch
 from eventd.store.engine.database import Database
-from eventd.store.engine.head_file import Acknowledged, HeadFile
+from eventd.store.engine.head_file import HeadFile, HeadMark
 from eventd.testing import ManualClock, draft
 
 BENT = b"eventd-head-1 \xff e 00000000000000000009 5e6972cf\n"
@@ -62,7 +62,7 @@ def spoil(file: Path, content: bytes) -> None:
     Path(f"{file}.head").write_bytes(content)
 
 
-def known(file: Path) -> Acknowledged | None:
+def known(file: Path) -> HeadMark | None:
     found = HeadFile(file)
     try:
         return found.read()

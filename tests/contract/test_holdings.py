@@ -13,19 +13,19 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.values import Draft, Record
 from eventd.log.cursors.cursors import Batch, insert_batch
 from eventd.log.delivery.digests import (
-    Chosen,
-    Held,
-    LeftOut,
-    list_slice,
+    Exclusions,
+    ListedRecord,
+    RecordFilter,
+    list_step,
     oldest_kept,
-    read_left_out,
+    read_exclusions,
     read_prints,
-    sum_slice,
+    sum_step,
     taken_before,
 )
-from eventd.log.retention.evict import Limits, evict
+from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.testing import NOW, draft
-from federation.compare import Grain, Whence, minute_of, places_of, show_print, total_of
+from federation.compare import Grain, PathFilter, minute_of, places_of, show_print, total_of
 from federation.digest import fingerprint
 from federation.event import format_time
 from federation.peers import SECOND
@@ -34,7 +34,7 @@ from tests.support.reading import read_records
 
 GRAIN = Grain(1, 4)
 MINUTE = NOW // (60 * SECOND)
-EVERYTHING = Chosen(lambda path: True, Selector())
+EVERYTHING = RecordFilter(lambda path: True, Selector())
 
 drafts = st.builds(
     lambda node, path, type, subject, observed: {
@@ -51,8 +51,8 @@ drafts = st.builds(
     st.integers(-200, 200),
 )
 chosens = st.builds(
-    Chosen,
-    st.sampled_from([Whence("a", True).takes, Whence("a", False).takes, lambda path: not path]),
+    RecordFilter,
+    st.sampled_from([PathFilter("a", True).takes, PathFilter("a", False).takes, lambda path: not path]),
     st.builds(
         lambda types, prefixes: Selector.of(types=types, subject_prefixes=prefixes),
         st.lists(st.sampled_from(["up", "none"]), max_size=1),
@@ -76,7 +76,7 @@ async def _append(log: EventLog, topic: int, batches: Sequence[Sequence[Draft]])
         after = page.upto
 
 
-def _is_meant(record: Record, chosen: Chosen) -> bool:
+def _is_meant(record: Record, chosen: RecordFilter) -> bool:
     return chosen.takes(record) and (chosen.since is None or minute_of(record.body) >= chosen.since)
 
 
@@ -89,22 +89,22 @@ def _expected(records: Sequence[Record]) -> dict[int, int]:
 
 
 async def _sums(
-    log: EventLog, topic: int, chosen: Chosen, after: int, until: int, left_out: LeftOut | None = None
+    log: EventLog, topic: int, chosen: RecordFilter, after: int, until: int, left_out: Exclusions | None = None
 ) -> dict[int, int]:
     totals: dict[int, int] = {}
     at = after
     while at < until:
-        found = await log.database.read(sum_slice, topic, at, until, chosen, GRAIN, totals, left_out or LeftOut())
+        found = await log.database.read(sum_step, topic, at, until, chosen, GRAIN, totals, left_out or Exclusions())
         assert at < found.upto <= until
         at = found.upto
     return totals
 
 
-async def _list(log: EventLog, topic: int, chosen: Chosen, until: int, keys: set[int]) -> list[Held]:
-    found: list[Held] = []
+async def _list(log: EventLog, topic: int, chosen: RecordFilter, until: int, keys: set[int]) -> list[ListedRecord]:
+    found: list[ListedRecord] = []
     at = number = 0
     while at < until:
-        part = await log.database.read(list_slice, topic, at, until, chosen, GRAIN, keys, number=number)
+        part = await log.database.read(list_step, topic, at, until, chosen, GRAIN, keys, number=number)
         found += part.held
         at, number = part.upto, part.number
     return found
@@ -113,7 +113,7 @@ async def _list(log: EventLog, topic: int, chosen: Chosen, until: int, keys: set
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.lists(drafts, min_size=1, max_size=6), min_size=1, max_size=5), chosens, st.data())
 async def test_slices_hold_what_the_records_one_by_one_do(
-    log: EventLog, batches: list[list[dict[str, str]]], chosen: Chosen, data: st.DataObject
+    log: EventLog, batches: list[list[dict[str, str]]], chosen: RecordFilter, data: st.DataObject
 ) -> None:
     topic = await log.topic(f"group:{await log.database.read(_count_topics)}")
     base = (await log.database.read(_last)) or 0
@@ -144,7 +144,7 @@ def _last(conn: sa.Connection) -> int:
 async def test_neighbours_are_told_by_their_numbers(log: EventLog) -> None:
     topic = await log.topic("group:g")
     records = await _append(log, topic, [[draft(f"e{n}", type="up" if n % 2 else "down")] for n in range(10)])
-    chosen = Chosen(lambda path: True, Selector.of(types=["up"]))
+    chosen = RecordFilter(lambda path: True, Selector.of(types=["up"]))
     listed = await _list(log, topic, chosen, records[-1].position, set(_expected(records)))
     assert [(held.number, held.event_id) for held in listed] == [(n, f"e{2 * n + 1}") for n in range(5)]
 
@@ -155,9 +155,9 @@ async def test_what_was_left_out_is_in_no_sum_and_is_counted_by_its_reason(log: 
     at = [record.position for record in records]
     await log.database.write(_batch, after=0, upto=at[3], exceptions=[(at[1], "expired"), (at[3], "refused")])
     await log.database.write(_batch, after=at[3], upto=at[5], exceptions=[(at[5], "expired")])
-    left_out = await log.database.read(read_left_out, "peer:g/b")
+    left_out = await log.database.read(read_exclusions, "peer:g/b")
     totals: dict[int, int] = {}
-    found = await log.database.read(sum_slice, topic, 0, at[5], EVERYTHING, GRAIN, totals, left_out)
+    found = await log.database.read(sum_step, topic, 0, at[5], EVERYTHING, GRAIN, totals, left_out)
     assert totals == _expected([records[0], records[2], records[4]])
     assert (found.records, dict(found.left_out)) == (3, {"expired": 2, "refused": 1})
 
@@ -175,9 +175,9 @@ async def test_the_oldest_record_is_told_once_retention_has_removed_some(log: Ev
     assert await read(oldest_kept, topic, 7) is None
     records = await _append(log, topic, [[draft("e1")], [draft("e2")]])
     assert await read(oldest_kept, topic, 7) is None
-    await log.database.write(evict, topic, Limits(max_records=1), now=NOW)
+    await log.database.write(evict, topic, EvictionLimits(max_records=1), now=NOW)
     assert await read(oldest_kept, topic, 7) == records[1].recorded_at
-    await log.database.write(evict, topic, Limits(max_records=0), now=NOW)
+    await log.database.write(evict, topic, EvictionLimits(max_records=0), now=NOW)
     assert await read(oldest_kept, topic, 7) == 7
 
 

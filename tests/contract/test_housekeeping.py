@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from eventd.log.core.eventlog import EventLog
-from eventd.log.retention.evict import Limits, evict
+from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.node import housekeeping
 from eventd.node.retention import Retention
 from eventd.observe.metrics import Metrics
@@ -20,7 +20,7 @@ from eventd.settings.model import Settings, load
 from eventd.store.engine.database import Connection, Database, fetch
 from eventd.store.rows import links
 from eventd.store.rows.links import StoredMark, forget_links, read_inbound_links, write_mark
-from eventd.store.rows.runs import Ending, NewRun, RunStatus, begin_run, end_run, read_runs
+from eventd.store.rows.runs import NewRun, RunEnd, RunStatus, begin_run, end_run, read_runs
 from eventd.testing import ManualClock, draft, until
 from tests.support.bookkeeping import GROUP, PEER, Books
 
@@ -55,7 +55,7 @@ async def test_ids_of_a_group_that_another_process_works_for_are_kept_as_long_as
     await Books(log, clock).call("resources.apply", sources=[{"name": "test", "text": text}])
     topic = await log.topic("group:elsewhere")
     await log.append(topic, [draft("e1")])
-    await database.write(evict, topic, Limits(max_records=0), now=clock.now())
+    await database.write(evict, topic, EvictionLimits(max_records=0), now=clock.now())
     for days, known in ((5, [("e1",)]), (6, [])):
         clock.advance(days * DAY / SECOND)
         async with pruning(log, settings, []):
@@ -116,7 +116,7 @@ async def test_the_runs_of_plugins_are_forgotten_but_for_what_is_still_of_use(
     log: EventLog, database: Database, clock: ManualClock, settings: Settings
 ) -> None:
     """By hand or not, ended or not: who was killed will never end it. The newest of a cursor tells what was tried."""
-    ending = Ending(status=RunStatus.SUCCEEDED, completed_at=clock.now())
+    ending = RunEnd(status=RunStatus.SUCCEEDED, completed_at=clock.now())
     for name, cursor, ended in (
         *(("hand", "", True), ("killed by hand", "", False)),
         *(("old", "c", True), ("killed", "c", False), ("newest", "c", False)),

@@ -9,14 +9,14 @@ import pytest
 
 from eventd.log.core import blocks, scan, wire_page
 from eventd.log.core.eventlog import EventLog
-from eventd.log.core.listing import Question, list_latest
+from eventd.log.core.listing import EventQuery, list_latest
 from eventd.log.core.scan import outlines, read_at
 from eventd.log.core.scan import scan as scan_blocks
 from eventd.log.core.values import Draft
-from eventd.log.core.wire_page import Lines, read_lines
+from eventd.log.core.wire_page import WirePage, read_wire_page
 from eventd.log.delivery.repairs import numbered_between
 from eventd.log.delivery.selection import Selection
-from eventd.log.retention.evict import Limits, evict
+from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.store.engine.database import fetch
 from eventd.testing import NOW, draft
 from federation.selector import Selector
@@ -64,11 +64,11 @@ async def test_a_listing_in_parts_is_the_listing(log: EventLog, monkeypatch: pyt
     monkeypatch.setattr("eventd.log.core.listing.PASSED_OVER", 1)
     for types, prefix, limit in (((), "", 7), (("odd",), "", 3), ((), "s/3", 2), (("none",), "", 5), ((), "s/9", 5)):
         wanted = [d.event_id for d in made if (not types or d.tag in types) and f'"subject":"{prefix}' in d.body]
-        ask = Question(topic, types=types, subject_prefix=prefix, limit=limit, newest=newest)
+        ask = EventQuery(topic, types=types, subject_prefix=prefix, limit=limit, newest=newest)
         assert await listed(log, ask) == (wanted[::-1] if newest else wanted)
 
 
-async def listed(log: EventLog, ask: Question) -> list[str]:
+async def listed(log: EventLog, ask: EventQuery) -> list[str]:
     """All answers, page by page, each page with its bounds kept."""
     found: list[str] = []
     more = True
@@ -85,9 +85,9 @@ async def test_a_listing_is_bounded_in_bytes_but_has_one_record(log: EventLog) -
     topic = await log.topic("group:g")
     await log.append(topic, [draft(f"{n}", payload={"k": "v" * 1000}) for n in range(5)])
     pages = []
-    ask = Question(topic, max_bytes=2500)
+    ask = EventQuery(topic, max_bytes=2500)
     for max_bytes in (2500, 10):
-        page = await log.database.read(list_latest, Question(topic, max_bytes=max_bytes))
+        page = await log.database.read(list_latest, EventQuery(topic, max_bytes=max_bytes))
         pages.append((len(page.records), page.more))
     assert pages == [(2, True), (1, True)]
     assert await listed(log, ask) == ["0", "1", "2", "3", "4"]
@@ -104,8 +104,8 @@ async def test_a_narrow_selector_comes_through_a_long_log_in_parts(
     positions: list[int] = []
     after, full, pages = 0, True, 0
     while full:
-        page: Lines = await log.database.read(
-            read_lines, topic, after, wanted, limit=100, max_bytes=1 << 20, until=None, now=NOW
+        page: WirePage = await log.database.read(
+            read_wire_page, topic, after, wanted, limit=100, max_bytes=1 << 20, until=None, now=NOW
         )
         assert page.upto > after or not page.full, "it gets on"
         positions += [int(line.split("\t")[0]) for line in page.body.decode().splitlines()]
@@ -121,7 +121,7 @@ async def test_places_are_found_by_seq_and_by_position(log: EventLog) -> None:
     for start in (0, 3, 6):  # positions 1-3, 7-9, 13-15 are one's seqs 1 to 9
         await log.append(one, [draft(f"one{start + n}") for n in range(3)])
         await log.append(two, [draft(f"two{start + n}") for n in range(3)])
-    await log.database.write(evict, one, Limits(max_records=7), now=NOW)
+    await log.database.write(evict, one, EvictionLimits(max_records=7), now=NOW)
 
     async def between(first: int, last: int) -> tuple[int, int]:
         return await log.database.read(numbered_between, one, first, last)
@@ -140,7 +140,7 @@ async def test_places_are_found_by_seq_and_by_position(log: EventLog) -> None:
 async def test_retention_cuts_through_a_block(log: EventLog, keep: int) -> None:
     topic = await log.topic("group:g")
     made = await fill(log, topic, 8)
-    await log.database.write(evict, topic, Limits(max_records=keep), now=NOW)
+    await log.database.write(evict, topic, EvictionLimits(max_records=keep), now=NOW)
     page = await read_records(log, topic, 0)
     assert [record.event_id for record in page.items] == [d.event_id for d in made[8 - keep :]]
     assert [record.seq for record in page.items] == list(range(9 - keep, 9))
@@ -166,7 +166,7 @@ async def test_a_backlog_of_lone_events_goes_in_whole_batches(log: EventLog, mon
     for n in range(30):
         await log.append(topic, [draft(f"{n}")])
     ask = {"limit": 25, "max_bytes": 1 << 20, "until": None, "now": NOW}
-    page = await log.database.read(read_lines, topic, 0, Selection().wanted_by("b"), **ask)
+    page = await log.database.read(read_wire_page, topic, 0, Selection().wanted_by("b"), **ask)
     assert (page.count, page.upto, page.full) == (25, 25, True)
 
 
@@ -177,9 +177,9 @@ async def test_a_page_of_large_records_stops_earlier(log: EventLog, monkeypatch:
     for n in range(30):
         await log.append(topic, [draft(f"{n}", subject="s", payload={"k": "x" * 10_240})])
     wanted = Selection(Selector.of(subject_prefixes=["s/"])).wanted_by("b")
-    page = await log.database.read(read_lines, topic, 0, wanted, limit=100, max_bytes=1 << 20, until=None, now=NOW)
+    page = await log.database.read(read_wire_page, topic, 0, wanted, limit=100, max_bytes=1 << 20, until=None, now=NOW)
     assert (page.count, page.upto, page.full) == (0, 2, True)
-    listing = await log.database.read(list_latest, Question(topic, subject_prefix="s", until=0))
+    listing = await log.database.read(list_latest, EventQuery(topic, subject_prefix="s", until=0))
     assert (listing.records, listing.more, listing.seen) == ([], True, 2)
 
 

@@ -18,7 +18,7 @@ from eventd.log.core.commit import GROUP_RECORDS, Transaction, Turn
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.topic_row import read_topic
 from eventd.log.core.units import Publish
-from eventd.log.core.values import Appended, Draft, Drafts, Outcome
+from eventd.log.core.values import AppendResult, Draft, Drafts, Outcome
 from eventd.log.cursors.cursors import Step, apply_step, check_fence, create_cursor, read_cursor
 from eventd.store.engine.database import Database, execute
 from eventd.testing import NOW, ManualClock, draft, until
@@ -40,7 +40,7 @@ class Faulty:
     def admit(self, tx: Transaction) -> Drafts:
         return Drafts.of(self.drafts)
 
-    def finish(self, tx: Transaction, appended: Appended) -> None:
+    def finish(self, tx: Transaction, appended: AppendResult) -> None:
         execute(tx.conn, "UPDATE topics SET evicted_seq = 4711 WHERE id = ?", (self.topic_id,))
         raise self.error
 
@@ -66,7 +66,7 @@ class Emitting:
         tx.positions[self.step.name] = self.step.upto
         return Drafts.of(self.drafts)
 
-    def finish(self, tx: Transaction, appended: Appended) -> list[int]:
+    def finish(self, tx: Transaction, appended: AppendResult) -> list[int]:
         apply_step(tx.conn, self.step)
         return list(appended.positions)
 
@@ -135,7 +135,7 @@ async def test_a_lone_append_does_not_linger(log: EventLog, clock: ManualClock) 
 
 async def test_a_unit_of_nothing_commits_nothing_and_is_answered(log: EventLog) -> None:
     topic = await log.topic("group:g")
-    assert await log.append(topic, []) == Appended((), ())
+    assert await log.append(topic, []) == AppendResult((), ())
     assert (await log.look_around()).last == 0
 
 
@@ -214,7 +214,7 @@ async def test_when_the_first_of_two_settles_fails_the_second_does_not_follow_it
     await database.write(create_cursor, "router", kind="peer", topic_id=topic, position=0, now=NOW)
 
     class Failing(Emitting):
-        def finish(self, tx: Transaction, appended: Appended) -> list[int]:
+        def finish(self, tx: Transaction, appended: AppendResult) -> list[int]:
             super().finish(tx, appended)
             raise RuntimeError("after it was written")
 
@@ -231,7 +231,7 @@ async def test_a_ceiling_refuses_the_unit_that_would_pass_it(log: EventLog, data
     size = len(draft("1", subject="ä").body.encode())
     units = [log.submit(Publish(topic, [draft(f"{n}", subject="ä")], ceiling=3 * size)) for n in range(5)]
     done = await asyncio.gather(*units, return_exceptions=True)
-    assert [type(fate) for fate in done] == [Appended] * 3 + [Full] * 2
+    assert [type(fate) for fate in done] == [AppendResult] * 3 + [Full] * 2
     assert (await database.read(read_topic, "group:g")).bytes == 3 * size
     with pytest.raises(Full, match=f"limit of {3 * size} bytes"):
         await log.submit(Publish(topic, [draft("9")], ceiling=3 * size))

@@ -24,7 +24,7 @@ from eventd.log.core.topic_row import read_group_topics
 from eventd.log.core.units import Publish
 from eventd.log.core.values import Draft, Outcome, Record
 from eventd.log.cursors.cursors import create_cursor
-from eventd.log.retention.evict import Limits, evict
+from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.runtime.clock import SystemClock
 from eventd.store.engine.database import Connection, Database
 from eventd.testing import NOW, ManualClock, draft, give_turns, until
@@ -211,7 +211,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(at=INSTANCE, topic=st.integers(0, 1), keep=st.integers(0, 8), chunk=st.integers(1, 9))
     def retain(self, at: int, topic: int, keep: int, chunk: int) -> None:
-        limits = Limits(max_records=keep)
+        limits = EvictionLimits(max_records=keep)
         self._run(self._logs[at].database.write(evict, self._topics[topic], limits, now=self._clock.now(), chunk=chunk))
 
     # --- what must hold -----------------------------------------------------------------------------------------

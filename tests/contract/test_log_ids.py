@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from eventd.log.core.eventlog import EventLog
-from eventd.log.core.listing import Question, list_latest
+from eventd.log.core.listing import EventQuery, list_latest
 from eventd.log.core.topic_row import TopicRow, read_topic
 from eventd.log.core.values import Draft, Outcome
-from eventd.log.retention.evict import BookLimits, Limits, evict, forget
+from eventd.log.retention.evict import EvictionLimits, RowRetention, evict, forget
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Database, fetch
 from eventd.testing import NOW, ManualClock, draft
@@ -26,7 +26,7 @@ from tests.support.stored import read_stored
 NEW, REFRESH, DUPLICATE, CONFLICT = Outcome
 HOUR = 3600 * SECOND
 KEPT_IDS = 24 * HOUR
-BOOKS = BookLimits(ids=KEPT_IDS, batches=HOUR, dead_letters=HOUR, receipts=HOUR)
+BOOKS = RowRetention(ids=KEPT_IDS, batches=HOUR, dead_letters=HOUR, receipts=HOUR)
 
 
 async def fates(log: EventLog, topic: int, *drafts: Draft) -> list[tuple[Outcome, int]]:
@@ -35,7 +35,7 @@ async def fates(log: EventLog, topic: int, *drafts: Draft) -> list[tuple[Outcome
 
 
 async def evict_all(database: Database, topic: int, now: int = NOW) -> None:
-    await database.write(evict, topic, Limits(max_records=0, keep_undelivered=False), now=now)
+    await database.write(evict, topic, EvictionLimits(max_records=0, keep_undelivered=False), now=now)
 
 
 async def test_the_same_fact_again_is_a_duplicate_of_its_latest_record(log: EventLog) -> None:
@@ -74,7 +74,7 @@ async def test_only_a_later_expiry_is_a_refresh_and_none_is_later_than_any(
     topic = await log.topic("group:g")
     await fates(log, topic, draft("a", expires=first))
     assert await fates(log, topic, draft("a", expires=second)) == [(outcome, 2 if outcome is REFRESH else 1)]
-    [latest] = (await log.database.read(list_latest, Question(topic_id=topic))).records
+    [latest] = (await log.database.read(list_latest, EventQuery(topic_id=topic))).records
     assert latest.expires_at == (second if outcome is REFRESH else first)
 
 
@@ -83,7 +83,7 @@ async def test_a_refresh_is_a_record_of_its_own_and_the_listing_shows_only_it(lo
     await fates(log, topic, draft("a", expires=NOW), draft("b"), draft("a", expires=NOW + 5))
     records = (await read_records(log, topic, 0)).items
     assert [(r.event_id, r.seq, r.expires_at) for r in records] == [("a", 1, NOW), ("b", 2, None), ("a", 3, NOW + 5)]
-    listed = (await log.database.read(list_latest, Question(topic_id=topic))).records
+    listed = (await log.database.read(list_latest, EventQuery(topic_id=topic))).records
     assert [(r.event_id, r.position) for r in listed] == [("b", 2), ("a", 3)]
 
 
@@ -152,7 +152,7 @@ async def test_an_id_outlives_its_record(log: EventLog, database: Database) -> N
     assert await fates(log, topic, draft("a", expires=NOW + 1)) == [(REFRESH, 4)]
     books = await database.read(read_topic, "group:g")
     assert (books.ids, books.bytes) == (1, len(draft("a", expires=NOW + 1).body))
-    assert [r.position for r in (await database.read(list_latest, Question(topic_id=topic))).records] == [4]
+    assert [r.position for r in (await database.read(list_latest, EventQuery(topic_id=topic))).records] == [4]
 
 
 async def test_an_id_that_came_back_is_not_forgotten_with_those_that_did_not(log: EventLog, database: Database) -> None:
@@ -179,7 +179,7 @@ async def test_the_id_of_an_evicted_record_stays_with_its_refresh(log: EventLog,
     """The older record goes, the refresh is still there: the id is not gone."""
     topic = await log.topic("group:g")
     await fates(log, topic, draft("a", expires=NOW), draft("a", expires=NOW + 1))
-    await database.write(evict, topic, Limits(max_records=1), now=NOW)
+    await database.write(evict, topic, EvictionLimits(max_records=1), now=NOW)
     assert await database.read(fetch, "SELECT gone_at FROM event_ids") == [(None,)]
     assert (await database.read(read_topic, "group:g")).ids == 1
 
@@ -290,7 +290,7 @@ async def test_the_books_equal_what_is_stored_after_any_history(
                 appended = await asyncio.gather(*(log.append(topic, unit) for unit in several))
                 assert [list(a.outcomes) for a in appended] == [[model.judge(d) for d in unit] for unit in several]
             case Evict(keep):
-                limits = Limits(max_records=keep, keep_undelivered=False)
+                limits = EvictionLimits(max_records=keep, keep_undelivered=False)
                 await database.write(evict, topic, limits, now=clock.now())
                 model.evict(keep, clock.now())
             case Forget(hours):

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.values import Draft, Gap, Record
-from eventd.log.core.wire_page import Lines, Wanted, read_lines
+from eventd.log.core.wire_page import PeerFilter, WirePage, read_wire_page
 from eventd.log.delivery.selection import Selection
-from eventd.log.retention.evict import Limits, evict
+from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.testing import NOW, draft
 from federation.event import is_alive
 from federation.lines import encode_lines
@@ -50,7 +50,7 @@ selections = st.builds(Selection, selectors, st.booleans(), st.frozensets(st.int
 names = count(1)
 
 
-def only(type: str) -> Wanted:
+def only(type: str) -> PeerFilter:
     return Selection(Selector.of(types=[type])).wanted_by("b")
 
 
@@ -72,14 +72,14 @@ def expected(records: list[Record], selection: Selection, peer: str, base: int) 
     return lines, exceptions
 
 
-def text_of(page: Lines) -> str:
+def text_of(page: WirePage) -> str:
     """A page as lines."""
     return page.body.decode() if page.form == BATCH_TYPE else encode_lines(split_runs(page.body))
 
 
-async def read(log: EventLog, topic: int, after: int, wanted: Wanted, **more: int | None) -> Lines:
+async def read(log: EventLog, topic: int, after: int, wanted: PeerFilter, **more: int | None) -> WirePage:
     values = {"limit": 1000, "max_bytes": 1 << 20, "until": None, "now": NOW, **more}
-    return await log.database.read(read_lines, topic, after, wanted, **values)  # type: ignore[arg-type]
+    return await log.database.read(read_wire_page, topic, after, wanted, **values)  # type: ignore[arg-type]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -144,7 +144,7 @@ async def test_it_tells_of_gaps_and_of_how_far_it_looked_as_a_page_does(log: Eve
     topic, other = await log.topic("group:g"), await log.topic("group:h")
     await log.append(topic, [draft(f"{n}") for n in range(5)])
     await log.append(other, [draft("x")])
-    await log.database.write(evict, topic, Limits(max_records=2), now=NOW)
+    await log.database.write(evict, topic, EvictionLimits(max_records=2), now=NOW)
     for after, until, limit in (
         (0, None, 9),
         (4, None, 1),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from eventd.log.core.eventlog import EventLog
-from eventd.log.core.listing import Question, list_latest
+from eventd.log.core.listing import EventQuery, list_latest
 from eventd.log.core.scan import read_at
 from eventd.log.core.values import Gap
-from eventd.log.core.wire_page import Lines
+from eventd.log.core.wire_page import WirePage
 from eventd.log.delivery.selection import Selection
-from eventd.log.retention.evict import Limits, evict
+from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.store.engine.database import Database
 from eventd.testing import NOW, draft
 
@@ -18,16 +18,16 @@ async def fill(log: EventLog, topic: int, count: int, *, name: str = "e", size: 
 
 
 async def evict_to(database: Database, topic: int, keep: int) -> None:
-    await database.write(evict, topic, Limits(max_records=keep, keep_undelivered=False), now=NOW)
+    await database.write(evict, topic, EvictionLimits(max_records=keep, keep_undelivered=False), now=NOW)
 
 
-async def read(log: EventLog, topic: int, after: int, *, own: bool = False, **bounds: int) -> Lines:
+async def read(log: EventLog, topic: int, after: int, *, own: bool = False, **bounds: int) -> WirePage:
     """A page as it goes to a peer that is to get everything; or all that entered here."""
     wanted = Selection(relay=not own).wanted_by("nobody")
     return await log.lines(topic, after, wanted, **{"limit": 1000, "max_bytes": 1 << 20} | bounds)
 
 
-def positions(page: Lines) -> list[int]:
+def positions(page: WirePage) -> list[int]:
     return [int(line.split("\t")[0]) for line in page.body.decode().splitlines()]
 
 
@@ -152,7 +152,9 @@ async def test_the_gap_and_the_records_are_of_one_moment(log: EventLog, database
     keeps = iter(range(390, -1, -10))
     after, seen, missed = 0, 0, 0
     while after < 400:
-        eviction = database.start_write(lambda conn: evict(conn, topic, Limits(max_records=next(keeps, 0)), now=NOW))
+        eviction = database.start_write(
+            lambda conn: evict(conn, topic, EvictionLimits(max_records=next(keeps, 0)), now=NOW)
+        )
         page = await read(log, topic, after, limit=7)
         eviction.result()
         if page.gaps:
@@ -217,6 +219,6 @@ async def test_a_listing_answers_the_question(log: EventLog) -> None:
     )
     await log.append(await log.topic("group:other"), [draft("other", type="up", subject="bgp/1")])
     for question, expected in LISTINGS:
-        ask = Question(topic_id=topic, **question)  # type: ignore[arg-type]
+        ask = EventQuery(topic_id=topic, **question)  # type: ignore[arg-type]
         found = await log.database.read(list_latest, ask)
         assert [record.event_id for record in found.records] == expected, question

@@ -15,19 +15,19 @@ from hypothesis import strategies as st
 
 from eventd.log.core import blocks, listing, matching_page, scan, wire_page
 from eventd.log.core.eventlog import EventLog
-from eventd.log.core.listing import Question, list_latest
+from eventd.log.core.listing import EventQuery, list_latest
 from eventd.log.core.matching_page import read_matching
 from eventd.log.core.scan import read_at
 from eventd.log.core.topic_row import read_group_topics
 from eventd.log.core.values import Draft, Outcome, Record
-from eventd.log.core.wire_page import Wanted, read_lines
+from eventd.log.core.wire_page import PeerFilter, read_wire_page
 from eventd.log.cursors.cursors import create_cursor
 from eventd.log.delivery import backlog
 from eventd.log.delivery.backlog import Survey, read_backlog, read_backlogs, read_stale, survey
 from eventd.log.delivery.repairs import numbered_between, recorded_between
 from eventd.log.delivery.selection import Selection
 from eventd.log.retention import evict as retention
-from eventd.log.retention.evict import Limits, evict
+from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.store.engine.database import execute
 from eventd.testing import NOW, ManualClock, draft
 from federation.event import decode_canonical, is_alive, micros
@@ -171,7 +171,7 @@ async def publish(log: EventLog, model: Model, dice: random.Random) -> None:
 async def prune(log: EventLog, model: Model, dice: random.Random, passed: int | None) -> None:
     """Retention to its end; the model says where that is."""
     now = log.clock.now()
-    limits = Limits(
+    limits = EvictionLimits(
         dice.choice([None, 0, 1, 5, 20]), dice.choice([None, 0, 1_000_000]), keep_undelivered=dice.random() < 0.5
     )
     end = 0 if limits.max_records is None else len(model.records) - limits.max_records
@@ -196,7 +196,7 @@ async def prune(log: EventLog, model: Model, dice: random.Random, passed: int | 
         assert topic.lost_position >= lost[-1]
 
 
-def some_wanted(dice: random.Random, model: Model) -> Wanted:
+def some_wanted(dice: random.Random, model: Model) -> PeerFilter:
     def selector() -> Selector:
         return Selector.of(
             types=dice.choice([(), (), (), ("up",), ("up", "down"), ("none",), TYPES, ("link.*",), ("*",)]),
@@ -214,7 +214,7 @@ def between(model: Model, after: int, until: int) -> list[Record]:
     return [record for record in model.held if after < record.position <= until]
 
 
-async def check_lines(log: EventLog, model: Model, dice: random.Random, wanted: Wanted, after: int) -> None:
+async def check_lines(log: EventLog, model: Model, dice: random.Random, wanted: PeerFilter, after: int) -> None:
     head, now = (await log.look_around()).last, NOW + dice.choice([-1, 0, 1, 2])
     until = dice.choice([None, dice.randint(max(0, after - 2), head)])
     limit, most = dice.choice([1, 2, 5, 50]), dice.choice([1, 700, 1 << 20])
@@ -224,7 +224,7 @@ async def check_lines(log: EventLog, model: Model, dice: random.Random, wanted: 
     exceptions: list[tuple[int, str]] = []
     while full:
         page = await log.database.read(
-            read_lines, model.topic, at, wanted, limit=limit, max_bytes=most, until=until, now=now
+            read_wire_page, model.topic, at, wanted, limit=limit, max_bytes=most, until=until, now=now
         )
         found = page.count + len(page.exceptions)
         assert found <= limit
@@ -258,7 +258,7 @@ async def check_pages(log: EventLog, model: Model, dice: random.Random, after: i
 
 
 async def check_listing(log: EventLog, model: Model, dice: random.Random, after: int) -> None:
-    ask = Question(
+    ask = EventQuery(
         model.topic,
         now=dice.choice([None, NOW, NOW + 1]),
         event_id=dice.choice(["", "", "", *model.latest]),
@@ -288,7 +288,7 @@ async def check_listing(log: EventLog, model: Model, dice: random.Random, after:
     assert found == (expected[::-1] if ask.newest else expected)
 
 
-async def check_counts(log: EventLog, model: Model, dice: random.Random, wanted: Wanted, after: int) -> None:
+async def check_counts(log: EventLog, model: Model, dice: random.Random, wanted: PeerFilter, after: int) -> None:
     now = NOW + dice.choice([-1, 0, 1, 2])
     head = (await log.look_around()).last
     ahead = between(model, after, head)

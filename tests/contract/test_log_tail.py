@@ -7,9 +7,9 @@ import pytest
 from eventd.log.core import tail
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import renew_epoch
-from eventd.log.core.wire_page import Lines, Wanted, read_lines
+from eventd.log.core.wire_page import PeerFilter, WirePage, read_wire_page
 from eventd.log.delivery.selection import Selection
-from eventd.log.retention.evict import Limits, evict
+from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.runtime.clock import SystemClock
 from eventd.store.engine.database import Database
 from eventd.testing import NOW, draft
@@ -20,12 +20,12 @@ RELAYED = Selection(relay=True).wanted_by("b")
 FEW = Selection(Selector.of(types=["up"]), relay=True).wanted_by("b")
 
 
-async def both(log: EventLog, topic: int, after: int, wanted: Wanted, **bounds: int) -> tuple[Lines, Lines]:
+async def both(log: EventLog, topic: int, after: int, wanted: PeerFilter, **bounds: int) -> tuple[WirePage, WirePage]:
     """The page as the log gives it, and as the database does."""
     bounds = {"limit": 100, "max_bytes": 1 << 20, **bounds}
     asked = await log.lines(topic, after, wanted, at_tail=True, **bounds)  # type: ignore[arg-type]
     stored = await log.database.read(
-        read_lines, topic, after, wanted, until=None, now=log.clock.now(), **bounds  # type: ignore[arg-type]
+        read_wire_page, topic, after, wanted, until=None, now=log.clock.now(), **bounds  # type: ignore[arg-type]
     )  # fmt: skip
     return asked, stored
 
@@ -103,7 +103,7 @@ async def test_the_tail_is_small_and_whoever_is_behind_it_reads_on(
 async def test_what_retention_took_is_no_gap_for_who_had_it_in_memory(log: EventLog) -> None:
     topic = await log.topic("group:g")
     await log.append(topic, [draft("a"), draft("b")])
-    await log.database.write(evict, topic, Limits(max_records=0), now=NOW)
+    await log.database.write(evict, topic, EvictionLimits(max_records=0), now=NOW)
     asked, _ = await both(log, topic, 1, ALL)
     assert (asked.count, asked.gaps, asked.lost, asked.upto) == (1, [], 0, 2)
 

@@ -22,7 +22,7 @@ from eventd.log.core.commit import Transaction, Turn
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head, touch_head
 from eventd.log.core.units import Publish
-from eventd.log.core.values import Appended, Draft, Drafts
+from eventd.log.core.values import AppendResult, Draft, Drafts
 from eventd.store.engine import database as databases
 from eventd.store.engine.database import Database, execute, fetch
 from eventd.store.schema import migrations
@@ -310,7 +310,7 @@ class Undone:
     def admit(self, tx: Transaction) -> Drafts:
         return Drafts.of([draft("undone")])
 
-    def finish(self, tx: Transaction, appended: Appended) -> None:
+    def finish(self, tx: Transaction, appended: AppendResult) -> None:
         self.tries += 1
         if tx.conn.dialect.name == "sqlite":
             execute(tx.conn, "ROLLBACK")

@@ -11,7 +11,7 @@ from eventd.dynamic.part import form_manual_part, form_part
 from eventd.log.core.head import read_head
 from eventd.plugins.contract.contract import Result
 from eventd.store.engine.database import Database, execute, fetch
-from eventd.store.parts.claims import FOR_SUBJECT, Key, target_of
+from eventd.store.parts.claims import FOR_SUBJECT, ResourceKey, target_of
 from eventd.store.parts.parts import (
     NewPart,
     StoredPart,
@@ -38,8 +38,8 @@ def route(name: str, *, about: str = "", **spec: Any) -> dict[str, Any]:
     return {"apiVersion": ROUTE, "kind": "IPv4Route", "metadata": metadata, "spec": spec or {"destination": name}}
 
 
-def key(name: str) -> Key:
-    return Key(ROUTE, "IPv4Route", name)
+def key(name: str) -> ResourceKey:
+    return ResourceKey(ROUTE, "IPv4Route", name)
 
 
 def formed(

@@ -13,7 +13,7 @@ from eventd.log.core.commit import Transaction
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.values import Drafts
 from eventd.log.queues import transaction as jobs_module
-from eventd.log.queues.units import Claim, Handle, Holder, Nack, Refill, Wish
+from eventd.log.queues.units import ClaimJobs, JobHandle, JobHolder, JobRequest, Nack, Refill
 from eventd.log.topics.errors import NotAQueue, TopicNotFound
 from eventd.log.topics.topics import Ceilings
 from eventd.log.topics.write import Write
@@ -22,7 +22,7 @@ from eventd.observe.metrics import Metrics
 from eventd.runtime.clock import SECOND
 from eventd.settings.model import load
 from eventd.store.engine.database import Database, fetch
-from eventd.store.rows.leases import Jobs, acked_seqs, release_leases
+from eventd.store.rows.leases import JobCounts, acked_seqs, release_leases
 from eventd.testing import NOW, ManualClock
 from tests.support.queues import Queues, seqs
 from tests.support.topics import ALL, Topics, drafts_of
@@ -39,15 +39,15 @@ def queues(log: EventLog) -> Queues:
 async def test_jobs_are_claimed_in_order_and_are_gone_when_they_are_acked(queues: Queues) -> None:
     topic_id = await queues.make("q", lease_ms=30_000)
     await queues.put("q", *range(10), tag="t")
-    assert await queues.jobs("q") == Jobs(10, 0, 0)
-    claimed = await queues.deal("q", Wish("w1", 4))
+    assert await queues.jobs("q") == JobCounts(10, 0, 0)
+    claimed = await queues.deal("q", JobRequest("w1", 4))
     first = claimed.jobs[0]
     assert seqs(first) == [1, 2, 3, 4]
     assert [(job.deliveries, job.recorded_at, job.deadline) for job in first] == [(1, NOW, NOW + 30_000_000)] * 4
-    assert (claimed.topic_id, claimed.standing) == (topic_id, Jobs(6, 4, 0))
+    assert (claimed.topic_id, claimed.standing) == (topic_id, JobCounts(6, 4, 0))
     assert len({job.lease_id for job in first}) == 4
     acked = await queues.ack("q", "w1", 1, 2)
-    assert (list(acked.done), list(acked.skipped), acked.standing) == ([1, 2], [], Jobs(6, 2, 0))
+    assert (list(acked.done), list(acked.skipped), acked.standing) == ([1, 2], [], JobCounts(6, 2, 0))
     again = await queues.ack("q", "w1", 1, 99, 3)
     assert (list(again.done), list(again.skipped)) == ([3], [1, 99])
     assert [record["data"] for record in await queues.page("q")] == [3, 4, 5, 6, 7, 8, 9]
@@ -59,7 +59,7 @@ async def test_a_job_that_is_given_back_comes_before_those_that_were_never_claim
     await queues.make("q")
     await queues.put("q", *range(6))
     await queues.claim("q", "w1", 4)
-    assert (await queues.nack("q", "w1", 4, 3)).standing == Jobs(4, 2, 0)
+    assert (await queues.nack("q", "w1", 4, 3)).standing == JobCounts(4, 2, 0)
     again = await queues.claim("q", "w2", 3)
     assert [(job.seq, job.deliveries) for job in again] == [(3, 2), (4, 2), (5, 1)]
     await queues.check("q")
@@ -71,11 +71,11 @@ async def test_a_lease_is_valid_until_its_deadline_and_not_any_longer(queues: Qu
     (job,) = await queues.claim("q", "w1")
     clock.advance(1.0)
     assert await queues.claim("q", "w2") == []
-    assert await queues.jobs("q") == Jobs(0, 1, 0)
+    assert await queues.jobs("q") == JobCounts(0, 1, 0)
     clock.advance(0.001)
-    assert await queues.jobs("q") == Jobs(1, 0, 0), "known although nobody has looked at the queue"
+    assert await queues.jobs("q") == JobCounts(1, 0, 0), "known although nobody has looked at the queue"
     late = await queues.ack("q", "w1", job)
-    assert (list(late.done), list(late.skipped), late.standing) == ([], [1], Jobs(1, 0, 0))
+    assert (list(late.done), list(late.skipped), late.standing) == ([], [1], JobCounts(1, 0, 0))
     (again,) = await queues.claim("q", "w2")
     assert (again.seq, again.deliveries) == (1, 2)
     assert again.lease_id != job.lease_id
@@ -111,7 +111,7 @@ async def test_a_step_of_the_wall_clock_moves_no_lease_and_no_delay(
     await queues.nack("q", "w1", 2, delay_ms=100_000)
     clock.advance(50)
     clock.set_wall(clock.now() + step * SECOND)
-    assert await queues.jobs("q") == Jobs(0, 1, 0)
+    assert await queues.jobs("q") == JobCounts(0, 1, 0)
     assert await queues.claim("q", "w2", 2) == []
     extended = await queues.extend("q", "w1", 1, lease_ms=50_000)
     assert extended.deadline == clock.now() + 50 * SECOND, "what the node is told is by the wall clock"
@@ -143,10 +143,10 @@ async def test_a_delay_hides_a_job_for_so_long(queues: Queues, clock: ManualCloc
     await queues.make("q")
     await queues.put("q", "job")
     await queues.claim("q", "w")
-    assert (await queues.nack("q", "w", 1, delay_ms=5000)).standing == Jobs(0, 0, 0)
+    assert (await queues.nack("q", "w", 1, delay_ms=5000)).standing == JobCounts(0, 0, 0)
     assert await queues.claim("q", "w") == []
     clock.advance(5)
-    assert await queues.jobs("q") == Jobs(1, 0, 0)
+    assert await queues.jobs("q") == JobCounts(1, 0, 0)
     assert [(job.seq, job.deliveries) for job in await queues.claim("q", "w")] == [(1, 2)]
     await queues.check("q")
 
@@ -170,14 +170,14 @@ async def test_a_job_that_is_named_twice_is_settled_once(queues: Queues) -> None
     await queues.claim("q", "w", 2)
     acked = await queues.ack("q", "w", 2, 1, 2)
     assert (list(acked.done), list(acked.skipped)) == ([2, 1], [2])
-    assert await queues.jobs("q") == Jobs(0, 0, 0)
+    assert await queues.jobs("q") == JobCounts(0, 0, 0)
     await queues.check("q")
 
 
 async def test_nodes_that_claim_together_are_dealt_the_jobs_in_turn(queues: Queues) -> None:
     await queues.make("q")
     await queues.put("q", *range(8))
-    claimed = await queues.deal("q", Wish("a", 10), Wish("b", 1), Wish("c", 10))
+    claimed = await queues.deal("q", JobRequest("a", 10), JobRequest("b", 1), JobRequest("c", 10))
     assert [seqs(hand) for hand in claimed.jobs] == [[1, 4, 6, 8], [2], [3, 5, 7]]
     assert list((await queues.ack("q", "b", 1)).skipped) == [1]
 
@@ -185,7 +185,7 @@ async def test_nodes_that_claim_together_are_dealt_the_jobs_in_turn(queues: Queu
 async def test_a_queue_that_gathers_claims_says_so_to_those_that_come_alone(queues: Queues) -> None:
     await queues.make("q", claim_jitter_ms=120)
     await queues.put("q", 1)
-    alone = await queues.log.submit(Claim("q", [Wish("w", 1)], os.urandom, gathered=False))
+    alone = await queues.log.submit(ClaimJobs("q", [JobRequest("w", 1)], os.urandom, gathered=False))
     assert (alone.gather_ms, alone.jobs) == (120, [[]])
     assert seqs(await queues.claim("q")) == [1]
 
@@ -222,8 +222,8 @@ async def test_a_job_that_comes_back_too_often_goes_to_the_dead_letters(queues: 
     for _ in range(2):
         assert len(await queues.claim("jobs")) == 1
         clock.advance(2)
-    claimed = await queues.deal("jobs", Wish("w", 1))
-    assert (claimed.jobs, claimed.standing) == ([[]], Jobs(0, 0, 1))
+    claimed = await queues.deal("jobs", JobRequest("w", 1))
+    assert (claimed.jobs, claimed.standing) == ([[]], JobCounts(0, 0, 1))
     (letter,) = await queues.page("dlq", view=ALL)
     assert (letter["data"], letter["$tag"], letter["$node"]) == ({"n": 1}, "t", "origin")
     assert letter["meta"] == {
@@ -242,7 +242,7 @@ async def test_the_claim_that_gives_jobs_up_gets_others(queues: Queues) -> None:
     await queues.put("q", *range(40))
     await queues.nack("q", "w", *await queues.claim("q", "w", 30))
     assert seqs(await queues.claim("q", "w", 5)) == [31, 32, 33, 34, 35]
-    assert await queues.jobs("q") == Jobs(5, 5, 30)
+    assert await queues.jobs("q") == JobCounts(5, 5, 30)
     assert len(await queues.page("dlq")) == 30
     await queues.check("q")
 
@@ -276,14 +276,14 @@ async def test_dead_letters_that_nobody_takes_wait_in_the_queue_and_nothing_is_l
     await queues.put("q", 1)
     await queues.nack("q", "w", *await queues.claim("q"))
     assert await queues.claim("q") == []
-    assert await queues.jobs("q") == Jobs(0, 0, 0)
+    assert await queues.jobs("q") == JobCounts(0, 0, 0)
     assert [record["data"] for record in await queues.page("q")] == [1]
     await queues.delete("full", before=2)
     await queues.make("q", max_deliveries=1, dead_letter="full")
     assert await queues.claim("q") == []
     clock.advance(5)
     assert await queues.claim("q") == []
-    assert await queues.jobs("q") == Jobs(0, 0, 1)
+    assert await queues.jobs("q") == JobCounts(0, 0, 1)
     assert [record["data"] for record in await queues.page("full")] == [1]
     await queues.check("q")
 
@@ -309,7 +309,7 @@ async def test_dead_letters_keep_to_the_ceilings_of_all_topics(
 
     async def give_up(ceilings: Ceilings) -> None:
         clock.advance(5)
-        claimed = await queues.log.submit(Claim("q", [Wish("w", 1)], os.urandom, ceilings=ceilings))
+        claimed = await queues.log.submit(ClaimJobs("q", [JobRequest("w", 1)], os.urandom, ceilings=ceilings))
         assert claimed.jobs == [[]]
 
     await give_up(Ceilings(topics, size))
@@ -334,10 +334,10 @@ async def test_a_job_that_is_deleted_is_no_job_any_more(queues: Queues) -> None:
     await queues.ack("q", "w", 2)
     done = await queues.delete("q", match="go")
     assert done.deleted == 1, "the other one was acked"
-    assert (await queues.jobs("q")) == Jobs(1, 2, 0)
+    assert (await queues.jobs("q")) == JobCounts(1, 2, 0)
     assert list((await queues.ack("q", "w", 1)).skipped) == [1]
     await queues.delete("q", before=4)
-    assert await queues.jobs("q") == Jobs(1, 1, 0)
+    assert await queues.jobs("q") == JobCounts(1, 1, 0)
     assert seqs(await queues.claim("q", "w", 9)) == [5]
     await queues.check("q")
 
@@ -352,7 +352,7 @@ async def test_jobs_that_outlive_their_time_are_lost_also_to_who_holds_them(queu
     assert seqs(await queues.claim("q", "w", 9)) == [4]
     assert list((await queues.ack("q", "w", 1)).skipped) == [1]
     assert await queues.losses("q") == [(1, 1, "ttl"), (3, 3, "ttl")], "what was acked is no loss"
-    assert await queues.jobs("q") == Jobs(0, 1, 0)
+    assert await queues.jobs("q") == JobCounts(0, 1, 0)
     await queues.check("q")
 
 
@@ -377,7 +377,7 @@ async def test_a_queue_over_its_cap_loses_the_oldest_jobs(queues: Queues) -> Non
     await queues.put("q", 4, 5)
     assert await queues.losses("q") == [(2, 2, "cap")]
     assert list((await queues.ack("q", "w", 2)).skipped) == [2]
-    assert await queues.jobs("q") == Jobs(3, 0, 0)
+    assert await queues.jobs("q") == JobCounts(3, 0, 0)
     await queues.check("q")
 
 
@@ -385,24 +385,24 @@ async def test_whoever_does_things_in_one_transaction_sees_what_was_done_before(
     await queues.make("q")
     await queues.put("q", 1, 2, 3)
     log = queues.log
-    first = log.submit(Claim("q", [Wish("a", 2)], os.urandom))
-    second = log.submit(Claim("q", [Wish("b", 2)], os.urandom))
-    given_back = log.submit(Nack("q", "a", [Handle(1)]))
-    third = log.submit(Claim("q", [Wish("c", 2)], os.urandom))
+    first = log.submit(ClaimJobs("q", [JobRequest("a", 2)], os.urandom))
+    second = log.submit(ClaimJobs("q", [JobRequest("b", 2)], os.urandom))
+    given_back = log.submit(Nack("q", "a", [JobHandle(1)]))
+    third = log.submit(ClaimJobs("q", [JobRequest("c", 2)], os.urandom))
     late = log.submit(Write("q", drafts_of([{"data": 4}]), flushes=log.flushes))
     assert seqs((await first).jobs[0]) == [1, 2]
     assert seqs((await second).jobs[0]) == [3]
     assert list((await given_back).done) == [1]
     assert [(job.seq, job.deliveries) for job in (await third).jobs[0]] == [(1, 2)]
     assert (await late).first_seq == 4
-    assert (await third).standing == Jobs(1, 3, 0), "all of them stand as their transaction leaves the queue"
+    assert (await third).standing == JobCounts(1, 3, 0), "all of them stand as their transaction leaves the queue"
     await queues.check("q")
 
 
 async def test_a_failure_beside_it_undoes_a_claim_and_it_is_made_again(queues: Queues) -> None:
     await queues.make("q")
     await queues.put("q", 1)
-    claim = queues.log.submit(Claim("q", [Wish("a", 2)], os.urandom))
+    claim = queues.log.submit(ClaimJobs("q", [JobRequest("a", 2)], os.urandom))
     broken = queues.log.submit(_Broken("q", [], os.urandom))
     with pytest.raises(ZeroDivisionError):
         await broken
@@ -410,7 +410,7 @@ async def test_a_failure_beside_it_undoes_a_claim_and_it_is_made_again(queues: Q
     await queues.check("q")
 
 
-class _Broken(Claim):
+class _Broken(ClaimJobs):
     """A unit with a fault."""
 
     def admit(self, tx: Transaction) -> Drafts:
@@ -438,7 +438,7 @@ async def test_acks_out_of_order_leave_what_is_done_out_before_it_is_cleared_awa
     assert (await queues.slice("q")).seqs == [1]
     await queues.check("q")
     acked = await queues.ack("q", "w", 1)
-    assert acked.standing == Jobs(0, 0, 0)
+    assert acked.standing == JobCounts(0, 0, 0)
     found = await queues.slice("q")
     assert (found.earliest_seq, found.head_seq, found.tombstone) == (101, 100, None)
     assert await queues.blocks("q") == []
@@ -489,8 +489,8 @@ async def test_leases_are_released_at_a_start_and_deliveries_stay_counted(queues
         await queues.nack(name, "w", 1, delay_ms=60_000)
         await queues.ack(name, "w", 2)
     await queues.log.database.write(release_leases, clock.steady())
-    assert await queues.jobs("q") == Jobs(2, 0, 0)
-    assert await queues.jobs("kept") == Jobs(1, 0, 0)
+    assert await queues.jobs("q") == JobCounts(2, 0, 0)
+    assert await queues.jobs("kept") == JobCounts(1, 0, 0)
     assert [(job.seq, job.deliveries) for job in await queues.claim("q", "w", 9)] == [(1, 2), (3, 1)]
     assert seqs(await queues.claim("kept", "w", 9)) == [3]
     for name in ("kept", "q"):
@@ -503,7 +503,7 @@ async def test_a_node_that_starts_releases_leases_and_one_for_a_group_alone_does
     await queues.make("q")
     await queues.put("q", 1, 2, 3)
     await queues.claim("q", "w", 2)
-    for group, standing in (("edge", Jobs(1, 2, 0)), ("", Jobs(3, 0, 0))):
+    for group, standing in (("edge", JobCounts(1, 2, 0)), ("", JobCounts(3, 0, 0))):
         settings = load({"database_url": migrated_url} | ({"group": group} if group else {}), {})
         await Housekeeping(queues.log, settings, Metrics()).begin()
         assert await queues.jobs("q") == standing
@@ -516,30 +516,30 @@ async def test_a_node_that_starts_releases_leases_and_one_for_a_group_alone_does
 async def test_a_holder_is_refilled_as_far_as_it_settled_or_lost_jobs(queues: Queues, clock: ManualClock) -> None:
     topic_id = await queues.make("q", lease_ms=10_000)
     await queues.put("q", *range(9))
-    wish = Wish("w", 3)
-    first = await queues.log.submit(Refill(topic_id, [Holder(wish, {})], os.urandom))
+    wish = JobRequest("w", 3)
+    first = await queues.log.submit(Refill(topic_id, [JobHolder(wish, {})], os.urandom))
     assert [seqs(hand) for hand in first.jobs] == [[1, 2, 3]]
     assert first.look_at == NOW + 10_000_001
     held = {job.seq: job.lease_id for job in first.jobs[0]}
     await queues.ack("q", "w", 2)
-    idle = Holder(Wish("v", 0), {})
-    second = await queues.log.submit(Refill(topic_id, [idle, Holder(wish, held)], os.urandom))
+    idle = JobHolder(JobRequest("v", 0), {})
+    second = await queues.log.submit(Refill(topic_id, [idle, JobHolder(wish, held)], os.urandom))
     assert (list(second.kept), [seqs(hand) for hand in second.jobs]) == ([frozenset(), {1, 3}], [[], [4]])
     clock.advance(11)
-    third = await queues.log.submit(Refill(topic_id, [Holder(wish, held)], os.urandom))
+    third = await queues.log.submit(Refill(topic_id, [JobHolder(wish, held)], os.urandom))
     assert (list(third.kept), [seqs(hand) for hand in third.jobs]) == ([frozenset()], [[1, 3, 4]])
     await queues.nack("q", "w", 1, 3, 4, delay_ms=2000)
-    last = await queues.log.submit(Refill(topic_id, [Holder(Wish("w", 0), {})], os.urandom))
+    last = await queues.log.submit(Refill(topic_id, [JobHolder(JobRequest("w", 0), {})], os.urandom))
     assert last.look_at == clock.now() + 2_000_000
     with pytest.raises(TopicNotFound):
-        await queues.log.submit(Refill(topic_id + 99, [Holder(wish, {})], os.urandom))
+        await queues.log.submit(Refill(topic_id + 99, [JobHolder(wish, {})], os.urandom))
 
 
 async def test_a_holder_that_wishes_for_nothing_takes_nothing_from_others(queues: Queues) -> None:
     topic_id = await queues.make("q")
     await queues.put("q", *range(3))
-    await queues.log.submit(Refill(topic_id, [Holder(Wish("w", 0), {})], os.urandom))
-    assert await queues.jobs("q") == Jobs(3, 0, 0)
+    await queues.log.submit(Refill(topic_id, [JobHolder(JobRequest("w", 0), {})], os.urandom))
+    assert await queues.jobs("q") == JobCounts(3, 0, 0)
     assert seqs(await queues.claim("q", "v", 9)) == [1, 2, 3]
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from eventd.log.core.eventlog import EventLog
-from eventd.log.queues.units import Ack, Claim, Claimed, Extend, Handle, Nack, Settled, Wish
-from eventd.store.rows.leases import Jobs
+from eventd.log.queues.units import Ack, ClaimJobs, ClaimResult, Extend, JobHandle, JobRequest, Nack, SettlementResult
+from eventd.store.rows.leases import JobCounts
 from eventd.testing import ManualClock
 from tests.support.queues import Queues, seqs
 
@@ -50,7 +50,7 @@ class Model:
             self.written += 1
             self.jobs[self.written] = Held(tag)
 
-    def claim(self, wishes: list[Wish], secret: bytes, now: int) -> list[list[int]]:
+    def claim(self, wishes: list[JobRequest], secret: bytes, now: int) -> list[list[int]]:
         """The seqs each of them gets."""
         hands: list[list[int]] = [[] for _ in wishes]
         turns = [index for turn in range(99) for index, wish in enumerate(wishes) if turn < wish.most]
@@ -70,7 +70,7 @@ class Model:
             job.free_at, job.deliveries = now + 1000 * (wish.lease_ms or LEASE_MS) + 1, job.deliveries + 1
         return hands
 
-    def split(self, node: str, handles: list[Handle], now: int) -> tuple[list[int], list[int]]:
+    def split(self, node: str, handles: list[JobHandle], now: int) -> tuple[list[int], list[int]]:
         """The seqs the node holds, and the others."""
         held: list[int] = []
         skipped: list[int] = []
@@ -88,9 +88,9 @@ class Model:
         for seq in held:
             self.jobs[seq].node, self.jobs[seq].free_at = node, free_at
 
-    def count(self, now: int) -> Jobs:
+    def count(self, now: int) -> JobCounts:
         hidden = [job for job in self.jobs.values() if job.is_hidden(now)]
-        return Jobs(len(self.jobs) - len(hidden), sum(bool(job.node) for job in hidden), len(self.letters))
+        return JobCounts(len(self.jobs) - len(hidden), sum(bool(job.node) for job in hidden), len(self.letters))
 
 
 class History:
@@ -131,7 +131,7 @@ class History:
         if kind < 0.45:
             wishes = [self.some_wish() for _ in range(chance.choice([1, 1, 3]))]
             secret = chance.randbytes(8)
-            claiming = log.submit(Claim("q", wishes, lambda _: secret))
+            claiming = log.submit(ClaimJobs("q", wishes, lambda _: secret))
             return claiming, self.model.claim(wishes, secret, now)
         node = chance.choice(NODES)
         handles = self.some_handles(node)
@@ -147,17 +147,17 @@ class History:
         self.model.hold(held, node, now + 1000 * lease_ms + 1)
         return log.submit(Extend("q", node, handles, lease_ms=lease_ms)), (held, skipped)
 
-    def some_wish(self) -> Wish:
+    def some_wish(self) -> JobRequest:
         most = self.chance.choice([0, 1, 1, 2, 5, 30])
-        return Wish(self.chance.choice(NODES), most, self.chance.choice([None, 300]))
+        return JobRequest(self.chance.choice(NODES), most, self.chance.choice([None, 300]))
 
-    def some_handles(self, node: str) -> list[Handle]:
+    def some_handles(self, node: str) -> list[JobHandle]:
         """Mostly what the node holds, under its leases; and what it does not."""
         mine = [(seq, job.lease_id) for seq, job in self.model.jobs.items() if job.node == node]
         chosen = self.chance.sample(mine, self.chance.randint(0, len(mine)))
-        handles = [Handle(seq, self.chance.choice([lease_id, lease_id, "", "lease_0"])) for seq, lease_id in chosen]
+        handles = [JobHandle(seq, self.chance.choice([lease_id, lease_id, "", "lease_0"])) for seq, lease_id in chosen]
         others = self.chance.choice([0, 0, 2])
-        return handles + [Handle(self.chance.randint(0, self.model.written + 2)) for _ in range(others)]
+        return handles + [JobHandle(self.chance.randint(0, self.model.written + 2)) for _ in range(others)]
 
     async def check(self) -> None:
         """The queue is as the model says."""
@@ -172,9 +172,9 @@ class History:
             assert [int(letter["meta"]["$dead_letter_src_seq"]) for letter in letters] == model.letters
 
 
-def told(answer: Claimed | Settled) -> Any:
+def told(answer: ClaimResult | SettlementResult) -> Any:
     """What an answer says of jobs."""
-    if isinstance(answer, Claimed):
+    if isinstance(answer, ClaimResult):
         return [seqs(hand) for hand in answer.jobs]
     return list(answer.done), list(answer.skipped)
 
@@ -205,5 +205,5 @@ async def test_every_job_is_worked_on_once_however_many_work(log: EventLog) -> N
     works = [work(f"w{number}", number % 4 + 1) for number in range(20)]
     await asyncio.wait([asyncio.ensure_future(one) for one in works])
     assert sorted(done) == [*range(1, 301)]
-    assert await queues.jobs("q") == Jobs(0, 0, 0)
+    assert await queues.jobs("q") == JobCounts(0, 0, 0)
     await queues.check("q")

@@ -6,7 +6,7 @@ import asyncio
 import threading
 
 from eventd.log.core.eventlog import EventLog
-from eventd.log.core.wire_page import Wanted
+from eventd.log.core.wire_page import PeerFilter
 from eventd.log.delivery.selection import Selection
 from eventd.store.engine.database import READERS, Database
 from eventd.testing import draft
@@ -20,7 +20,7 @@ async def test_requests_that_read_for_long_hold_up_no_delivery(log: EventLog, da
     long = [asyncio.ensure_future(database.read(lambda _: end.wait(30))) for _ in range(2 * READERS)]
     try:
         async with asyncio.timeout(10):
-            page = await log.lines(topic, 0, Wanted("b", Selection()), limit=10, max_bytes=1 << 20)
+            page = await log.lines(topic, 0, PeerFilter("b", Selection()), limit=10, max_bytes=1 << 20)
             head = await log.look_around()
     finally:
         end.set()

@@ -17,7 +17,7 @@ from eventd.log.core.head import lock_head
 from eventd.log.delivery import backlog
 from eventd.log.delivery.backlog import Survey, read_backlog, survey
 from eventd.log.delivery.selection import Selection
-from eventd.log.retention.evict import Limits, evict
+from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Database
 from eventd.store.rows.registry import read_version
@@ -83,7 +83,7 @@ async def test_what_cannot_be_sent_again_is_refused_with_its_reason(
     await books.settle("b", 5)
     await books.settle("c", 6)
     topic = await log.topic("group:g")
-    await log.database.write(evict, topic, Limits(max_records=5, keep_undelivered=False), now=clock.now())
+    await log.database.write(evict, topic, EvictionLimits(max_records=5, keep_undelivered=False), now=clock.now())
     clock.advance(5)
     for event_id, reason in {
         "gone": "retention has removed it",
@@ -156,7 +156,7 @@ async def test_an_evicted_part_of_a_range_is_counted(books: Books, log: EventLog
     for peer in "bc":
         await books.settle(peer, 5)
     topic = await log.topic("group:g")
-    await log.database.write(evict, topic, Limits(max_records=2), now=clock.now())
+    await log.database.write(evict, topic, EvictionLimits(max_records=2), now=clock.now())
     dry = await books.call("deliveries.redeliver", group="g", peer="b", from_seq=2, to_seq=4, dry_run=True)
     assert (dry["events"], dry["evicted"]) == (1, 2)
     with pytest.raises(Conflict, match=r"nothing to send to b again: 3 removed by retention$"):

@@ -12,14 +12,14 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from eventd.log.core.commit import Spent, commit
+from eventd.log.core.commit import TransactionTimes, commit
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.topic_row import read_topic
 from eventd.log.core.units import Publish
 from eventd.log.core.values import Gap
 from eventd.log.cursors.cursors import Batch, DeadLetter, Step, create_cursor, insert_batch, park
 from eventd.log.retention import evict as retention
-from eventd.log.retention.evict import CHUNK, BookLimits, Evicted, Limits, evict, forget
+from eventd.log.retention.evict import CHUNK, Eviction, EvictionLimits, RowRetention, evict, forget
 from eventd.runtime.clock import SECOND, Moment
 from eventd.store.engine.database import Database, fetch
 from eventd.store.rows.links import keep_nonce, keep_receipt, record_gap
@@ -28,8 +28,8 @@ from eventd.testing import NOW, ManualClock, draft, until
 from tests.support.reading import read_records
 from tests.support.stored import read_stored
 
-DROP = Limits(max_records=0, keep_undelivered=False)
-KEEP = Limits(max_records=0)
+DROP = EvictionLimits(max_records=0, keep_undelivered=False)
+KEEP = EvictionLimits(max_records=0)
 
 
 async def fill(log: EventLog, topic: int, count: int, name: str = "e") -> None:
@@ -40,8 +40,8 @@ async def cursor_at(log: EventLog, topic: int, position: int, name: str = "peer:
     await log.database.write(create_cursor, name, kind="peer", topic_id=topic, position=position, now=NOW)
 
 
-async def evict_all(log: EventLog, topic: int, limits: Limits, *, chunk: int = CHUNK) -> list[Evicted]:
-    steps: list[Evicted] = []
+async def evict_all(log: EventLog, topic: int, limits: EvictionLimits, *, chunk: int = CHUNK) -> list[Eviction]:
+    steps: list[Eviction] = []
     while not steps or steps[-1].more:
         steps.append(await log.database.write(evict, topic, limits, now=log.clock.now(), chunk=chunk))
     return steps
@@ -54,17 +54,17 @@ async def left(log: EventLog, topic: int) -> list[str]:
 async def test_without_limits_nothing_goes(log: EventLog) -> None:
     topic = await log.topic("group:g")
     await fill(log, topic, 3)
-    assert await evict_all(log, topic, Limits()) == [Evicted(0, 0, more=False)]
+    assert await evict_all(log, topic, EvictionLimits()) == [Eviction(0, 0, more=False)]
 
 
 async def test_by_count_the_newest_are_kept(log: EventLog) -> None:
     topic = await log.topic("group:g")
     await fill(log, topic, 6)
-    assert await evict_all(log, topic, Limits(max_records=4)) == [Evicted(2, 2, more=False)]
+    assert await evict_all(log, topic, EvictionLimits(max_records=4)) == [Eviction(2, 2, more=False)]
     assert await left(log, topic) == ["e3", "e4", "e5", "e6"]
-    assert await evict_all(log, topic, Limits(max_records=4)) == [Evicted(0, 2, more=False)]
+    assert await evict_all(log, topic, EvictionLimits(max_records=4)) == [Eviction(0, 2, more=False)]
     await fill(log, topic, 1, "f")
-    assert await evict_all(log, topic, Limits(max_records=4)) == [Evicted(1, 3, more=False)]
+    assert await evict_all(log, topic, EvictionLimits(max_records=4)) == [Eviction(1, 3, more=False)]
 
 
 async def test_by_age_goes_what_was_recorded_before(log: EventLog, clock: ManualClock) -> None:
@@ -72,20 +72,20 @@ async def test_by_age_goes_what_was_recorded_before(log: EventLog, clock: Manual
     for name in "abc":
         await fill(log, topic, 2, name)
         clock.advance(10)
-    limits = Limits(max_age=20 * SECOND)
-    assert await evict_all(log, topic, limits) == [Evicted(2, 2, more=False)], "a is 30 s old, b is 20 s old"
+    limits = EvictionLimits(max_age=20 * SECOND)
+    assert await evict_all(log, topic, limits) == [Eviction(2, 2, more=False)], "a is 30 s old, b is 20 s old"
     clock.advance(0.000001)
-    assert await evict_all(log, topic, limits) == [Evicted(2, 4, more=False)]
+    assert await evict_all(log, topic, limits) == [Eviction(2, 4, more=False)]
     assert await left(log, topic) == ["c1", "c2"]
     clock.advance(100)
-    assert await evict_all(log, topic, limits) == [Evicted(2, 6, more=False)]
-    assert await evict_all(log, topic, limits) == [Evicted(0, 6, more=False)]
+    assert await evict_all(log, topic, limits) == [Eviction(2, 6, more=False)]
+    assert await evict_all(log, topic, limits) == [Eviction(0, 6, more=False)]
 
 
 async def test_the_age_is_since_it_was_recorded_here_not_since_it_was_observed(log: EventLog) -> None:
     topic = await log.topic("group:g")
     await log.append(topic, [draft("old", observed=NOW - 100 * SECOND)])
-    assert await evict_all(log, topic, Limits(max_age=50 * SECOND)) == [Evicted(0, 0, more=False)]
+    assert await evict_all(log, topic, EvictionLimits(max_age=50 * SECOND)) == [Eviction(0, 0, more=False)]
 
 
 async def test_only_a_prefix_goes_even_after_the_wall_clock_was_set_back(log: EventLog, clock: ManualClock) -> None:
@@ -94,9 +94,9 @@ async def test_only_a_prefix_goes_even_after_the_wall_clock_was_set_back(log: Ev
     clock.set_wall(NOW - 100 * SECOND)
     await fill(log, topic, 1, "earlier")
     clock.set_wall(NOW)
-    assert (await evict_all(log, topic, Limits(max_age=50 * SECOND)))[-1].records == 0
+    assert (await evict_all(log, topic, EvictionLimits(max_age=50 * SECOND)))[-1].records == 0
     clock.set_wall(NOW + 51 * SECOND)
-    await evict_all(log, topic, Limits(max_age=50 * SECOND))
+    await evict_all(log, topic, EvictionLimits(max_age=50 * SECOND))
     assert await left(log, topic) == []
 
 
@@ -105,9 +105,9 @@ async def test_the_stricter_of_two_limits_counts(log: EventLog, clock: ManualClo
     await fill(log, topic, 3, "a")
     clock.advance(10)
     await fill(log, topic, 3, "b")
-    await evict_all(log, topic, Limits(max_records=5, max_age=5 * SECOND))
+    await evict_all(log, topic, EvictionLimits(max_records=5, max_age=5 * SECOND))
     assert await left(log, topic) == ["b1", "b2", "b3"]
-    await evict_all(log, topic, Limits(max_records=1, max_age=50 * SECOND))
+    await evict_all(log, topic, EvictionLimits(max_records=1, max_age=50 * SECOND))
     assert await left(log, topic) == ["b3"]
 
 
@@ -116,7 +116,7 @@ async def test_another_topic_is_not_touched(log: EventLog) -> None:
     await fill(log, topic, 2)
     await fill(log, other, 3)
     await fill(log, topic, 2, "f")
-    await evict_all(log, topic, Limits(max_records=1))
+    await evict_all(log, topic, EvictionLimits(max_records=1))
     assert await left(log, other) == ["e1", "e2", "e3"]
     assert (await read_records(log, other, 0)).gaps == []
     assert (await read_records(log, topic, 0)).gaps == [Gap(topic, 0, 6, 3)]
@@ -125,8 +125,8 @@ async def test_another_topic_is_not_touched(log: EventLog) -> None:
 async def test_it_goes_in_chunks_so_that_nobody_waits_long(log: EventLog) -> None:
     topic = await log.topic("group:g")
     await fill(log, topic, 25)
-    steps = await evict_all(log, topic, Limits(max_records=2), chunk=10)
-    assert steps == [Evicted(10, 10, more=True), Evicted(10, 20, more=True), Evicted(3, 23, more=False)]
+    steps = await evict_all(log, topic, EvictionLimits(max_records=2), chunk=10)
+    assert steps == [Eviction(10, 10, more=True), Eviction(10, 20, more=True), Eviction(3, 23, more=False)]
     assert await left(log, topic) == ["e24", "e25"]
 
 
@@ -135,8 +135,8 @@ async def test_it_goes_in_chunks_by_age_too(log: EventLog, clock: ManualClock) -
     await fill(log, topic, 20)
     clock.advance(10)
     await fill(log, topic, 5, "young")
-    steps = await evict_all(log, topic, Limits(max_age=5 * SECOND), chunk=10)
-    assert steps == [Evicted(10, 10, more=True), Evicted(10, 20, more=False)]
+    steps = await evict_all(log, topic, EvictionLimits(max_age=5 * SECOND), chunk=10)
+    assert steps == [Eviction(10, 10, more=True), Eviction(10, 20, more=False)]
     assert len(await left(log, topic)) == 5
 
 
@@ -156,7 +156,7 @@ async def test_large_records_go_in_smaller_chunks_so_that_memory_stays_bounded(
 async def test_ids_and_bytes_follow(log: EventLog, database: Database) -> None:
     topic = await log.topic("group:g")
     await log.append(topic, [draft("a", expires=NOW + 9), draft("b"), draft("a", expires=NOW + 10)])
-    await evict_all(log, topic, Limits(max_records=1))
+    await evict_all(log, topic, EvictionLimits(max_records=1))
     books = await database.read(read_topic, "group:g")
     assert (books.ids, books.bytes) == (1, len(draft("a", expires=NOW + 10).body))
     await evict_all(log, topic, DROP)
@@ -173,10 +173,10 @@ async def test_what_a_peer_still_has_to_get_is_held(log: EventLog) -> None:
     await fill(log, topic, 6)
     await cursor_at(log, topic, 4)
     await cursor_at(log, topic, 2, "peer:g/slow")
-    assert await evict_all(log, topic, KEEP) == [Evicted(2, 2, more=False)]
-    assert await evict_all(log, topic, KEEP) == [Evicted(0, 2, more=False)]
+    assert await evict_all(log, topic, KEEP) == [Eviction(2, 2, more=False)]
+    assert await evict_all(log, topic, KEEP) == [Eviction(0, 2, more=False)]
     await log.settle(Step("peer:g/slow", 2, 6, 6, NOW))
-    assert await evict_all(log, topic, KEEP) == [Evicted(2, 4, more=False)], "the slowest holds"
+    assert await evict_all(log, topic, KEEP) == [Eviction(2, 4, more=False)], "the slowest holds"
     assert (await log.database.read(read_topic, "group:g")).lost_position == 0
 
 
@@ -200,13 +200,13 @@ async def test_what_has_expired_or_came_from_elsewhere_is_not_held(log: EventLog
     await cursor_at(log, topic, 0)
     await log.append(topic, [draft("1", path="b"), draft("2", expires=NOW + SECOND), draft("3", path="b")])
     await log.append(topic, [draft("4", expires=NOW + 9 * SECOND), draft("5"), draft("6", path="b")])
-    assert await evict_all(log, topic, KEEP) == [Evicted(1, 1, more=False)]
+    assert await evict_all(log, topic, KEEP) == [Eviction(1, 1, more=False)]
     clock.advance(1)
-    assert await evict_all(log, topic, KEEP) == [Evicted(0, 1, more=False)], "alive to its last microsecond"
+    assert await evict_all(log, topic, KEEP) == [Eviction(0, 1, more=False)], "alive to its last microsecond"
     clock.advance(0.000001)
-    assert await evict_all(log, topic, KEEP) == [Evicted(2, 3, more=False)]
+    assert await evict_all(log, topic, KEEP) == [Eviction(2, 3, more=False)]
     clock.advance(8)
-    assert await evict_all(log, topic, KEEP) == [Evicted(1, 4, more=False)]
+    assert await evict_all(log, topic, KEEP) == [Eviction(1, 4, more=False)]
     assert await left(log, topic) == ["5", "6"], "what is held holds what came after it"
     assert (await read_records(log, topic, 0)).lost == 0, "of what expired nothing was lost"
 
@@ -265,7 +265,7 @@ async def test_exactly_what_may_go_goes(
     for i, at in enumerate(cursors):
         await cursor_at(log, topic, base + at, f"peer:{n}/{i}")
     now = log.clock.now() + age * SECOND
-    limits = Limits(max_records=keep, keep_undelivered=undelivered)
+    limits = EvictionLimits(max_records=keep, keep_undelivered=undelivered)
     more = True
     while more:
         more = (await log.database.write(evict, topic, limits, now=now, chunk=chunk)).more
@@ -287,7 +287,7 @@ async def test_exactly_what_may_go_goes(
 
 # --- the books beside the log -------------------------------------------------------------------------------------
 
-BOOKS = BookLimits(ids=10, batches=20, dead_letters=30, receipts=40)
+BOOKS = RowRetention(ids=10, batches=20, dead_letters=30, receipts=40)
 
 
 def _batch(acked_at: int) -> Batch:
@@ -350,7 +350,9 @@ async def test_an_id_that_another_process_brings_back_is_not_forgotten_meanwhile
     written, go_on = threading.Event(), threading.Event()
 
     def refresh(conn: sa.Connection) -> None:
-        commit(conn, [Publish(topic, [draft("a", expires=NOW + 1)])], Moment(NOW, NOW), Spent(), durable=True)
+        commit(
+            conn, [Publish(topic, [draft("a", expires=NOW + 1)])], Moment(NOW, NOW), TransactionTimes(), durable=True
+        )
         written.set()
         assert go_on.wait(10)
 
@@ -375,5 +377,5 @@ async def test_a_subscription_holds_nothing(log: EventLog) -> None:
         create_cursor, "subscription:g/s", kind="subscription", topic_id=topic, position=0, now=log.clock.now()
     )
     await log.database.write(create_cursor, "peer:g/b", kind="peer", topic_id=topic, position=5, now=log.clock.now())
-    (done,) = await evict_all(log, topic, Limits(max_records=2))
+    (done,) = await evict_all(log, topic, EvictionLimits(max_records=2))
     assert done.records == 3

@@ -14,9 +14,9 @@ from eventd.egress.routers.pump import RETRY_SECONDS, Routing
 from eventd.egress.routers.registry import Roster
 from eventd.egress.routers.state import Declared, prepare, read_declared
 from eventd.log.core.eventlog import EventLog
-from eventd.log.queues.units import Ack, Claim, Handle, Wish
-from eventd.log.routers.commit import Forward, Move
-from eventd.log.routers.source import Cut
+from eventd.log.queues.units import Ack, ClaimJobs, JobHandle, JobRequest
+from eventd.log.routers.commit import CommitSteps, RouterStep
+from eventd.log.routers.source import CopyPage
 from eventd.log.topics.errors import Incompatible, RouterCycle
 from eventd.log.topics.router_rows import read_heads
 from eventd.log.topics.topic_page import Tombstone
@@ -162,13 +162,15 @@ async def test_other_options_hold_from_the_next_record_on(routed: Routed) -> Non
 async def test_a_step_by_options_that_were_changed_meanwhile_is_void(routed: Routed) -> None:
     await routed.route("a->b")
     line = await routed.line("a->b")
-    stale = Move(line.id, line.cursor, line.position, line.version, line.source_id, line.dest_id, 5, 5, Cut())
+    stale = RouterStep(
+        line.id, line.cursor, line.position, line.version, line.source_id, line.dest_id, 5, 5, CopyPage()
+    )
     await routed.route("a->b", preserve_tag=False)
-    assert await routed.log.submit(Forward([stale], 1)) == [None]
+    assert await routed.log.submit(CommitSteps([stale], 1)) == [None]
     behind = stale._replace(version=line.version + 1, position=line.position + 1)
-    assert await routed.log.submit(Forward([behind], 1)) == [None]
+    assert await routed.log.submit(CommitSteps([behind], 1)) == [None]
     there = stale._replace(version=line.version + 1)
-    assert (await routed.log.submit(Forward([behind, there], 2)))[0] is None
+    assert (await routed.log.submit(CommitSteps([behind, there], 2)))[0] is None
     assert (await routed.line("a->b")).position == 5
 
 
@@ -351,8 +353,8 @@ async def test_jobs_that_are_done_are_no_loss_when_their_time_is_over(routed: Ro
     await routed.stop()
     await routed.put("a", 1, 2, 3)
     submit, log = routed.log.submit, routed.log
-    await submit(Claim("a", [Wish("w", 3)], lambda size: b"r" * size))
-    assert (await submit(Ack("a", "w", [Handle(2)], flushes=log.flushes))).done == [2]
+    await submit(ClaimJobs("a", [JobRequest("w", 3)], lambda size: b"r" * size))
+    assert (await submit(Ack("a", "w", [JobHandle(2)], flushes=log.flushes))).done == [2]
     clock.advance(2)
     await routed.start()
     await routed.settled("b")

@@ -13,8 +13,8 @@ from eventd.dynamic.guard import OBSERVED
 from eventd.egress.routers.projection import EventMap
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.units import Publish
-from eventd.log.retention.evict import Limits, evict
-from eventd.log.topics.deleted_topics import retire_topic
+from eventd.log.retention.evict import EvictionLimits, evict
+from eventd.log.topics.deleted_topics import delete_topic
 from eventd.log.topics.errors import RouterCycle, TopicNotFound
 from eventd.resources.effective import GroupConfig, effective
 from eventd.runtime.clock import SECOND
@@ -81,7 +81,7 @@ async def test_facts_that_retention_took_are_lost_to_the_records(routed: Routed)
     await routed.stop()
     await publish(routed, *(f"e{n}" for n in range(5)))
     topic = await routed.log.topic("group:g")
-    await routed.log.database.write(evict, topic, Limits(max_records=2), now=NOW)
+    await routed.log.database.write(evict, topic, EvictionLimits(max_records=2), now=NOW)
     await routed.start()
     assert [record["meta"]["id"] for record in await routed.records("seen")] == ["e3", "e4"]
     assert await routed.losses("seen") == [(1, 3, "source_trim")]
@@ -187,7 +187,7 @@ async def test_routers_go_with_a_group(routed: Routed) -> None:
     await routed.route("said->group:g", "group:g->heard", "said->kept")
 
     def retire(conn: Connection) -> None:
-        retire_topic(conn, "group:g")
+        delete_topic(conn, "group:g")
 
     await routed.log.database.write(retire)
     assert await routed.log.database.read(fetch, "SELECT name FROM routers") == [("said->kept",)]

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from eventd.errors import Invalid, NotFound
 from eventd.log.core.eventlog import EventLog
-from eventd.log.retention.evict import Limits, evict
+from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.testing import NOW, ManualClock, give_turns, until
 from tests.support.declared import group
 from tests.support.derived import OBSERVED, plugin, subscription
@@ -119,7 +119,7 @@ async def test_what_cannot_be_tried_again_stays_with_the_reason(engine: Engine, 
     await engine.emit("unwanted", "good")
     await parked(engine, 4)
     topic = await engine.log.topic("group:edge")
-    await engine.log.database.write(evict, topic, Limits(max_records=3), now=clock.now())
+    await engine.log.database.write(evict, topic, EvictionLimits(max_records=3), now=clock.now())
     await engine.subscribe(retry=ONCE, match={"subjectPrefixes": ["good"]})
     clock.advance(20)
     engine.plugins.always = routes
@@ -382,7 +382,7 @@ async def test_what_retention_took_is_told(engine: Engine, clock: ManualClock) -
     await engine.ask("subscriptions.pause", subscription="claims")
     await engine.emit("e1", "e2", "e3")
     topic = await engine.log.topic("group:edge")
-    await engine.log.database.write(evict, topic, Limits(max_records=1), now=clock.now())
+    await engine.log.database.write(evict, topic, EvictionLimits(max_records=1), now=clock.now())
     await engine.ask("subscriptions.resume", subscription="claims")
     await engine.ran(["e0"], ["e3"])
     lost = (await engine.runs())[1]
@@ -396,7 +396,7 @@ async def test_a_new_subscription_has_lost_nothing(engine: Engine, clock: Manual
     await engine.apply(group("onprem"), plugin("/bin/true"))
     await engine.emit("e1", "e2")
     topic = await engine.log.topic("group:edge")
-    await engine.log.database.write(evict, topic, Limits(max_records=1), now=clock.now())
+    await engine.log.database.write(evict, topic, EvictionLimits(max_records=1), now=clock.now())
     await engine.apply(subscription(OBSERVED))
     await engine.ran(["e2"])
     assert await engine.statuses() == ["succeeded"]

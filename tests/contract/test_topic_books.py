@@ -15,10 +15,10 @@ from eventd.log.core.commit import Transaction, Turn
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.losses import CAP, MIXED, TTL, Loss, join_oldest, note_losses, read_crowded, read_losses
 from eventd.log.core.topic_row import DELETED
-from eventd.log.core.values import Appended, Drafts, Outcome
+from eventd.log.core.values import AppendResult, Drafts, Outcome
 from eventd.log.retention import prefix
-from eventd.log.retention.evict import BookLimits, forget
-from eventd.log.topics.deleted_topics import TOPICS_AT_ONCE, Cleared, clear, read_bare, remove_bare
+from eventd.log.retention.evict import RowRetention, forget
+from eventd.log.topics.deleted_topics import TOPICS_AT_ONCE, ClearStep, clear_deleted, read_cleared, remove_cleared
 from eventd.log.topics.limits import TopicSize, clear_ephemeral
 from eventd.log.topics.topic_page import Tombstone
 from eventd.log.topics.topics import DeleteTopic
@@ -37,7 +37,7 @@ from tests.support.deleted import clear_all
 from tests.support.statements import statements
 from tests.support.topics import Topics, drafts_of
 
-BOOKS = BookLimits(ids=SECOND, batches=SECOND, dead_letters=SECOND, receipts=SECOND)
+BOOKS = RowRetention(ids=SECOND, batches=SECOND, dead_letters=SECOND, receipts=SECOND)
 
 
 @pytest.fixture
@@ -153,8 +153,8 @@ async def test_of_a_deleted_topic_everything_goes_little_by_little(
     assert max(went) < 30 + 30, "whole blocks, until they reach the size of a step"
     assert sum(went) == 100 + 1 + 1 + 1, "records with their leases, and what lies beside them"
     assert {table.name: await rows(database, table) for table in TABLES} == kept
-    assert await database.read(read_bare) == [f"{DELETED}{topic}"]
-    await database.write(remove_bare, [f"{DELETED}{topic}"])
+    assert await database.read(read_cleared) == [f"{DELETED}{topic}"]
+    await database.write(remove_cleared, [f"{DELETED}{topic}"])
     assert await database.read(fetch, "SELECT count(*) FROM topics WHERE id = ?", (topic,)) == [(0,)]
 
 
@@ -172,7 +172,7 @@ async def test_a_step_costs_the_same_however_many_topics_are_deleted(
     assert len(sent) <= (len(steps) + 1) * 15, "statements of a step"
     names: list[str] = []
     with statements() as sent:
-        while page := await database.read(read_bare, names[-1] if names else ""):
+        while page := await database.read(read_cleared, names[-1] if names else ""):
             names += page
     assert (len(names), len(sent)) == (deleted, -(-deleted // 100) + 1)
 
@@ -188,7 +188,7 @@ async def test_much_that_was_deleted_does_not_keep_trimming_from_its_work(
     await topics.make("t", idempotency_window_ms=1000)
     await log.submit(Write("t", drafts_of([{"data": 1}]), flushes=log.flushes, key="k"))
     clock.advance(2)
-    monkeypatch.setattr(housekeeping, "clear", lambda *_, **__: Cleared("", 1))  # there always is more
+    monkeypatch.setattr(housekeeping, "clear", lambda *_, **__: ClearStep("", 1))  # there always is more
     chores = Retention(log, settings, Metrics()).chores(list)
     tasks = [asyncio.create_task(work()) for work in chores.values()]
     try:
@@ -216,9 +216,9 @@ async def test_removing_rests_for_longer_than_it_works(
     await topics.put("t", 1)
     await log.submit(DeleteTopic("t"))
 
-    def slow(conn: Connection, after: str, *, now: int) -> Cleared | None:
+    def slow(conn: Connection, after: str, *, now: int) -> ClearStep | None:
         clock.advance(0.01)
-        return clear(conn, after, now=now)
+        return clear_deleted(conn, after, now=now)
 
     monkeypatch.setattr(housekeeping, "clear", slow)
     removing = asyncio.create_task(Retention(log, settings, Metrics())._remove_deleted())
@@ -317,7 +317,7 @@ class Copy:
     def admit(self, tx: Transaction) -> Drafts:
         return self._drafts
 
-    def finish(self, tx: Transaction, appended: Appended) -> Outcome:
+    def finish(self, tx: Transaction, appended: AppendResult) -> Outcome:
         return appended.outcomes[0]
 
 

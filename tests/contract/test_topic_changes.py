@@ -17,7 +17,7 @@ from eventd.log.topics.topics import DeleteTopic
 from eventd.node.topic_changes import BROKEN_SECONDS, REST_SECONDS, TopicChanges
 from eventd.runtime.supervisor import Supervisor
 from eventd.store.engine.database import Connection, Database, fetch
-from eventd.store.rows.keys import KeyLine, create_key, read_keys
+from eventd.store.rows.keys import KeyRow, create_key, read_keys
 from eventd.testing import ManualClock, give_turns, until
 from tests.support.routed import Routed
 from tests.support.statements import statements
@@ -206,5 +206,5 @@ async def test_events_are_no_reason_to_merge_the_configuration_again(
 def make_key(conn: Connection) -> None:
     """A key is made."""
     lock_head(conn)
-    create_key(conn, KeyLine("k", "00" * 32, ("read",), (), 1, None, None))
+    create_key(conn, KeyRow("k", "00" * 32, ("read",), (), 1, None, None))
     announce_topics(conn)

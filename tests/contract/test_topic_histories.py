@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from eventd.log.core.eventlog import EventLog
-from eventd.log.queues.units import Ack, Claim, Claimed, Handle, Nack, Wish
+from eventd.log.queues.units import Ack, ClaimJobs, ClaimResult, JobHandle, JobRequest, Nack
 from eventd.log.retention import rewrite
 from eventd.log.topics.limits import TopicSize, skip_seqs, sweep
-from eventd.log.topics.topic_page import Slice
+from eventd.log.topics.topic_page import TopicPage
 from eventd.store.engine.database import Database
 from eventd.testing import ManualClock
 from tests.support.topics import ALL, Topics, records_of
@@ -155,19 +155,21 @@ class Played:
             return
         submit = self.topics.log.submit
         self.model.age(self.now_ms)
-        claimed = await submit(Claim(self.name, [Wish("w", most)], lambda size: b"r" * size))
-        assert isinstance(claimed, Claimed)
+        claimed = await submit(ClaimJobs(self.name, [JobRequest("w", most)], lambda size: b"r" * size))
+        assert isinstance(claimed, ClaimResult)
         jobs = [job.seq for job in claimed.jobs[0]]
         assert jobs == self.model.live[:most], "the oldest first"
         done = jobs[::every]
         assert (
             list(
-                (await submit(Ack(self.name, "w", [Handle(seq) for seq in done], flushes=self.topics.log.flushes))).done
+                (
+                    await submit(Ack(self.name, "w", [JobHandle(seq) for seq in done], flushes=self.topics.log.flushes))
+                ).done
             )
             == done
         )
         self.model.fates |= dict.fromkeys(done, "")
-        left = [Handle(seq) for seq in jobs if seq not in done]
+        left = [JobHandle(seq) for seq in jobs if seq not in done]
         settled = await submit(Nack(self.name, "w", left))
         assert (settled.standing.ready, settled.standing.in_flight) == (len(self.model.live), 0)
 
@@ -219,7 +221,7 @@ class Played:
         assert seen == [seq for seq in wanted if not node or self.model.records[seq].get("node") != node]
         assert missed == len(lost)
 
-    def check_tombstone(self, page: Slice, at: int, lost: list[int], *, apart: bool) -> int:
+    def check_tombstone(self, page: TopicPage, at: int, lost: list[int], *, apart: bool) -> int:
         """What a page says to be missing is what is missing on it."""
         passed = [seq for seq in lost if at < seq <= page.next_from_seq]
         told = page.tombstone

@@ -10,9 +10,9 @@ import pytest
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import renew_epoch
 from eventd.log.core.records import View, body_of_event
-from eventd.log.retention.evict import Limits, evict
+from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.log.topics.errors import TopicNotFound
-from eventd.log.topics.topic_page import Ask, Slice, Tombstone, continue_slice
+from eventd.log.topics.topic_page import Tombstone, TopicPage, TopicQuery, continue_topic_page
 from eventd.log.topics.topics import DeleteTopic
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Database
@@ -228,7 +228,7 @@ async def test_of_a_group_readers_are_told_what_retention_removed_before_it_expi
     await log.append(topic, [draft("e1"), draft("e2", expires=NOW + SECOND), draft("e3")])
     clock.advance(10)
     await log.append(topic, [draft("e4"), draft("e5"), draft("e6")])
-    limits = Limits(max_age=5 * SECOND, max_records=2)
+    limits = EvictionLimits(max_age=5 * SECOND, max_records=2)
     await log.database.write(evict, topic, limits, now=clock.now())
     assert await topics.losses("group:g") == [(1, 1, "ttl"), (3, 3, "ttl"), (4, 4, "cap")]
     page = await topics.slice("group:g", 0)
@@ -247,12 +247,14 @@ async def test_pages_of_groups_have_the_same_bounds(topics: Topics, log: EventLo
 # --- going on at the end of the log, out of memory ---------------------------------------------------------------
 
 
-async def go_on(topics: Topics, last: Slice, **ask: Any) -> tuple[Slice | None, Slice]:
+async def go_on(topics: Topics, last: TopicPage, **ask: Any) -> tuple[TopicPage | None, TopicPage]:
     """The page after one that had caught up: out of memory, and as the database has it."""
     recent = topics.log.tail.beyond(last.topic_id, last.head.last, own=False)
     assert recent is not None
-    asked = Ask(last.topic_id, NOW, last.next_from_seq, apart=True, **ask)
-    return continue_slice(last, recent, asked), await topics.slice(last.topic_id, last.next_from_seq, apart=True, **ask)
+    asked = TopicQuery(last.topic_id, NOW, last.next_from_seq, apart=True, **ask)
+    return continue_topic_page(last, recent, asked), await topics.slice(
+        last.topic_id, last.next_from_seq, apart=True, **ask
+    )
 
 
 async def test_what_comes_after_a_page_is_the_same_out_of_memory(topics: Topics) -> None:

@@ -12,15 +12,15 @@ import sqlalchemy as sa
 
 from eventd.errors import Invalid
 from eventd.log.core import head
-from eventd.log.core.commit import Spent, Transaction, Turn
+from eventd.log.core.commit import Transaction, TransactionTimes, Turn
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.topic_config import TopicConfig
 from eventd.log.core.topic_row import find_topic
-from eventd.log.core.values import NOTHING, Appended, Drafts
-from eventd.log.retention.evict import BookLimits, forget
+from eventd.log.core.values import NOTHING, AppendResult, Drafts
+from eventd.log.retention.evict import RowRetention, forget
 from eventd.log.topics.errors import RecordTooLarge, Throttled, TopicFull, TopicNotFound
 from eventd.log.topics.topics import DeleteTopic, count_topics
-from eventd.log.topics.write import Write, Written
+from eventd.log.topics.write import Write, WriteResult
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Database, execute, fetch
 from eventd.testing import ManualClock
@@ -30,12 +30,12 @@ from tests.support.topic_books import check_topics
 from tests.support.topics import Topics, drafts_of
 
 
-def write(log: EventLog, name: str, *data: Any, **options: Any) -> asyncio.Future[Written]:
+def write(log: EventLog, name: str, *data: Any, **options: Any) -> asyncio.Future[WriteResult]:
     drafts = drafts_of([{"data": one} for one in data])
     return log.submit(Write(name, drafts, flushes=log.flushes, random=name.encode() * 8, **options))
 
 
-async def seqs(written: asyncio.Future[Written]) -> tuple[int, int]:
+async def seqs(written: asyncio.Future[WriteResult]) -> tuple[int, int]:
     found = await written
     return found.first_seq, found.last_seq
 
@@ -110,7 +110,7 @@ class TestKeys:
     ) -> None:
         await write(log, "q", 1, key="k", config=TopicConfig(idempotency_window_ms=100_000))
         clock.set_wall(clock.now() + step * SECOND)
-        books = BookLimits(ids=0, batches=0, dead_letters=0, receipts=0)
+        books = RowRetention(ids=0, batches=0, dead_letters=0, receipts=0)
         assert await database.write(forget, books, now=clock.now(), steady=clock.steady()) == 0
         assert (await write(log, "q", 1, key="k")).deduped
         clock.advance(100.001)
@@ -325,7 +325,7 @@ class Quiet:
     def admit(self, tx: Transaction) -> Drafts:
         return NOTHING
 
-    def finish(self, tx: Transaction, appended: Appended) -> Spent:
+    def finish(self, tx: Transaction, appended: AppendResult) -> TransactionTimes:
         return tx.spent
 
 
@@ -343,7 +343,7 @@ async def test_what_is_done_in_the_background_takes_turns_with_what_is_waited_fo
     others += [telling("write", write(log, "t", n)) for n in range(2)]
     done = await asyncio.gather(first, *others)
     assert told == ["first", "quiet", "quiet", "write", "write"]
-    spent = [one if isinstance(one, Spent) else one.spent for one in done]
+    spent = [one if isinstance(one, TransactionTimes) else one.spent for one in done]
     assert spent[1] is spent[2]
     assert spent[3] is spent[4]
     assert len({*map(id, spent)}) == 3, "three transactions"

@@ -13,7 +13,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.topic_config import TopicConfig
 from eventd.log.topics.errors import TopicNotEmpty, TopicNotFound
 from eventd.log.topics.topics import DeleteTopic, PatchTopic, PutTopic
-from eventd.log.topics.write import RECORD_BYTES, Write, Written
+from eventd.log.topics.write import RECORD_BYTES, Write, WriteResult
 from eventd.store.engine.database import Database, fetch
 from eventd.testing import ManualClock
 from tests.support.topic_books import check_topics
@@ -38,7 +38,7 @@ async def test_a_topic_that_is_deleted_if_it_is_empty_is_not_when_a_write_is_jus
 ) -> None:
     await topics.make("t")
     written, refused = await together(log.submit(write(log, "t", 1, 2)), log.submit(DeleteTopic("t", if_empty=True)))
-    assert isinstance(written, Written)
+    assert isinstance(written, WriteResult)
     assert isinstance(refused, TopicNotEmpty)
     assert refused.detail == {"topic": "t", "count": 2}
     assert [record["data"] for record in await topics.page("t")] == [1, 2], "what was acknowledged is there"
@@ -124,8 +124,8 @@ async def test_what_fails_among_units_of_one_topic_takes_nothing_with_it(
         log.submit(write(log, "t", 3, 4, 5)),
         log.submit(DeleteTopic("t", if_empty=True)),
     )
-    assert [type(each) for each in done] == [Written, RuntimeError, Written, Written, TopicNotEmpty]
-    assert [(each.first_seq, each.last_seq, each.deduped) for each in done if isinstance(each, Written)] == [
+    assert [type(each) for each in done] == [WriteResult, RuntimeError, WriteResult, WriteResult, TopicNotEmpty]
+    assert [(each.first_seq, each.last_seq, each.deduped) for each in done if isinstance(each, WriteResult)] == [
         (1, 2, False),
         (1, 2, True),
         (3, 5, False),

@@ -16,9 +16,9 @@ from eventd.errors import EventdError
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.topic_config import TopicConfig
 from eventd.log.core.units import Publish
-from eventd.log.queues.units import Ack, Claim, Claimed, Extend, Handle, Nack, Wish
+from eventd.log.queues.units import Ack, ClaimJobs, ClaimResult, Extend, JobHandle, JobRequest, Nack
 from eventd.log.retention import rewrite
-from eventd.log.retention.evict import BookLimits, Limits, evict, forget
+from eventd.log.retention.evict import EvictionLimits, RowRetention, evict, forget
 from eventd.log.topics.limits import sweep
 from eventd.log.topics.topics import DeleteTopic, PutTopic
 from eventd.log.topics.write import Write
@@ -33,7 +33,7 @@ from tests.support.topics import drafts_of
 
 TOPICS = ("t0", "t1", "t2", "t3")
 QUEUES = ("q0", "q1")
-BOOKS = BookLimits(ids=SECOND, batches=SECOND, dead_letters=SECOND, receipts=SECOND)
+BOOKS = RowRetention(ids=SECOND, batches=SECOND, dead_letters=SECOND, receipts=SECOND)
 
 
 class Fault(Exception):
@@ -102,14 +102,14 @@ class Storm:
         await self.routed.delete(self.chance.choice(TOPICS + QUEUES), before=before, match=match)
 
     async def claim(self) -> None:
-        wishes = [Wish(node, self.chance.randint(1, 9)) for node in "vw"]
-        claimed = await self.log.submit(Claim(self.chance.choice(QUEUES), wishes, os.urandom))
-        assert isinstance(claimed, Claimed)
+        wishes = [JobRequest(node, self.chance.randint(1, 9)) for node in "vw"]
+        claimed = await self.log.submit(ClaimJobs(self.chance.choice(QUEUES), wishes, os.urandom))
+        assert isinstance(claimed, ClaimResult)
         self.jobs += [job.seq for jobs in claimed.jobs for job in jobs]
 
     async def settle(self) -> None:
         queue, node = self.chance.choice(QUEUES), self.chance.choice("vw")
-        handles = [Handle(self.chance.choice(self.jobs or [1])) for _ in range(9)]
+        handles = [JobHandle(self.chance.choice(self.jobs or [1])) for _ in range(9)]
         await self.log.submit(
             self.chance.choice(
                 [
@@ -149,7 +149,7 @@ class Storm:
             lambda: write(sweep, now),
             lambda: clear_all(self.log.database, now=now, chunk=50),
             lambda: write(forget, BOOKS, now=now),
-            lambda: write(evict, self.group, Limits(max_records=10), now=now),
+            lambda: write(evict, self.group, EvictionLimits(max_records=10), now=now),
         ]
         await self.chance.choice(chores)()
 

@@ -14,7 +14,7 @@ from eventd.errors import DatabaseFault, Unavailable
 from eventd.log.core.commit import Transaction, Turn
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.units import Publish
-from eventd.log.core.values import Appended, Draft
+from eventd.log.core.values import AppendResult, Draft
 from eventd.runtime.clock import Clock
 from eventd.store.engine.database import Database, execute
 from eventd.store.schema.tables import log_heads
@@ -43,7 +43,7 @@ class Faulty:
     def admit(self, tx: Transaction) -> Sequence[Draft]:
         return ()
 
-    def finish(self, tx: Transaction, appended: Appended) -> None:
+    def finish(self, tx: Transaction, appended: AppendResult) -> None:
         execute(tx.conn, "INSERT INTO log_heads SELECT * FROM log_heads")
 
 
@@ -51,7 +51,7 @@ async def test_a_broken_constraint_is_no_reason_to_try_again(log: EventLog) -> N
     topic = await log.topic("group:g")
     units: list[Any] = [Publish(topic, [draft("a")]), Faulty(), Publish(topic, [draft("b")])]
     fates = await asyncio.gather(*map(log.submit, units), return_exceptions=True)
-    assert [type(fate) for fate in fates] == [Appended, DatabaseFault, Appended]
+    assert [type(fate) for fate in fates] == [AppendResult, DatabaseFault, AppendResult]
     assert not isinstance(fates[1], Unavailable)
     assert "this is a fault of the node" in str(fates[1])
 

@@ -12,7 +12,7 @@ import pytest
 from eventd.cli.gateway.lock import claimed, holder
 from eventd.errors import Conflict, DatabaseUnavailable
 from eventd.store.engine import claim as claims
-from eventd.store.engine.claim import NAME, Claim, group_lock
+from eventd.store.engine.claim import NAME, DatabaseClaim, group_lock
 from eventd.store.engine.database import Database, fetch
 from eventd.store.engine.sessions import open_session
 from eventd.testing import until
@@ -31,7 +31,7 @@ def _no_patience(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 
 
 @contextmanager
-def claim_on(url: str, group: str = "", who: str = "1 on here") -> Iterator[Claim]:
+def claim_on(url: str, group: str = "", who: str = "1 on here") -> Iterator[DatabaseClaim]:
     with closing(Database(url)) as database:
         claim = database.claim(group, who)
         assert claim is not None

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from eventd.errors import Conflict, DatabaseUnavailable
 from eventd.store.engine import claim as claims
-from eventd.store.engine.claim import Claim
+from eventd.store.engine.claim import DatabaseClaim
 from eventd.store.engine.database import Connection, Database, execute, fetch
 from eventd.store.engine.fence import ClaimCheck
 from eventd.store.engine.sessions import open_session
@@ -36,7 +36,7 @@ def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def claiming(url: str, who: str, group: str = "") -> Iterator[Claim]:
+def claiming(url: str, who: str, group: str = "") -> Iterator[DatabaseClaim]:
     """A claim that is not taken yet."""
     with closing(Database(url)) as database:
         claim = database.claim(group, who)
@@ -45,7 +45,7 @@ def claiming(url: str, who: str, group: str = "") -> Iterator[Claim]:
             yield claim
 
 
-def lose(claim: Claim) -> None:
+def lose(claim: DatabaseClaim) -> None:
     """End the session of a claim, as a cut does, behind the back of its node."""
     with closing(open_session(claim._url, "test")) as session:
         sql = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = %s"

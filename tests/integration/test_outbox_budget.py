@@ -11,7 +11,7 @@ import pytest
 
 from eventd.egress.peers.budget import Budget, Half
 from eventd.egress.peers.outbound_batch import CarriedLines
-from eventd.log.core.wire_page import Lines
+from eventd.log.core.wire_page import WirePage
 from eventd.testing import until
 from federation.peers import EVENTS_PATH
 from federation.signing import Head
@@ -84,7 +84,7 @@ def uncollected() -> Iterator[None]:
 
 def carried() -> list[int]:
     """The sizes of all pages and batches that are in memory."""
-    return [len(one.body) for one in gc.get_objects() if isinstance(one, Lines | CarriedLines) and one.body]
+    return [len(one.body) for one in gc.get_objects() if isinstance(one, WirePage | CarriedLines) and one.body]
 
 
 def figure(site: Site, name: str) -> float | None:

@@ -10,7 +10,7 @@ import pytest
 
 from eventd.ingress import questions
 from eventd.testing import until
-from federation.compare import QUESTION_BYTES, AskIds, AskKnown, AskState, AskSums, Grain, What, encode_question
+from federation.compare import QUESTION_BYTES, AskIds, AskKnown, AskState, AskSums, Grain, RecordScope, encode_question
 from federation.keys import KeyRing
 from federation.signing import SignedRequest, verify_answer
 from federation.wire import VerifyQuery
@@ -52,7 +52,13 @@ def _code(reply: Reply) -> tuple[int, str]:
 
 async def _about(sender: V2Sender, **other: Any) -> dict[str, Any]:
     state = await _ask(sender, AskState())
-    return {"history": state["history"], "after": 0, "upto": state["upto"], "what": What(), "grain": Grain()} | other
+    return {
+        "history": state["history"],
+        "after": 0,
+        "upto": state["upto"],
+        "what": RecordScope(),
+        "grain": Grain(),
+    } | other
 
 
 async def test_a_node_tells_what_it_holds_of_the_sender_and_nothing_else(asked: tuple[Site, V2Sender]) -> None:
@@ -77,7 +83,7 @@ async def test_a_node_tells_what_it_holds_of_the_sender_and_nothing_else(asked: 
 async def test_buckets_without_events_and_other_types_are_empty(asked: tuple[Site, V2Sender]) -> None:
     _, sender = asked
     assert (await _ask(sender, AskIds(**await _about(sender), buckets=((1, 0),))))["events"] == []
-    none = await _about(sender, what=What(types=("u",)))
+    none = await _about(sender, what=RecordScope(types=("u",)))
     assert (await _ask(sender, AskSums(**none)))["buckets"] == []
     stranger = V2Sender(sender.port, node="y")
     assert (await _ask(stranger, AskSums(**await _about(stranger))))["buckets"] == []

@@ -12,7 +12,7 @@ import pytest
 
 from eventd.errors import DatabaseUnavailable
 from eventd.store.engine.database import Database, fetch
-from eventd.store.engine.writer_lock import Turns
+from eventd.store.engine.writer_lock import WriterLock
 
 HELD = r"another process of this node has held .*eventd\.db\.turn for 0\.1 s"
 
@@ -41,35 +41,35 @@ def free(database: Path) -> bool:
 
 
 def test_one_that_hangs_is_not_waited_for_without_end(database: Path) -> None:
-    with closing(Turns(database, 0.1)) as turns:
+    with closing(WriterLock(database, 0.1)) as turns:
         with hanging(database):
             for _ in range(2):
-                with pytest.raises(DatabaseUnavailable, match=HELD), turns.turn():
+                with pytest.raises(DatabaseUnavailable, match=HELD), turns.hold():
                     pass
-        with turns.turn():
+        with turns.hold():
             assert not free(database)
     assert free(database)
 
 
 def test_a_wait_that_was_given_up_keeps_nobody_waiting(database: Path) -> None:
-    with closing(Turns(database, 0.1)) as turns, closing(Turns(database, 10.0)) as others:
-        with hanging(database), pytest.raises(DatabaseUnavailable, match=HELD), turns.turn():
+    with closing(WriterLock(database, 0.1)) as turns, closing(WriterLock(database, 10.0)) as others:
+        with hanging(database), pytest.raises(DatabaseUnavailable, match=HELD), turns.hold():
             pass
         for _ in range(3):
-            with others.turn():
+            with others.hold():
                 assert not free(database)
 
 
 def test_who_waits_gets_the_turn(database: Path) -> None:
-    with closing(Turns(database, 10.0)) as one, closing(Turns(database, 10.0)) as other:
+    with closing(WriterLock(database, 10.0)) as one, closing(WriterLock(database, 10.0)) as other:
         had = threading.Event()
 
         def take() -> None:
-            with other.turn():
+            with other.hold():
                 had.set()
 
         waiting = threading.Thread(target=take)
-        with one.turn():
+        with one.hold():
             waiting.start()
             assert not had.wait(0.05)
         waiting.join(10)
@@ -82,10 +82,10 @@ def test_never_have_two_the_turn(database: Path) -> None:
     most: list[int] = []
     gave_up: list[int] = []
 
-    def write(turns: Turns) -> None:
+    def write(turns: WriterLock) -> None:
         for _ in range(300):
             try:
-                with turns.turn():
+                with turns.hold():
                     inside.append(1)
                     most.append(len(inside))
                     inside.pop()
@@ -93,9 +93,9 @@ def test_never_have_two_the_turn(database: Path) -> None:
                 gave_up.append(1)
 
     with (
-        closing(Turns(database, 0.0002)) as one,
-        closing(Turns(database, 0.0002)) as two,
-        closing(Turns(database, 5.0)) as three,
+        closing(WriterLock(database, 0.0002)) as one,
+        closing(WriterLock(database, 0.0002)) as two,
+        closing(WriterLock(database, 5.0)) as three,
     ):
         threads = [threading.Thread(target=write, args=(turns,)) for turns in (one, two, three)]
         for thread in threads:

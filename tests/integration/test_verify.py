@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from eventd.errors import Conflict, NotFound, Unavailable
-from eventd.log.delivery.digests import SLICE
+from eventd.log.delivery.digests import STEP_RECORDS
 from eventd.testing import until
 from tests.integration.conftest import MakeSites
 from tests.support.declared import group, peer
@@ -85,7 +85,7 @@ async def _damage(node: Site, *ids: str) -> None:
 
 async def test_two_nodes_that_hold_the_same_are_clean(sites: MakeSites) -> None:
     a, b = await _one_way(sites)
-    ids = [f"e{number:04}" for number in range(2 * SLICE)]
+    ids = [f"e{number:04}" for number in range(2 * STEP_RECORDS)]
     for start in range(0, len(ids), 100):
         await a.emit(*ids[start : start + 100])
     await b.emit("of b")

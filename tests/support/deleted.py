@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eventd.log.topics.deleted_topics import STEP_ROWS, clear
+from eventd.log.topics.deleted_topics import STEP_ROWS, clear_deleted
 from eventd.store.engine.database import Database
 from eventd.testing import NOW
 
@@ -11,7 +11,7 @@ async def clear_all(database: Database, *, chunk: int = STEP_ROWS, now: int = NO
     """How many rows each step removed, to the last."""
     rows: list[int] = []
     after = ""
-    while (cleared := await database.write(clear, after, now=now, chunk=chunk)) is not None:
+    while (cleared := await database.write(clear_deleted, after, now=now, chunk=chunk)) is not None:
         after = cleared.upto
         rows.append(cleared.rows)
     return rows

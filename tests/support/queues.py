@@ -12,9 +12,19 @@ from eventd.log.core.blocks import Block
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.records import content_size
 from eventd.log.core.topic_row import TopicRow, find_topic
-from eventd.log.queues.units import Ack, Claim, Claimed, Extend, Handle, Job, Nack, Settled, Wish
+from eventd.log.queues.units import (
+    Ack,
+    ClaimJobs,
+    ClaimResult,
+    Extend,
+    Job,
+    JobHandle,
+    JobRequest,
+    Nack,
+    SettlementResult,
+)
 from eventd.store.engine.database import fetch
-from eventd.store.rows.leases import Jobs, count_jobs
+from eventd.store.rows.leases import JobCounts, count_jobs
 from tests.support.topics import Topics
 
 
@@ -29,26 +39,26 @@ class Queues(Topics):
 
     async def claim(self, name: str, node: str = "w", most: int = 1, lease_ms: int | None = None) -> list[Job]:
         """Jobs for one node."""
-        claimed = await self.deal(name, Wish(node, most, lease_ms))
+        claimed = await self.deal(name, JobRequest(node, most, lease_ms))
         return list(claimed.jobs[0])
 
-    async def deal(self, name: str, *wishes: Wish) -> Claimed:
+    async def deal(self, name: str, *wishes: JobRequest) -> ClaimResult:
         """Jobs for several nodes together."""
-        return await self.log.submit(Claim(name, wishes, os.urandom))
+        return await self.log.submit(ClaimJobs(name, wishes, os.urandom))
 
-    async def ack(self, name: str, node: str, *jobs: int | Job) -> Settled:
+    async def ack(self, name: str, node: str, *jobs: int | Job) -> SettlementResult:
         """Jobs are done."""
         return await self.log.submit(Ack(name, node, handles(jobs), flushes=self.log.flushes))
 
-    async def nack(self, name: str, node: str, *jobs: int | Job, delay_ms: int = 0) -> Settled:
+    async def nack(self, name: str, node: str, *jobs: int | Job, delay_ms: int = 0) -> SettlementResult:
         """Jobs are given back."""
         return await self.log.submit(Nack(name, node, handles(jobs), delay_ms=delay_ms))
 
-    async def extend(self, name: str, node: str, *jobs: int | Job, lease_ms: int) -> Settled:
+    async def extend(self, name: str, node: str, *jobs: int | Job, lease_ms: int) -> SettlementResult:
         """Jobs are kept for longer."""
         return await self.log.submit(Extend(name, node, handles(jobs), lease_ms=lease_ms))
 
-    async def jobs(self, name: str) -> Jobs:
+    async def jobs(self, name: str) -> JobCounts:
         """How a queue stands."""
         return await self.log.database.read(_count, name, self.log.clock.steady())
 
@@ -57,9 +67,9 @@ class Queues(Topics):
         await self.log.database.read(check_books, name)
 
 
-def handles(jobs: Sequence[int | Job]) -> list[Handle]:
+def handles(jobs: Sequence[int | Job]) -> list[JobHandle]:
     """Jobs as their holder names them: by seq under any lease, or under the one it was given."""
-    return [Handle(job) if isinstance(job, int) else Handle(job.seq, job.lease_id) for job in jobs]
+    return [JobHandle(job) if isinstance(job, int) else JobHandle(job.seq, job.lease_id) for job in jobs]
 
 
 def seqs(jobs: Sequence[Job]) -> list[int]:
@@ -67,7 +77,7 @@ def seqs(jobs: Sequence[Job]) -> list[int]:
     return [job.seq for job in jobs]
 
 
-def _count(conn: sa.Connection, name: str, now: int) -> Jobs:
+def _count(conn: sa.Connection, name: str, now: int) -> JobCounts:
     line = _line(conn, name)
     return count_jobs(conn, line.id, line.live, now)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from eventd.log.core.blocks import Block
 from eventd.log.core.eventlog import EventLog
-from eventd.log.core.matching_page import Found
+from eventd.log.core.matching_page import MatchingPage
 from eventd.log.core.values import Record
 
 
@@ -35,6 +35,6 @@ async def read_records(
     max_bytes: int = 1 << 20,
     until: int | None = None,
     own: bool = False,
-) -> Found[Record]:
+) -> MatchingPage[Record]:
     """A page of the records beyond `after`."""
     return await log.matching(topic, after, AnyRecord(own), limit=limit, max_bytes=max_bytes, until=until)

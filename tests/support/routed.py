@@ -15,9 +15,9 @@ from eventd.errors import Unavailable
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.topic_config import TopicConfig
 from eventd.log.core.topic_row import find_topic
-from eventd.log.routers.commit import Forward
-from eventd.log.routers.declare import DeleteRouter, Most, PutRouter, Wanted
-from eventd.log.topics.router_rows import RouterLine, read_router
+from eventd.log.routers.commit import CommitSteps
+from eventd.log.routers.declare import DeleteRouter, PutRouter, RouterLimits, RouterSpec
+from eventd.log.topics.router_rows import RouterRow, read_router
 from eventd.log.topics.topics import PutTopic
 from eventd.resources.effective import GroupConfig
 from tests.support.topics import ALL, Told, Topics
@@ -38,7 +38,7 @@ class Failing:
         return getattr(self._log, name)
 
     def submit(self, unit: Any) -> asyncio.Future[Any]:
-        if self._steps is None or not isinstance(unit, Forward):
+        if self._steps is None or not isinstance(unit, CommitSteps):
             return self._log.submit(unit)
         self._steps -= 1
         if self._steps >= 0:
@@ -70,10 +70,10 @@ class Routed(Topics):
             source, _, dest = name.partition("->")
             await self.declare(Router(name, source, dest, Options(**options)))
 
-    async def declare(self, router: Router) -> RouterLine:
+    async def declare(self, router: Router) -> RouterRow:
         """Declare one router."""
-        wanted = Wanted(router.name, router.source, router.dest, router.options.encode())
-        unit = PutRouter(wanted, Joining(router), Most(), create_dest=True, random=os.urandom(16))
+        wanted = RouterSpec(router.name, router.source, router.dest, router.options.encode())
+        unit = PutRouter(wanted, Joining(router), RouterLimits(), create_dest=True, random=os.urandom(16))
         done = await self.log.submit(unit)
         if self.routing is not None:
             self.routing.put(done.line, done.version)
@@ -125,7 +125,7 @@ class Routed(Topics):
         """The data of all records of a topic."""
         return [record["data"] for record in await self.records(name)]
 
-    async def line(self, name: str) -> RouterLine:
+    async def line(self, name: str) -> RouterRow:
         """A router as it is written down."""
         line = await self.log.database.read(read_router, name)
         assert line is not None, name

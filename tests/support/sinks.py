@@ -12,7 +12,7 @@ from typing import Any
 from eventd.egress.loop.consumer import Consumer
 from eventd.egress.loop.sink import Ack, Opened, Parcel, Parked
 from eventd.log.core.eventlog import EventLog
-from eventd.log.core.matching_page import Found
+from eventd.log.core.matching_page import MatchingPage
 from eventd.log.core.values import Record
 from eventd.log.cursors.cursors import Batch, Cursor, create_cursor, read_cursor
 from eventd.runtime.backoff import Backoff
@@ -69,19 +69,19 @@ class ScriptedSink:
 
     def await_room(self, nudge: asyncio.Future[None]) -> None: ...
 
-    async def read(self, log: EventLog, cursor: Cursor, after: int) -> Found[Record]:
+    async def read(self, log: EventLog, cursor: Cursor, after: int) -> MatchingPage[Record]:
         limit, max_bytes = self.page
         return await read_records(
             log, cursor.topic_id, after, limit=limit, max_bytes=max_bytes, until=cursor.until, own=self.own
         )
 
-    async def open(self, cursor: Cursor, page: Found[Record]) -> Opened:
+    async def open(self, cursor: Cursor, page: MatchingPage[Record]) -> Opened:
         self.opened += 1
         if self.opening:
             raise self.opening.popleft()
         return Opened(self.reached)
 
-    def select(self, page: Found[Record], after: int, attempts: int) -> Parcel | None:
+    def select(self, page: MatchingPage[Record], after: int, attempts: int) -> Parcel | None:
         matching = [record for record in page.items if self.matches(record)]
         exceptions = [(record.position, why) for record in matching if (why := self.spoils(record))]
         records = [record for record in matching if not self.spoils(record)]

@@ -17,7 +17,7 @@ from eventd.log.core.values import Drafts
 from eventd.log.topics.delete import Deletion, delete_records
 from eventd.log.topics.limits import TopicSize, read_size
 from eventd.log.topics.predicate import parse
-from eventd.log.topics.topic_page import Ask, Slice, read_slice
+from eventd.log.topics.topic_page import TopicPage, TopicQuery, read_topic_page
 from eventd.log.topics.topics import PatchTopic, PutTopic
 from eventd.log.topics.write import Write
 from eventd.store.engine.database import fetch
@@ -70,10 +70,10 @@ class Topics:
         predicate = None if match is None else parse(match)
         return await delete_records(self.log.submit, name, before_seq=before, predicate=predicate)
 
-    async def slice(self, name: str | int, from_seq: int = 0, **ask: Any) -> Slice:
+    async def slice(self, name: str | int, from_seq: int = 0, **ask: Any) -> TopicPage:
         """One page."""
-        asked = replace(Ask(name, self.log.clock.now(), from_seq), **ask)
-        return await self.log.database.read(read_slice, asked)
+        asked = replace(TopicQuery(name, self.log.clock.now(), from_seq), **ask)
+        return await self.log.database.read(read_topic_page, asked)
 
     async def page(self, name: str | int, from_seq: int = 0, **ask: Any) -> list[Told]:
         """The records of one page."""
@@ -107,7 +107,7 @@ def _standing(conn: sa.Connection, name: str, now: int) -> TopicSize:
     return read_size(conn, line, now)
 
 
-def records_of(found: Slice) -> list[Told]:
+def records_of(found: TopicPage) -> list[Told]:
     """The records of a page, decoded."""
     records = [json.loads(text) for text in found.records]
     assert [record["$seq"] for record in records] == list(found.seqs)

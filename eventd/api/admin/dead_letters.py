@@ -16,7 +16,7 @@ from eventd.errors import Conflict, NotFound
 from eventd.groups.lookup import find_group, find_peer, read_group_topic
 from eventd.log.core.head import lock_head
 from eventd.log.core.scan import read_at
-from eventd.log.delivery.repairs import MOST_POSITIONS, Letter, read_letters, remove_letters
+from eventd.log.delivery.repairs import MOST_POSITIONS, StoredDeadLetter, read_dead_letters, remove_dead_letters
 from eventd.store.engine.database import Connection
 
 PAGE = 1000
@@ -42,7 +42,7 @@ async def _list(services: Services, params: ListLetters) -> dict[str, Any]:
 def _read_list(conn: Connection, params: ListLetters) -> dict[str, Any]:
     group = find_group(conn, params.group)
     cursor = link_name(group.name, find_peer(group, params.peer).node_name) if params.peer else ""
-    found = read_letters(
+    found = read_dead_letters(
         conn,
         read_group_topic(conn, group.name).id,
         cursor=cursor,
@@ -57,7 +57,7 @@ def _read_list(conn: Connection, params: ListLetters) -> dict[str, Any]:
     return {"deadLetters": [_show(letter) for letter in shown], "next": more}
 
 
-def _show(letter: Letter) -> dict[str, Any]:
+def _show(letter: StoredDeadLetter) -> dict[str, Any]:
     return {
         "id": letter.id,
         "eventId": letter.event_id,
@@ -103,7 +103,7 @@ def retry_now(
     links = {node: Link.read(conn, params.group, node) for node in {peer_of(letter.cursor)[1] for letter in letters}}
     records = {record.position: record for record in read_at(conn, [letter.position for letter in letters])}
     kept: list[dict[str, Any]] = []
-    retried: dict[str, list[Letter]] = {}
+    retried: dict[str, list[StoredDeadLetter]] = {}
     for letter in letters:
         node = peer_of(letter.cursor)[1]
         if reason := links[node].hindrance(records.get(letter.position), now):
@@ -118,11 +118,11 @@ def retry_now(
     return {"retried": sum(map(len, retried.values())), "kept": kept}
 
 
-def _start(conn: Connection, link: Link, letters: Sequence[Letter], now: int) -> None:
+def _start(conn: Connection, link: Link, letters: Sequence[StoredDeadLetter], now: int) -> None:
     positions = sorted({letter.position for letter in letters})
     for start in range(0, len(positions), MOST_POSITIONS):
         link.start_at(conn, positions[start : start + MOST_POSITIONS], now)
-    remove_letters(conn, [letter.id for letter in letters])
+    remove_dead_letters(conn, [letter.id for letter in letters])
 
 
 async def _drop(services: Services, params: ChooseLetters) -> dict[str, Any]:
@@ -130,22 +130,24 @@ async def _drop(services: Services, params: ChooseLetters) -> dict[str, Any]:
 
 
 def _drop_now(conn: Connection, params: ChooseLetters) -> int:
-    return remove_letters(conn, [letter.id for letter in _chosen(conn, params)])
+    return remove_dead_letters(conn, [letter.id for letter in _chosen(conn, params)])
 
 
-def _chosen(conn: Connection, params: ChooseLetters) -> list[Letter]:
+def _chosen(conn: Connection, params: ChooseLetters) -> list[StoredDeadLetter]:
     """The letters. Raises NotFound when an id is none of this group's."""
     group = find_group(conn, params.group)
     topic = read_group_topic(conn, group.name).id
     if params.ids:
-        found = read_letters(conn, topic, kind=PEER, ids=params.ids, limit=len(params.ids))
+        found = read_dead_letters(conn, topic, kind=PEER, ids=params.ids, limit=len(params.ids))
         missing = sorted(set(params.ids) - {letter.id for letter in found})
         if missing:
             raise NotFound(f"group {group.name} has no dead letter {', '.join(map(str, missing[:20]))}")
         return found
     cursor = link_name(group.name, find_peer(group, params.peer).node_name) if params.peer else ""
-    chosen: list[Letter] = []
-    while page := read_letters(conn, topic, cursor=cursor, kind=PEER, after=chosen[-1].id if chosen else 0, limit=PAGE):
+    chosen: list[StoredDeadLetter] = []
+    while page := read_dead_letters(
+        conn, topic, cursor=cursor, kind=PEER, after=chosen[-1].id if chosen else 0, limit=PAGE
+    ):
         chosen += page
     return chosen
 

@@ -15,14 +15,14 @@ from eventd.groups.links import wanted_by
 from eventd.groups.lookup import find_group, peers_of, read_group_topic
 from eventd.log.core.blocks import Block, names, unpack
 from eventd.log.core.head import read_head
-from eventd.log.core.listing import Question, latest, list_latest, refreshed_span
+from eventd.log.core.listing import EventQuery, latest, list_latest, refreshed_span
 from eventd.log.core.pages import LOOKED_AT, cost_of
 from eventd.log.core.scan import blocks_at, outlines
 from eventd.log.core.topic_row import TopicRow
 from eventd.log.core.values import Head, Record
 from eventd.log.delivery.backlog import read_stale
 from eventd.log.delivery.selection import Selection
-from eventd.log.delivery.states import BlockBooks, Delivery, DeliveryState, Uniform, derive
+from eventd.log.delivery.states import BlockLedger, Delivery, DeliveryState, UniformDelivery, derive
 from eventd.store.engine.database import Connection
 from federation.event import format_time, is_alive
 from federation.selector import Selector
@@ -85,9 +85,9 @@ async def _list(services: Services, params: ListDeliveries) -> dict[str, Any]:
     return {"deliveries": rows, "next": write_token(scene.head, seen) if full else None, "gap": place.gap}
 
 
-def _question(params: ListDeliveries, scene: _Scene, span: tuple[int | None, int | None], place: int) -> Question:
+def _question(params: ListDeliveries, scene: _Scene, span: tuple[int | None, int | None], place: int) -> EventQuery:
     """The next page from a place on: beyond it, or before it where the newest come first."""
-    return Question(
+    return EventQuery(
         topic_id=scene.topic.id,
         event_id=params.event_id,
         types=params.type,
@@ -103,7 +103,7 @@ def _question(params: ListDeliveries, scene: _Scene, span: tuple[int | None, int
 Found = tuple[Record, Sequence[Delivery | None]]
 
 
-def _read_page(conn: Connection, scene: _Scene, ask: Question, now: int) -> tuple[list[Found], int | None]:
+def _read_page(conn: Connection, scene: _Scene, ask: EventQuery, now: int) -> tuple[list[Found], int | None]:
     """The next records with their deliveries, and where to go on; None at the end."""
     listed = list_latest(conn, ask)
     records = listed.records[::-1] if ask.newest else listed.records
@@ -167,7 +167,7 @@ class _Sum:
             left = record.expires_at - now
             self.min_left = left if self.min_left is None else min(self.min_left, left)
 
-    def add_whole(self, block: Block, uniform: Uniform) -> None:
+    def add_whole(self, block: Block, uniform: UniformDelivery) -> None:
         """All records of a block, none of which expires."""
         self.states[uniform.state] += block.records
         if uniform.first_at is not None:
@@ -226,7 +226,7 @@ class _Adding:
         if not some:
             return None
         ends = some[0].position, some[-1].last
-        books = [BlockBooks.read(conn, each.books, *ends) for each in self.scene.peers]
+        books = [BlockLedger.read(conn, each.books, *ends) for each in self.scene.peers]
         apart: list[int] = []
         looked = 0
         for block in some:
@@ -240,7 +240,7 @@ class _Adding:
             self._add_singly(conn, unpack(block))
         return after
 
-    def _add_whole(self, block: Block, books: Sequence[BlockBooks]) -> bool:
+    def _add_whole(self, block: Block, books: Sequence[BlockLedger]) -> bool:
         """Add a block up for all peers, if that can be done without looking at its records."""
         types, asked = names(block.types), set(self.params.type)
         if asked and types is not None and types.isdisjoint(asked):
@@ -249,7 +249,7 @@ class _Adding:
         superseded = block.position < end and block.last >= first
         if superseded or block.expires_first is not None or (asked and (types is None or not types <= asked)):
             return False
-        found: list[Uniform | None] = []
+        found: list[UniformDelivery | None] = []
         for each, of_peer in zip(self.scene.peers, books, strict=True):
             meant = wanted_by(each.peer).settles(block, self.now)
             one = of_peer.uniform(block) if meant else None

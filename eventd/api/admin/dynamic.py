@@ -19,7 +19,7 @@ from eventd.log.core.head import lock_head
 from eventd.resources.reading.documents import ROUTER
 from eventd.resources.validation.check import check
 from eventd.store.engine.database import Connection
-from eventd.store.parts.claims import Key
+from eventd.store.parts.claims import ResourceKey
 from eventd.store.parts.parts import StoredPart, delete_part, read_parts, read_sources
 from eventd.store.rows.registry import StoredResource
 
@@ -118,7 +118,7 @@ def _show(part: StoredPart, fate: Fate) -> dict[str, Any]:
     }
 
 
-def _identity(key: Key) -> dict[str, str]:
+def _identity(key: ResourceKey) -> dict[str, str]:
     return {"apiVersion": key.api_version, "kind": key.kind, "name": key.name}
 
 
@@ -128,7 +128,7 @@ async def _delete(services: Services, params: OnePart) -> dict[str, Any]:
     return {"source": params.source, "gave": [_identity(key) for key in gave]}
 
 
-def _delete_now(conn: Connection, source: str) -> list[Key]:
+def _delete_now(conn: Connection, source: str) -> list[ResourceKey]:
     """What the part gave. Raises NotFound."""
     lock_head(conn)
     found = read_parts(conn, source=source)
@@ -212,7 +212,7 @@ def show_merge(effective: Effective) -> dict[str, Any]:
     }
 
 
-def identities(keys: Iterable[Key]) -> list[dict[str, str]]:
+def identities(keys: Iterable[ResourceKey]) -> list[dict[str, str]]:
     """The names of resources, as answers write them."""
     return [_identity(key) for key in keys]
 

@@ -25,10 +25,10 @@ from eventd.groups.lookup import find_group, read_group_topic
 from eventd.groups.retention import apply_retention
 from eventd.log.core.head import read_head
 from eventd.log.core.id_conflicts import UNKNOWN
-from eventd.log.core.listing import Question, list_latest
+from eventd.log.core.listing import EventQuery, list_latest
 from eventd.log.core.scan import read_at
 from eventd.log.core.units import Check, Publish
-from eventd.log.core.values import Appended, Drafts, Head, IdOwner, Outcome, Record
+from eventd.log.core.values import AppendResult, Drafts, Head, IdOwner, Outcome, Record
 from eventd.resources.effective import GroupConfig
 from eventd.store.engine.database import Connection
 from federation.event import DECODER, is_plain
@@ -133,7 +133,7 @@ def _conflict(event_id: str, group: str, owner: IdOwner) -> Conflict:
     )
 
 
-async def _append(services: Services, params: Emit) -> tuple[Drafts, Appended]:
+async def _append(services: Services, params: Emit) -> tuple[Drafts, AppendResult]:
     """What becomes of the events in the group as it is declared by now.
 
     Where it was is remembered, which saves a look into the database for each event: the writer looks, and whatever is
@@ -152,7 +152,7 @@ async def _append(services: Services, params: Emit) -> tuple[Drafts, Appended]:
             place = present
 
 
-async def _append_at(services: Services, params: Emit, place: Place, now: int) -> tuple[Drafts, Appended]:
+async def _append_at(services: Services, params: Emit, place: Place, now: int) -> tuple[Drafts, AppendResult]:
     heavy = _is_heavy(params)
     judge = partial(_judge, params.events, place.group, now=now, random=services.log.chance.token, heavy=heavy)
     drafts = await asyncio.to_thread(judge) if heavy else judge()
@@ -175,7 +175,7 @@ def _refusal_of(drafts: Drafts) -> Check:
     return lambda conn, at: refuse_captured(conn, reports, at)
 
 
-def _results(drafts: Drafts, appended: Appended) -> list[dict[str, Any]]:
+def _results(drafts: Drafts, appended: AppendResult) -> list[dict[str, Any]]:
     fates = zip(drafts.event_ids, appended.outcomes, strict=True)
     results: list[dict[str, Any]] = [{"id": event_id, "result": RESULTS[outcome]} for event_id, outcome in fates]
     for index, owner in appended.owners.items():
@@ -183,7 +183,7 @@ def _results(drafts: Drafts, appended: Appended) -> list[dict[str, Any]]:
     return results
 
 
-def _exceptions(drafts: Drafts, appended: Appended) -> list[dict[str, Any]]:
+def _exceptions(drafts: Drafts, appended: AppendResult) -> list[dict[str, Any]]:
     if appended.count(Outcome.NEW) == len(drafts):
         return []
     results = enumerate(_results(drafts, appended))
@@ -240,11 +240,11 @@ class _Scene(NamedTuple):
 
 def _open_listing(
     conn: Connection, params: ListEvents, now: int, since: int | None, until: int | None
-) -> tuple[Question, _Scene]:
+) -> tuple[EventQuery, _Scene]:
     find_group(conn, params.group)
     head, topic = read_head(conn), read_group_topic(conn, params.group)
     place = read_token(params.after, head, topic)
-    ask = Question(
+    ask = EventQuery(
         topic_id=topic.id,
         now=None if params.include_expired else now,
         event_id=params.id,

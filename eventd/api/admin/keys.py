@@ -16,7 +16,7 @@ from eventd.api.framework.operations import Operation, Params, Services, operati
 from eventd.errors import Invalid
 from eventd.log.core.head import announce_topics, lock_head
 from eventd.store.engine.database import Connection
-from eventd.store.rows.keys import KeyLine, create_key, forget_key, read_keys, revoke_key
+from eventd.store.rows.keys import KeyRow, create_key, forget_key, read_keys, revoke_key
 from eventd.text.duration import BadDuration, parse_duration
 from federation.errors import BadEvent
 from federation.event import micros
@@ -51,7 +51,7 @@ def _text(secret: bytes) -> str:
     return base64.urlsafe_b64encode(secret).rstrip(b"=").decode()
 
 
-def _line(params: CreateKey, secret: str, now: int) -> KeyLine:
+def _line(params: CreateKey, secret: str, now: int) -> KeyRow:
     if not _NAME.fullmatch(params.name):
         raise Invalid(
             f"name: {params.name[:80]!r} cannot be the name of a key",
@@ -64,7 +64,7 @@ def _line(params: CreateKey, secret: str, now: int) -> KeyLine:
             "prefixes: a blank one would allow every name", hint="leave it out, or write what names begin with"
         )
     digest = hashlib.sha256(secret.encode()).hexdigest()
-    return KeyLine(params.name, digest, _scopes(params.scopes), prefixes, now, _end(params.expires, now), None)
+    return KeyRow(params.name, digest, _scopes(params.scopes), prefixes, now, _end(params.expires, now), None)
 
 
 def _require_limits(params: CreateKey) -> None:
@@ -99,7 +99,7 @@ def _end(text: str, now: int) -> int | None:
     return end
 
 
-def _enter(conn: Connection, line: KeyLine) -> None:
+def _enter(conn: Connection, line: KeyRow) -> None:
     lock_head(conn)
     create_key(conn, line)
     announce_topics(conn)
@@ -128,7 +128,7 @@ async def _revoke(services: Services, params: RevokeKey) -> dict[str, Any]:
     return {**_show(line, now), "forgotten": params.forget}
 
 
-def _strike(conn: Connection, params: RevokeKey, now: int) -> KeyLine:
+def _strike(conn: Connection, params: RevokeKey, now: int) -> KeyRow:
     lock_head(conn)
     line = revoke_key(conn, params.name, now)
     if params.forget:
@@ -137,7 +137,7 @@ def _strike(conn: Connection, params: RevokeKey, now: int) -> KeyLine:
     return line
 
 
-def _show(line: KeyLine, now: int) -> dict[str, Any]:
+def _show(line: KeyRow, now: int) -> dict[str, Any]:
     return {
         "name": line.name,
         "scopes": list(line.scopes),
@@ -149,7 +149,7 @@ def _show(line: KeyLine, now: int) -> dict[str, Any]:
     }
 
 
-def _state(line: KeyLine, now: int) -> str:
+def _state(line: KeyRow, now: int) -> str:
     if line.revoked_at is not None:
         return "revoked"
     return "expired" if line.expires_at is not None and line.expires_at <= now else "active"

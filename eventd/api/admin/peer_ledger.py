@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from eventd.groups.links import read_cursor_of, read_repairs_of
 from eventd.log.delivery.selection import Selection
-from eventd.log.delivery.states import Books, Repair, Version, read_picked, read_versions
+from eventd.log.delivery.states import LinkLedger, Repair, Version, read_picked, read_versions
 from eventd.resources.effective import PeerConfig
 from eventd.store.engine.database import Connection
 
@@ -16,7 +16,7 @@ class PeerBooks:
     """A peer as it is declared, and its books."""
 
     peer: PeerConfig
-    books: Books
+    books: LinkLedger
 
 
 def open_books(conn: Connection, peer: PeerConfig) -> PeerBooks:
@@ -24,11 +24,11 @@ def open_books(conn: Connection, peer: PeerConfig) -> PeerBooks:
     cursor = read_cursor_of(conn, peer)
     wanted = Selection.of(peer)
     if cursor is None:
-        return PeerBooks(peer, Books(peer.node_name, wanted))
+        return PeerBooks(peer, LinkLedger(peer.node_name, wanted))
     versions = read_versions(conn, cursor.name)
     return PeerBooks(
         peer,
-        Books(
+        LinkLedger(
             peer.node_name,
             wanted,
             cursor,

@@ -19,7 +19,7 @@ from eventd.egress.cursors import link_name, reconcile, subscription_name
 from eventd.errors import Conflict, EventdError, NotFound
 from eventd.groups.lookup import read_group_topic
 from eventd.log.core.head import lock_head
-from eventd.log.delivery.repairs import count_letters, read_letters
+from eventd.log.delivery.repairs import count_dead_letters, read_dead_letters
 from eventd.resources.apply import Action, Change, Plan, apply_loaded, delete_resources
 from eventd.resources.kinds.registry import EVENT_GROUP, EVENT_PEER, EVENT_SUBSCRIPTION, KINDS, PLUGIN
 from eventd.resources.reading.documents import Identity, Loaded, load_text
@@ -254,7 +254,7 @@ def _group_status(conn: Connection, name: str, now: int) -> dict[str, Any]:
         "bytes": topic.bytes,
         "seq": topic.next_seq - 1,
         "evictedSeq": topic.evicted_seq,
-        "deadLetters": sum(count_letters(conn, topic.id).values()),
+        "deadLetters": sum(count_dead_letters(conn, topic.id).values()),
         "links": read_links(conn, name, "", now),
     }
 
@@ -281,7 +281,7 @@ def _subscription_status(conn: Connection, row: StoredResource, now: int) -> dic
 
 
 def _recent_letters(conn: Connection, group: str, cursor: str) -> list[dict[str, Any]]:
-    letters = read_letters(conn, read_group_topic(conn, group).id, cursor=cursor, limit=RECENT, newest=True)
+    letters = read_dead_letters(conn, read_group_topic(conn, group).id, cursor=cursor, limit=RECENT, newest=True)
     return [
         {"eventId": letter.event_id, "reason": letter.reason, "parkedAt": show_time(letter.parked_at)}
         for letter in letters

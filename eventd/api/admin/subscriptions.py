@@ -29,10 +29,10 @@ from eventd.log.cursors.cursors import (
 )
 from eventd.log.delivery.repairs import (
     MOST_POSITIONS,
-    Letter,
-    read_letters,
+    StoredDeadLetter,
+    read_dead_letters,
     recorded_between,
-    remove_letters,
+    remove_dead_letters,
     start_repair,
 )
 from eventd.resources.effective import SubscriptionConfig
@@ -84,14 +84,14 @@ def _retry_now(conn: Connection, params: Retry, now: int) -> dict[str, Any]:
     again, kept = _judge(conn, one, letters, now)
     for first in range(0, len(again), MOST_POSITIONS):
         _backfill(conn, one, cursor, [letter.position for letter in again[first : first + MOST_POSITIONS]], now)
-    remove_letters(conn, [letter.id for letter in again])
+    remove_dead_letters(conn, [letter.id for letter in again])
     clear_failures(conn, [cursor.name, *(backfill.name for backfill in _backfills(conn, one))], now)
     return {"subscription": one.name, "group": one.group, "retried": len(again), "kept": kept}
 
 
-def _letters(conn: Connection, cursor: Cursor) -> list[Letter]:
-    letters: list[Letter] = []
-    while page := read_letters(
+def _letters(conn: Connection, cursor: Cursor) -> list[StoredDeadLetter]:
+    letters: list[StoredDeadLetter] = []
+    while page := read_dead_letters(
         conn, cursor.topic_id, cursor=cursor.name, after=letters[-1].id if letters else 0, limit=COUNTED
     ):
         letters += page
@@ -99,12 +99,12 @@ def _letters(conn: Connection, cursor: Cursor) -> list[Letter]:
 
 
 def _judge(
-    conn: Connection, one: SubscriptionConfig, letters: Sequence[Letter], now: int
-) -> tuple[list[Letter], list[dict[str, Any]]]:
+    conn: Connection, one: SubscriptionConfig, letters: Sequence[StoredDeadLetter], now: int
+) -> tuple[list[StoredDeadLetter], list[dict[str, Any]]]:
     """Those that can be tried again, and the others with the reason."""
     trigger = Trigger.of(one, find_group(conn, one.group).node_name)
     stored = {record.position: record for record in read_at(conn, [letter.position for letter in letters])}
-    again: list[Letter] = []
+    again: list[StoredDeadLetter] = []
     kept: list[dict[str, Any]] = []
     for letter in letters:
         if letter.position not in stored:
@@ -176,7 +176,7 @@ def _go_to(conn: Connection, one: SubscriptionConfig, cursor: Cursor, to: int, n
     for name in (cursor.name, *backfills):
         detach_runs(conn, name, now)
     delete_cursors(conn, backfills)
-    remove_letters(conn, [letter.id for letter in _letters(conn, cursor) if letter.position > to])
+    remove_dead_letters(conn, [letter.id for letter in _letters(conn, cursor) if letter.position > to])
     move_cursor(conn, cursor.name, to=to, now=now)
     version, selection = read_selection(conn, cursor.name)
     # Under a new version whoever works at the old place, perhaps with a window open for a minute, stops at once.

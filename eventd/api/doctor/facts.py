@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from eventd.log.core.id_conflicts import Conflicts
+from eventd.log.core.id_conflicts import ConflictCount
 from eventd.resources.kinds.federation_slo import EXPIRES_SOON, LAG_FAIL, LAG_WARN
 
 AREA = "federation"
@@ -155,6 +155,6 @@ class Group:
     runs: Sequence[Runs] = ()
     gaps: Sequence[Gaps] = ()
     aside: Sequence[tuple[str, str]] = ()
-    conflicts: Sequence[Conflicts] = ()
+    conflicts: Sequence[ConflictCount] = ()
     v1_requests: int = 0
     keys_trouble: str = ""

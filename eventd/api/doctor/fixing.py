@@ -17,7 +17,7 @@ from eventd.groups.links import read_cursor_of, read_repairs_of, wanted_by
 from eventd.groups.lookup import find_group, find_peer, read_group_topic
 from eventd.log.cursors.cursors import Cursor, LinkState, clear_failures
 from eventd.log.delivery.backlog import read_stale
-from eventd.log.delivery.repairs import MOST_POSITIONS, count_letters
+from eventd.log.delivery.repairs import MOST_POSITIONS, count_dead_letters
 from eventd.log.delivery.selection import Selection
 from eventd.store.engine.database import Connection
 from eventd.store.rows.registry import announce
@@ -67,7 +67,7 @@ async def _retry(services: Services, group: str, peer: str) -> Done:
 
 
 def _has_letters(conn: Connection, group: str, peer: str) -> bool:
-    return bool(count_letters(conn, read_group_topic(conn, group).id).get(link_name(group, peer)))
+    return bool(count_dead_letters(conn, read_group_topic(conn, group).id).get(link_name(group, peer)))
 
 
 async def _repush(services: Services, group: str, peer: str) -> Done:

@@ -19,12 +19,12 @@ from eventd.errors import EventdError, SecretUnreadable
 from eventd.groups.links import wanted_by
 from eventd.groups.lookup import find_group, peers_of, read_group_topic
 from eventd.log.core.head import read_head
-from eventd.log.core.id_conflicts import Conflicts, read_conflicts
-from eventd.log.core.listing import Question, list_latest
+from eventd.log.core.id_conflicts import ConflictCount, read_conflicts
+from eventd.log.core.listing import EventQuery, list_latest
 from eventd.log.core.topic_row import TopicRow
 from eventd.log.cursors.cursors import Cursor
 from eventd.log.delivery.backlog import read_backlog, read_stale
-from eventd.log.delivery.repairs import count_letters, read_letters
+from eventd.log.delivery.repairs import count_dead_letters, read_dead_letters
 from eventd.resources.effective import GroupConfig, PeerConfig, SloConfig, slos
 from eventd.resources.keyring import CREDENTIAL, load_ring
 from eventd.resources.kinds.registry import EVENT_GROUP, FEDERATION_SLO
@@ -53,7 +53,7 @@ class _Scene:
     letters: Mapping[str, int]
     slo: SloConfig | None
     gaps: Sequence[Gaps]
-    conflicts: Sequence[Conflicts]
+    conflicts: Sequence[ConflictCount]
     runs: Sequence[Runs]
     now: int
 
@@ -115,7 +115,7 @@ async def _keys_trouble(services: Services, config: GroupConfig) -> str:
 
 def _read_scene(conn: Connection, name: str, now: int) -> _Scene:
     config, topic = find_group(conn, name), read_group_topic(conn, name)
-    letters = count_letters(conn, topic.id)
+    letters = count_dead_letters(conn, topic.id)
     slo = slos(read_resources(conn, FEDERATION_SLO.name)).get(name)
     runs = read_group_runs(conn, name, now)
     gaps, conflicts = _read_gaps(conn, topic.id), read_conflicts(conn, topic.id)
@@ -149,7 +149,7 @@ async def _has_own(services: Services, scene: _Scene, rounds: int) -> bool:
 
 def _look_for_own(conn: Connection, scene: _Scene, before: int) -> tuple[bool, int | None]:
     """Whether one is among the newest before a position, and where to go on; None at the beginning."""
-    ask = Question(scene.topic.id, now=scene.now, before=before, newest=True)
+    ask = EventQuery(scene.topic.id, now=scene.now, before=before, newest=True)
     listed = list_latest(conn, ask)
     return any(not record.path for record in listed.records), listed.seen if listed.more else None
 
@@ -237,7 +237,7 @@ def _read_letters(conn: Connection, scene: _Scene, peer: PeerConfig) -> _Letters
     total = scene.letters.get(name, 0)
     if not total:
         return _Letters()
-    newest = read_letters(conn, scene.topic.id, cursor=name, limit=MOST_LETTERS, newest=True)
+    newest = read_dead_letters(conn, scene.topic.id, cursor=name, limit=MOST_LETTERS, newest=True)
     live = [letter for letter in newest if letter.tag is not None and is_alive(letter.expires_at, scene.now)]
     spent = len(newest) - len(live)
     again = sum(letter.reason in REFUSED_AGAIN for letter in live)

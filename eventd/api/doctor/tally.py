@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from eventd.api.admin.peer_ledger import PeerBooks
-from eventd.log.core.listing import Question, list_latest
+from eventd.log.core.listing import EventQuery, list_latest
 from eventd.log.core.values import Record
 from eventd.log.cursors.cursors import Cursor
-from eventd.log.delivery.acknowledgements import first_acknowledged, oldest_proof, read_passages
+from eventd.log.delivery.acknowledgements import first_acknowledged, oldest_proof, read_acknowledged
 from eventd.log.delivery.states import Delivery, DeliveryState, derive
 from eventd.store.engine.database import Connection
 from federation.event import is_alive
@@ -105,7 +105,7 @@ async def read_sample(read: Read, topic_id: int, books: PeerBooks, rounds: int, 
     for _ in range(rounds):
         if before is None or tally.looked_at >= ENOUGH:
             break
-        ask = Question(topic_id, types=types, before=before, newest=True, limit=PAGE)
+        ask = EventQuery(topic_id, types=types, before=before, newest=True, limit=PAGE)
         look: Look = await read(_look, ask, books, cursor, now)
         for record, delivery, acked_at in look.found:
             if delivery is not None:
@@ -120,13 +120,13 @@ def _exact(types: Sequence[str]) -> Sequence[str]:
     return () if any("*" in name for name in types) else types
 
 
-def _look(conn: Connection, ask: Question, books: PeerBooks, cursor: Cursor, now: int) -> Look:
+def _look(conn: Connection, ask: EventQuery, books: PeerBooks, cursor: Cursor, now: int) -> Look:
     listed = list_latest(conn, ask)
     records = listed.records[::-1]
     deliveries = derive(conn, books.books, records, now=now)
     acked: dict[int, int] = {}
     if records:
-        passages = read_passages(conn, cursor.name, records[0].position, records[-1].position)
+        passages = read_acknowledged(conn, cursor.name, records[0].position, records[-1].position)
         acked = first_acknowledged(passages, [record.position for record in records])
     found = [(record, each, acked.get(record.position)) for record, each in zip(records, deliveries, strict=True)]
     return Look(found, oldest_proof(conn, cursor.name), listed.seen if listed.more else None)

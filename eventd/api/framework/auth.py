@@ -18,7 +18,7 @@ from eventd.api.framework.routes import Scope
 from eventd.errors import Forbidden, SettingsError, Unauthorized
 from eventd.runtime.clock import SECOND, Clock, SystemClock
 from eventd.settings.model import BadSettings, Problem, Settings
-from eventd.store.rows.keys import KeyLine
+from eventd.store.rows.keys import KeyRow
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 _WORDS: dict[str, tuple[Scope, ...]] = {
@@ -45,7 +45,7 @@ class ApiKey(NamedTuple):
     expires_at: int | None = None
 
     @classmethod
-    def of(cls, line: KeyLine) -> ApiKey:
+    def of(cls, line: KeyRow) -> ApiKey:
         """One of the database."""
         scopes = frozenset(scope for scope in SCOPES if scope in line.scopes)
         return cls(bytes.fromhex(line.digest), scopes, line.prefixes, line.name, line.expires_at)
@@ -120,7 +120,7 @@ class Keys:
         self._said = tuple(self._read())
         self._end_gone()
 
-    def reload_from(self, lines: Iterable[KeyLine]) -> None:
+    def reload_from(self, lines: Iterable[KeyRow]) -> None:
         """Take over those of the database, all at once. What uses one that is not among them any more ends now."""
         found = list(lines)
         self._are_made = bool(found)

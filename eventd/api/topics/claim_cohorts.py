@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Sequence
 
 from eventd.api.topics.routes import V0
-from eventd.log.queues.units import Claim, Claimed, Wish
+from eventd.log.queues.units import ClaimJobs, ClaimResult, JobRequest
 
-Member = tuple[Wish, asyncio.Future[Claimed]]
+Member = tuple[JobRequest, asyncio.Future[ClaimResult]]
 
 
 class Cohorts:
@@ -22,16 +22,16 @@ class Cohorts:
         """How many nodes wait for jobs of a queue."""
         return len(self._waiting.get(queue, ()))
 
-    async def claim(self, queue: str, wish: Wish) -> Claimed:
-        """Jobs for one node, at once or with others. Raises what `Claim` does."""
+    async def claim(self, queue: str, wish: JobRequest) -> ClaimResult:
+        """Jobs for one node, at once or with others. Raises what `ClaimJobs` does."""
         claimed = await self._v0.log.submit(self._claim(queue, [wish], gathered=False))
         return await self._join(queue, wish, claimed.gather_ms / 1000) if claimed.gather_ms else claimed
 
-    def _claim(self, queue: str, wishes: Sequence[Wish], *, gathered: bool = True) -> Claim:
-        return Claim(queue, wishes, self._v0.log.chance.token, gathered=gathered, ceilings=self._v0.limits.ceilings)
+    def _claim(self, queue: str, wishes: Sequence[JobRequest], *, gathered: bool = True) -> ClaimJobs:
+        return ClaimJobs(queue, wishes, self._v0.log.chance.token, gathered=gathered, ceilings=self._v0.limits.ceilings)
 
-    async def _join(self, queue: str, wish: Wish, seconds: float) -> Claimed:
-        future: asyncio.Future[Claimed] = asyncio.get_running_loop().create_future()
+    async def _join(self, queue: str, wish: JobRequest, seconds: float) -> ClaimResult:
+        future: asyncio.Future[ClaimResult] = asyncio.get_running_loop().create_future()
         members = self._waiting.setdefault(queue, [])
         members.append((wish, future))
         if len(members) == 1:

@@ -18,7 +18,7 @@ from eventd.api.topics.routes import V0
 from eventd.api.topics.shared_reads import Portion
 from eventd.api.topics.watch import SseFollower
 from eventd.errors import EventdError
-from eventd.log.queues.units import Handle, Holder, Job, Nack, Refill, Refilled, Wish
+from eventd.log.queues.units import Job, JobHandle, JobHolder, JobRequest, Nack, Refill, RefillResult
 from eventd.log.topics.errors import NotAQueue, TopicNotFound
 from eventd.runtime.clock import SECOND
 
@@ -35,7 +35,7 @@ class Worker(SseFollower):
 
     stays = True
 
-    def __init__(self, watching: Watching, outlet: Outlet, queue: str, wish: Wish, *, chunked: bool) -> None:
+    def __init__(self, watching: Watching, outlet: Outlet, queue: str, wish: JobRequest, *, chunked: bool) -> None:
         super().__init__(watching, outlet, HEARTBEAT_SECONDS, chunked=chunked)
         self.held: dict[int, str] = {}
         self._queue = queue
@@ -47,10 +47,10 @@ class Worker(SseFollower):
         return self._wish.node
 
     @property
-    def holder(self) -> Holder:
+    def holder(self) -> JobHolder:
         """What it may be given now: nothing while it does not take what it was sent, or when it has gone."""
         most = 0 if self.outlet.full or self.outlet.closed else self._wish.most
-        return Holder(self._wish._replace(most=most), dict(self.held))
+        return JobHolder(self._wish._replace(most=most), dict(self.held))
 
     def hand(self, kept: Iterable[int], jobs: Iterable[Job]) -> None:
         """Send it jobs. Of those it had it holds these still."""
@@ -137,7 +137,7 @@ class Desk:
             return longest
         return max(0.0, min(longest, (look_at - self._v0.clock.steady()) / SECOND))
 
-    def _hand_out(self, workers: list[Worker], refilled: Refilled) -> None:
+    def _hand_out(self, workers: list[Worker], refilled: RefillResult) -> None:
         for worker, kept, jobs in zip(workers, refilled.kept, refilled.jobs, strict=True):
             if worker in self.workers:
                 worker.hand(kept, jobs)
@@ -147,7 +147,7 @@ class Desk:
     def release(self, node: str, held: dict[int, str]) -> None:
         """Have others get what a worker that has left held."""
         if held:
-            handles = [Handle(seq, lease_id) for seq, lease_id in held.items()]
+            handles = [JobHandle(seq, lease_id) for seq, lease_id in held.items()]
             unit = Nack(self.topic_id, node, handles)
             # Runs once: if it fails, the leases end by themselves.
             self._v0.supervisor.spawn(self._give_back(unit), f"jobs of {self._name} given back")

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from eventd.api.framework.auth import ApiKey
 from eventd.api.topics.routes import V0
 from eventd.api.topics.sessions import Sessions
-from eventd.log.core.writer_stats import BOUNDS, Work
-from eventd.log.topics.state import Figures, TopicState, list_states, read_figures
+from eventd.log.core.writer_stats import BOUNDS, WriterStats
+from eventd.log.topics.state import TopicFigures, TopicState, list_states, read_figures
 from eventd.runtime.clock import Moment
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
@@ -23,14 +23,14 @@ MAX_TOPICS = 1000
 class Gathered(NamedTuple):
     """All figures at one time, as far as a key may see them."""
 
-    figures: Figures
+    figures: TopicFigures
     topics: list[TopicState]
     truncated: bool
     streams: int
     sessions: int
     ready: bool
     uptime_ms: int
-    work: Work
+    work: WriterStats
     waiting: int
     restarts: int
 
@@ -57,10 +57,10 @@ async def gather(v0: V0, key: ApiKey) -> Gathered:
     )
 
 
-def _sum(topics: list[TopicState]) -> Figures:
+def _sum(topics: list[TopicState]) -> TopicFigures:
     by_class = {name: sum(state.line.durability == name for state in topics) for name in CLASSES}
     jobs = [state.jobs for state in topics if state.jobs is not None]
-    return Figures(
+    return TopicFigures(
         by_class,
         sum(state.standing.count for state in topics),
         sum(state.standing.bytes for state in topics),
@@ -138,7 +138,7 @@ def _totals(told: Gathered) -> Iterator[str]:
         yield _family(name, kind, text, {"": value})
 
 
-def _flushes(work: Work) -> Iterator[str]:
+def _flushes(work: WriterStats) -> Iterator[str]:
     """How long flushes took."""
     name = "wal_fsync_latency_us"
     within = zip((*map(str, BOUNDS), "+Inf"), accumulate(work.flushes_within), strict=True)

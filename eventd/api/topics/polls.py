@@ -10,22 +10,22 @@ from dataclasses import replace
 from eventd.api.topics.routes import V0
 from eventd.errors import EventdError
 from eventd.log.core.wakeups import Watch
-from eventd.log.topics.topic_page import Ask, Slice, read_slice
+from eventd.log.topics.topic_page import TopicPage, TopicQuery, read_topic_page
 
 
 class Poll:
     """What several clients wait for, as long as one of them does."""
 
-    def __init__(self, ask: Ask, watch: Watch, v0: V0) -> None:
+    def __init__(self, ask: TopicQuery, watch: Watch, v0: V0) -> None:
         self.watch = watch
         self.clients = 0
         self._ask = ask
         self._v0 = v0
         self._turn = -1
-        self._reading: asyncio.Task[Slice] | None = None
+        self._reading: asyncio.Task[TopicPage] | None = None
         self._sign: asyncio.Future[None] | None = None
 
-    async def read(self) -> Slice:
+    async def read(self) -> TopicPage:
         """The page as it is since the last sign of the topic; read once for all who ask between two signs."""
         if self._reading is None or self._turn != self.watch.turn:
             self._turn = self.watch.turn
@@ -39,8 +39,8 @@ class Poll:
             self._sign = self.watch.after(turn)
         return self._sign
 
-    async def _read(self) -> Slice:
-        return await self._v0.database.read(read_slice, replace(self._ask, now=self._v0.clock.now()))
+    async def _read(self) -> TopicPage:
+        return await self._v0.database.read(read_topic_page, replace(self._ask, now=self._v0.clock.now()))
 
 
 class Polls:
@@ -48,10 +48,10 @@ class Polls:
 
     def __init__(self, v0: V0) -> None:
         self._v0 = v0
-        self._polls: dict[tuple[int, Ask], Poll] = {}
+        self._polls: dict[tuple[int, TopicQuery], Poll] = {}
 
     @contextmanager
-    def of(self, topic_id: int, ask: Ask) -> Iterator[Poll]:
+    def of(self, topic_id: int, ask: TopicQuery) -> Iterator[Poll]:
         """A part in the wait for what is asked, of the topic that has the name now. It begins before the first read."""
         wakeups, key = self._v0.log.wakeups, (topic_id, replace(ask, now=0))
         poll = self._polls.get(key)
@@ -67,12 +67,12 @@ class Polls:
                 wakeups.unwatch(poll.watch)
 
 
-def is_at_end(found: Slice) -> bool:
+def is_at_end(found: TopicPage) -> bool:
     """Whether a page says nothing but that there is nothing new."""
     return not found.records and found.tombstone is None and found.caught_up
 
 
-async def wait_for_more(v0: V0, ask: Ask, first: Slice, seconds: float) -> Slice:
+async def wait_for_more(v0: V0, ask: TopicQuery, first: TopicPage, seconds: float) -> TopicPage:
     """The page as soon as there is anything new on it, even if only other seqs; or as it is when the time is over.
 
     The watch stands before the page is read again, so nothing that is written in between is missed.

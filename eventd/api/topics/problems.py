@@ -9,14 +9,14 @@ from eventd.api.errors import codes, problems
 from eventd.api.errors.codes import NoSuchRoute
 from eventd.api.errors.problems import FrameworkRefusal
 from eventd.errors import EventdError, Forbidden, Full, Invalid, TooLarge, Unavailable
-from eventd.log.topics.errors import Detailed, Throttled, TopicFull
+from eventd.log.topics.errors import DetailedError, Throttled, TopicFull
 
 WEBSOCKET_VERSION = "13"
 """That of RFC 6455. Versions 7 and 8 are drafts of it."""
 _JSON = "application/json"
 
 
-class OutOfReach(Detailed, Forbidden):
+class OutOfReach(DetailedError, Forbidden):
     """The key is held to other names."""
 
 

@@ -21,7 +21,7 @@ from eventd.api.topics.topics import require_known
 from eventd.api.topics.watch import begin_stream, require_stream
 from eventd.errors import Invalid
 from eventd.log.queues.transaction import read_queue
-from eventd.log.queues.units import Ack, Extend, Handle, Nack, Settled, Wish, require_node
+from eventd.log.queues.units import Ack, Extend, JobHandle, JobRequest, Nack, SettlementResult, require_node
 from eventd.log.topics.errors import BatchTooLarge
 
 MOST_JOBS = 1000
@@ -123,7 +123,7 @@ async def claim(call: Call[NoQuery, ClaimBody]) -> web.Response:
     require_known(call.name)
     v0, body = call.v0, call.body
     await v0.catch_up(call.name)
-    wish = Wish(body.node, _bounded(body.max), body.lease_ms)
+    wish = JobRequest(body.node, _bounded(body.max), body.lease_ms)
     claimed = await v0.part(Cohorts).claim(call.name, wish)
     v0.part(Desks).look(claimed.topic_id)
     jobs = claimed.jobs[0]
@@ -188,7 +188,7 @@ async def extend(call: Call[NoQuery, ExtendBody]) -> web.Response:
     return call.answer(answer)
 
 
-async def _settle(call: Call[Any, Any], unit: Ack | Nack | Extend) -> Settled:
+async def _settle(call: Call[Any, Any], unit: Ack | Nack | Extend) -> SettlementResult:
     require_known(call.name)
     settled = await call.v0.log.submit(unit)
     if settled.done:
@@ -196,7 +196,7 @@ async def _settle(call: Call[Any, Any], unit: Ack | Nack | Extend) -> Settled:
     return settled
 
 
-def _handles(body: SettleBody) -> Sequence[Handle]:
+def _handles(body: SettleBody) -> Sequence[JobHandle]:
     """The jobs that are meant. Raises `Invalid` and `BatchTooLarge`."""
     seqs, lease_ids = body.seqs, body.lease_ids
     if not body.node:
@@ -205,13 +205,13 @@ def _handles(body: SettleBody) -> Sequence[Handle]:
         detail = {"seqs": len(seqs), "max": MOST_JOBS}
         raise BatchTooLarge(f"{len(seqs)} seqs are more than the {MOST_JOBS} of one request", detail=detail)
     if not lease_ids:
-        return [*map(Handle, seqs)]
+        return [*map(JobHandle, seqs)]
     if len(lease_ids) != len(seqs):
         raise Invalid(f"there are {len(lease_ids)} `lease_ids` for {len(seqs)} `seqs`", hint="give one for each")
     for lease_id in lease_ids:
         if lease_id and not _LEASE_ID.fullmatch(lease_id):
             raise Invalid(f"{lease_id[:80]!r} is no lease", hint="give `lease_id` as it came with the job, or ''")
-    return [*map(Handle, seqs, lease_ids)]
+    return [*map(JobHandle, seqs, lease_ids)]
 
 
 async def work(call: Call[WorkQuery, None]) -> web.StreamResponse:
@@ -228,7 +228,7 @@ async def work(call: Call[WorkQuery, None]) -> web.StreamResponse:
         response, outlet = await begin_stream(request)
         if outlet is None:
             return response
-        wish = Wish(query.node, _bounded(query.max), query.lease_ms or None)
+        wish = JobRequest(query.node, _bounded(query.max), query.lease_ms or None)
         worker = Worker(watching, outlet, call.name, wish, chunked=request.version >= HttpVersion11)
         worker.greet()
         desk = desks.join(line.id, call.name, worker)

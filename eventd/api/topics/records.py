@@ -31,7 +31,7 @@ from eventd.log.core.topic_row import find_topic
 from eventd.log.topics import topic_page
 from eventd.log.topics.delete import delete_records
 from eventd.log.topics.predicate import parse
-from eventd.log.topics.topic_page import Ask, read_slice
+from eventd.log.topics.topic_page import TopicQuery, read_topic_page
 from eventd.log.topics.topics import refuse_group
 
 PAGE_RECORDS, MAX_PAGE_RECORDS = 256, 1000
@@ -135,7 +135,7 @@ async def diff(call: Call[NoQuery, DiffBody]) -> web.Response:
     require_known(call.name)
     v0, ask = call.v0, _ask(call)
     await v0.catch_up(call.name)
-    found = await v0.database.read(read_slice, ask)
+    found = await v0.database.read(read_topic_page, ask)
     v0.recency.touch(found.topic_id, ask.now)
     if call.body.wait_ms and is_at_end(found):
         found = await wait_for_more(v0, ask, found, min(call.body.wait_ms, MAX_WAIT_MS) / 1000)
@@ -156,9 +156,9 @@ async def diff(call: Call[NoQuery, DiffBody]) -> web.Response:
     return call.answer(answer)
 
 
-def _ask(call: Call[NoQuery, DiffBody]) -> Ask:
+def _ask(call: Call[NoQuery, DiffBody]) -> TopicQuery:
     body = call.body
-    return Ask(
+    return TopicQuery(
         topic=call.name,
         now=call.v0.clock.now(),
         from_seq=min(body.from_seq, INT64_MAX),

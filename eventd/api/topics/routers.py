@@ -16,10 +16,10 @@ from eventd.egress.routers.event_map import check_map
 from eventd.egress.routers.joining import Joining, router_of
 from eventd.egress.routers.projection import EventMap, Guarantee, Options, Router
 from eventd.errors import Invalid
-from eventd.log.routers.declare import DeleteRouter, Most, PutRouter, Wanted
+from eventd.log.routers.declare import DeleteRouter, PutRouter, RouterLimits, RouterSpec
 from eventd.log.topics.errors import RouterNotFound
 from eventd.log.topics.predicate import parse
-from eventd.log.topics.router_rows import Choice, RouterLine, list_routers, read_refused, read_router
+from eventd.log.topics.router_rows import RouterFilter, RouterRow, list_routers, read_rejected, read_router
 from eventd.log.topics.topics import GROUP, require_name
 
 TOLD_REFUSED = 10
@@ -138,9 +138,9 @@ async def put(call: Call[NoQuery, RouterBody]) -> web.Response:
     call.require_name(body.source, body.dest)
     router = _router(call.name, body)
     unit = PutRouter(
-        Wanted(router.name, router.source, router.dest, router.options.encode()),
+        RouterSpec(router.name, router.source, router.dest, router.options.encode()),
         Joining(router),
-        Most(v0.limits.max_routers, v0.limits.max_topics),
+        RouterLimits(v0.limits.max_routers, v0.limits.max_topics),
         create_dest=body.create_dest,
         random=v0.log.chance.token(16),
     )
@@ -189,7 +189,7 @@ def _mapped(body: RouterBody) -> EventMap | None:
     return body.map
 
 
-def _told(line: RouterLine) -> dict[str, Any]:
+def _told(line: RouterRow) -> dict[str, Any]:
     options = router_of(line).options
     return {
         "router": line.name,
@@ -217,7 +217,7 @@ async def show(call: Call[NoQuery, None]) -> web.Response:
         refused_total=line.refused,
         refused=[
             RefusedRecord(ts=each.at // 1000, id=each.id, reason=each.reason, detail=each.detail)
-            for each in await v0.database.read(read_refused, call.name, TOLD_REFUSED)
+            for each in await v0.database.read(read_rejected, call.name, TOLD_REFUSED)
         ],
         lag=max(0, line.source_head - max(line.seq, v0.routing.seen_seq(line.name))),
         state=line.state,
@@ -227,7 +227,7 @@ async def show(call: Call[NoQuery, None]) -> web.Response:
     return call.answer(answer)
 
 
-async def _find(call: Call[Any, Any]) -> RouterLine:
+async def _find(call: Call[Any, Any]) -> RouterRow:
     """The router of the path. Raises `RouterNotFound`, `Forbidden` where one of its topics is not the key's."""
     line = await call.v0.database.read(read_router, call.name) if NAME.fullmatch(call.name) else None
     if line is None:
@@ -241,17 +241,17 @@ async def list_all(call: Call[RouterPage, None]) -> web.Response:
     query, key = call.query, call.key
     after, limit = read_cursor(query.cursor), page_size(query.page_size)
 
-    def sees(line: RouterLine) -> bool:
+    def sees(line: RouterRow) -> bool:
         return all(map(key.sees, (line.name, line.source, line.dest)))
 
-    choice = Choice(query.prefix, query.source, query.dest, sees)
+    choice = RouterFilter(query.prefix, query.source, query.dest, sees)
     lines = await call.v0.database.read(list_routers, choice, after=after, limit=limit)
     listed = [_listed(line) for line in lines[:limit]]
     cursor = write_cursor(listed[-1].router) if len(lines) > limit else UNSET
     return call.answer(RouterList(routers=listed, next_cursor=cursor, performance=call.performance()))
 
 
-def _listed(line: RouterLine) -> RouterListed:
+def _listed(line: RouterRow) -> RouterListed:
     options = router_of(line).options
     return RouterListed(
         router=line.name,

@@ -17,7 +17,7 @@ from eventd.api.topics.routes import V0
 from eventd.errors import EventdError
 from eventd.log.core.records import View
 from eventd.log.topics.errors import TopicNotFound
-from eventd.log.topics.topic_page import Ask, Slice, Tombstone, continue_slice, read_slice
+from eventd.log.topics.topic_page import Tombstone, TopicPage, TopicQuery, continue_topic_page, read_topic_page
 
 LINGER_SECONDS = 0.2
 """How long a page is given to others who ask for it, as long as nothing was written to its topic meanwhile."""
@@ -61,7 +61,7 @@ class Portion:
     `texts` holds what was made of it for clients, so that it is made once.
     """
 
-    def __init__(self, name: str, after: int, found: Slice | None) -> None:
+    def __init__(self, name: str, after: int, found: TopicPage | None) -> None:
         self.name = name
         self.after = after
         self.found = found
@@ -166,7 +166,7 @@ class Feed:
         self._v0 = v0
         self._watch = v0.log.wakeups.watch((want.topic_id,))
         self._reads: dict[Spot, tuple[int, asyncio.Task[Portion]]] = {}
-        self._last: tuple[int, Slice] | None = None  # a page that had caught up, after so many looks of the watch
+        self._last: tuple[int, TopicPage] | None = None  # a page that had caught up, after so many looks of the watch
         self._waiting: dict[int, dict[Waiting, None]] = {}
         # It must live: clients that have caught up would hear of nothing more.
         self._serving = v0.supervisor.keep(self._serve_for_ever, f"feed of {want.name}")
@@ -220,15 +220,15 @@ class Feed:
         looks, ask = self._watch.looks, self._ask(after, nodes, epoch)
         self._v0.recency.touch(self.want.topic_id, ask.now)
         try:
-            found = await self._v0.database.read(read_slice, ask)
+            found = await self._v0.database.read(read_topic_page, ask)
         except TopicNotFound:
             return Portion(self.want.name, after, None)
         self._last = (looks, found) if found.caught_up else self._last
         return Portion(self.want.name, after, found)
 
-    def _ask(self, after: int, nodes: frozenset[str] = frozenset(), epoch: str = "") -> Ask:
+    def _ask(self, after: int, nodes: frozenset[str] = frozenset(), epoch: str = "") -> TopicQuery:
         pages = self.want.pages
-        return Ask(
+        return TopicQuery(
             topic=self.want.topic_id,
             now=self._v0.clock.now(),
             from_seq=after,
@@ -252,7 +252,7 @@ class Feed:
         if recent is None or recent.head.last != log.wakeups.head:
             return None
         ask = self._ask(after)
-        found = continue_slice(last, recent, ask)
+        found = continue_topic_page(last, recent, ask)
         if found is None:
             return None
         self._v0.recency.touch(self.want.topic_id, ask.now)

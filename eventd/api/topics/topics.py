@@ -16,7 +16,7 @@ from eventd.api.topics.routes import V0, Call, Route, require_names
 from eventd.errors import Invalid
 from eventd.log.core.topic_config import TopicConfig, merged
 from eventd.log.core.topic_row import find_topic
-from eventd.log.topics.errors import Detailed, TopicNotFound
+from eventd.log.topics.errors import DetailedError, TopicNotFound
 from eventd.log.topics.state import TopicState, list_states, read_state
 from eventd.log.topics.topics import (
     GROUP,
@@ -29,7 +29,7 @@ from eventd.log.topics.topics import (
     require_name,
 )
 from eventd.runtime.clock import Moment
-from eventd.store.rows.leases import Jobs
+from eventd.store.rows.leases import JobCounts
 
 MAX_PAGE = 1000
 
@@ -42,7 +42,7 @@ TopicChanges: type[Struct] = msgspec.defstruct(
 """Some of what is set for a topic: members that are not given stay, null takes one back to its default."""
 
 
-class InvalidSetting(Detailed, Invalid):
+class InvalidSetting(DetailedError, Invalid):
     """A topic cannot be set like that; `detail` names what is wrong."""
 
 
@@ -215,7 +215,7 @@ def _shown(v0: V0, state: TopicState, now: int, call: Call[Any, Any]) -> TopicSh
     )
 
 
-def _queue(jobs: Jobs) -> QueueState:
+def _queue(jobs: JobCounts) -> QueueState:
     return QueueState(ready=jobs.ready, in_flight=jobs.in_flight, dead_lettered=jobs.dead_lettered)
 
 

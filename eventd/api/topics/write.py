@@ -20,7 +20,7 @@ from eventd.log.core.topic_row import find_topic
 from eventd.log.core.values import Drafts
 from eventd.log.topics.errors import BatchTooLarge, RecordTooLarge, TopicNotFound
 from eventd.log.topics.topics import NAME, refuse_group, require_name
-from eventd.log.topics.write import Write, Written
+from eventd.log.topics.write import Write, WriteResult
 from federation.event import is_plain
 from federation.lines import size_of
 
@@ -81,7 +81,7 @@ class WriteAnswer(Answer):
     seqs: list[int] | UnsetType = UNSET
 
 
-async def write(v0: V0, key: ApiKey, topic: str, body: WriteBody, header_key: str = "") -> Written:
+async def write(v0: V0, key: ApiKey, topic: str, body: WriteBody, header_key: str = "") -> WriteResult:
     """Write a batch. Raises `Invalid`, `Forbidden`, and what `Write` does."""
     refuse_group(topic, "written to")
     config = await _config_for(v0, key, topic, body.config)
@@ -230,7 +230,7 @@ def _read_meta(meta: bytes) -> str:
     return text
 
 
-def shown(topic: str, written: Written, performance: Performance, *, seqs: bool) -> WriteAnswer:
+def shown(topic: str, written: WriteResult, performance: Performance, *, seqs: bool) -> WriteAnswer:
     """What is told of a write; `seqs`: each of them, too."""
     performance.wal_append_ms = round(written.append_ms, 3)
     performance.fsync_ms = round(written.flush_ms, 3)

@@ -15,7 +15,7 @@ from eventd.api.verify.resolving import Look, Resolving
 from eventd.api.verify.scope import Scope, read_scope
 from eventd.egress.peers.questions import Asker, HistoryEnded
 from eventd.errors import Conflict
-from eventd.log.delivery.digests import Held, list_slice, rest, sum_slice
+from eventd.log.delivery.digests import ListedRecord, list_step, rest, sum_step
 from eventd.runtime.clock import Clock
 from eventd.store.engine.database import Database
 from federation.compare import (
@@ -26,7 +26,7 @@ from federation.compare import (
     AskState,
     AskSums,
     Grain,
-    Known,
+    KnownEvents,
     State,
     Sums,
     coarser,
@@ -80,7 +80,7 @@ class Comparison:
         self._found: dict[int, int] = {}  # by how much each bucket differs
         self._differing: dict[int, int] = {}  # what of that is not explained yet
         self._sizes: dict[int, int] = {}
-        self._held: list[Held] = []
+        self._held: list[ListedRecord] = []
         self._at = self._number = self._rounds = 0
 
     @property
@@ -118,7 +118,7 @@ class Comparison:
         scope, begun = self._scope, self._clock.monotonic()
         if self._at < scope.upto:
             found = await self._database.read(
-                sum_slice,
+                sum_step,
                 scope.topic.id,
                 self._at,
                 scope.upto,
@@ -177,7 +177,7 @@ class Comparison:
         scope, begun = self._scope, self._clock.monotonic()
         if self._at < scope.upto and len(self._held) < MOST_ASKED:
             found = await self._database.read(
-                list_slice,
+                list_step,
                 scope.topic.id,
                 self._at,
                 scope.upto,
@@ -198,8 +198,8 @@ class Comparison:
         if self._at >= scope.upto and not self._held:
             self._stage = self._resolve
 
-    async def _ask_known(self, asker: Asker, some: Sequence[Held]) -> None:
-        known = await asker.ask(AskKnown(ids=tuple(held.event_id for held in some)), Known)
+    async def _ask_known(self, asker: Asker, some: Sequence[ListedRecord]) -> None:
+        known = await asker.ask(AskKnown(ids=tuple(held.event_id for held in some)), KnownEvents)
         unknown = [some[at] for at in sorted(set(known.unknown)) if at < len(some)]
         gone = [some[at] for at in sorted(set(known.gone) - set(known.unknown)) if at < len(some)]
         self.findings.add(await self._database.read(judge, self._scope, unknown, self._clock.now()))

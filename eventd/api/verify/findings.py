@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from eventd.api.verify.scope import Scope
 from eventd.log.core.scan import read_at
-from eventd.log.delivery.digests import Held
+from eventd.log.delivery.digests import ListedRecord
 from eventd.log.delivery.states import DeliveryState, derive
 from eventd.store.engine.database import Connection
 from federation.event import is_alive
@@ -40,7 +40,7 @@ class Verdict(StrEnum):
 class Judged(NamedTuple):
     """A record the peer does not hold, and what that means."""
 
-    held: Held
+    held: ListedRecord
     verdict: Verdict
 
 
@@ -53,7 +53,7 @@ _ASIDE = {
 }
 
 
-def judge(conn: Connection, scope: Scope, absent: Sequence[Held], now: int) -> list[Judged]:
+def judge(conn: Connection, scope: Scope, absent: Sequence[ListedRecord], now: int) -> list[Judged]:
     """What it means that the peer does not know these records, by our books; in order of position."""
     stored = {record.position: record for record in read_at(conn, [held.position for held in absent])}
     records = [stored[held.position] for held in absent if held.position in stored]
@@ -81,8 +81,8 @@ def judge(conn: Connection, scope: Scope, absent: Sequence[Held], now: int) -> l
 class Gap:
     """A run of events meant for the peer that it does not hold; nothing meant for it lies between them."""
 
-    first: Held
-    last: Held
+    first: ListedRecord
+    last: ListedRecord
     events: int
     ids: list[str]
 
@@ -126,7 +126,7 @@ class Findings:
             else:
                 self.aside[verdict] += 1
 
-    def miss(self, held: Held) -> None:
+    def miss(self, held: ListedRecord) -> None:
         """One more that is missing."""
         self.missing += 1
         last = self.gaps[-1] if self.gaps else None

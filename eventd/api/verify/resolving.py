@@ -9,7 +9,7 @@ from eventd.api.verify.findings import Findings, Judged, judge
 from eventd.api.verify.scope import Scope
 from eventd.egress.peers.questions import Asker
 from eventd.errors import Conflict
-from eventd.log.delivery.digests import Held, list_slice, rest
+from eventd.log.delivery.digests import ListedRecord, list_step, rest
 from eventd.log.delivery.repairs import read_placed, read_refreshed
 from eventd.runtime.clock import Clock
 from eventd.store.engine.database import Connection, Database
@@ -20,7 +20,7 @@ from federation.compare import (
     AskKnown,
     Grain,
     Ids,
-    Known,
+    KnownEvents,
     minus,
     show_print,
     total_of,
@@ -59,7 +59,7 @@ class Resolving:
         self._grain = look.grain
         self.keys = _fitting(look.left, look.sizes)
         self._found = [look.found[key] for key in self.keys]
-        self._ours: dict[Pair, Held] = {}
+        self._ours: dict[Pair, ListedRecord] = {}
         self._theirs: set[Pair] = set()
         self._at, self._number = scope.after, 0
         self._asked = 0
@@ -84,7 +84,7 @@ class Resolving:
     async def _list_ours(self) -> None:
         scope, begun = self._scope, self._clock.monotonic()
         found = await self._database.read(
-            list_slice,
+            list_step,
             scope.topic.id,
             self._at,
             scope.upto,
@@ -145,7 +145,7 @@ class Resolving:
         return found
 
     async def _judge(
-        self, asker: Asker, findings: Findings, some: Sequence[Held], places: Mapping[str, _Place]
+        self, asker: Asker, findings: Findings, some: Sequence[ListedRecord], places: Mapping[str, _Place]
     ) -> None:
         """Whether the peer lacks a refresh of ours, or holds another event under the id. The unknown are told.
 
@@ -155,7 +155,7 @@ class Resolving:
             ids=tuple(held.event_id for held in some),
             fingerprints=tuple(show_print(held.fingerprint) for held in some),
         )
-        known = await asker.ask(question, Known)
+        known = await asker.ask(question, KnownEvents)
         other = [some[at] for at in sorted(set(known.other)) if at < len(some)]
         stale = [held for held in other if places[held.event_id].refreshed]
         judged: list[Judged] = await self._database.read(judge, self._scope, stale, self._clock.now())

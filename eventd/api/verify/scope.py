@@ -14,10 +14,10 @@ from eventd.log.core.topic_row import TopicRow
 from eventd.log.core.values import Head
 from eventd.log.cursors.cursors import Cursor
 from eventd.log.delivery.backlog import read_backlog
-from eventd.log.delivery.digests import Chosen, LeftOut, oldest_kept, read_left_out, taken_before
+from eventd.log.delivery.digests import Exclusions, RecordFilter, oldest_kept, read_exclusions, taken_before
 from eventd.resources.effective import GroupConfig, PeerConfig
 from eventd.store.engine.database import Connection
-from federation.compare import MINUTE, MOST_FILTERS, State, What
+from federation.compare import MINUTE, MOST_FILTERS, RecordScope, State
 from federation.event import micros
 from federation.loops import decode_path
 from federation.selector import Selector
@@ -37,9 +37,9 @@ class Scope:
     head: Head
     cursor: Cursor
     books: PeerBooks
-    left_out: LeftOut
-    chosen: Chosen
-    what: What
+    left_out: Exclusions
+    chosen: RecordFilter
+    what: RecordScope
     after: int
     upto: int
     state: State
@@ -84,8 +84,8 @@ def read_scope(conn: Connection, group: str, node: str, state: State, now: int) 
         head=head,
         cursor=cursor,
         books=books,
-        left_out=read_left_out(conn, cursor.name),
-        chosen=Chosen(takes_path, selector, not_source=node, since=since, own=own),
+        left_out=read_exclusions(conn, cursor.name),
+        chosen=RecordFilter(takes_path, selector, not_source=node, since=since, own=own),
         what=_what(selector, own=own, since=since),
         after=max(after, topic.evicted_position),
         upto=upto,
@@ -94,11 +94,11 @@ def read_scope(conn: Connection, group: str, node: str, state: State, now: int) 
     )
 
 
-def _what(selector: Selector, *, own: bool, since: int | None) -> What:
+def _what(selector: Selector, *, own: bool, since: int | None) -> RecordScope:
     """Filters that are too long for a question are left out of it: more is told then, and looked at by its ids."""
     if max(len(selector.types), len(selector.subject_prefixes)) > MOST_FILTERS:
-        return What(own=own, since=since)
-    return What(own=own, types=selector.types, subject_prefixes=selector.subject_prefixes, since=since)
+        return RecordScope(own=own, since=since)
+    return RecordScope(own=own, types=selector.types, subject_prefixes=selector.subject_prefixes, since=since)
 
 
 def _upto(head: Head, cursor: Cursor, state: State) -> int:

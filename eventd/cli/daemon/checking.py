@@ -19,7 +19,7 @@ from eventd.settings.model import Settings
 from eventd.store.engine.database import Database
 from eventd.store.engine.foreign_file import refuse_foreign
 from eventd.store.engine.integrity import find_damage
-from eventd.store.rows.keys import KeyLine, read_keys
+from eventd.store.rows.keys import KeyRow, read_keys
 from eventd.store.rows.registry import read_resources
 from eventd.store.schema import migrations
 
@@ -63,7 +63,7 @@ def keys_of(settings: Settings) -> Keys:
     return keys
 
 
-def _made_keys(settings: Settings) -> list[KeyLine]:
+def _made_keys(settings: Settings) -> list[KeyRow]:
     """Those of the database; none where it cannot be asked, or is too old to have any: that is said elsewhere."""
     try:
         with closing(Database(settings.database_url)) as database:

@@ -21,7 +21,7 @@ from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import Clock
 from eventd.runtime.supervisor import Supervisor
 from eventd.settings.model import Settings
-from eventd.store.engine.claim import SILENT_SECONDS, Claim, Holder
+from eventd.store.engine.claim import SILENT_SECONDS, ClaimHolder, DatabaseClaim
 
 LOOK_SECONDS = 0.5
 """Between two tries to get the claim. Each waits for it some time, and gets it as soon as it is free."""
@@ -36,7 +36,7 @@ class Standby:
     def __init__(
         self,
         settings: Settings,
-        claim: Claim,
+        claim: DatabaseClaim,
         keys: Keys,
         clock: Clock,
         prepare: Callable[[], None],
@@ -176,9 +176,9 @@ class Silence:
     """For how long each holder of a claim has not checked it, by the clock of this process."""
 
     def __init__(self) -> None:
-        self._since: dict[Holder, float] = {}
+        self._since: dict[ClaimHolder, float] = {}
 
-    def over(self, holders: Sequence[Holder], now: float) -> list[Holder]:
+    def over(self, holders: Sequence[ClaimHolder], now: float) -> list[ClaimHolder]:
         """Those that have been seen unchanged for `SILENT_SECONDS`. Call it with all holders, again and again."""
         self._since = {holder: self._since.get(holder, now) for holder in holders if holder.checked}
         return [holder for holder, since in self._since.items() if now - since >= SILENT_SECONDS]

@@ -24,7 +24,7 @@ from eventd.runtime.clock import SECOND, Clock
 from eventd.runtime.supervisor import Supervisor
 from eventd.runtime.worker_share import Share
 from eventd.settings.model import Settings, worker_environment
-from eventd.store.engine.claim import Claim
+from eventd.store.engine.claim import DatabaseClaim
 
 AGAIN = Backoff(base=0.1, cap=10.0)
 STEADY_SECONDS = 60.0
@@ -60,7 +60,7 @@ class Workers:
         settings: Settings,
         *,
         clock: Clock,
-        claim: Claim | None = None,
+        claim: DatabaseClaim | None = None,
         sockets: Sequence[socket.socket] = (),
     ) -> None:
         self.api_address: tuple[str, int] | None = None

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from eventd.errors import Conflict, DatabaseUnavailable
-from eventd.store.engine.claim import Claim
+from eventd.store.engine.claim import DatabaseClaim
 from eventd.store.engine.database import Database
 
 
@@ -50,11 +50,11 @@ def serving(database: Database) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def claimed(database: Database, group: str, *, wait: bool = False) -> Iterator[Claim | None]:
+def claimed(database: Database, group: str, *, wait: bool = False) -> Iterator[DatabaseClaim | None]:
     """Hold a Postgres database, or one group of it, for this process. Raises `Conflict`, which says who holds it.
 
-    `wait` leaves it to whoever runs the node to take the claim, when it is free.
-    The claim ends with its session, so whoever runs the node has to watch over it: `Claim.keep`. None on SQLite.
+    With `wait`, the caller takes the claim when it is free. The claim ends with its session, so the caller has to watch
+    over it with `DatabaseClaim.keep`. None on SQLite.
     """
     claim = database.claim(group, f"{os.getpid()} on {platform.node() or 'an unknown machine'}")
     if claim is None:

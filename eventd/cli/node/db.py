@@ -15,7 +15,7 @@ from eventd.cli.terminal.output import Column, count, text
 from eventd.errors import Conflict, EventdError, Invalid, NotFound
 
 if TYPE_CHECKING:
-    from eventd.store.backup.backup import Copy
+    from eventd.store.backup.backup import BackupCopy
     from eventd.store.engine.database import Database
 
 BACKUP = (
@@ -90,7 +90,7 @@ def _sqlite(session: Session, instead: str) -> Iterator[tuple[Database, Path]]:
         database.close()
 
 
-def _ask(found: Copy, place: Path) -> None:
+def _ask(found: BackupCopy, place: Path) -> None:
     """Raises `EventdError` unless the answer is yes."""
     told = f"{found.path} holds {count(found.events, 'event')} of the epoch {found.epoch}"
     verb = "replace" if place.exists() else "make"
@@ -99,7 +99,7 @@ def _ask(found: Copy, place: Path) -> None:
         raise EventdError("nothing was changed")
 
 
-def _replace(found: Copy, place: Path) -> dict[str, Any]:
+def _replace(found: BackupCopy, place: Path) -> dict[str, Any]:
     """Everything is done to a file beside the database, so that there is but one step from the old to the new."""
     from eventd.runtime.clock import SystemClock
     from eventd.store.backup.backup import copy_file, part_of, put_in_place

@@ -34,7 +34,7 @@ from eventd.lake.schema import Book
 from eventd.log.core.commit import Transaction
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head
-from eventd.log.core.values import NOTHING, Appended, Drafts
+from eventd.log.core.values import NOTHING, AppendResult, Drafts
 from eventd.log.cursors.cursors import (
     Cursor,
     Postponement,
@@ -263,5 +263,5 @@ class _Losses:
     def admit(self, tx: Transaction) -> Drafts:
         return NOTHING
 
-    def write(self, tx: Transaction, appended: Appended) -> None:
+    def write(self, tx: Transaction, appended: AppendResult) -> None:
         note_lost(tx.conn, self._lost, tx.now)

@@ -14,7 +14,7 @@ from eventd.egress.peers.push_v1 import PAGE, V1, PushV1
 from eventd.egress.peers.push_v2 import V2, Link, NotSpoken, PushV2, impossible_mark
 from eventd.egress.peers.transport import Transport
 from eventd.log.core.eventlog import EventLog
-from eventd.log.core.wire_page import Lines
+from eventd.log.core.wire_page import WirePage
 from eventd.log.cursors.cursors import Batch, Cursor
 from eventd.log.delivery.selection import Selection
 from eventd.resources.effective import GroupConfig, PeerConfig
@@ -95,7 +95,7 @@ class PeerSink:
         """What came from others concerns a peer only where it is relayed."""
         return self._wanted.own
 
-    async def read(self, log: EventLog, cursor: Cursor, after: int) -> Lines:
+    async def read(self, log: EventLog, cursor: Cursor, after: int) -> WirePage:
         """The next lines for this peer, and those that would be but must not be sent."""
         page = await log.lines(
             cursor.topic_id,
@@ -114,13 +114,13 @@ class PeerSink:
         self._room.is_in_step = not page.full
         return page
 
-    async def open(self, cursor: Cursor, page: Lines) -> Opened:
+    async def open(self, cursor: Cursor, page: WirePage) -> Opened:
         """Find out the protocol, and compare what the peer has with what the books say it has."""
         opened = await self._open(cursor, page)
         self._opened = True
         return opened
 
-    async def _open(self, cursor: Cursor, page: Lines) -> Opened:
+    async def _open(self, cursor: Cursor, page: WirePage) -> Opened:
         self._primed = False
         if self._peer.protocol == "auto":
             self._protocol = cursor.protocol if cursor.protocol == V2 else ""
@@ -138,7 +138,7 @@ class PeerSink:
             self._compare(cursor, page, mark)
         return Opened(reached=True, proven=V2)
 
-    def _compare(self, cursor: Cursor, page: Lines, mark: Mark | None) -> None:
+    def _compare(self, cursor: Cursor, page: WirePage, mark: Mark | None) -> None:
         """Compare the peer's mark with what it has confirmed. Raises `Rewind`, or `Blocked` for a mark beyond the log.
 
         A confirmation counts in the epoch in which it was given, whatever the present one is. A mark of any other epoch
@@ -156,7 +156,7 @@ class PeerSink:
         self._fresh = mark is None or not (again or mark.epoch in (epoch, cursor.sent_epoch))
         self._gone_until = page.gaps[-1].upto if page.gaps and again else 0
 
-    def select(self, page: Lines, after: int, attempts: int) -> Load | None:
+    def select(self, page: WirePage, after: int, attempts: int) -> Load | None:
         """All of the page: the database has picked it."""
         if (
             page.gaps and not self._wanted.own
@@ -171,7 +171,7 @@ class PeerSink:
         lines, head = CarriedLines(page.body, page.count, page.oldest, page.form), page.head
         return Load(after, page.upto, head.epoch, head.incarnation, lines, page.exceptions, lost, attempts, bare)
 
-    def _is_to_be_told(self, page: Lines, after: int) -> bool:
+    def _is_to_be_told(self, page: WirePage, after: int) -> bool:
         """Whether retention took what the peer has to hear of although there is nothing to send.
 
         Only the page that was read across the gap tells of it. Were the cursor to pass it without a word, nobody would
@@ -182,7 +182,7 @@ class PeerSink:
         gone = max((gap.upto for gap in page.gaps), default=0) if self._fresh else self._gone_until
         return gone > after
 
-    def _begin(self, page: Lines, after: int) -> tuple[int, int | None]:
+    def _begin(self, page: WirePage, after: int) -> tuple[int, int | None]:
         """Where the range begins, and where a loss does. What retention took and the peer lacks is said, not hidden."""
         if self._fresh:
             return max([after, *(gap.upto for gap in page.gaps)]), None

@@ -13,13 +13,13 @@ from eventd.errors import Conflict, EventdError, Unavailable
 from eventd.net.exchange import Answer
 from eventd.resources.effective import GroupConfig, PeerConfig
 from eventd.runtime.clock import Clock
-from federation.compare import Ids, Known, Question, State, Sums, encode_question, read_reply
+from federation.compare import Ids, KnownEvents, Question, State, Sums, encode_question, read_reply
 from federation.errors import BadAnswer, NoSigningKey
 from federation.keys import KeyRing
 from federation.signing import sign_request, verify_answer
 from federation.wire import VerifyQuery, read_error
 
-R = TypeVar("R", State, Sums, Ids, Known)
+R = TypeVar("R", State, Sums, Ids, KnownEvents)
 
 ANSWER_SECONDS = 20.0
 """How long an answer may take: a peer works on it for a second, and may have other things to do."""

@@ -17,9 +17,9 @@ import msgspec
 
 from eventd.egress.routers.projection import EventMap, Origin, Router, Shape
 from eventd.errors import Invalid
-from eventd.log.core.records import UNTAGGED, Stored, read_body
+from eventd.log.core.records import UNTAGGED, RecordParts, read_body
 from eventd.log.core.values import Draft
-from eventd.log.routers.source import Cut, Original, Parked, Source
+from eventd.log.routers.source import CopyFailure, CopyPage, Original, SourcePage
 from eventd.resources.effective import GroupConfig
 from federation.errors import MessageError
 from federation.event import DECODER, Event, encode, expiry_micros, from_micros, new_event_id, normalise
@@ -36,7 +36,7 @@ _TREES = ("data", "meta")
 class Facts:
     """What templates can speak of. `id` is the record's identity, `seq` its place in `topic`."""
 
-    stored: Stored
+    stored: RecordParts
     topic: str
     seq: int
     id: str
@@ -121,19 +121,19 @@ def _check_field(place: str, written: str, name: str | None) -> None:
         )
 
 
-def cut_events(page: Source, router: Router, group: GroupConfig) -> Cut:
+def cut_events(page: SourcePage, router: Router, group: GroupConfig) -> CopyPage:
     """The copies of a page that a router makes for a group. What is no event there is set aside."""
     shape, origin = Shape.of(router), Origin.of(page)
     made: list[tuple[Original, Draft]] = []
-    parked: list[Parked] = []
+    parked: list[CopyFailure] = []
     for original in filter(shape.wants, page.originals):
         event_id = _event_id(original, router, origin)
         try:
             made.append((original, _draft(original, event_id, router, origin, group)))
         except (MessageError, ValueError) as error:
             words = error.message if isinstance(error, MessageError) else str(error)
-            parked.append(Parked(original.position, event_id, BAD_EVENT, words))
-    return Cut.of_events(made, parked, keeps=router.options.fan_in)
+            parked.append(CopyFailure(original.position, event_id, BAD_EVENT, words))
+    return CopyPage.of_events(made, parked, keeps=router.options.fan_in)
 
 
 def _event_id(original: Original, router: Router, origin: Origin) -> str:

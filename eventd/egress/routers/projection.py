@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from eventd.log.core.records import Provenance, read_body, tag_of, write_body, write_provenance
-from eventd.log.routers.source import Copy, Cut, Original, Source
+from eventd.log.routers.source import Copy, CopyPage, Original, SourcePage
 from eventd.log.topics.predicate import Predicate, parse
 
 CYCLE_HOPS = 8
@@ -129,15 +129,17 @@ class Origin(NamedTuple):
     epoch: str
 
     @classmethod
-    def of(cls, page: Source) -> Origin:
+    def of(cls, page: SourcePage) -> Origin:
         """Where a page comes from."""
         return cls(page.line.name, page.line.id, page.line.instance, page.head.epoch)
 
 
-def cut_records(page: Source, shape: Shape) -> Cut:
+def cut_records(page: SourcePage, shape: Shape) -> CopyPage:
     """The copies of a page that routers of a shape make, for a topic that holds records."""
     origin = Origin.of(page)
-    return Cut.of_records([copy_of(original, shape, origin) for original in page.originals if shape.wants(original)])
+    return CopyPage.of_records(
+        [copy_of(original, shape, origin) for original in page.originals if shape.wants(original)]
+    )
 
 
 def copy_of(original: Original, shape: Shape, origin: Origin) -> Copy:

@@ -33,8 +33,8 @@ from eventd.egress.routers.state import (
 from eventd.errors import EventdError
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import read_head
-from eventd.log.routers.commit import Forward, Move, Moved
-from eventd.log.topics.router_rows import RouterLine, read_heads
+from eventd.log.routers.commit import CommitSteps, RouterStep, StepResult
+from eventd.log.topics.router_rows import RouterRow, read_heads
 from eventd.resources.effective import GroupConfig
 from eventd.runtime.supervisor import Spawn
 
@@ -142,7 +142,7 @@ class Routing:
                 return
         self._release([router for router in self._roster.routers.values() if router.held == NO_GROUP])
 
-    def put(self, line: RouterLine, version: int | None) -> None:
+    def put(self, line: RouterRow, version: int | None) -> None:
         """A router was declared through this process, which made this version of topics; None if it was as before."""
         self._queue(self._roster.adopt(Declared.of(line), tip=self._log.wakeups.head))
         if version is not None:
@@ -347,18 +347,18 @@ class Routing:
             self._wait(router.source)
         return bool(router.held)
 
-    async def _submit(self, moves: Sequence[tuple[Running, Move]]) -> None:
+    async def _submit(self, moves: Sequence[tuple[Running, RouterStep]]) -> None:
         """Make moves, a slice in each transaction."""
         slices = [*slices_of(moves)]
         futures = [
-            self._log.submit(Forward([move for _, move in part.moves], part.weight, max_bytes=self._max_bytes))
+            self._log.submit(CommitSteps([move for _, move in part.moves], part.weight, max_bytes=self._max_bytes))
             for part in slices
         ]
         for part, future in zip(slices, futures, strict=True):
             for (router, move), moved in zip(part.moves, await future, strict=True):
                 self._settle(router, move, moved)
 
-    def _settle(self, router: Running, move: Move, moved: Moved | None) -> None:
+    def _settle(self, router: Running, move: RouterStep, moved: StepResult | None) -> None:
         if moved is None:
             router.lost = True
             self.changed()

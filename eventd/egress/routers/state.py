@@ -13,9 +13,9 @@ from eventd.egress.routers.joining import router_of
 from eventd.egress.routers.projection import Router, Shape, cut_records
 from eventd.log.core.head import read_head
 from eventd.log.core.values import Drafts
-from eventd.log.routers.commit import Gate, Move, Moved
-from eventd.log.routers.source import Cut, Source, read_source
-from eventd.log.topics.router_rows import RouterLine, read_routers
+from eventd.log.routers.commit import GroupAdmission, RouterStep, StepResult
+from eventd.log.routers.source import CopyPage, SourcePage, read_source
+from eventd.log.topics.router_rows import RouterRow, read_routers
 from eventd.log.topics.topics import GROUP
 from eventd.resources.effective import GroupConfig
 from eventd.store.engine.database import Connection
@@ -38,7 +38,7 @@ REST_WATCHED_SECONDS = 0.01
 STEADY_SECONDS = 0.05
 """A source that grows again sooner than this after its routers were moved grows steadily."""
 
-NO_COPIES = Cut()
+NO_COPIES = CopyPage()
 
 Kind = Shape | str
 """What tells copies apart: their shape; for the topic of a group, the router's name."""
@@ -47,12 +47,12 @@ Kind = Shape | str
 class Declared(NamedTuple):
     """A router as it was read: its line, what it does, and the kind of its copies."""
 
-    line: RouterLine
+    line: RouterRow
     router: Router
     kind: Kind
 
     @classmethod
-    def of(cls, line: RouterLine) -> Self:
+    def of(cls, line: RouterRow) -> Self:
         """What a line says."""
         router = router_of(line)
         return cls(line, router, line.name if line.dest.startswith(GROUP) else Shape.of(router))
@@ -113,20 +113,20 @@ class Running:
         """Whether it has passed over records, and that is not written down."""
         return self.seen_seq > self.seq and not (self.lost or self.gone)
 
-    def move(self, page: Source, cut: Cut, lost: int, gate: Gate | None) -> Move:
+    def move(self, page: SourcePage, cut: CopyPage, lost: int, gate: GroupAdmission | None) -> RouterStep:
         """Its step over a page."""
         upto, seq = page.upto, page.upto_seq
         return self._step(upto, seq, cut, lost, gate, self.state != "running", self.durable)
 
-    def note(self) -> tuple[Running, Move]:
+    def note(self) -> tuple[Running, RouterStep]:
         """The step by which what it has passed over is written down."""
         return self, self._step(self.seen, self.seen_seq, NO_COPIES, 0, None, False, False)
 
-    def _step(self, *what: Any) -> Move:
+    def _step(self, *what: Any) -> RouterStep:
         line = self.line
-        return Move(line.id, self.cursor, self.position, line.version, line.source_id, line.dest_id, *what)
+        return RouterStep(line.id, self.cursor, self.position, line.version, line.source_id, line.dest_id, *what)
 
-    def settle(self, moved: Moved, at: float) -> None:
+    def settle(self, moved: StepResult, at: float) -> None:
         """What became of its step, at a monotonic time."""
         self.position, self.seq = self.seen, self.seen_seq = moved.position, moved.seq
         self.state = "backing-off" if moved.held else "running"
@@ -223,12 +223,12 @@ class Upstream:
         return Ask(self.topic_id, first.seen, first.seen_seq, batch.until, limit, size, now, wanted)
 
 
-def slices_of(moves: Sequence[tuple[Running, Move]]) -> Iterator[Slice]:
+def slices_of(moves: Sequence[tuple[Running, RouterStep]]) -> Iterator[Slice]:
     """The moves of each transaction."""
-    part: list[tuple[Running, Move]] = []
+    part: list[tuple[Running, RouterStep]] = []
     weight = size = 0
     for each in moves:
-        cut = each[1].cut
+        cut = each[1].copies
         more, bulk = ROUTER_WEIGHT + len(cut), cut.bytes
         if part and (weight + more > SLICE_WEIGHT or size + bulk > SLICE_BYTES):
             yield Slice(part, weight)
@@ -242,7 +242,7 @@ def slices_of(moves: Sequence[tuple[Running, Move]]) -> Iterator[Slice]:
 class Slice(NamedTuple):
     """Moves that are made by one transaction, and as how many records they count."""
 
-    moves: list[tuple[Running, Move]]
+    moves: list[tuple[Running, RouterStep]]
     weight: int
 
 
@@ -262,8 +262,8 @@ class Ask(NamedTuple):
 class Ready(NamedTuple):
     """A page, and the copies of it by kind."""
 
-    page: Source
-    cuts: Mapping[Kind, Cut]
+    page: SourcePage
+    cuts: Mapping[Kind, CopyPage]
 
 
 def prepare(conn: Connection, ask: Ask) -> Ready | None:
@@ -283,7 +283,7 @@ def prepare(conn: Connection, ask: Ask) -> Ready | None:
     return Ready(page, {kind: _cut(page, *who) for kind, who in ask.wanted.items()})
 
 
-def _cut(page: Source, running: Running, group: GroupConfig | None) -> Cut:
+def _cut(page: SourcePage, running: Running, group: GroupConfig | None) -> CopyPage:
     if isinstance(running.kind, Shape):
         return cut_records(page, running.kind)
     return NO_COPIES if group is None else cut_events(page, running.router, group)
@@ -291,25 +291,25 @@ def _cut(page: Source, running: Running, group: GroupConfig | None) -> Cut:
 
 def moves_of(
     batch: Sequence[Running], ready: Ready, groups: Mapping[str, GroupConfig], cyclic: Collection[Running]
-) -> list[tuple[Running, Move]]:
+) -> list[tuple[Running, RouterStep]]:
     """The moves of routers over a page. Those that have nothing to copy only see it; that is written down later.
 
     What a source never got is told on, but not by routers of a cycle: there it would go round.
     """
-    moves: list[tuple[Running, Move]] = []
+    moves: list[tuple[Running, RouterStep]] = []
     page, gates = ready.page, {name: _gate(group) for name, group in groups.items()}
     for router in batch:
         cut = ready.cuts[router.kind]
         lost = page.lost + (0 if router in cyclic else page.trimmed)
-        if cut or cut.parked or lost:
+        if cut or cut.failures or lost:
             moves.append((router, router.move(page, cut, lost, gates.get(router.group))))
         else:
             router.seen, router.seen_seq = page.upto, page.upto_seq
     return moves
 
 
-def _gate(group: GroupConfig) -> Gate:
-    return Gate(group.retention.max_bytes, _screen)
+def _gate(group: GroupConfig) -> GroupAdmission:
+    return GroupAdmission(group.retention.max_bytes, _screen)
 
 
 def _screen(conn: Connection, drafts: Drafts, now: int) -> Mapping[int, str]:

@@ -10,10 +10,9 @@ from eventd.dynamic.guard import Observation, refuse_captured
 from eventd.log.core.commit import Transaction
 from eventd.log.core.topic_row import require_in_use
 from eventd.log.core.units import require_room
-from eventd.log.core.values import Appended, Draft, Drafts, Outcome
-from eventd.store.parts.newer import Later
-from eventd.store.parts.parts import NewPart, put_part, withdraw
-from eventd.store.rows.runs import Ending, NewRun, begin_run, end_run
+from eventd.log.core.values import AppendResult, Draft, Drafts, Outcome
+from eventd.store.parts.parts import NewerEvents, NewPart, put_part, withdraw
+from eventd.store.rows.runs import NewRun, RunEnd, begin_run, end_run
 
 NAMED = 20
 """Ids that are named where something is wrong with them."""
@@ -44,7 +43,7 @@ class Harvest:
     ended: Sequence[str] = ()
     late: int | None = None
     run_id: int = 0
-    ending: Callable[[int, Given], Ending] | None = None
+    ending: Callable[[int, Given], RunEnd] | None = None
 
     @property
     def topic_id(self) -> int | None:
@@ -64,8 +63,8 @@ class Harvest:
         require_room(tx, self.topic, drafts, self.ceiling)
         return drafts
 
-    def write(self, tx: Transaction, appended: Appended) -> None:
-        later = None if self.late is None else Later(self.topic, self.late)
+    def write(self, tx: Transaction, appended: AppendResult) -> None:
+        later = None if self.late is None else NewerEvents(self.topic, self.late)
         source, generation = "", 0
         if self.part is not None:
             source, generation = self.part.source, put_part(tx.conn, self.part, tx.now, later=later)
@@ -76,7 +75,7 @@ class Harvest:
             given = Given(source, generation, problem) if generation else Given("", None, problem)
             end_run(tx.conn, self.run_id, self.ending(tx.now, given))
 
-    def _problem(self, appended: Appended) -> str:
+    def _problem(self, appended: AppendResult) -> str:
         fates = zip(self.drafts, appended.outcomes, strict=True)
         taken = [draft.event_id for draft, outcome in fates if outcome is Outcome.CONFLICT]
         if not taken:
@@ -95,5 +94,5 @@ class Loss:
     def admit(self, tx: Transaction) -> Drafts:
         return Drafts()
 
-    def write(self, tx: Transaction, appended: Appended) -> None:
+    def write(self, tx: Transaction, appended: AppendResult) -> None:
         begin_run(tx.conn, self.line)

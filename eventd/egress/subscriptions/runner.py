@@ -25,7 +25,7 @@ from eventd.plugins.run.endings import ended_badly, ended_well, refused_after
 from eventd.plugins.run.plugins import Plugins
 from eventd.resources.effective import GroupConfig, PluginConfig, SubscriptionConfig
 from eventd.store.engine.database import Database
-from eventd.store.rows.runs import Ending, NewRun, Run, RunStatus, begin_run, end_run, interrupt_runs, last_run
+from eventd.store.rows.runs import NewRun, Run, RunEnd, RunStatus, begin_run, end_run, interrupt_runs, last_run
 
 KEPT = 2000
 """Characters of a plugin's words that are kept with a dead letter."""
@@ -100,7 +100,7 @@ class Tries:
         if last is None:
             return
         if last.status is RunStatus.RUNNING:
-            ending = Ending(status=RunStatus.FAILED, completed_at=self._now(), error=NODE_ENDED)
+            ending = RunEnd(status=RunStatus.FAILED, completed_at=self._now(), error=NODE_ENDED)
             await self._database.write(end_run, last.id, ending)
             last = replace(last, status=RunStatus.FAILED, error=NODE_ENDED)
         if last.upto > position and last.status in UNFINISHED:
@@ -300,8 +300,8 @@ class Tries:
         return self._outfit.log.clock.now()
 
 
-def _parked(last: Run, now: int) -> Ending:
-    return Ending(
+def _parked(last: Run, now: int) -> RunEnd:
+    return RunEnd(
         status=RunStatus.PARKED,
         completed_at=last.completed_at or now,
         exit_code=last.exit_code,

@@ -14,7 +14,7 @@ from eventd.egress.subscriptions.runner import Outfit, Tries
 from eventd.egress.subscriptions.trigger import Seen, Trigger
 from eventd.egress.subscriptions.window import MOST_BYTES, MOST_EVENTS, Batch, Window
 from eventd.log.core.eventlog import EventLog
-from eventd.log.core.matching_page import Found
+from eventd.log.core.matching_page import MatchingPage
 from eventd.log.cursors.cursors import Cursor
 from eventd.resources.effective import GroupConfig, PluginConfig, SubscriptionConfig
 from eventd.runtime.clock import SECOND, Moment
@@ -69,12 +69,12 @@ class SubscriptionSink:
     def await_room(self, nudge: asyncio.Future[None]) -> None:
         """There always is."""
 
-    async def read(self, log: EventLog, cursor: Cursor, after: int) -> Found[Seen]:
+    async def read(self, log: EventLog, cursor: Cursor, after: int) -> MatchingPage[Seen]:
         """What is of interest beyond `after`; no further than a batch that is to be tried again."""
         self._at = after
         return await self._find(after, self._most, MOST_BYTES)
 
-    async def _find(self, after: int, limit: int, max_bytes: int) -> Found[Seen]:
+    async def _find(self, after: int, limit: int, max_bytes: int) -> MatchingPage[Seen]:
         found = await self._log.matching(
             self._topic_id,
             after,
@@ -94,13 +94,13 @@ class SubscriptionSink:
         """Where a batch that is tried again, or a backfill, ends."""
         return self._until if self._tries.until is None else self._tries.until
 
-    async def open(self, cursor: Cursor, page: Found[Seen]) -> Opened:
+    async def open(self, cursor: Cursor, page: MatchingPage[Seen]) -> Opened:
         """Look up whether what comes next was tried before. Where nothing waits, nothing is in the way."""
         self._follows = False
         await self._tries.recall(cursor.position)
         return Opened(reached=True)
 
-    def select(self, page: Found[Seen], after: int, attempts: int) -> Gathered | None:
+    def select(self, page: MatchingPage[Seen], after: int, attempts: int) -> Gathered | None:
         """All of the page."""
         gone = (page.gaps[0].after, page.gaps[-1].upto) if page.gaps else None
         if not page.items and gone is None:

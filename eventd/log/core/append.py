@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 import sqlalchemy as sa
 
 from eventd.log.core.blocks import Block, pack
-from eventd.log.core.id_conflicts import Found, Origin, note_conflicts
+from eventd.log.core.id_conflicts import IdConflict, Origin, note_conflicts
 from eventd.log.core.scan import blocks_at, pick
-from eventd.log.core.values import NEVER, Appended, Drafts, Outcome
+from eventd.log.core.values import NEVER, AppendResult, Drafts, Outcome
 from eventd.store.engine.database import bulk_insert, execute_many, fetch, fetch_in, insert_numbered
 from eventd.store.schema.tables import blocks, event_ids
 from federation.event import content_digest, content_of, expiry_micros, read_outlines
@@ -29,7 +29,7 @@ _TIMES_DIFFER = 14
 """Characters by which the two times of one content can differ: each has a fraction of a second, or none."""
 
 
-class Known(NamedTuple):
+class KnownId(NamedTuple):
     """What the books say of an event id.
 
     Its latest record's `body` says what it stands for, or, where retention removed the record, a `digest` does. A body
@@ -53,43 +53,45 @@ class Known(NamedTuple):
         return self.body is None and self.digest is None
 
 
-class Placed(NamedTuple):
+class Placement(NamedTuple):
     """What became of the drafts of each unit, the next free position, and the blocks that were written."""
 
-    fates: list[Appended]
+    fates: list[AppendResult]
     next_position: int
     blocks: list[Block]
 
 
-def place_new(conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, next_position: int, now: int) -> Placed:
+def place_new(
+    conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, next_position: int, now: int
+) -> Placement:
     """Append the drafts of several units, which should all be new, to one topic.
 
     Raises `KeyTaken` when one is not; then the transaction has to begin anew, and `place` to be asked.
     """
-    fates: list[Appended] = []
+    fates: list[AppendResult] = []
     position = next_position
     for unit in units:
-        fates.append(Appended([Outcome.NEW] * len(unit), range(position, position + len(unit))))
+        fates.append(AppendResult([Outcome.NEW] * len(unit), range(position, position + len(unit))))
         position += len(unit)
     ids = units[0].event_ids if len(units) == 1 else [*chain.from_iterable(unit.event_ids for unit in units)]
     insert_numbered(conn, event_ids, IDS, topic_id, ids, next_position)
     made = _store(conn, topic_id, units, position=next_position, now=now, ids=position - next_position)
-    return Placed(fates, position, made)
+    return Placement(fates, position, made)
 
 
-def place(conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, next_position: int, now: int) -> Placed:
+def place(conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, next_position: int, now: int) -> Placement:
     """Append the drafts of several units, any of which may be known, to one topic."""
     candidates = [_candidates(unit) for unit in units]
     known = read_known(conn, topic_id, [*chain.from_iterable(candidates)])
-    placing = _Placing(topic_id, next_position, known)
+    placing = _Placer(topic_id, next_position, known)
     appended = [placing.take(unit, each) for unit, each in zip(units, candidates, strict=True)]
     made = placing.write(conn, now)
-    return Placed([*_name_owners(conn, topic_id, appended, placing.conflicts, now)], placing.position, made)
+    return Placement([*_name_owners(conn, topic_id, appended, placing.conflicts, now)], placing.position, made)
 
 
 def _name_owners(
-    conn: sa.Connection, topic_id: int, appended: Sequence[Appended], conflicts: Sequence[Found], now: int
-) -> Iterator[Appended]:
+    conn: sa.Connection, topic_id: int, appended: Sequence[AppendResult], conflicts: Sequence[IdConflict], now: int
+) -> Iterator[AppendResult]:
     """Count the conflicts of all units, which come in their order, and say of each who has the id."""
     owners = iter(note_conflicts(conn, topic_id, conflicts, now) if conflicts else ())
     for unit in appended:
@@ -146,27 +148,27 @@ def write_blocks(conn: sa.Connection, made: Sequence[Block]) -> None:
 
 def place_records(
     conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, next_position: int, now: int
-) -> Placed:
+) -> Placement:
     """Append the records of several units to a topic: all of them, but copies whose identity it has already."""
     known = _known_copies(conn, topic_id, [*chain.from_iterable(unit.event_ids for unit in units)])
-    fates: list[Appended] = []
+    fates: list[AppendResult] = []
     parts: list[Drafts] = []
     ids: list[tuple[int, str, int]] = []
     position = next_position
     for unit in units:
         fate, part = _take_copies(unit, known, position) if unit.event_ids else (None, unit)
         if fate is None:
-            fate = Appended([Outcome.NEW] * len(unit), range(position, position + len(unit)))
+            fate = AppendResult([Outcome.NEW] * len(unit), range(position, position + len(unit)))
         ids += [(topic_id, event_id, at) for at, event_id in enumerate(part.event_ids, position)]
         position += len(part)
         fates.append(fate)
         parts += [part] if len(part) else []
     if not parts:
-        return Placed(fates, position, [])
+        return Placement(fates, position, [])
     bulk_insert(conn, event_ids, IDS, ids)
     made = _store(conn, topic_id, parts, position=next_position, now=now, ids=len(ids))
     shift = made[0].seq - made[0].position
-    return Placed([fate._replace(shift=shift) for fate in fates], position, made)
+    return Placement([fate._replace(shift=shift) for fate in fates], position, made)
 
 
 def _known_copies(conn: sa.Connection, topic_id: int, ids: Sequence[str]) -> dict[str, int]:
@@ -174,7 +176,7 @@ def _known_copies(conn: sa.Connection, topic_id: int, ids: Sequence[str]) -> dic
     return dict(fetch_in(conn, sql, (topic_id,), ids)) if ids else {}
 
 
-def _take_copies(unit: Drafts, known: dict[str, int], position: int) -> tuple[Appended, Drafts]:
+def _take_copies(unit: Drafts, known: dict[str, int], position: int) -> tuple[AppendResult, Drafts]:
     """The fates of copies that keep an identity, and those of them that are new, from `position` on."""
     outcomes: list[Outcome] = []
     positions: list[int] = []
@@ -195,17 +197,17 @@ def _take_copies(unit: Drafts, known: dict[str, int], position: int) -> tuple[Ap
         bodies=[unit.bodies[index] for index in new],
         sizes=[unit.sizes[index] for index in new],
     )
-    return Appended(outcomes, positions), part
+    return AppendResult(outcomes, positions), part
 
 
-def read_known(conn: sa.Connection, topic_id: int, drafts: Sequence[Candidate]) -> dict[str, Known]:
+def read_known(conn: sa.Connection, topic_id: int, drafts: Sequence[Candidate]) -> dict[str, KnownId]:
     """What the books say of the drafts' ids, those that are known."""
     sql = "SELECT event_id, position, gone_at, expires_at, digest FROM event_ids WHERE topic_id = ? AND event_id {in}"
     found = fetch_in(conn, sql, (topic_id,), [draft.event_id for draft in drafts])
     sizes: dict[str, list[int]] = {}
     for draft in drafts:
         sizes.setdefault(draft.event_id, []).append(size_of(draft.body))
-    known = {row[0]: Known(row[1], row[3], None, row[4]) for row in found}
+    known = {row[0]: KnownId(row[1], row[3], None, row[4]) for row in found}
     for block, places in blocks_at(conn, [row[1] for row in found if row[2] is None]):
         for record in pick(block, places):
             if record.event_id not in known:
@@ -214,14 +216,14 @@ def read_known(conn: sa.Connection, topic_id: int, drafts: Sequence[Candidate]) 
             near = any(abs(record.size - size) <= _TIMES_DIFFER for size in sizes[record.event_id])
             body = record.body if near else ""
             origin = Origin(record.node, record.path, record.recorded_at)
-            known[record.event_id] = Known(record.position, record.expires_at, body, None, origin)
+            known[record.event_id] = KnownId(record.position, record.expires_at, body, None, origin)
     return known
 
 
-class _Placing:
+class _Placer:
     """The books of one topic while a transaction places drafts in it."""
 
-    def __init__(self, topic_id: int, position: int, known: dict[str, Known]) -> None:
+    def __init__(self, topic_id: int, position: int, known: dict[str, KnownId]) -> None:
         self.position = position
         self._first = position
         self._topic_id = topic_id
@@ -231,9 +233,9 @@ class _Placing:
         self._moved: dict[str, int] = {}
         self._replaced: dict[str, int] = {}
         self._back = 0
-        self.conflicts: list[Found] = []
+        self.conflicts: list[IdConflict] = []
 
-    def take(self, unit: Drafts, candidates: Sequence[Candidate]) -> Appended:
+    def take(self, unit: Drafts, candidates: Sequence[Candidate]) -> AppendResult:
         """Decide each draft's fate in order."""
         outcomes: list[Outcome] = []
         positions: list[int] = []
@@ -247,14 +249,14 @@ class _Placing:
             else:
                 positions.append(known.position)
             if known is not None and outcome is Outcome.CONFLICT:
-                self.conflicts.append(Found(draft.event_id, known.origin, draft.source, unit.key_id))
+                self.conflicts.append(IdConflict(draft.event_id, known.origin, draft.source, unit.key_id))
             outcomes.append(outcome)
         if taken:
             ids, paths, bodies, _, _ = zip(*taken, strict=True)
             self._units.append(replace(unit, event_ids=ids, paths=paths, bodies=bodies))
-        return Appended(outcomes, positions)
+        return AppendResult(outcomes, positions)
 
-    def _take(self, draft: Candidate, known: Known | None, key_id: str) -> int:
+    def _take(self, draft: Candidate, known: KnownId | None, key_id: str) -> int:
         position = self.position
         self.position += 1
         if known is None:
@@ -265,7 +267,7 @@ class _Placing:
             self._moved[draft.event_id] = position
             self._back += known.gone
         origin = Origin(draft.source, draft.path, 0, key_id)
-        self._known[draft.event_id] = Known(position, draft.expires_at, draft.body, None, origin)
+        self._known[draft.event_id] = KnownId(position, draft.expires_at, draft.body, None, origin)
         return position
 
     def write(self, conn: sa.Connection, now: int) -> list[Block]:
@@ -288,7 +290,7 @@ class _Placing:
         return _store(conn, self._topic_id, self._units, position=self._first, now=now, ids=ids)
 
 
-def _compare(draft: Candidate, known: Known) -> Outcome:
+def _compare(draft: Candidate, known: KnownId) -> Outcome:
     if not _same_content(draft, known):
         return Outcome.CONFLICT
     if known.expires_at is not None and (draft.expires_at is None or draft.expires_at > known.expires_at):
@@ -296,7 +298,7 @@ def _compare(draft: Candidate, known: Known) -> Outcome:
     return Outcome.DUPLICATE
 
 
-def _same_content(draft: Candidate, known: Known) -> bool:
+def _same_content(draft: Candidate, known: KnownId) -> bool:
     """Whether both state the same, times aside. The source is a part of the content."""
     if known.body is None:
         return content_digest(draft.body) == known.digest

@@ -146,16 +146,16 @@ def names(told: str) -> frozenset[str] | None:
 def pack(drafts: Drafts, *, topic_id: int, position: int, seq: int, now: int) -> Iterator[Block]:
     """The blocks of drafts of one kind. `seq` and `position`: of the first."""
     told = (int(drafts.own), drafts.expires_first, _told(drafts.types), _told(drafts.sources))
-    for paths, records, size, lines in _sheets(drafts):
+    for paths, records, size, lines in _texts(drafts):
         yield Block(position, topic_id, seq, records, size, now, *told, paths, lines)
         position, seq = position + records, seq + records
 
 
-Sheet = tuple[str, int, int, str]
+BlockText = tuple[str, int, int, str]
 """Of a block: paths, records, bytes, lines."""
 
 
-def _sheets(drafts: Drafts) -> Iterator[Sheet]:
+def _texts(drafts: Drafts) -> Iterator[BlockText]:
     distinct, bodies = set(drafts.paths), drafts.bodies
     if len(distinct) == 1 and isinstance(bodies, Bodies) and all(map(_fits, bodies.pieces)):
         return _of_pieces(bodies.pieces, _told(distinct))
@@ -168,7 +168,7 @@ def _fits(piece: Piece) -> bool:
     return piece.records <= BLOCK_RECORDS and len(piece.text) <= BLOCK_BYTES
 
 
-def _of_pieces(pieces: Sequence[Piece], paths: str) -> Iterator[Sheet]:
+def _of_pieces(pieces: Sequence[Piece], paths: str) -> Iterator[BlockText]:
     """Blocks of texts that need not be cut."""
     start = 0
     while start < len(pieces):
@@ -183,7 +183,7 @@ def _of_pieces(pieces: Sequence[Piece], paths: str) -> Iterator[Sheet]:
         start = stop
 
 
-def _of_rows(drafts: Drafts, most: int) -> Iterator[Sheet]:
+def _of_rows(drafts: Drafts, most: int) -> Iterator[BlockText]:
     """Blocks of single bodies, `most` records each."""
     bodies = [*drafts.bodies]
     ends = [*accumulate(map(len, bodies))]

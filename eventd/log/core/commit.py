@@ -12,10 +12,10 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 import sqlalchemy as sa
 
 from eventd.errors import EventdError
-from eventd.log.core.append import Placed, place, place_new, place_records
+from eventd.log.core.append import Placement, place, place_new, place_records
 from eventd.log.core.blocks import Block
 from eventd.log.core.head import lock_head, mark_unsynced, move_head, require_whole, touch_head
-from eventd.log.core.values import NOTHING, Appended, Drafts, Head
+from eventd.log.core.values import NOTHING, AppendResult, Drafts, Head
 from eventd.log.cursors.cursors import lock_positions
 from eventd.runtime.clock import Moment
 from eventd.store.engine.database import KeyTaken, begin_anew, in_transaction, notify_head, run_of_system, savepoint
@@ -29,7 +29,7 @@ GROUP_RECORDS = 1000
 """Records after which a transaction takes no further unit, so that nobody waits long behind it."""
 
 
-class Spent:
+class TransactionTimes:
     """How long a transaction took, in seconds: to write, and then to commit. Filled in before its units get results."""
 
     append = 0.0
@@ -42,7 +42,9 @@ class Transaction:
     A unit that finds that it must not be answered before the disk has it sets `must_flush`.
     """
 
-    def __init__(self, conn: sa.Connection, head: Head, positions: dict[str, int], at: Moment, spent: Spent) -> None:
+    def __init__(
+        self, conn: sa.Connection, head: Head, positions: dict[str, int], at: Moment, spent: TransactionTimes
+    ) -> None:
         self.conn = conn
         self.head = head
         # Times that are told, and what expires, go by the first; durations that are stored go by the second.
@@ -105,7 +107,7 @@ class Unit(Protocol[R_co]):
 
     def admit(self, tx: Transaction) -> Drafts: ...
 
-    def finish(self, tx: Transaction, appended: Appended) -> R_co: ...
+    def finish(self, tx: Transaction, appended: AppendResult) -> R_co: ...
 
 
 class Change(ABC, Generic[R]):
@@ -127,15 +129,15 @@ class Change(ABC, Generic[R]):
         self._made = self.make(tx)
         return NOTHING
 
-    def finish(self, tx: Transaction, appended: Appended) -> R:
+    def finish(self, tx: Transaction, appended: AppendResult) -> R:
         return self._made
 
 
-Place = Callable[..., Placed]
+PlaceDrafts = Callable[..., Placement]
 """`place_new` or `place`."""
 
 
-class Committed:
+class CommitResult:
     """The results of a transaction's units in order, errors among them, and what it appended to the log at `head`.
 
     `must_flush`: nobody may be answered before the disk has it, whatever it was committed for.
@@ -162,8 +164,14 @@ class Committed:
 
 
 def commit(
-    conn: sa.Connection, units: Sequence[Unit[Any]], at: Moment, spent: Spent, *, durable: bool, seen: int = 0
-) -> Committed:
+    conn: sa.Connection,
+    units: Sequence[Unit[Any]],
+    at: Moment,
+    spent: TransactionTimes,
+    *,
+    durable: bool,
+    seen: int = 0,
+) -> CommitResult:
     """Write all units in the open transaction; where one of them fails, all but that one.
 
     When the database itself has undone the transaction, all of them fail. `seen`: a position that was given.
@@ -189,8 +197,8 @@ def commit(
 
 
 def _carefully(
-    conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, at: Moment, spent: Spent, *, together: bool
-) -> Committed:
+    conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, at: Moment, spent: TransactionTimes, *, together: bool
+) -> CommitResult:
     """With a look at the known ids: all units `together`, if it was an id that was known, or else one by one."""
     if together:
         try:
@@ -202,9 +210,11 @@ def _carefully(
     return _one_by_one(conn, units, head, at, spent)
 
 
-def _one_by_one(conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, at: Moment, spent: Spent) -> Committed:
+def _one_by_one(
+    conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, at: Moment, spent: TransactionTimes
+) -> CommitResult:
     """One unit of the group has a fault of its own: find it, and let the others through."""
-    total = Committed(head, [], [])
+    total = CommitResult(head, [], [])
     for unit in units:
         try:
             with savepoint(conn):
@@ -227,11 +237,11 @@ def _write(
     units: Sequence[Unit[Any]],
     head: Head,
     at: Moment,
-    spent: Spent,
-    how: Place,
+    spent: TransactionTimes,
+    how: PlaceDrafts,
     *,
     record_bytes: int = 0,
-) -> Committed:
+) -> CommitResult:
     names = [unit.cursor for unit in units if unit.cursor is not None]
     tx = Transaction(conn, head, lock_positions(conn, names) if names else {}, at, spent)
     tx.record_bytes = record_bytes
@@ -247,18 +257,20 @@ def _write(
             tx.coming[cast(int, unit.topic_id)] += len(drafts)
     appended = _place(tx, units, admitted, how)
     for index in admitted:
-        results[index] = units[index].finish(tx, appended.get(index, Appended((), ())))
-    done = Committed(head, results, tx.blocks)
+        results[index] = units[index].finish(tx, appended.get(index, AppendResult((), ())))
+    done = CommitResult(head, results, tx.blocks)
     done.must_flush, done.record_bytes = tx.must_flush, tx.record_bytes
     return done
 
 
-def _place(tx: Transaction, units: Sequence[Unit[Any]], admitted: dict[int, Drafts], how: Place) -> dict[int, Appended]:
+def _place(
+    tx: Transaction, units: Sequence[Unit[Any]], admitted: dict[int, Drafts], how: PlaceDrafts
+) -> dict[int, AppendResult]:
     by_topic: dict[int, list[int]] = {}
     for index, drafts in admitted.items():
         if drafts:
             by_topic.setdefault(cast(int, units[index].topic_id), []).append(index)
-    appended: dict[int, Appended] = {}
+    appended: dict[int, AppendResult] = {}
     position = tx.head.next_position
     for topic_id, indexes in by_topic.items():
         alike = [admitted[i] for i in indexes]

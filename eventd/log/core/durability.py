@@ -12,7 +12,7 @@ REMEMBERED = 10_000
 """Topics whose class is remembered, those that were written last."""
 
 
-class Flushes:
+class DurabilityCache:
     """By the names of topics. For one loop alone, but that the writer may learn."""
 
     def __init__(self) -> None:

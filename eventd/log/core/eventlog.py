@@ -9,25 +9,25 @@ from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from eventd.errors import EventdError
-from eventd.log.core.commit import Committed, Unit
-from eventd.log.core.durability import Flushes
-from eventd.log.core.head import Recovered, read_head, recover, settle_unsynced, touch_head
-from eventd.log.core.matching_page import Concern, Found, find_in, read_matching
-from eventd.log.core.pages import Stretch
-from eventd.log.core.tail import Recent, Tail
+from eventd.log.core.commit import CommitResult, Unit
+from eventd.log.core.durability import DurabilityCache
+from eventd.log.core.head import Recovery, read_head, recover, settle_unsynced, touch_head
+from eventd.log.core.matching_page import Interest, MatchingPage, fill_matching_page, read_matching
+from eventd.log.core.pages import PageRange
+from eventd.log.core.tail import RecentBlocks, Tail
 from eventd.log.core.topic_row import ensure_topic
 from eventd.log.core.topic_versions import TopicVersions
 from eventd.log.core.units import Effect, Postpone, Publish, Settle
-from eventd.log.core.values import Appended, Draft, Head
+from eventd.log.core.values import AppendResult, Draft, Head
 from eventd.log.core.wakeups import Wakeups, Watch
-from eventd.log.core.wire_page import Lines, Wanted, fill_lines, read_lines
-from eventd.log.core.writer import Appender
-from eventd.log.core.writer_stats import Work
+from eventd.log.core.wire_page import PeerFilter, WirePage, fill_wire_page, read_wire_page
+from eventd.log.core.writer import Writer
+from eventd.log.core.writer_stats import WriterStats
 from eventd.log.cursors.cursors import Postponement, Step
 from eventd.runtime.chance import Chance
 from eventd.runtime.clock import Clock
 from eventd.store.engine.database import Database
-from eventd.store.engine.head_file import Acknowledged, HeadFile
+from eventd.store.engine.head_file import HeadFile, HeadMark
 
 logger = logging.getLogger("eventd.log")
 
@@ -49,7 +49,7 @@ class EventLog:
         self,
         database: Database,
         clock: Clock,
-        found: Recovered,
+        found: Recovery,
         acknowledged: HeadFile | None,
         timed: Callable[[float, int], None] = _untimed,
     ) -> None:
@@ -63,8 +63,8 @@ class EventLog:
         self.wakeups.head = found.head.last
         self.topic_versions = TopicVersions()
         self.tail = Tail()
-        self.flushes = Flushes()
-        self._appender = Appender(database, clock, self._committed, timed, lambda: self.wakeups.head)
+        self.flushes = DurabilityCache()
+        self._appender = Writer(database, clock, self._committed, timed, lambda: self.wakeups.head)
 
     @classmethod
     async def open(
@@ -86,7 +86,7 @@ class EventLog:
         """The id of a topic, made if it is missing. Not to be kept by its name, which may get another topic."""
         return await self.database.write(ensure_topic, name, self.clock.now())
 
-    def _committed(self, done: Committed) -> None:
+    def _committed(self, done: CommitResult) -> None:
         self._note_epoch(done.head.epoch)
         self._acknowledge(done.last)
         self.tail.add(done.head, done.blocks)
@@ -106,17 +106,17 @@ class EventLog:
         if self._acknowledged is None:
             return
         try:
-            self._acknowledged.write(Acknowledged(self._instance, self.epoch, last))
+            self._acknowledged.write(HeadMark(self._instance, self.epoch, last))
         except OSError as error:  # what was stored is stored: the file only tells an older copy from it
             _warn_of(error)
             self._acknowledged = None
 
-    async def append(self, topic_id: int, drafts: Sequence[Draft]) -> Appended:
+    async def append(self, topic_id: int, drafts: Sequence[Draft]) -> AppendResult:
         """Append; when this returns, the drafts are durable. One unit: all of them or none."""
         return await self.submit(Publish(topic_id, drafts))
 
     @property
-    def work(self) -> Work:
+    def work(self) -> WriterStats:
         """What was written since the process began."""
         return self._appender.work
 
@@ -141,13 +141,13 @@ class EventLog:
         self,
         topic_id: int,
         after: int,
-        wanted: Wanted,
+        wanted: PeerFilter,
         *,
         limit: int,
         max_bytes: int,
         until: int | None = None,
         at_tail: bool = False,
-    ) -> Lines:
+    ) -> WirePage:
         """A page of one topic beyond position `after` as it goes to a peer; `until` ends the scan.
 
         `at_tail` allows it to come from memory, which knows nothing of what retention removed meanwhile: that is for
@@ -157,12 +157,12 @@ class EventLog:
         recent = self._at_tail(topic_id, after, own=wanted.own) if at_tail and until is None else None
         if recent is None:
             return await self.database.read_for_delivery(
-                read_lines, topic_id, after, wanted, limit=limit, max_bytes=max_bytes, until=until, now=now
+                read_wire_page, topic_id, after, wanted, limit=limit, max_bytes=max_bytes, until=until, now=now
             )
-        ahead = Stretch(recent.head, recent.head.last, [], 0)
-        return fill_lines(recent.blocks, ahead, wanted, limit=limit, max_bytes=max_bytes, now=now)
+        ahead = PageRange(recent.head, recent.head.last, [], 0)
+        return fill_wire_page(recent.blocks, ahead, wanted, limit=limit, max_bytes=max_bytes, now=now)
 
-    def _at_tail(self, topic_id: int, after: int, *, own: bool) -> Recent | None:
+    def _at_tail(self, topic_id: int, after: int, *, own: bool) -> RecentBlocks | None:
         """What a topic has beyond `after`, out of memory; None where the database has to be asked."""
         known = self.wakeups.head
         return self.tail.nothing_beyond(after, known) or self.tail.beyond(topic_id, after, own=own)
@@ -171,21 +171,21 @@ class EventLog:
         self,
         topic_id: int,
         after: int,
-        concern: Concern[T],
+        concern: Interest[T],
         *,
         limit: int,
         max_bytes: int,
         until: int | None = None,
         at_tail: bool = False,
-    ) -> Found[T]:
+    ) -> MatchingPage[T]:
         """A page of what concerns one reader beyond position `after`. For `until` and `at_tail` see `lines`."""
         recent = self._at_tail(topic_id, after, own=False) if at_tail and until is None else None
         if recent is None:
             return await self.database.read_for_delivery(
                 read_matching, topic_id, after, concern, limit=limit, max_bytes=max_bytes, until=until
             )
-        ahead = Stretch(recent.head, recent.head.last, [], 0)
-        return find_in(recent.blocks, ahead, concern, limit=limit, max_bytes=max_bytes)
+        ahead = PageRange(recent.head, recent.head.last, [], 0)
+        return fill_matching_page(recent.blocks, ahead, concern, limit=limit, max_bytes=max_bytes)
 
     async def try_writing(self) -> None:
         """After a transaction that failed as a whole: find out whether the next one would. Raises `EventdError`."""
@@ -203,7 +203,7 @@ class EventLog:
 
     async def look_around(self) -> Head:
         """Read the head another process may have moved, and wake whoever is behind it."""
-        self.database.place.require()
+        self.database.file_guard.require()
         head = await self.database.read_for_delivery(read_head)
         self._note_epoch(head.epoch)
         if head.last > self.wakeups.head:
@@ -219,7 +219,7 @@ class EventLog:
             self._acknowledge(head.last)
 
 
-def _open_head_file(database: Database) -> tuple[HeadFile | None, Acknowledged | None]:
+def _open_head_file(database: Database) -> tuple[HeadFile | None, HeadMark | None]:
     """The file, and what it says. None where there can be no such file: then an older copy is not noticed."""
     try:
         file = database.open_head_file()

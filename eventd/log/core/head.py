@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from eventd.errors import DatabaseUnusable
 from eventd.log.core.values import Head
 from eventd.store.engine.database import execute, fetch, for_update, notify_head, run_of_system
-from eventd.store.engine.head_file import Acknowledged
+from eventd.store.engine.head_file import HeadMark
 from eventd.store.schema.migrations import new_epoch
 from eventd.store.schema.tables import log_heads
 
@@ -69,7 +69,7 @@ def settle_unsynced(conn: sa.Connection) -> Head:
     return head
 
 
-class Recovered(NamedTuple):
+class Recovery(NamedTuple):
     """The head of a log that is opened, the name of its database, and why a new epoch began; blank if none did."""
 
     head: Head
@@ -77,7 +77,7 @@ class Recovered(NamedTuple):
     reason: str
 
 
-def recover(conn: sa.Connection, acknowledged: Acknowledged | None) -> Recovered:
+def recover(conn: sa.Connection, acknowledged: HeadMark | None) -> Recovery:
     """Begin a new epoch if the database lacks commits that were made, or may lack some.
 
     It may when the run of the system has ended in which they were made, before all were on the disk. A process that
@@ -99,10 +99,10 @@ def recover(conn: sa.Connection, acknowledged: Acknowledged | None) -> Recovered
         renew_epoch(conn)
         mark_unsynced(conn, "")
         head = read_head(conn)
-    return Recovered(head, instance, reason)
+    return Recovery(head, instance, reason)
 
 
-def _is_older(head: Head, instance: str, acknowledged: Acknowledged) -> bool:
+def _is_older(head: Head, instance: str, acknowledged: HeadMark) -> bool:
     """Whether the same database has been further, or in another epoch: a new one is recorded where it begins."""
     if instance != acknowledged.instance:
         return False

@@ -35,7 +35,7 @@ class Origin(NamedTuple):
     key_id: str | None = None
 
 
-class Found(NamedTuple):
+class IdConflict(NamedTuple):
     """A conflict: the event that has the id, None where its record is gone, and the source and key of the other."""
 
     event_id: str
@@ -44,7 +44,7 @@ class Found(NamedTuple):
     key_id: str
 
 
-class Conflicts(NamedTuple):
+class ConflictCount(NamedTuple):
     """Conflicts of one kind. Times in microseconds; `event_id` is that of the last one.
 
     A key that is empty stands for an event that was emitted at this node.
@@ -60,7 +60,7 @@ class Conflicts(NamedTuple):
     last_at: int
 
 
-def note_conflicts(conn: sa.Connection, topic_id: int, found: Sequence[Found], now: int) -> list[IdOwner]:
+def note_conflicts(conn: sa.Connection, topic_id: int, found: Sequence[IdConflict], now: int) -> list[IdOwner]:
     """Count conflicts in the open transaction; who has each id."""
     keys: dict[tuple[str, int], str] = {}
     owners = [_owner(conn, topic_id, each.owner, keys) for each in found]
@@ -115,8 +115,8 @@ def _bound(conn: sa.Connection, topic_id: int) -> None:
     execute(conn, "DELETE FROM id_conflicts WHERE topic_id = ? AND last_at <= ?", (topic_id, last))
 
 
-def read_conflicts(conn: sa.Connection, topic_id: int, *, since: int = 0) -> list[Conflicts]:
+def read_conflicts(conn: sa.Connection, topic_id: int, *, since: int = 0) -> list[ConflictCount]:
     """The kinds of conflicts that were seen since then (microseconds), the most frequent first."""
-    sql = f"SELECT {', '.join(Conflicts._fields)} FROM id_conflicts WHERE topic_id = ? AND last_at >= ?"
+    sql = f"SELECT {', '.join(ConflictCount._fields)} FROM id_conflicts WHERE topic_id = ? AND last_at >= ?"
     rows: Iterable[tuple[object, ...]] = fetch(conn, f"{sql} ORDER BY times DESC, owner, source", (topic_id, since))
-    return [Conflicts(*row) for row in rows]  # type: ignore[arg-type]
+    return [ConflictCount(*row) for row in rows]  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ OUTLINES = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class EventQuery:
     """What to list. Times in microseconds; `None` and empty mean any.
 
     `now` hides what has expired; `after` and `before` are positions for paging, exclusive. `limit` records are found
@@ -77,7 +77,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class EventList:
     """Answers in the order they were asked for. `seen` is where to go on when there is `more`: a position."""
 
     records: Sequence[Record]
@@ -85,7 +85,7 @@ class Listing:
     seen: int
 
 
-def list_latest(conn: sa.Connection, ask: Question) -> Listing:
+def list_latest(conn: sa.Connection, ask: EventQuery) -> EventList:
     """The latest record of each id that answers the question, in log order or the newest first.
 
     A question with few answers in a long log is answered in several parts: then there is more, maybe without a record.
@@ -95,15 +95,15 @@ def list_latest(conn: sa.Connection, ask: Question) -> Listing:
     for fitting, seen, is_enough in _fitting(conn, ask):
         for record in latest(conn, ask.topic_id, fitting):
             if found and (len(found) == ask.limit or size + record.size > ask.max_bytes):
-                return Listing(found, True, found[-1].position)
+                return EventList(found, True, found[-1].position)
             found.append(record)
             size += record.size
         if is_enough:
-            return Listing(found, True, seen)
-    return Listing(found, False, seen)
+            return EventList(found, True, seen)
+    return EventList(found, False, seen)
 
 
-def _fitting(conn: sa.Connection, ask: Question) -> Iterator[tuple[list[Record], int, bool]]:
+def _fitting(conn: sa.Connection, ask: EventQuery) -> Iterator[tuple[list[Record], int, bool]]:
     """As many records as are wanted that answer the question if they are the latest, again and again.
 
     With them, how far was looked for them, and whether that is enough for now.
@@ -127,7 +127,7 @@ def _fitting(conn: sa.Connection, ask: Question) -> Iterator[tuple[list[Record],
     yield fitting, seen, False
 
 
-def _blocks(conn: sa.Connection, ask: Question) -> Iterator[Block]:
+def _blocks(conn: sa.Connection, ask: EventQuery) -> Iterator[Block]:
     end = read_head(conn).next_position if ask.before is None else ask.before
     if ask.event_id:
         sql = "SELECT position FROM event_ids WHERE topic_id = ? AND event_id = ? AND gone_at IS NULL"
@@ -143,7 +143,7 @@ def _blocks(conn: sa.Connection, ask: Question) -> Iterator[Block]:
         yield from scan(conn, ask.topic_id, ask.after, end - 1)
 
 
-def _named(conn: sa.Connection, ask: Question, end: int) -> Iterator[Block]:
+def _named(conn: sa.Connection, ask: EventQuery, end: int) -> Iterator[Block]:
     """The blocks ahead; those that the names in them rule out come whole and without their lines."""
     look = partial(outlines_back, before=end) if ask.newest else partial(outlines, until=end - 1)
     for block in look(conn, ask.topic_id, ask.after, portion=OUTLINES):

@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar
 import sqlalchemy as sa
 
 from eventd.log.core.blocks import Block, unpack
-from eventd.log.core.pages import LOOKED_AT, PASSED_OVER, UNREAD, Stretch, cost_of, look_ahead
+from eventd.log.core.pages import LOOKED_AT, PASSED_OVER, UNREAD, PageRange, cost_of, read_page_range
 from eventd.log.core.scan import scan
 from eventd.log.core.values import Gap, Head, Record
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Concern(Protocol[T_co]):
+class Interest(Protocol[T_co]):
     """What concerns a reader, and what it makes of it."""
 
     def rules_out(self, block: Block) -> bool:
@@ -37,11 +37,11 @@ class Concern(Protocol[T_co]):
 
 
 @dataclass(frozen=True, slots=True)
-class Found(Generic[T]):
+class MatchingPage(Generic[T]):
     """What concerns a reader, in order.
 
     All up to the position `upto` was judged, so that a narrow reader still advances. The page is `full` where it ended
-    at its limits, and more may be waiting. For `gaps` and `lost` see `Stretch`.
+    at its limits, and more may be waiting. For `gaps` and `lost` see `PageRange`.
     """
 
     items: Sequence[T]
@@ -56,21 +56,23 @@ def read_matching(
     conn: sa.Connection,
     topic_id: int,
     after: int,
-    concern: Concern[T],
+    concern: Interest[T],
     *,
     limit: int,
     max_bytes: int,
     until: int | None,
-) -> Found[T]:
+) -> MatchingPage[T]:
     """What concerns a reader in a topic beyond `after`: at most `limit` items, about `max_bytes` of bodies.
 
     A reader that few records concern gets a page of what was found so far; it is `full`, so that more is asked for.
     """
-    ahead = look_ahead(conn, topic_id, after, until)
-    return find_in(scan(conn, topic_id, after, ahead.end), ahead, concern, limit=limit, max_bytes=max_bytes)
+    ahead = read_page_range(conn, topic_id, after, until)
+    return fill_matching_page(scan(conn, topic_id, after, ahead.end), ahead, concern, limit=limit, max_bytes=max_bytes)
 
 
-def find_in(blocks: Iterable[Block], ahead: Stretch, concern: Concern[T], *, limit: int, max_bytes: int) -> Found[T]:
+def fill_matching_page(
+    blocks: Iterable[Block], ahead: PageRange, concern: Interest[T], *, limit: int, max_bytes: int
+) -> MatchingPage[T]:
     """A page out of the blocks that lie ahead, as far as it gets. For its bounds see `read_matching`."""
     items: list[T] = []
     size = looked = 0
@@ -87,7 +89,7 @@ def find_in(blocks: Iterable[Block], ahead: Stretch, concern: Concern[T], *, lim
                 items.append(item)
                 size += record.size
                 if len(items) == limit or size >= max_bytes:
-                    return Found(items, ahead.gaps, record.position, True, ahead.head, ahead.lost)
+                    return MatchingPage(items, ahead.gaps, record.position, True, ahead.head, ahead.lost)
         if looked >= LOOKED_AT:
-            return Found(items, ahead.gaps, block.last, True, ahead.head, ahead.lost)
-    return Found(items, ahead.gaps, ahead.end, False, ahead.head, ahead.lost)
+            return MatchingPage(items, ahead.gaps, block.last, True, ahead.head, ahead.lost)
+    return MatchingPage(items, ahead.gaps, ahead.end, False, ahead.head, ahead.lost)

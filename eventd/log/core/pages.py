@@ -25,7 +25,7 @@ def cost_of(block: Block) -> int:
     return max(block.records, block.bytes >> 10)
 
 
-class Stretch(NamedTuple):
+class PageRange(NamedTuple):
     """The range of positions that a page is read from, in one snapshot.
 
     It ends at `end`; `gaps` are removed records at its beginning. `lost` is the last position up to which a record that
@@ -38,7 +38,7 @@ class Stretch(NamedTuple):
     lost: int
 
 
-def look_ahead(conn: sa.Connection, topic_id: int, after: int, until: int | None) -> Stretch:
+def read_page_range(conn: sa.Connection, topic_id: int, after: int, until: int | None) -> PageRange:
     """The stretch of a topic beyond `after`, as far as `until`."""
     head = read_head(conn)
     evicted, evicted_seq, lost = fetch(
@@ -46,4 +46,4 @@ def look_ahead(conn: sa.Connection, topic_id: int, after: int, until: int | None
     )[0]
     gaps = [Gap(topic_id, after, evicted, evicted_seq)] if evicted > after else []
     end = head.last if until is None else min(until, head.last)
-    return Stretch(head, max(end, after), gaps, lost)
+    return PageRange(head, max(end, after), gaps, lost)

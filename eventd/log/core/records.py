@@ -26,7 +26,7 @@ _RANDOM_BITS = 62  # of a UUID's second half; the first half takes the others
 _DIGITS = "0123456789abcdef"
 
 
-class Stored(NamedTuple):
+class RecordParts(NamedTuple):
     """A record's parts. `data` and `meta` are JSON texts; None: not set."""
 
     node: str | None
@@ -94,10 +94,10 @@ class _Body(msgspec.Struct):
 _BODIES = msgspec.json.Decoder(_Body)
 
 
-def read_body(body: str) -> Stored:
+def read_body(body: str) -> RecordParts:
     """The parts of a record that is not deleted."""
     found = _BODIES.decode(body)
-    return Stored(found.node, found.tag, bytes(found.data).decode(), bytes(found.meta).decode() or None)
+    return RecordParts(found.node, found.tag, bytes(found.data).decode(), bytes(found.meta).decode() or None)
 
 
 def node_text(body: str) -> str:

@@ -19,7 +19,7 @@ TAIL_BYTES = 64 << 10
 """Bytes of bodies that are held: taken apart on the loop, they take it no longer than a few hundred microseconds."""
 
 
-class Recent(NamedTuple):
+class RecentBlocks(NamedTuple):
     """The blocks of a topic beyond a position, and the head they end at."""
 
     blocks: Sequence[Block]
@@ -55,19 +55,19 @@ class Tail:
         self._bytes = 0
         self._head = None
 
-    def nothing_beyond(self, after: int, known: int) -> Recent | None:
+    def nothing_beyond(self, after: int, known: int) -> RecentBlocks | None:
         """That there is nothing beyond `after`, where no position beyond it is `known`; None where there may be.
 
         Whoever has just read all would otherwise ask the database only to hear that. What another process has appended
         meanwhile, it is woken for.
         """
         head = self._head
-        return Recent((), head) if head is not None and after == head.last == known else None
+        return RecentBlocks((), head) if head is not None and after == head.last == known else None
 
-    def beyond(self, topic_id: int, after: int, *, own: bool) -> Recent | None:
+    def beyond(self, topic_id: int, after: int, *, own: bool) -> RecentBlocks | None:
         """What the topic has beyond `after`; None when that cannot be said from here, or there is nothing new."""
         if self._head is None or not self._after <= after < self._head.last:
             return None
         beyond = [*takewhile(lambda block: block.last > after, reversed(self._blocks))]
         parts = (block.within(after, block.last) for block in reversed(beyond) if block.topic_id == topic_id)
-        return Recent([part for part in parts if part is not None and (part.own or not own)], self._head)
+        return RecentBlocks([part for part in parts if part is not None and (part.own or not own)], self._head)

@@ -10,22 +10,22 @@ import sqlalchemy as sa
 from eventd.errors import Conflict, Full
 from eventd.log.core.commit import Transaction, Turn
 from eventd.log.core.topic_row import read_topic_bytes, require_in_use
-from eventd.log.core.values import Appended, Draft, Drafts
+from eventd.log.core.values import AppendResult, Draft, Drafts
 from eventd.log.cursors.cursors import Postponement, Step, apply_step, check_fence, postpone
 
 Check = Callable[[sa.Connection, int], None]
 """Raises an `EventdError` where something must not be written, by what is stored and the time in microseconds."""
 
 
-class DeclaredAnew(Conflict):
+class StaleDeclaration(Conflict):
     """What a unit rests on was replaced meanwhile. Whoever handed it over makes another one; no client is told."""
 
 
 class Publish:
-    """Append drafts to a topic, up to a ceiling of stored bytes. Result: `Appended`.
+    """Append drafts to a topic, up to a ceiling of stored bytes. Result: `AppendResult`.
 
     Raises `Full`, `NotFound` when the topic was retired, and whatever `check` raises, which looks at what is stored.
-    Where it rests on what was `declared` at some version, it raises `DeclaredAnew` as soon as that is another one.
+    Where it rests on what was `declared` at some version, it raises `StaleDeclaration` as soon as that is another one.
     """
 
     cursor = None
@@ -53,14 +53,14 @@ class Publish:
 
     def admit(self, tx: Transaction) -> Drafts:
         if self._declared not in (None, tx.head.registry_version):
-            raise DeclaredAnew("something else is declared by now")
+            raise StaleDeclaration("something else is declared by now")
         require_in_use(tx.conn, tx.head, self.topic_id)
         if self._check is not None:
             self._check(tx.conn, tx.now)
         require_room(tx, self.topic_id, self._drafts, self._ceiling)
         return self._drafts
 
-    def finish(self, tx: Transaction, appended: Appended) -> Appended:
+    def finish(self, tx: Transaction, appended: AppendResult) -> AppendResult:
         return appended
 
 
@@ -95,7 +95,7 @@ class Effect(Protocol):
         """Its facts. Raises an `EventdError` when the step must not be made; nothing is written here."""
         ...
 
-    def write(self, tx: Transaction, appended: Appended) -> None:
+    def write(self, tx: Transaction, appended: AppendResult) -> None:
         """Write its rows; its facts have their positions."""
         ...
 
@@ -125,7 +125,7 @@ class Settle:
         tx.positions[self._step.name] = self._step.upto
         return drafts
 
-    def finish(self, tx: Transaction, appended: Appended) -> None:
+    def finish(self, tx: Transaction, appended: AppendResult) -> None:
         apply_step(tx.conn, self._step)
         if self._effect is not None:
             self._effect.write(tx, appended)
@@ -146,5 +146,5 @@ class Postpone:
     def admit(self, tx: Transaction) -> Drafts:
         return Drafts()
 
-    def finish(self, tx: Transaction, appended: Appended) -> None:
+    def finish(self, tx: Transaction, appended: AppendResult) -> None:
         postpone(tx.conn, self._failure)

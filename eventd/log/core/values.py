@@ -157,7 +157,7 @@ class IdOwner(NamedTuple):
     key_id: str
 
 
-class Appended(NamedTuple):
+class AppendResult(NamedTuple):
     """The fate of each draft of one unit, in order. `positions` holds the id's latest record, also for a duplicate.
 
     A new record's seq is its position and `shift`. `owners` says who has the id of each draft that is a conflict, by

@@ -14,7 +14,7 @@ from typing import Protocol
 import sqlalchemy as sa
 
 from eventd.log.core.blocks import Block, names, unpack
-from eventd.log.core.pages import LOOKED_AT, PASSED_OVER, Stretch, cost_of, look_ahead
+from eventd.log.core.pages import LOOKED_AT, PASSED_OVER, PageRange, cost_of, read_page_range
 from eventd.log.core.scan import scan
 from eventd.log.core.values import Gap, Head, Record
 from federation.event import is_alive
@@ -27,7 +27,7 @@ WORTH_A_RUN = 16
 """Records of a run on the average from which its reader has less to do: 1.4 us for each, not 1.6; with 8 it is 1.9."""
 
 
-class Selects(Protocol):
+class RecordSelection(Protocol):
     """What is meant for a destination."""
 
     @property
@@ -45,11 +45,11 @@ class Selects(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PeerFilter:
     """What a peer is to get, as runs where it takes them. What came from it, or through it, must not go back."""
 
     peer: str
-    selection: Selects
+    selection: RecordSelection
     runs: bool = False
 
     @property
@@ -85,13 +85,13 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class WirePage:
     """`body` is that of a v2 batch of `count` events, of the `form` that is its content type.
 
     `exceptions` are records that were wanted and must not go, with the reason; `oldest` is the earliest time of
     recording in microseconds, 0 without lines. All up to the position
     `upto` was judged; the page is `full` where it ended at its limits, and more may be waiting. For `gaps` and `lost`
-    see `Stretch`.
+    see `PageRange`.
     """
 
     body: bytes
@@ -105,40 +105,40 @@ class Lines:
     head: Head
     lost: int
 
-    def without_lines(self) -> Lines:
+    def without_lines(self) -> WirePage:
         """What it says of the log, with nothing to send."""
         return replace(self, body=b"", form=BATCH_TYPE, count=0, oldest=0)
 
-    def unread(self, after: int) -> Lines:
+    def unread(self, after: int) -> WirePage:
         """As if nothing had been read beyond `after` yet."""
         return replace(self.without_lines(), exceptions=(), gaps=(), upto=after, full=True)
 
 
-def read_lines(
+def read_wire_page(
     conn: sa.Connection,
     topic_id: int,
     after: int,
-    wanted: Wanted,
+    wanted: PeerFilter,
     *,
     limit: int,
     max_bytes: int,
     until: int | None,
     now: int,
-) -> Lines:
+) -> WirePage:
     """The next lines of a topic beyond `after`: at most `limit` records, about `max_bytes` of bodies, at least one.
 
     A selector that wants little gets a page of what was found so far; it is `full`, so that it is asked for more.
     """
-    ahead = look_ahead(conn, topic_id, after, until)
+    ahead = read_page_range(conn, topic_id, after, until)
     found = scan(conn, topic_id, after, ahead.end, own=wanted.own)
-    return fill_lines(found, ahead, wanted, limit=limit, max_bytes=max_bytes, now=now)
+    return fill_wire_page(found, ahead, wanted, limit=limit, max_bytes=max_bytes, now=now)
 
 
-def fill_lines(
-    blocks: Iterable[Block], ahead: Stretch, wanted: Wanted, *, limit: int, max_bytes: int, now: int
-) -> Lines:
-    """A page out of the blocks that lie ahead, as far as it gets. For its bounds see `read_lines`."""
-    sheet = _Sheet(wanted, limit, max_bytes, now)
+def fill_wire_page(
+    blocks: Iterable[Block], ahead: PageRange, wanted: PeerFilter, *, limit: int, max_bytes: int, now: int
+) -> WirePage:
+    """A page out of the blocks that lie ahead, as far as it gets. For its bounds see `read_wire_page`."""
+    sheet = _PageBuilder(wanted, limit, max_bytes, now)
     upto, full = ahead.end, False
     for block in blocks:
         sheet.take(block)
@@ -147,11 +147,11 @@ def fill_lines(
             break
     body, form = sheet.body()
     found = sheet.exceptions
-    return Lines(body, form, sheet.count, sheet.oldest, found, ahead.gaps, upto, full, ahead.head, ahead.lost)
+    return WirePage(body, form, sheet.count, sheet.oldest, found, ahead.gaps, upto, full, ahead.head, ahead.lost)
 
 
 @dataclass(slots=True)
-class _Stretch:
+class _Run:
     """Records that follow one another and came by one path. `texts`: their bodies, a line feed behind each."""
 
     position: int
@@ -168,14 +168,14 @@ class _Stretch:
 
 
 @dataclass(slots=True)
-class _Sheet:
+class _PageBuilder:
     """A page that is being filled."""
 
-    wanted: Wanted
+    wanted: PeerFilter
     limit: int
     max_bytes: int
     now: int
-    stretches: list[_Stretch] = field(default_factory=list)
+    stretches: list[_Run] = field(default_factory=list)
     count: int = 0
     oldest: int = 0
     exceptions: list[tuple[int, str]] = field(default_factory=list)
@@ -245,7 +245,7 @@ class _Sheet:
             last.records += records
             last.texts.append(text)
         else:
-            self.stretches.append(_Stretch(position, path, records, [text]))
+            self.stretches.append(_Run(position, path, records, [text]))
 
     def _count(self, records: int, size: int, recorded_at: int) -> None:
         self.count += records

@@ -16,9 +16,9 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from eventd.errors import Unavailable
-from eventd.log.core.commit import GROUP_RECORDS, Committed, Spent, Turn, Unit, commit
+from eventd.log.core.commit import GROUP_RECORDS, CommitResult, TransactionTimes, Turn, Unit, commit
 from eventd.log.core.head import touch_head
-from eventd.log.core.writer_stats import Work
+from eventd.log.core.writer_stats import WriterStats
 from eventd.runtime.clock import Clock, Moment
 from eventd.store.engine.database import Connection, Database
 
@@ -30,12 +30,12 @@ BACKGROUND_RECORDS = 250
 meanwhile waits for a few milliseconds.
 """
 
-Taken = tuple[Unit[Any], asyncio.Future[Any]]
+QueuedUnit = tuple[Unit[Any], asyncio.Future[Any]]
 """A unit, and what its caller awaits."""
-Group = deque[Taken]
+Group = deque[QueuedUnit]
 
 
-class Appender:
+class Writer:
     """Group commit over one database.
 
     `committed` is told of every transaction that appended something, `timed(seconds, records)` of every transaction.
@@ -46,7 +46,7 @@ class Appender:
         self,
         database: Database,
         clock: Clock,
-        committed: Callable[[Committed], None],
+        committed: Callable[[CommitResult], None],
         timed: Callable[[float, int], None],
         seen: Callable[[], int],
     ) -> None:
@@ -55,7 +55,7 @@ class Appender:
         self._committed = committed
         self._timed = timed
         self._seen = seen
-        self.work = Work()
+        self.work = WriterStats()
         self._waiting: dict[Turn, Group] = {turn: deque() for turn in Turn}
         self._turns = deque(Turn)
         self._idle = asyncio.Event()
@@ -85,7 +85,7 @@ class Appender:
         self._closed = True
         await self._idle.wait()
 
-    def _next(self) -> list[Taken]:
+    def _next(self) -> list[QueuedUnit]:
         """The units of the next transaction: all of one turn. Those of another would wait for these to be written."""
         for turn in [*self._turns]:
             self._turns.rotate(-1)
@@ -100,10 +100,10 @@ class Appender:
             return
         units = [unit for unit, _ in group]
         durable = any(unit.durable for unit in units)
-        at, spent, seen = Moment.of(self._clock), Spent(), self._seen()
+        at, spent, seen = Moment.of(self._clock), TransactionTimes(), self._seen()
         begun = self._clock.monotonic()
 
-        def work(conn: Connection) -> Committed:
+        def work(conn: Connection) -> CommitResult:
             done = commit(conn, units, at, spent, durable=durable, seen=seen)
             spent.append = self._clock.monotonic() - begun
             return done
@@ -119,7 +119,14 @@ class Appender:
             return
         _when_done(running, lambda done: self._done(group, done, begun, spent, durable))
 
-    def _done(self, group: Sequence[Taken], done: Future[Committed], begun: float, spent: Spent, durable: bool) -> None:
+    def _done(
+        self,
+        group: Sequence[QueuedUnit],
+        done: Future[CommitResult],
+        begun: float,
+        spent: TransactionTimes,
+        durable: bool,
+    ) -> None:
         error = done.exception()
         if error is None:
             committed = done.result()
@@ -136,7 +143,12 @@ class Appender:
         self._start()
 
     def _flushed(
-        self, group: Sequence[Taken], committed: Committed, flushed: Future[None], begun: float, spent: Spent
+        self,
+        group: Sequence[QueuedUnit],
+        committed: CommitResult,
+        flushed: Future[None],
+        begun: float,
+        spent: TransactionTimes,
     ) -> None:
         """What was committed is on the disk now, unless that failed: then it is there, and nobody may rely on it."""
         error = flushed.exception()
@@ -145,7 +157,15 @@ class Appender:
         self._start()
         self._tell(group, committed, begun, spent, flushed=error is None)
 
-    def _tell(self, group: Sequence[Taken], committed: Committed, begun: float, spent: Spent, *, flushed: bool) -> None:
+    def _tell(
+        self,
+        group: Sequence[QueuedUnit],
+        committed: CommitResult,
+        begun: float,
+        spent: TransactionTimes,
+        *,
+        flushed: bool,
+    ) -> None:
         seconds = self._clock.monotonic() - begun
         spent.flush = seconds - spent.append
         self.work.done([(block.records, block.bytes) for block in committed.blocks], spent.flush if flushed else None)
@@ -169,7 +189,7 @@ def _when_done(running: Future[T], then: Callable[[Future[T]], None]) -> None:
     running.add_done_callback(tell)
 
 
-def _take(waiting: Group, most: int) -> Iterator[Taken]:
+def _take(waiting: Group, most: int) -> Iterator[QueuedUnit]:
     """The units that come next, up to so many records."""
     weight = 0
     while waiting and weight < most:

@@ -9,7 +9,7 @@ BOUNDS = (50, 100, 250, 500, 1_000, 5_000, 10_000, 50_000, 100_000)
 """Microseconds by which flushes are told apart."""
 
 
-class Work:
+class WriterStats:
     """Counts of one writer. Times in microseconds."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from eventd.store.engine.database import fetch
 
 
-class Passage(NamedTuple):
+class AcknowledgedRange(NamedTuple):
     """A range `(after, upto]` that a peer acknowledged in the ordinary course, except for the positions `left_out`."""
 
     after: int
@@ -21,7 +21,7 @@ class Passage(NamedTuple):
     left_out: frozenset[int]
 
 
-def read_passages(conn: sa.Connection, cursor: str, first: int, last: int) -> list[Passage]:
+def read_acknowledged(conn: sa.Connection, cursor: str, first: int, last: int) -> list[AcknowledgedRange]:
     """The ranges that touch the positions `first` to `last`, in the order of their acknowledgement; no repairs."""
     rows = fetch(
         conn,
@@ -30,12 +30,12 @@ def read_passages(conn: sa.Connection, cursor: str, first: int, last: int) -> li
         (cursor, first, last),
     )
     return [
-        Passage(after, upto, at, frozenset(place for place, _ in json.loads(out or "[]")))
+        AcknowledgedRange(after, upto, at, frozenset(place for place, _ in json.loads(out or "[]")))
         for after, upto, at, out in rows
     ]
 
 
-def first_acknowledged(passages: Iterable[Passage], positions: Sequence[int]) -> dict[int, int]:
+def first_acknowledged(passages: Iterable[AcknowledgedRange], positions: Sequence[int]) -> dict[int, int]:
     """When each of the positions (in order) was acknowledged for the first time, as far as a range brought it.
 
     A range that is sent again, because the peer turned out to have less, does not make its records late.

@@ -19,7 +19,7 @@ from eventd.log.core.head import read_head
 from eventd.log.core.pages import PASSED_OVER, cost_of
 from eventd.log.core.scan import blocks_at, outlines, outlines_back, pick, scan
 from eventd.log.core.values import Record
-from eventd.log.core.wire_page import Wanted
+from eventd.log.core.wire_page import PeerFilter
 from eventd.store.engine.database import fetch
 from federation.event import is_alive
 
@@ -45,7 +45,7 @@ class Backlog(NamedTuple):
 
 
 def read_backlog(
-    conn: sa.Connection, topic_id: int, wanted: Wanted, *, after: int, now: int, but: Collection[int] = ()
+    conn: sa.Connection, topic_id: int, wanted: PeerFilter, *, after: int, now: int, but: Collection[int] = ()
 ) -> Backlog:
     """The backlog of a peer whose cursor is at `after`, without the positions `but`."""
     counted, undecided, excluded = _Count(wanted, now), list[int](), sorted(but)
@@ -74,7 +74,7 @@ def read_backlog(
     return Backlog(events, _earlier(counted.oldest, estimate.oldest), counted.expires_first, exact=False)
 
 
-def _estimate(conn: sa.Connection, wanted: Wanted, first: Block, last: int) -> Backlog:
+def _estimate(conn: sa.Connection, wanted: PeerFilter, first: Block, last: int) -> Backlog:
     """All that could be meant for a peer from a block on, by types: the database adds up, which delays no writer."""
     own = "AND own = 1" if wanted.own else ""
     rows = fetch(
@@ -93,7 +93,7 @@ def _estimate(conn: sa.Connection, wanted: Wanted, first: Block, last: int) -> B
 class _Count:
     """What was counted for one peer so far."""
 
-    wanted: Wanted
+    wanted: PeerFilter
     now: int
     events: int = 0
     bytes: int = 0
@@ -138,7 +138,7 @@ def _earlier(one: int | None, other: int | None) -> int | None:
 
 
 def read_backlogs(
-    conn: sa.Connection, topic_id: int, asked: Sequence[tuple[Wanted, int]], *, now: int
+    conn: sa.Connection, topic_id: int, asked: Sequence[tuple[PeerFilter, int]], *, now: int
 ) -> list[Backlog]:
     """The backlogs of several peers, given with where their cursors are; without `expires_first`.
 
@@ -189,7 +189,7 @@ class _Kinds:
         more.add(block, block.last - after)
         return more
 
-    def backlog(self, wanted: Wanted) -> Backlog | None:
+    def backlog(self, wanted: PeerFilter) -> Backlog | None:
         """The backlog of a peer; None where single records have to be judged."""
         meant = [(wanted.settles(block, self._now), records, oldest) for block, records, oldest in self._found.values()]
         if any(told is None for told, _, _ in meant):
@@ -230,7 +230,7 @@ class Survey(NamedTuple):
         )
 
 
-def survey(conn: sa.Connection, topic_id: int, wanted: Wanted, *, after: int, upto: int, now: int) -> Survey:
+def survey(conn: sa.Connection, topic_id: int, wanted: PeerFilter, *, after: int, upto: int, now: int) -> Survey:
     """Judge the records in `(after, upto]`, as far as one step goes: call it again beyond the survey's `upto`.
 
     A step is short: it holds a connection, and most of it the interpreter, for which deliveries wait.
@@ -257,7 +257,7 @@ def survey(conn: sa.Connection, topic_id: int, wanted: Wanted, *, after: int, up
 
 
 def read_stale(
-    conn: sa.Connection, topic_id: int, wanted: Wanted, *, after: int, now: int, cursor: str = ""
+    conn: sa.Connection, topic_id: int, wanted: PeerFilter, *, after: int, now: int, cursor: str = ""
 ) -> list[Record]:
     """Refreshes beyond a cursor, at `after`, of events that the peer has with a shorter life.
 

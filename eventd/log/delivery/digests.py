@@ -25,7 +25,7 @@ from federation.digest import fingerprint
 from federation.event import read_outlines
 from federation.selector import Selector
 
-SLICE = 1500
+STEP_RECORDS = 1500
 """Records of a slice, about: a few milliseconds."""
 MOST_PROOFS = 1000
 """Batches that are looked through for the one before a moment."""
@@ -44,7 +44,7 @@ async def rest(sleep: Callable[[float], Awaitable[object]], spent: float) -> Non
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class RecordFilter:
     """Which records are meant: those whose path is one that is taken, and that fit the selector.
 
     `not_source`: a source whose events are never meant; `since`: the minute of observation from which on. `own` reads
@@ -93,7 +93,7 @@ class Columns(NamedTuple):
 
 
 @dataclass(slots=True)
-class LeftOut:
+class Exclusions:
     """Positions a peer was not to get, in order, each with its reason."""
 
     positions: list[int] = field(default_factory=list)
@@ -105,20 +105,20 @@ class LeftOut:
         return dict(zip(self.positions[begin:end], self.reasons[begin:end], strict=True))
 
 
-NOTHING = LeftOut()
+NO_EXCLUSIONS = Exclusions()
 
 
-def read_left_out(conn: sa.Connection, cursor: str) -> LeftOut:
+def read_exclusions(conn: sa.Connection, cursor: str) -> Exclusions:
     """What the batches of a cursor say they left out: expired, in the path, refused."""
     found: dict[int, str] = {}
     rows = fetch(conn, "SELECT exceptions FROM batches WHERE cursor = ? AND exceptions <> '' ORDER BY id", (cursor,))
     for (exceptions,) in rows:
         found |= {at: str(reason) for at, reason in json.loads(exceptions)}
     places = sorted(found)
-    return LeftOut(places, [found[at] for at in places])
+    return Exclusions(places, [found[at] for at in places])
 
 
-class Slice(NamedTuple):
+class DigestStep(NamedTuple):
     """How far a slice came, how many records it found, and which it left out by reason."""
 
     upto: int
@@ -126,16 +126,16 @@ class Slice(NamedTuple):
     left_out: Mapping[str, int]
 
 
-def sum_slice(
+def sum_step(
     conn: sa.Connection,
     topic_id: int,
     after: int,
     until: int,
-    chosen: Chosen,
+    chosen: RecordFilter,
     grain: Grain,
     totals: dict[int, int],
-    left_out: LeftOut = NOTHING,
-) -> Slice:
+    left_out: Exclusions = NO_EXCLUSIONS,
+) -> DigestStep:
     """Add the next records in `(after, until]` to the totals."""
     records, reasons = 0, Counter[str]()
     plan = _plan(conn, topic_id, after, until, chosen)
@@ -143,10 +143,10 @@ def sum_slice(
         kept = _keep(columns, left_out, reasons)
         add_up(kept.bodies, grain, totals, since=chosen.since)
         records += len(kept.bodies)
-    return Slice(plan.upto, records, reasons)
+    return DigestStep(plan.upto, records, reasons)
 
 
-class Held(NamedTuple):
+class ListedRecord(NamedTuple):
     """A record in one of the buckets that were asked for.
 
     `number` counts the records that are meant, so that neighbours can be told.
@@ -160,32 +160,32 @@ class Held(NamedTuple):
     fingerprint: int
 
 
-class Listing(NamedTuple):
+class RecordList(NamedTuple):
     """Records of some buckets, how far the slice came, and the number of the next record."""
 
-    held: Sequence[Held]
+    held: Sequence[ListedRecord]
     upto: int
     number: int
 
 
-def list_slice(
+def list_step(
     conn: sa.Connection,
     topic_id: int,
     after: int,
     until: int,
-    chosen: Chosen,
+    chosen: RecordFilter,
     grain: Grain,
     keys: Collection[int],
-    left_out: LeftOut = NOTHING,
+    left_out: Exclusions = NO_EXCLUSIONS,
     *,
     number: int = 0,
     late: bool = False,
-) -> Listing:
+) -> RecordList:
     """The next records in `(after, until]` that are in one of these buckets.
 
     With `late`, also those that were observed too early to be in any.
     """
-    held: list[Held] = []
+    held: list[ListedRecord] = []
     plan = _plan(conn, topic_id, after, until, chosen)
     for columns in _columns(conn, plan, after, until, chosen):
         kept = _keep(columns, left_out, Counter())
@@ -194,12 +194,12 @@ def list_slice(
         outlines = read_outlines([kept.bodies[at] for at in found])
         for at, outline in zip(found, outlines, strict=True):
             position = kept.positions[at]
-            held.append(Held(number + at, position, position + kept.shift, outline.id, places[at], numbers[at]))
+            held.append(ListedRecord(number + at, position, position + kept.shift, outline.id, places[at], numbers[at]))
         number += len(kept.bodies)
-    return Listing(held, plan.upto, number)
+    return RecordList(held, plan.upto, number)
 
 
-def _keep(columns: Columns, left_out: LeftOut, reasons: Counter[str]) -> Columns:
+def _keep(columns: Columns, left_out: Exclusions, reasons: Counter[str]) -> Columns:
     if not columns.positions:
         return columns
     out = left_out.within(columns.positions[0], columns.positions[-1])
@@ -217,7 +217,7 @@ class _Plan(NamedTuple):
     upto: int
 
 
-def _plan(conn: sa.Connection, topic_id: int, after: int, until: int, chosen: Chosen) -> _Plan:
+def _plan(conn: sa.Connection, topic_id: int, after: int, until: int, chosen: RecordFilter) -> _Plan:
     whole: dict[int, bool] = {}
     cost = 0
     for block in outlines(conn, topic_id, after, until, own=chosen.own, portion=PORTION):
@@ -225,12 +225,12 @@ def _plan(conn: sa.Connection, topic_id: int, after: int, until: int, chosen: Ch
         cost += PER_BLOCK if meant is False else PER_BLOCK + block.records * (1 if meant else 2)
         if meant is not False:
             whole[block.position] = bool(meant)
-        if cost >= SLICE:
+        if cost >= STEP_RECORDS:
             return _Plan(whole, min(block.last, until))
     return _Plan(whole, until)
 
 
-def _columns(conn: sa.Connection, plan: _Plan, after: int, until: int, chosen: Chosen) -> Iterator[Columns]:
+def _columns(conn: sa.Connection, plan: _Plan, after: int, until: int, chosen: RecordFilter) -> Iterator[Columns]:
     for block, _ in blocks_at(conn, [*plan.whole]):
         part = block.within(after, until)
         if part is None:

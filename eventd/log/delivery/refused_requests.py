@@ -10,7 +10,7 @@ from eventd.store.engine.database import bulk_insert
 from eventd.store.schema.tables import refusals
 
 
-class Refused(NamedTuple):
+class RefusedRequests(NamedTuple):
     """Requests, or events of a batch, that were refused for one reason. Times in microseconds.
 
     `peer` is a peer's node, `?` for anybody else, blank where nobody was named; `key_id` is blank unless it is known.
@@ -25,14 +25,14 @@ class Refused(NamedTuple):
     last_at: int
 
 
-class KeepRefused(Change[None]):
+class StoreRefusals(Change[None]):
     """A unit of the writer: add rows to the book of refusals."""
 
     turn = Turn.BACKGROUND
 
-    def __init__(self, rows: Sequence[Refused]) -> None:
+    def __init__(self, rows: Sequence[RefusedRequests]) -> None:
         self._rows = rows
         self.weight = len(rows)
 
     def make(self, tx: Transaction) -> None:
-        bulk_insert(tx.conn, refusals, Refused._fields, self._rows)
+        bulk_insert(tx.conn, refusals, RefusedRequests._fields, self._rows)

@@ -97,7 +97,7 @@ def start_repair(
     return name
 
 
-class Letter(NamedTuple):
+class StoredDeadLetter(NamedTuple):
     """A dead letter as an operator sees it, and what is left of its record. Times in microseconds.
 
     `tag` is None when the record is gone.
@@ -116,7 +116,7 @@ class Letter(NamedTuple):
     expires_at: int | None
 
 
-def read_letters(
+def read_dead_letters(
     conn: sa.Connection,
     topic_id: int,
     *,
@@ -127,7 +127,7 @@ def read_letters(
     after: int = 0,
     limit: int,
     newest: bool = False,
-) -> list[Letter]:
+) -> list[StoredDeadLetter]:
     """Dead letters of a topic beyond the letter `after`, oldest first; or the newest first, before that letter.
 
     `kind` is that of the cursors they are of.
@@ -155,17 +155,17 @@ def read_letters(
     return [_letter(row, stored.get(row[2])) for row in rows]
 
 
-def _letter(row: Sequence[Any], record: Record | None) -> Letter:
+def _letter(row: Sequence[Any], record: Record | None) -> StoredDeadLetter:
     left = (record.tag, record.subject, record.expires_at) if record else (None, None, None)
-    return Letter(*row, *left)
+    return StoredDeadLetter(*row, *left)
 
 
-def count_letters(conn: sa.Connection, topic_id: int) -> dict[str, int]:
+def count_dead_letters(conn: sa.Connection, topic_id: int) -> dict[str, int]:
     """How many dead letters each cursor of a topic has."""
     sql = "SELECT cursor, count(*) FROM dead_letters WHERE topic_id = ? GROUP BY cursor"
     return dict(fetch(conn, sql, (topic_id,)))
 
 
-def remove_letters(conn: sa.Connection, ids: Sequence[int]) -> int:
+def remove_dead_letters(conn: sa.Connection, ids: Sequence[int]) -> int:
     """Forget dead letters; how many there were."""
     return sum(conn.execute(dead_letters.delete().where(dead_letters.c.id == at)).rowcount for at in ids)

@@ -8,11 +8,11 @@ from typing import Any, Protocol, Self
 
 from eventd.log.core.blocks import Block, names
 from eventd.log.core.values import Record
-from eventd.log.core.wire_page import Wanted
+from eventd.log.core.wire_page import PeerFilter
 from federation.selector import Selector
 
 
-class Declared(Protocol):
+class PeerDeclaration(Protocol):
     """A peer's declaration, as far as it says what the peer is to get."""
 
     @property
@@ -35,7 +35,7 @@ class Selection:
     without: Selection | None = None
 
     @classmethod
-    def of(cls, peer: Declared) -> Self:
+    def of(cls, peer: PeerDeclaration) -> Self:
         """What the peer's declaration asks for."""
         return cls(peer.selector, peer.relay)
 
@@ -61,9 +61,9 @@ class Selection:
         whole = excluded is False and types is not None and all(map(self.selector.takes_type, types))
         return True if whole and not (self.selector.subject_prefixes or self.selector.sources) else None
 
-    def wanted_by(self, peer: str) -> Wanted:
+    def wanted_by(self, peer: str) -> PeerFilter:
         """As the log is asked for it."""
-        return Wanted(peer, self)
+        return PeerFilter(peer, self)
 
     def widens(self, earlier: Selection) -> bool:
         """Whether this may select a record that `earlier` did not."""

@@ -85,7 +85,7 @@ class Repair:
 
 
 @dataclass(frozen=True, slots=True)
-class Books:
+class LinkLedger:
     """All that is needed to say what became of a record at one peer, except the batches themselves.
 
     `cursor` is None as long as the node has not taken notice of the peer. `picked` are the ranges of batches that
@@ -106,7 +106,7 @@ def read_picked(conn: sa.Connection, cursor: str) -> list[tuple[int, int, int]]:
     return [(row[0], row[1], row[2]) for row in rows]
 
 
-def derive(conn: sa.Connection, books: Books, records: Sequence[Record], *, now: int) -> list[Delivery | None]:
+def derive(conn: sa.Connection, books: LinkLedger, records: Sequence[Record], *, now: int) -> list[Delivery | None]:
     """What became of each of `records` (in order of position) at the peer; None where it is not meant for the peer."""
     if not records:
         return []
@@ -115,7 +115,7 @@ def derive(conn: sa.Connection, books: Books, records: Sequence[Record], *, now:
     return _with_letters(conn, books, records, found)
 
 
-class _Batch(NamedTuple):
+class _LedgerRow(NamedTuple):
     after: int
     upto: int
     version: int
@@ -142,13 +142,13 @@ class _Batch(NamedTuple):
 class _Proofs:
     """The batches that can prove something about a run of positions."""
 
-    def __init__(self, ranges: Sequence[_Batch], repaired: Mapping[int, Sequence[_Batch]]) -> None:
+    def __init__(self, ranges: Sequence[_LedgerRow], repaired: Mapping[int, Sequence[_LedgerRow]]) -> None:
         self._ranges = ranges
         self._ends = [batch.upto for batch in ranges]
         self._repaired = repaired
 
     @classmethod
-    def read(cls, conn: sa.Connection, books: Books, first: int, last: int) -> _Proofs:
+    def read(cls, conn: sa.Connection, books: LinkLedger, first: int, last: int) -> _Proofs:
         if books.cursor is None:
             return cls((), {})
         name = books.cursor.name
@@ -161,26 +161,26 @@ class _Proofs:
             (name, first, name, last, last),
         )
         near = [at for at, after, upto in books.picked if upto >= first and after < last]
-        repaired: dict[int, list[_Batch]] = {}
+        repaired: dict[int, list[_LedgerRow]] = {}
         for row in sorted(fetch_in(conn, f"SELECT id, {_BATCH} FROM batches WHERE id {{in}}", (), near)):
             batch = _batch(row[1:])
             for position in batch.picked | batch.exceptions.keys():
                 repaired.setdefault(position, []).append(batch)
         return cls([_batch(row) for row in rows], repaired)
 
-    def covering(self, position: int) -> _Batch | None:
+    def covering(self, position: int) -> _LedgerRow | None:
         """The batch whose range holds the position."""
         at = bisect_left(self._ends, position)
         found = self._ranges[at] if at < len(self._ranges) else None
         return found if found and found.after < position else None
 
-    def repairs(self, position: int) -> Sequence[_Batch]:
+    def repairs(self, position: int) -> Sequence[_LedgerRow]:
         """The repairs that carried, or left out, the record at this position; oldest first."""
         return self._repaired.get(position, ())
 
-    def across(self, first: int, last: int) -> list[_Batch] | None:
+    def across(self, first: int, last: int) -> list[_LedgerRow] | None:
         """The batches that cover these positions without a hole; none where none covers any, None where some are."""
-        found: list[_Batch] = []
+        found: list[_LedgerRow] = []
         at = bisect_left(self._ends, first)
         while at < len(self._ranges) and self._ranges[at].after < last:
             begun = found[-1].upto + 1 if found else first
@@ -197,32 +197,32 @@ class _Proofs:
         return any(first <= position <= last for position in self._repaired)
 
 
-def _batch(row: Sequence[object]) -> _Batch:
+def _batch(row: Sequence[object]) -> _LedgerRow:
     after, upto, version, exceptions, picked, *rest = row
     left_out = {position: reason for position, reason in json.loads(str(exceptions) or "[]")}
-    return _Batch(after, upto, version, left_out, frozenset(json.loads(str(picked) or "[]")), *rest)  # type: ignore[arg-type]
+    return _LedgerRow(after, upto, version, left_out, frozenset(json.loads(str(picked) or "[]")), *rest)  # type: ignore[arg-type]
 
 
-class Uniform(NamedTuple):
+class UniformDelivery(NamedTuple):
     """One state for all records of a block. `first_at` is the latest time at which any was first acknowledged."""
 
     state: DeliveryState
     first_at: int | None = None
 
 
-class BlockBooks:
+class BlockLedger:
     """The books of a peer over a run of blocks: for who adds up, and would take apart millions of records."""
 
-    def __init__(self, books: Books, proofs: _Proofs) -> None:
+    def __init__(self, books: LinkLedger, proofs: _Proofs) -> None:
         self._books = books
         self._proofs = proofs
 
     @classmethod
-    def read(cls, conn: sa.Connection, books: Books, first: int, last: int) -> BlockBooks:
+    def read(cls, conn: sa.Connection, books: LinkLedger, first: int, last: int) -> BlockLedger:
         """All that can say something of the positions from `first` to `last`."""
         return cls(books, _Proofs.read(conn, books, first, last))
 
-    def uniform(self, block: Block) -> Uniform | None:
+    def uniform(self, block: Block) -> UniformDelivery | None:
         """What became of a block's records; None where that may differ, or takes a look at them.
 
         All of them are meant for the peer, may go to it, and never expire.
@@ -232,39 +232,39 @@ class BlockBooks:
             return _uniform_ahead(cursor, block)
         return self._passed(block) if block.last <= cursor.position else None
 
-    def _passed(self, block: Block) -> Uniform | None:
+    def _passed(self, block: Block) -> UniformDelivery | None:
         batches = self._proofs.across(block.position, block.last)
         if batches is None:
             return None
         if batches:
             plain = all(self._brought_all(batch, block) for batch in batches)
-            return Uniform(DeliveryState.DELIVERED, max(batch.acked_at for batch in batches)) if plain else None
+            return UniformDelivery(DeliveryState.DELIVERED, max(batch.acked_at for batch in batches)) if plain else None
         single = len(self._books.versions) < 2 and not self._books.repairs
         repaired = self._proofs.touched_by_repairs(block.position, block.last)
-        return Uniform(DeliveryState.UNKNOWN) if single and not repaired else None
+        return UniformDelivery(DeliveryState.UNKNOWN) if single and not repaired else None
 
-    def _brought_all(self, batch: _Batch, block: Block) -> bool:
+    def _brought_all(self, batch: _LedgerRow, block: Block) -> bool:
         """Whether a batch brought all that it covers of a block."""
         version = self._books.versions.get(batch.version)
         meant = version is not None and version.selection.settles(block)
         return bool(meant) and not any(block.position <= at <= block.last for at in batch.exceptions)
 
 
-def _uniform_ahead(cursor: Cursor | None, block: Block) -> Uniform | None:
+def _uniform_ahead(cursor: Cursor | None, block: Block) -> UniformDelivery | None:
     if cursor is not None and cursor.is_refused:
-        return Uniform(DeliveryState.FAILED)
+        return UniformDelivery(DeliveryState.FAILED)
     if cursor is None or not cursor.attempts:
-        return Uniform(DeliveryState.PENDING)
+        return UniformDelivery(DeliveryState.PENDING)
     if cursor.position < block.position <= cursor.attempted_upto < block.last:
         return None
     if cursor.attempted_upto > cursor.position:
         tried = block.last <= cursor.attempted_upto
     else:
         tried = cursor.attempted_at is not None and block.recorded_at <= cursor.attempted_at
-    return Uniform(DeliveryState.FAILED if tried else DeliveryState.PENDING)
+    return UniformDelivery(DeliveryState.FAILED if tried else DeliveryState.PENDING)
 
 
-def _derive(books: Books, record: Record, proofs: _Proofs, now: int) -> Delivery | None:
+def _derive(books: LinkLedger, record: Record, proofs: _Proofs, now: int) -> Delivery | None:
     if not books.wanted.matches(record):
         return None
     if (record.path or record.node == books.node) and may_send(
@@ -312,7 +312,7 @@ def _was_tried(cursor: Cursor, record: Record) -> bool:
     return cursor.attempted_at is not None and record.recorded_at <= cursor.attempted_at
 
 
-def _unproven(books: Books, record: Record, *, excluded: bool) -> Delivery:
+def _unproven(books: LinkLedger, record: Record, *, excluded: bool) -> Delivery:
     """The state of a record that the cursor has passed and no batch speaks of.
 
     It may have been nobody's business then: `excluded` by the batch's version of the selection, or passed without a
@@ -328,7 +328,7 @@ def _unproven(books: Books, record: Record, *, excluded: bool) -> Delivery:
 
 
 def _with_letters(
-    conn: sa.Connection, books: Books, records: Sequence[Record], found: list[Delivery | None]
+    conn: sa.Connection, books: LinkLedger, records: Sequence[Record], found: list[Delivery | None]
 ) -> list[Delivery | None]:
     """The refused ones with the words the dead letter has for it."""
     refused = [r.position for r, d in zip(records, found, strict=True) if d and d.state is DeliveryState.REFUSED]

@@ -27,9 +27,9 @@ from eventd.log.topics.write import apply_limits_once, require_fit
 from eventd.runtime.clock import Moment
 from eventd.store.engine.database import execute, fetch, insert
 from eventd.store.rows.leases import (
-    Jobs,
+    JobCounts,
     Lease,
-    Moved,
+    LeaseCounts,
     add_moves,
     count_jobs,
     end_leases,
@@ -52,7 +52,7 @@ _PORTION = 16
 """Jobs that came back, read at once at least: some of them may be given up."""
 
 
-class Found(NamedTuple):
+class AvailableJob(NamedTuple):
     """A job that may be handed out, and how often it was."""
 
     seq: int
@@ -72,7 +72,7 @@ def read_queue(conn: sa.Connection, queue: str | int) -> TopicRow:
     return line
 
 
-class Books:
+class QueueTransaction:
     """The books of one queue. `held` and `delayed`: by how much the numbers of such jobs have changed."""
 
     def __init__(self, tx: Transaction, line: TopicRow) -> None:
@@ -86,12 +86,12 @@ class Books:
         self.held, self.delayed = end_leases(tx.conn, line.id, tx.steady)
         self._done: list[int] = []
         self._records = _Records(tx.conn, line.id)
-        self._standing: Jobs | None = None
+        self._standing: JobCounts | None = None
 
     @classmethod
-    def open(cls, tx: Transaction, line: TopicRow) -> Books:
+    def open(cls, tx: Transaction, line: TopicRow) -> QueueTransaction:
         """Those of the transaction. Whoever opens them has to `settle` them."""
-        found: Books | None = tx.shared.get(("queue", line.id))
+        found: QueueTransaction | None = tx.shared.get(("queue", line.id))
         if found is None:
             line = apply_ttl(tx.conn, line, tx.now)
             found = tx.shared["queue", line.id] = cls(tx, line)
@@ -100,13 +100,13 @@ class Books:
         found.line = line
         return found
 
-    def find(self, most: int, dead: DeadLetters) -> list[Found]:
+    def find(self, most: int, dead: DeadLetters) -> list[AvailableJob]:
         """The next jobs: first those that came back, then those that were never handed out.
 
         Those that came back too often go to `dead` instead, where the queue says so.
         """
         limit = self.line.config.max_deliveries if self.line.config.dead_letter else 0
-        found: list[Found] = []
+        found: list[AvailableJob] = []
         size = 0
         for job in self._candidates(max(most, _PORTION)) if most else ():
             if limit and job.deliveries >= limit:
@@ -119,7 +119,7 @@ class Books:
                 break
         return found
 
-    def _candidates(self, portion: int) -> Iterator[Found]:
+    def _candidates(self, portion: int) -> Iterator[AvailableJob]:
         after = 0
         while leases := read_free(self.conn, self.topic_id, after, portion):
             after = leases[-1].seq
@@ -128,14 +128,14 @@ class Books:
                 if record is None:
                     forget_jobs(self.conn, self.topic_id, [lease.seq])
                 else:
-                    yield Found(lease.seq, lease.deliveries, lease.size, *record)
+                    yield AvailableJob(lease.seq, lease.deliveries, lease.size, *record)
         self._claimed_seq = max(self._claimed_seq, self.line.evicted_seq)
         while self._claimed_seq < self.line.head_seq:
             seq = self._records.first_from(self._claimed_seq + 1)
             self._claimed_seq = self.line.head_seq if seq is None else seq
             record = self._records.read(self._claimed_seq)
             if record is not None:
-                yield Found(self._claimed_seq, 0, content_size(record[1]), *record)
+                yield AvailableJob(self._claimed_seq, 0, content_size(record[1]), *record)
 
     def remove(self, leases: Sequence[Lease]) -> None:
         """These jobs are done; their lines say so already."""
@@ -146,12 +146,12 @@ class Books:
         self.line = self.line._replace(deleted=self.line.deleted + len(leases), bytes=self.line.bytes - size)
         self._done += [lease.seq for lease in leases]
 
-    def settle(self) -> Jobs:
+    def settle(self) -> JobCounts:
         """Write what has changed, clear away what is done; how the queue stands then."""
         if self._standing is None:
             if self._done:
                 compact(self.conn, self.topic_id, sorted(self._done), self.at.wall)
-            add_moves(self.conn, self.topic_id, Moved(self.held, self.delayed))
+            add_moves(self.conn, self.topic_id, LeaseCounts(self.held, self.delayed))
             if self._claimed_seq != self._claimed_before or self.dead_lettered:
                 execute(
                     self.conn,
@@ -227,21 +227,21 @@ class DeadLetters:
     def __init__(self, ceilings: Ceilings) -> None:
         self._ceilings = ceilings
         self._dest: TopicRow | None = None
-        self._jobs: list[Found] = []
+        self._jobs: list[AvailableJob] = []
 
     @property
     def topic_id(self) -> int | None:
         """Where they go; None when there are none."""
         return None if self._dest is None else self._dest.id
 
-    def add(self, job: Found) -> bool:
+    def add(self, job: AvailableJob) -> bool:
         """Take a job; False where no more are taken at once."""
         if len(self._jobs) == MOST_LETTERS:
             return False
         self._jobs.append(job)
         return True
 
-    def admit(self, tx: Transaction, books: Books, random: Callable[[int], bytes]) -> Drafts:
+    def admit(self, tx: Transaction, books: QueueTransaction, random: Callable[[int], bytes]) -> Drafts:
         """Take them out of the queue. Where they have nowhere to go, they stay, and are tried again later."""
         if not self._jobs:
             return NOTHING
@@ -283,7 +283,7 @@ def _may_make_topic(conn: sa.Connection, ceilings: Ceilings) -> bool:
     return not 0 < ceilings.topics <= count_topics(conn)
 
 
-def _letters(queue: str, jobs: Sequence[Found]) -> Drafts:
+def _letters(queue: str, jobs: Sequence[AvailableJob]) -> Drafts:
     bodies: list[str] = []
     tags: set[str] = set()
     nodes: set[str] = set()
@@ -301,7 +301,7 @@ def _letters(queue: str, jobs: Sequence[Found]) -> Drafts:
     )
 
 
-def _stamped(meta: str | None, queue: str, job: Found) -> str:
+def _stamped(meta: str | None, queue: str, job: AvailableJob) -> str:
     """What was said of a job, and where it comes from. Texts, as a program may show them to anybody."""
     try:
         said = {} if meta is None else msgspec.json.decode(meta, type=dict[str, msgspec.Raw])

@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 from eventd.errors import Invalid
 from eventd.log.core.commit import Transaction, Turn
-from eventd.log.core.durability import Flushes
+from eventd.log.core.durability import DurabilityCache
 from eventd.log.core.topic_row import TopicRow
-from eventd.log.core.values import NOTHING, Appended, Drafts
-from eventd.log.queues.transaction import Books, DeadLetters, Found, read_queue
+from eventd.log.core.values import NOTHING, AppendResult, Drafts
+from eventd.log.queues.transaction import AvailableJob, DeadLetters, QueueTransaction, read_queue
 from eventd.log.topics.topics import NO_CEILINGS, Ceilings
 from eventd.store.rows.leases import (
     LEASE_MS,
-    Jobs,
+    JobCounts,
     Lease,
     add_leases,
     extend_leases,
@@ -36,7 +36,7 @@ MOST_NODE_BYTES = 128
 MOST_SEQ = 2**63 - 1
 
 
-class Wish(NamedTuple):
+class JobRequest(NamedTuple):
     """What one node asks for: at most `most` jobs for `lease_ms` milliseconds, None for as long as the queue says."""
 
     node: str
@@ -55,7 +55,7 @@ class Job(NamedTuple):
     body: str
 
 
-class Claimed(NamedTuple):
+class ClaimResult(NamedTuple):
     """For each wish its jobs, in order, and how the queue stands afterwards.
 
     Where there is a `gather_ms`, nothing was handed out: the queue wants claims to be gathered for so many
@@ -64,11 +64,11 @@ class Claimed(NamedTuple):
 
     topic_id: int
     jobs: Sequence[Sequence[Job]]
-    standing: Jobs
+    standing: JobCounts
     gather_ms: int = 0
 
 
-class _Claiming:
+class _ClaimUnit:
     """Deals jobs to those who wish for some. Raises `TopicNotFound`, `NotAQueue`, and `Invalid` for a nameless node."""
 
     cursor = None
@@ -76,7 +76,7 @@ class _Claiming:
     turn = Turn.FRONT
 
     def __init__(
-        self, queue: str | int, wishes: Sequence[Wish], random: Callable[[int], bytes], ceilings: Ceilings
+        self, queue: str | int, wishes: Sequence[JobRequest], random: Callable[[int], bytes], ceilings: Ceilings
     ) -> None:
         self._queue = queue
         self._wishes = wishes
@@ -93,16 +93,16 @@ class _Claiming:
     def weight(self) -> int:
         return max(1, sum(wish.most for wish in self._wishes) // 10)
 
-    def _deal(self, tx: Transaction, line: TopicRow) -> tuple[Books, Drafts]:
+    def _deal(self, tx: Transaction, line: TopicRow) -> tuple[QueueTransaction, Drafts]:
         """Claim; the books, and what goes to the dead letters instead."""
-        books, self._dead = Books.open(tx, line), DeadLetters(self._ceilings)
+        books, self._dead = QueueTransaction.open(tx, line), DeadLetters(self._ceilings)
         if line.config.leases_durable:
             tx.must_flush = True
         found = books.find(sum(wish.most for wish in self._wishes), self._dead)
         self._jobs = self._hand_out(tx, books, found)
         return books, self._dead.admit(tx, books, self._random)
 
-    def _hand_out(self, tx: Transaction, books: Books, found: Sequence[Found]) -> list[list[Job]]:
+    def _hand_out(self, tx: Transaction, books: QueueTransaction, found: Sequence[AvailableJob]) -> list[list[Job]]:
         """Deal what was found, and write the leases."""
         hands: list[list[Job]] = [[] for _ in self._wishes]
         secret = self._random(8).hex()
@@ -121,7 +121,7 @@ class _Claiming:
         return hands
 
 
-def _turns(wishes: Sequence[Wish]) -> Sequence[int]:
+def _turns(wishes: Sequence[JobRequest]) -> Sequence[int]:
     """Whose turn it is, one after the other, until nobody wishes for more."""
     rounds = max((wish.most for wish in wishes), default=0)
     return [index for turn in range(rounds) for index, wish in enumerate(wishes) if turn < wish.most]
@@ -140,17 +140,17 @@ def require_node(node: str) -> None:
         raise Invalid(f"`node` is over {MOST_NODE_BYTES} bytes, or holds U+0000")
 
 
-class Claim(_Claiming):
+class ClaimJobs(_ClaimUnit):
     """Hand out jobs: to several nodes in turn, one to each, as far as there are any.
 
-    Result: `Claimed`. `gathered`: they are made together already, if the queue wants that. Jobs that were handed out as
-    often as the queue allows go to its dead letters instead, as far as the `ceilings` of all topics allow that.
+    Result: `ClaimResult`. `gathered`: claims were gathered already, where the queue wants that. Jobs that were handed
+    out as often as the queue allows go to its dead letters instead, as far as the `ceilings` of all topics allow that.
     """
 
     def __init__(
         self,
         queue: str | int,
-        wishes: Sequence[Wish],
+        wishes: Sequence[JobRequest],
         random: Callable[[int], bytes],
         *,
         gathered: bool = True,
@@ -158,7 +158,7 @@ class Claim(_Claiming):
     ) -> None:
         super().__init__(queue, wishes, random, ceilings)
         self._gathered = gathered
-        self._finish: Callable[[], Claimed] | None = None
+        self._finish: Callable[[], ClaimResult] | None = None
 
     def admit(self, tx: Transaction) -> Drafts:
         line = read_queue(tx.conn, self._queue)
@@ -166,26 +166,26 @@ class Claim(_Claiming):
             require_node(wish.node)
         jitter_ms = line.config.claim_jitter_ms
         if jitter_ms and not self._gathered:
-            self._finish = lambda: Claimed(line.id, [[] for _ in self._wishes], Jobs(0, 0, 0), jitter_ms)
+            self._finish = lambda: ClaimResult(line.id, [[] for _ in self._wishes], JobCounts(0, 0, 0), jitter_ms)
             return NOTHING
         books, letters = self._deal(tx, line)
-        self._finish = lambda: Claimed(line.id, self._jobs, books.settle())
+        self._finish = lambda: ClaimResult(line.id, self._jobs, books.settle())
         return letters
 
-    def finish(self, tx: Transaction, appended: Appended) -> Claimed:
+    def finish(self, tx: Transaction, appended: AppendResult) -> ClaimResult:
         assert self._finish is not None
         self._dead.finish(tx)
         return self._finish()
 
 
-class Holder(NamedTuple):
+class JobHolder(NamedTuple):
     """A node that takes jobs as they come: what it wishes to hold at a time, and the leases it was given, by seq."""
 
-    wish: Wish
+    wish: JobRequest
     held: Mapping[int, str]
 
 
-class Refilled(NamedTuple):
+class RefillResult(NamedTuple):
     """For each holder the seqs it still holds, and its new jobs. `look_at`: when a lease or a delay ends, if any,
     in steady time."""
 
@@ -194,13 +194,13 @@ class Refilled(NamedTuple):
     look_at: int | None
 
 
-class Refill(_Claiming):
-    """Hand out jobs to holders that have settled some, or lost them. Result: `Refilled`."""
+class Refill(_ClaimUnit):
+    """Hand out jobs to holders that have settled some, or lost them. Result: `RefillResult`."""
 
     def __init__(
         self,
         queue: str | int,
-        holders: Sequence[Holder],
+        holders: Sequence[JobHolder],
         random: Callable[[int], bytes],
         *,
         ceilings: Ceilings = NO_CEILINGS,
@@ -208,12 +208,12 @@ class Refill(_Claiming):
         super().__init__(queue, [holder.wish for holder in holders], random, ceilings)
         self._holders = holders
         self._kept: list[frozenset[int]] = []
-        self._books: Books | None = None
+        self._books: QueueTransaction | None = None
 
     def admit(self, tx: Transaction) -> Drafts:
         line = read_queue(tx.conn, self._queue)
         found = read_leases(tx.conn, line.id, sorted({seq for holder in self._holders for seq in holder.held}))
-        wishes: list[Wish] = []
+        wishes: list[JobRequest] = []
         self._kept = []
         for wish, held in self._holders:
             leases = ((found.get(seq), lease_id) for seq, lease_id in held.items())
@@ -224,21 +224,21 @@ class Refill(_Claiming):
         self._books, letters = self._deal(tx, line)
         return letters
 
-    def finish(self, tx: Transaction, appended: Appended) -> Refilled:
+    def finish(self, tx: Transaction, appended: AppendResult) -> RefillResult:
         assert self._books is not None
         self._dead.finish(tx)
         self._books.settle()
-        return Refilled(self._kept, self._jobs, first_end(tx.conn, self._books.topic_id))
+        return RefillResult(self._kept, self._jobs, first_end(tx.conn, self._books.topic_id))
 
 
-class Handle(NamedTuple):
+class JobHandle(NamedTuple):
     """A job as its holder names it. `lease_id` empty: whatever lease the node has on it."""
 
     seq: int
     lease_id: str = ""
 
 
-class Settled(NamedTuple):
+class SettlementResult(NamedTuple):
     """The jobs a request was about: those it was `done` to, and those its node does not hold, both in its order.
 
     `deadline` is that of leases that go on, in microseconds. `room`: what the queue had refused may find room now.
@@ -247,23 +247,23 @@ class Settled(NamedTuple):
     topic_id: int
     done: Sequence[int]
     skipped: Sequence[int]
-    standing: Jobs
+    standing: JobCounts
     deadline: int
     room: bool
 
 
-class _Settling(ABC):
-    """What holders do to their jobs. Result: `Settled`. Raises `TopicNotFound` and `NotAQueue`."""
+class _SettlementUnit(ABC):
+    """What holders do to their jobs. Result: `SettlementResult`. Raises `TopicNotFound` and `NotAQueue`."""
 
     topic_id = None
     cursor = None
     turn = Turn.FRONT
 
-    def __init__(self, queue: str | int, node: str, handles: Sequence[Handle]) -> None:
+    def __init__(self, queue: str | int, node: str, handles: Sequence[JobHandle]) -> None:
         self._queue = queue
         self._node = node
         self._handles = handles
-        self._settled: Callable[[], Settled] | None = None
+        self._settled: Callable[[], SettlementResult] | None = None
 
     @property
     def durable(self) -> bool:
@@ -274,7 +274,7 @@ class _Settling(ABC):
         return max(1, len(self._handles) // 10)
 
     def admit(self, tx: Transaction) -> Drafts:
-        books = Books.open(tx, read_queue(tx.conn, self._queue))
+        books = QueueTransaction.open(tx, read_queue(tx.conn, self._queue))
         found = read_leases(books.conn, books.topic_id, sorted({seq for seq, _ in self._handles if seq <= MOST_SEQ}))
         held: dict[int, Lease] = {}
         skipped: list[int] = []
@@ -288,22 +288,22 @@ class _Settling(ABC):
             tx.must_flush = True
         deadline = self._apply(tx, books, held)
         room = books.line.config.discard == "reject"
-        self._settled = lambda: Settled(books.topic_id, [*held], skipped, books.settle(), deadline, room)
+        self._settled = lambda: SettlementResult(books.topic_id, [*held], skipped, books.settle(), deadline, room)
         return NOTHING
 
     @abstractmethod
-    def _apply(self, tx: Transaction, books: Books, held: dict[int, Lease]) -> int:
+    def _apply(self, tx: Transaction, books: QueueTransaction, held: dict[int, Lease]) -> int:
         """Write it; the deadline of leases that go on, in microseconds."""
 
-    def finish(self, tx: Transaction, appended: Appended) -> Settled:
+    def finish(self, tx: Transaction, appended: AppendResult) -> SettlementResult:
         assert self._settled is not None
         return self._settled()
 
 
-class Ack(_Settling):
+class Ack(_SettlementUnit):
     """Jobs are done: their records are deleted, for good."""
 
-    def __init__(self, queue: str, node: str, handles: Sequence[Handle], *, flushes: Flushes) -> None:
+    def __init__(self, queue: str, node: str, handles: Sequence[JobHandle], *, flushes: DurabilityCache) -> None:
         super().__init__(queue, node, handles)
         self._name = queue
         self._flushes = flushes
@@ -312,7 +312,7 @@ class Ack(_Settling):
     def durable(self) -> bool:
         return self._flushes.wanted(self._name)
 
-    def _apply(self, tx: Transaction, books: Books, held: dict[int, Lease]) -> int:
+    def _apply(self, tx: Transaction, books: QueueTransaction, held: dict[int, Lease]) -> int:
         self._flushes.learn(books.line.name, books.line.durability)
         if books.line.durability == "fsync":
             tx.must_flush = True
@@ -322,14 +322,14 @@ class Ack(_Settling):
         return 0
 
 
-class Nack(_Settling):
+class Nack(_SettlementUnit):
     """Jobs are given back, to be handed out again after `delay_ms` milliseconds."""
 
-    def __init__(self, queue: str | int, node: str, handles: Sequence[Handle], *, delay_ms: int = 0) -> None:
+    def __init__(self, queue: str | int, node: str, handles: Sequence[JobHandle], *, delay_ms: int = 0) -> None:
         super().__init__(queue, node, handles)
         self._delay_ms = delay_ms
 
-    def _apply(self, tx: Transaction, books: Books, held: dict[int, Lease]) -> int:
+    def _apply(self, tx: Transaction, books: QueueTransaction, held: dict[int, Lease]) -> int:
         free_at = tx.steady + 1000 * self._delay_ms if self._delay_ms else 0
         free(books.conn, books.topic_id, [*held], free_at)
         books.held -= len(held)
@@ -337,14 +337,14 @@ class Nack(_Settling):
         return 0
 
 
-class Extend(_Settling):
+class Extend(_SettlementUnit):
     """Leases end `lease_ms` milliseconds from now."""
 
-    def __init__(self, queue: str | int, node: str, handles: Sequence[Handle], *, lease_ms: int) -> None:
+    def __init__(self, queue: str | int, node: str, handles: Sequence[JobHandle], *, lease_ms: int) -> None:
         super().__init__(queue, node, handles)
         self._lease_ms = lease_ms
 
-    def _apply(self, tx: Transaction, books: Books, held: dict[int, Lease]) -> int:
+    def _apply(self, tx: Transaction, books: QueueTransaction, held: dict[int, Lease]) -> int:
         length = 1000 * bounded(self._lease_ms, books.line)
         extend_leases(books.conn, books.topic_id, [*held], tx.steady + length + 1)
         return tx.now + length

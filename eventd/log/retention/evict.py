@@ -19,7 +19,7 @@ from eventd.log.core.losses import CAP, TTL, Loss
 from eventd.log.core.scan import scan
 from eventd.log.core.topic_row import TopicRow, read_topic_by_id
 from eventd.log.cursors.trimmed import NUMBERED, note_forgotten
-from eventd.log.retention.prefix import Noted, remove_prefix
+from eventd.log.retention.prefix import PrefixNotes, remove_prefix
 from eventd.store.engine.database import execute_many, fetch
 from eventd.store.schema.tables import (
     batches,
@@ -42,7 +42,7 @@ CHUNK_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class EvictionLimits:
     """How much of a topic is kept. `None` is without bound; ages in microseconds."""
 
     max_records: int | None = None
@@ -51,7 +51,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Evicted:
+class Eviction:
     """What one step removed, and whether more is waiting."""
 
     records: int
@@ -60,8 +60,8 @@ class Evicted:
 
 
 def evict(
-    conn: sa.Connection, topic_id: int, limits: Limits, *, now: int, chunk: int = CHUNK, forget: bool = False
-) -> Evicted:
+    conn: sa.Connection, topic_id: int, limits: EvictionLimits, *, now: int, chunk: int = CHUNK, forget: bool = False
+) -> Eviction:
     """Remove the next few records over the limits, oldest first, in the open transaction.
 
     `forget`: of a deleted topic, nothing is remembered: no reader asks for the loss, and its ids go with the records.
@@ -74,25 +74,25 @@ def evict(
     expired = _by_age(conn, topic_id, window, limits, now)
     target = min(window[1], max(_by_count(topic, limits), expired))
     if target <= topic.evicted_seq:
-        return Evicted(0, topic.evicted_seq, more=False)
+        return Eviction(0, topic.evicted_seq, more=False)
     going = _going(conn, topic_id, target, limits, now, chunk)
     if going is None:
-        return Evicted(0, topic.evicted_seq, more=False)
+        return Eviction(0, topic.evicted_seq, more=False)
     upto = going.blocks[-1].last_seq
     noted = _forget(conn, topic, going) if forget else _remember(conn, topic, going, now, expired)
     remove_prefix(conn, topic, [*going.blocks[:-1], going.whole], upto, noted)
-    return Evicted(upto - topic.evicted_seq, upto, more=target > upto and not going.held)
+    return Eviction(upto - topic.evicted_seq, upto, more=target > upto and not going.held)
 
 
 Window = tuple[int, int]
 """Seqs that one step looks at, half-open: `(after, upto]`."""
 
 
-def _by_count(topic: TopicRow, limits: Limits) -> int:
+def _by_count(topic: TopicRow, limits: EvictionLimits) -> int:
     return 0 if limits.max_records is None else topic.head_seq - limits.max_records
 
 
-def _by_age(conn: sa.Connection, topic_id: int, window: Window, limits: Limits, now: int) -> int:
+def _by_age(conn: sa.Connection, topic_id: int, window: Window, limits: EvictionLimits, now: int) -> int:
     """The last seq in the window of the prefix recorded before the age limit."""
     if limits.max_age is None:
         return 0
@@ -104,7 +104,7 @@ def _by_age(conn: sa.Connection, topic_id: int, window: Window, limits: Limits, 
     return int(kept[0][0]) - 1 if kept else window[1]
 
 
-class _Going(NamedTuple):
+class _Prefix(NamedTuple):
     """The oldest blocks, which one step removes. The last one is cut where `whole`, as it is stored, has more records.
 
     `held`: they end before a record that has to stay; `undelivered`: a peer lacks one of their records.
@@ -116,7 +116,9 @@ class _Going(NamedTuple):
     undelivered: bool
 
 
-def _going(conn: sa.Connection, topic_id: int, last: int, limits: Limits, now: int, chunk: int) -> _Going | None:
+def _going(
+    conn: sa.Connection, topic_id: int, last: int, limits: EvictionLimits, now: int, chunk: int
+) -> _Prefix | None:
     """The oldest blocks up to a seq, as far as one step may go: whole ones, where one fits into it.
 
     What remains of a block that is cut has to be written anew.
@@ -143,7 +145,7 @@ def _going(conn: sa.Connection, topic_id: int, last: int, limits: Limits, now: i
         if is_held:
             break
         undelivered = undelivered or waiting is not None
-    return _Going(going, stored[-1], is_held, undelivered) if going else None
+    return _Prefix(going, stored[-1], is_held, undelivered) if going else None
 
 
 def _first_undelivered(block: Block, passed: int, now: int) -> int | None:
@@ -156,7 +158,7 @@ def _first_undelivered(block: Block, passed: int, now: int) -> int | None:
     return next((record.position for record in unpack(rest) if is_alive(record.expires_at, now)), None)
 
 
-def _forget(conn: sa.Connection, topic: TopicRow, going: _Going) -> Noted:
+def _forget(conn: sa.Connection, topic: TopicRow, going: _Prefix) -> PrefixNotes:
     """Remove the ids of these blocks: of a deleted topic, nothing is noted."""
     outlines = ((block, enumerate(read_outlines(block.bodies()), block.position)) for block in going.blocks)
     removed = execute_many(
@@ -164,14 +166,14 @@ def _forget(conn: sa.Connection, topic: TopicRow, going: _Going) -> Noted:
         "DELETE FROM event_ids WHERE topic_id = ? AND event_id = ? AND position = ?",
         [(topic.id, outline.id, position) for _, numbered in outlines for position, outline in numbered],
     )
-    return Noted(_records(going), ids=removed, undelivered=going.undelivered)
+    return PrefixNotes(_records(going), ids=removed, undelivered=going.undelivered)
 
 
-def _records(going: _Going) -> int:
+def _records(going: _Prefix) -> int:
     return sum(block.records for block in going.blocks)
 
 
-def _remember(conn: sa.Connection, topic: TopicRow, going: _Going, now: int, expired: int) -> Noted:
+def _remember(conn: sa.Connection, topic: TopicRow, going: _Prefix, now: int, expired: int) -> PrefixNotes:
     """Keep the ids of what is removed, each with a digest of its content, and note which seqs were still of use.
 
     `expired`: those up to this seq are removed for their age.
@@ -191,7 +193,7 @@ def _remember(conn: sa.Connection, topic: TopicRow, going: _Going, now: int, exp
         " WHERE topic_id = ? AND event_id = ? AND position = ?",
         ids,
     )
-    return Noted(_records(going), lost, removed, undelivered=going.undelivered)
+    return PrefixNotes(_records(going), lost, removed, undelivered=going.undelivered)
 
 
 def _losses(block: Block, expiries: Sequence[int | None], now: int, expired: int) -> Iterator[Loss]:
@@ -209,7 +211,7 @@ def _losses(block: Block, expiries: Sequence[int | None], now: int, expired: int
 
 
 @dataclass(frozen=True, slots=True)
-class BookLimits:
+class RowRetention:
     """How long the books beside the log are kept. Ages in microseconds."""
 
     ids: int
@@ -218,7 +220,9 @@ class BookLimits:
     receipts: int
 
 
-def forget(conn: sa.Connection, limits: BookLimits, *, now: int, steady: int | None = None, chunk: int = CHUNK) -> int:
+def forget(
+    conn: sa.Connection, limits: RowRetention, *, now: int, steady: int | None = None, chunk: int = CHUNK
+) -> int:
     """Trim all that grows: ids whose record is gone, batches, dead letters, receipts, gaps, refusals, nonces, keys.
 
     Removes at most `chunk` lines of each book in the open transaction; how many went. Repeat until none do. `steady` is

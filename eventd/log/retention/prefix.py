@@ -29,7 +29,7 @@ _OUTLINES = 256
 """Blocks read at once, without their lines."""
 
 
-class Noted(NamedTuple):
+class PrefixNotes(NamedTuple):
     """What is noted of a prefix that is removed.
 
     `live` records had not been removed before. `losses` are those of them that readers are told of. `ids`: how many
@@ -45,7 +45,7 @@ class Noted(NamedTuple):
 
 
 def remove_prefix(
-    conn: sa.Connection, topic: TopicRow, blocks: Sequence[Block], upto: int, noted: Noted, *, split: bool = False
+    conn: sa.Connection, topic: TopicRow, blocks: Sequence[Block], upto: int, noted: PrefixNotes, *, split: bool = False
 ) -> TopicRow:
     """Remove all records up to a seq; the topic's new row.
 
@@ -101,7 +101,7 @@ def remove_records(
         return topic
     done = read_done(conn, topic, topic.evicted_seq + 1, end)
     ranges, copies = _live_and_copies(conn, topic, end, done)
-    noted = Noted(
+    noted = PrefixNotes(
         live=sum(last - first + 1 for first, last in ranges),
         losses=[Loss(first, last, reason) for first, last in ranges] if reason else (),
         ids=expire_copies(conn, topic.id, copies, now),

@@ -43,7 +43,7 @@ def without(block: Block, removed: Collection[int], *, split: bool = False) -> l
     return remaining
 
 
-class Rewritten(NamedTuple):
+class Removal(NamedTuple):
     """Bytes of bodies that a rewrite has removed, and how many copies with an identity."""
 
     bytes: int
@@ -58,7 +58,7 @@ def rewrite_blocks(
     now: int,
     split: bool = False,
     dropped: Sequence[int] = (),
-) -> Rewritten:
+) -> Removal:
     """Remove the records of some seqs from each of some blocks. The row of the topic is left to the caller.
 
     `split`: blocks of which little is removed are split. `dropped`: the positions of further blocks, of which nothing
@@ -72,7 +72,7 @@ def rewrite_blocks(
     write_blocks(conn, remaining)
     copies = [copy for block, seqs in removed for copy in copies_in(block, seqs)] if topic.ids else []
     size = sum(block.bytes for block, _ in removed) - sum(part.bytes for part in remaining)
-    return Rewritten(size, expire_copies(conn, topic.id, copies, now))
+    return Removal(size, expire_copies(conn, topic.id, copies, now))
 
 
 def copies_in(block: Block, seqs: Collection[int]) -> list[Copy]:

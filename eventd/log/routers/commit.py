@@ -19,9 +19,9 @@ from eventd.log.core.blocks import Block, pack
 from eventd.log.core.commit import Transaction, Turn
 from eventd.log.core.topic_config import TopicConfig
 from eventd.log.core.topic_row import COLUMNS, TopicRow
-from eventd.log.core.values import NOTHING, Appended, Drafts, Outcome
+from eventd.log.core.values import NOTHING, AppendResult, Drafts, Outcome
 from eventd.log.cursors.cursors import DeadLetter, LinkState, park
-from eventd.log.routers.source import Cut, Parked
+from eventd.log.routers.source import CopyFailure, CopyPage
 from eventd.log.topics.limits import apply_caps, apply_ttl, due_at, skip_seqs
 from eventd.log.topics.write import total_bytes
 from eventd.store.engine.database import Connection, bulk_insert, execute, execute_many, fetch, fetch_in, for_update
@@ -38,17 +38,17 @@ Screen = Callable[[Connection, Drafts, int], Mapping[int, str]]
 """Which of some events must not enter a group, by their index, and why: by what is stored, and the time."""
 
 
-class Gate(NamedTuple):
+class GroupAdmission(NamedTuple):
     """What stands before the topic of a group: the most bytes it holds, None for no bound, and who must not enter."""
 
     ceiling: int | None
     screen: Screen
 
 
-class Move(NamedTuple):
+class RouterStep(NamedTuple):
     """What one router does with a page: from `position`, under `version` of its options, to `upto` at most.
 
-    `lost` records are to become a hole. `gate` is that of a group's topic. `held`: it was, when it was last moved.
+    `lost` records are to become a hole. `admission` is that of a group's topic. `held`: it was, when it was last moved.
     `durable`: its destination keeps what it has told anybody.
     """
 
@@ -60,14 +60,14 @@ class Move(NamedTuple):
     dest_id: int
     upto: int
     upto_seq: int
-    cut: Cut
+    copies: CopyPage
     lost: int = 0
-    gate: Gate | None = None
+    admission: GroupAdmission | None = None
     held: bool = False
     durable: bool = True
 
 
-class Moved(NamedTuple):
+class StepResult(NamedTuple):
     """What became of a move: where the router stands, how many copies it made, and why it is held; empty: it is not."""
 
     position: int
@@ -77,8 +77,8 @@ class Moved(NamedTuple):
     held: str = ""
 
 
-class Forward:
-    """Move routers. Result: for each, `Moved`, or None when it was moved, changed or removed by another.
+class CommitSteps:
+    """Move routers. Result: for each, `StepResult`, or None when it was moved, changed or removed by another.
 
     `max_bytes`: what all topics of records together hold at most; 0: any amount.
     """
@@ -87,7 +87,7 @@ class Forward:
     cursor = None
     turn = Turn.BACKGROUND
 
-    def __init__(self, moves: Sequence[Move], weight: int, *, max_bytes: int = 0) -> None:
+    def __init__(self, moves: Sequence[RouterStep], weight: int, *, max_bytes: int = 0) -> None:
         self._moves = moves
         self._max_bytes = max_bytes
         self.durable = any(move.durable for move in moves)
@@ -96,7 +96,7 @@ class Forward:
     def admit(self, tx: Transaction) -> Drafts:
         return NOTHING
 
-    def finish(self, tx: Transaction, appended: Appended) -> list[Moved | None]:
+    def finish(self, tx: Transaction, appended: AppendResult) -> list[StepResult | None]:
         """All of it happens here: the drafts of the other units have their places, and nobody else's will follow."""
         found = _lock(tx.conn, [move.cursor for move in self._moves])
         here = [found.get(move.cursor) == (move.position, move.version) for move in self._moves]
@@ -112,36 +112,36 @@ def _lock(conn: sa.Connection, names: Sequence[str]) -> dict[str, tuple[int, int
     return {name: (at, version) for name, at, version in fetch(conn, sql + for_update(conn), sorted(names))}
 
 
-def _move(tx: Transaction, moves: Sequence[Move], max_bytes: int) -> list[Moved]:
+def _move(tx: Transaction, moves: Sequence[RouterStep], max_bytes: int) -> list[StepResult]:
     if not moves:
         return []
     for move in moves:
         if move.lost:
             _lose(tx, move)
     dests = _read_dests(tx, moves)
-    writing = _Writing(tx, max_bytes - total_bytes(tx) if max_bytes else None)
+    writing = _Pass(tx, max_bytes - total_bytes(tx) if max_bytes else None)
     done = [writing.take(move, dests[move.dest_id]) for move in moves]
     writing.write(dests.values())
     _settle(tx, moves, done)
     return done
 
 
-def _lose(tx: Transaction, move: Move) -> None:
+def _lose(tx: Transaction, move: RouterStep) -> None:
     """Leave a hole in the destination; a group's topic has none, so there a letter says it."""
-    if move.gate is None:
+    if move.admission is None:
         skip_seqs(tx.conn, move.dest_id, move.lost)
         return
     detail = f"{move.lost} records were removed from the source before they were copied"
-    _park(tx, move, [Parked(move.position, "", TRIMMED, detail)])
+    _park(tx, move, [CopyFailure(move.position, "", TRIMMED, detail)])
 
 
-def _park(tx: Transaction, move: Move, parked: Iterable[Parked]) -> None:
-    for one in parked:
+def _park(tx: Transaction, move: RouterStep, failures: Iterable[CopyFailure]) -> None:
+    for one in failures:
         park(tx.conn, DeadLetter(move.cursor, one.position, move.source_id, one.id, one.reason, one.detail, 1, tx.now))
 
 
 @dataclass(slots=True)
-class _Dest:
+class _Destination:
     """A destination, and what this transaction has added to it so far."""
 
     line: TopicRow
@@ -182,17 +182,17 @@ def _fitting(sizes: Sequence[int], room: int | None) -> int:
     return next((index for index, total in enumerate(accumulate(sizes)) if total > room), len(sizes))
 
 
-def _read_dests(tx: Transaction, moves: Sequence[Move]) -> dict[int, _Dest]:
+def _read_dests(tx: Transaction, moves: Sequence[RouterStep]) -> dict[int, _Destination]:
     """The destinations as they are by now."""
     sql = f"SELECT {COLUMNS} FROM topics WHERE id {{in}}"
     ids = sorted({move.dest_id for move in moves})
     lines = [TopicRow(*row) for row in fetch_in(tx.conn, sql, (), ids)]
     # Only a topic that refuses has to know its room now; the others apply their limits after they were written.
     lines = [apply_ttl(tx.conn, line, tx.now) if line.config.discard == "reject" else line for line in lines]
-    return {line.id: _Dest(line, line.config) for line in lines}
+    return {line.id: _Destination(line, line.config) for line in lines}
 
 
-class _Writing:
+class _Pass:
     """What one transaction of moves writes. `left`: bytes that the topics of records may grow; None: without bound."""
 
     def __init__(self, tx: Transaction, left: int | None) -> None:
@@ -201,37 +201,39 @@ class _Writing:
         self._blocks: list[Block] = []
         self._ids: list[tuple[int, str, int]] = []
 
-    def take(self, move: Move, dest: _Dest) -> Moved:
+    def take(self, move: RouterStep, dest: _Destination) -> StepResult:
         """Make one move."""
-        if not move.cut and not move.cut.parked:
-            return Moved(move.upto, move.upto_seq)
-        return self._into_topic(move, dest) if move.gate is None else self._into_group(move, move.gate, dest)
+        if not move.copies and not move.copies.failures:
+            return StepResult(move.upto, move.upto_seq)
+        return self._into_topic(move, dest) if move.admission is None else self._into_group(move, move.admission, dest)
 
-    def _into_topic(self, move: Move, dest: _Dest) -> Moved:
-        cut, sizes = move.cut, move.cut.sizes
-        if cut.mould is not None and dest.takes_all and self._left is None and not cut.keeps:
+    def _into_topic(self, move: RouterStep, dest: _Destination) -> StepResult:
+        copies, sizes = move.copies, move.copies.sizes
+        if copies.template is not None and dest.takes_all and self._left is None and not copies.keeps:
             position, seq = self._tx.next_position, dest.line.next_seq + dest.records
-            placed = cut.mould._replace(position=position, topic_id=dest.line.id, seq=seq, recorded_at=self._now(dest))
+            placed = copies.template._replace(
+                position=position, topic_id=dest.line.id, seq=seq, recorded_at=self._now(dest)
+            )
             self._put([placed], dest)
-            return Moved(move.upto, move.upto_seq, len(cut))
-        has = _has(self._tx.conn, cut, dest) if cut.keeps else frozenset()
-        wanted = [index for index in range(len(cut)) if index not in has] if has else [*range(len(cut))]
+            return StepResult(move.upto, move.upto_seq, len(copies))
+        has = _has(self._tx.conn, copies, dest) if copies.keeps else frozenset()
+        wanted = [index for index in range(len(copies)) if index not in has] if has else [*range(len(copies))]
         most = dest.most_bytes
         large = [] if most is None else [index for index in wanted if sizes[index] > most]
         wanted = [index for index in wanted if index not in large] if large else wanted
         wanted_sizes = [sizes[index] for index in wanted]
         room = min(dest.room(wanted_sizes), _fitting(wanted_sizes, self._left))
         end = wanted[room] if room < len(wanted) else None
-        self._add(_some(cut.drafts, wanted[:room]), dest)
+        self._add(_some(copies.drafts, wanted[:room]), dest)
         detail = f"larger than the {most} bytes that the destination holds at most"
-        parked = [
-            Parked(cut.positions[index], "", TOO_LARGE, f"{sizes[index]} bytes of data and meta are {detail}")
+        failures = [
+            CopyFailure(copies.positions[index], "", TOO_LARGE, f"{sizes[index]} bytes of data and meta are {detail}")
             for index in large
             if end is None or index < end
         ]
-        return self._moved(move, end, room, parked)
+        return self._moved(move, end, room, failures)
 
-    def _add(self, drafts: Drafts, dest: _Dest) -> None:
+    def _add(self, drafts: Drafts, dest: _Destination) -> None:
         if not drafts:
             return
         topic_id, position = dest.line.id, self._tx.next_position
@@ -240,7 +242,7 @@ class _Writing:
         self._ids += [(topic_id, event_id, at) for at, event_id in enumerate(drafts.event_ids, position)]
         dest.ids.update(drafts.event_ids)
 
-    def _put(self, made: Sequence[Block], dest: _Dest) -> None:
+    def _put(self, made: Sequence[Block], dest: _Destination) -> None:
         self._tx.blocks += made
         self._blocks += made
         dest.records += sum([block.records for block in made])
@@ -249,46 +251,48 @@ class _Writing:
         self._tx.record_bytes += size
         self._left = None if self._left is None else self._left - size
 
-    def _now(self, dest: _Dest) -> int:
+    def _now(self, dest: _Destination) -> int:
         """The time of what is written to a topic: no earlier than that of what it has."""
         return max(self._tx.now, dest.line.written_at or 0)
 
-    def _into_group(self, move: Move, gate: Gate, dest: _Dest) -> Moved:
-        tx, cut = self._tx, move.cut
-        has = _has(tx.conn, cut, dest) if cut.keeps else frozenset()
-        screened = gate.screen(tx.conn, cut.drafts, tx.now)
+    def _into_group(self, move: RouterStep, admission: GroupAdmission, dest: _Destination) -> StepResult:
+        tx, copies = self._tx, move.copies
+        has = _has(tx.conn, copies, dest) if copies.keeps else frozenset()
+        screened = admission.screen(tx.conn, copies.drafts, tx.now)
         barred = {index: why for index, why in screened.items() if index not in has}
-        wanted = [index for index in range(len(cut)) if index not in barred and index not in has]
-        left = None if gate.ceiling is None else gate.ceiling - dest.line.bytes - dest.bytes
-        room = _fitting([cut.sizes[index] for index in wanted], left)
+        wanted = [index for index in range(len(copies)) if index not in barred and index not in has]
+        left = None if admission.ceiling is None else admission.ceiling - dest.line.bytes - dest.bytes
+        room = _fitting([copies.sizes[index] for index in wanted], left)
         end = wanted[room] if room < len(wanted) else None
-        parked = [one for one in _unfit(tx.conn, cut, dest) if end is None or one.position < cut.positions[end]]
-        ids = cut.drafts.event_ids
-        parked += [
-            Parked(cut.positions[index], ids[index], SELF_CAPTURE, why)
+        failures = [one for one in _unfit(tx.conn, copies, dest) if end is None or one.position < copies.positions[end]]
+        ids = copies.drafts.event_ids
+        failures += [
+            CopyFailure(copies.positions[index], ids[index], SELF_CAPTURE, why)
             for index, why in barred.items()
             if end is None or index < end
         ]
-        copies = 0
+        count = 0
         if room:
-            drafts = _some(cut.drafts, wanted[:room])
+            drafts = _some(copies.drafts, wanted[:room])
             placed = place(tx.conn, move.dest_id, [drafts], next_position=tx.next_position, now=tx.now)
             tx.blocks += placed.blocks
             dest.bytes += sum(block.bytes for block in placed.blocks)
             outcomes = placed.fates[0].outcomes
             taken = [index for index, fate in zip(wanted, outcomes, strict=False) if fate is Outcome.CONFLICT]
-            parked += [Parked(cut.positions[at], ids[at], ID_CONFLICT, "another event has the id") for at in taken]
-            copies = sum(fate in (Outcome.NEW, Outcome.REFRESH) for fate in outcomes)
-        return self._moved(move, end, copies, parked)
+            failures += [
+                CopyFailure(copies.positions[at], ids[at], ID_CONFLICT, "another event has the id") for at in taken
+            ]
+            count = sum(fate in (Outcome.NEW, Outcome.REFRESH) for fate in outcomes)
+        return self._moved(move, end, count, failures)
 
-    def _moved(self, move: Move, end: int | None, copies: int, parked: Sequence[Parked]) -> Moved:
+    def _moved(self, move: RouterStep, end: int | None, count: int, failures: Sequence[CopyFailure]) -> StepResult:
         """A move that went as far as the copy `end`, which has no room; None: all the way."""
-        _park(self._tx, move, parked)
+        _park(self._tx, move, failures)
         if end is None:
-            return Moved(move.upto, move.upto_seq, copies, len(parked))
-        return Moved(move.cut.positions[end] - 1, move.cut.seqs[end] - 1, copies, len(parked), FULL)
+            return StepResult(move.upto, move.upto_seq, count, len(failures))
+        return StepResult(move.copies.positions[end] - 1, move.copies.seqs[end] - 1, count, len(failures), FULL)
 
-    def write(self, dests: Iterable[_Dest]) -> None:
+    def write(self, dests: Iterable[_Destination]) -> None:
         """Write what the moves came to."""
         conn, now = self._tx.conn, self._tx.now
         write_blocks(conn, self._blocks)
@@ -305,7 +309,7 @@ class _Writing:
                 apply_caps(conn, dest.line.id, now)
 
 
-def _times(dest: _Dest, now: int) -> tuple[int, int | None]:
+def _times(dest: _Destination, now: int) -> tuple[int, int | None]:
     """When a topic was written to, and when the first of that has outlived its time to live."""
     written, ttl_ms = max(now, dest.line.written_at or 0), dest.config.ttl_ms
     return written, due_at(written, ttl_ms) if ttl_ms else None
@@ -324,33 +328,33 @@ def _some(drafts: Drafts, indexes: Sequence[int]) -> Drafts:
     )
 
 
-def _unfit(conn: sa.Connection, cut: Cut, dest: _Dest) -> Sequence[Parked]:
+def _unfit(conn: sa.Connection, copies: CopyPage, dest: _Destination) -> Sequence[CopyFailure]:
     """What is no event of the group, unless the group has what it was made of."""
-    known = _known(conn, dest, [one.id for one in cut.parked]) if cut.keeps and cut.parked else frozenset()
-    return [one for one in cut.parked if one.id not in known]
+    known = _known(conn, dest, [one.id for one in copies.failures]) if copies.keeps and copies.failures else frozenset()
+    return [one for one in copies.failures if one.id not in known]
 
 
-def _known(conn: sa.Connection, dest: _Dest, ids: Sequence[str]) -> frozenset[str]:
+def _known(conn: sa.Connection, dest: _Destination, ids: Sequence[str]) -> frozenset[str]:
     """Those of the ids that the destination has a line of."""
     sql = "SELECT event_id FROM event_ids WHERE topic_id = ? AND event_id {in}"
     return frozenset(event_id for (event_id,) in fetch_in(conn, sql, (dest.line.id,), ids))
 
 
-def _has(conn: sa.Connection, cut: Cut, dest: _Dest) -> frozenset[int]:
+def _has(conn: sa.Connection, copies: CopyPage, dest: _Destination) -> frozenset[int]:
     """Which of the copies the destination has already: as a copy, or because it was written there."""
-    ids = cut.drafts.event_ids
+    ids = copies.drafts.event_ids
     known = _known(conn, dest, ids) | dest.ids
     first = {event_id: index for index, event_id in reversed([*enumerate(ids)])}
     repeats = {index for index, event_id in enumerate(ids) if event_id in known or first[event_id] != index}
-    return frozenset(repeats | _written_here(conn, cut, dest.line))
+    return frozenset(repeats | _written_here(conn, copies, dest.line))
 
 
-def _written_here(conn: sa.Connection, cut: Cut, line: TopicRow) -> set[int]:
+def _written_here(conn: sa.Connection, copies: CopyPage, line: TopicRow) -> set[int]:
     """Which of the copies are of records that were written to the topic itself.
 
     Where the seq now holds a record of another time, the topic is a restored copy, and has lost what the id stands for.
     """
-    claims = {at: told for at, told in cut.made_here.get(line.instance, {}).items() if told.seq <= line.head_seq}
+    claims = {at: told for at, told in copies.made_here.get(line.instance, {}).items() if told.seq <= line.head_seq}
     if not claims:
         return set()
     seqs = sorted(told.seq for told in claims.values())
@@ -363,7 +367,7 @@ def _written_here(conn: sa.Connection, cut: Cut, line: TopicRow) -> set[int]:
     return {at for at, told in claims.items() if times.get(told.seq, told.millis) == told.millis}
 
 
-def _settle(tx: Transaction, moves: Sequence[Move], done: Sequence[Moved]) -> None:
+def _settle(tx: Transaction, moves: Sequence[RouterStep], done: Sequence[StepResult]) -> None:
     """Move cursors and counters, those that move alike together."""
     cursors: defaultdict[tuple[int, str], list[str]] = defaultdict(list)
     counters: defaultdict[tuple[int, int, int], list[int]] = defaultdict(list)

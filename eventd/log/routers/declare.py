@@ -13,7 +13,7 @@ from eventd.log.cursors.cursors import create_cursor
 from eventd.log.topics.errors import Incompatible, Throttled, TopicNotFound
 from eventd.log.topics.router_rows import (
     CURSOR_KIND,
-    RouterLine,
+    RouterRow,
     count_routers,
     cursor_of,
     read_router,
@@ -26,7 +26,7 @@ from eventd.store.engine.database import bulk_insert, execute
 from eventd.store.schema.tables import routers
 
 
-class Wanted(NamedTuple):
+class RouterSpec(NamedTuple):
     """A router as it is to be; the topics by their names."""
 
     name: str
@@ -35,19 +35,19 @@ class Wanted(NamedTuple):
     options: str
 
 
-class Rules(Protocol):
+class RouterRules(Protocol):
     """Which routers may be beside each other. What they are given are those that matter, the router itself aside."""
 
-    def require_alone(self, into: Sequence[RouterLine]) -> None:
+    def require_alone(self, into: Sequence[RouterRow]) -> None:
         """Raise `Incompatible` unless the router may write to its destination beside these, which do already."""
         ...
 
-    def require_no_cycle(self, beyond: Sequence[RouterLine]) -> None:
+    def require_no_cycle(self, beyond: Sequence[RouterRow]) -> None:
         """Raise `RouterCycle` where it would close a cycle with these, which lead on from its destination."""
         ...
 
 
-class Most(NamedTuple):
+class RouterLimits(NamedTuple):
     """How many routers and topics there may be; 0: any number."""
 
     routers: int = 0
@@ -57,7 +57,7 @@ class Most(NamedTuple):
 class RouterPut(NamedTuple):
     """A router that was created or configured, and the version of topics that this made; None where nothing changed."""
 
-    line: RouterLine
+    line: RouterRow
     created: bool
     version: int | None
 
@@ -70,7 +70,9 @@ class PutRouter(Change[RouterPut]):
     `RouterCycle`. A router that is refused leaves no topic behind.
     """
 
-    def __init__(self, wanted: Wanted, rules: Rules, most: Most, *, create_dest: bool, random: bytes) -> None:
+    def __init__(
+        self, wanted: RouterSpec, rules: RouterRules, most: RouterLimits, *, create_dest: bool, random: bytes
+    ) -> None:
         self._wanted = wanted
         self._rules = rules
         self._most = most
@@ -100,7 +102,7 @@ class PutRouter(Change[RouterPut]):
         assert line is not None
         return RouterPut(line, before is None, version)
 
-    def _set(self, tx: Transaction, before: RouterLine) -> int | None:
+    def _set(self, tx: Transaction, before: RouterRow) -> int | None:
         """Give a router other options: from its present position on, under another version."""
         if before.options == self._wanted.options:
             return None
@@ -136,7 +138,7 @@ class PutRouter(Change[RouterPut]):
         return announce_topics(conn)
 
 
-def _require_same_ends(before: RouterLine, wanted: Wanted) -> None:
+def _require_same_ends(before: RouterRow, wanted: RouterSpec) -> None:
     if (before.source, before.dest) != (wanted.source, wanted.dest):
         raise Incompatible(
             f"the router {wanted.name!r} leads from {before.source!r} to {before.dest!r}",

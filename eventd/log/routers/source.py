@@ -61,7 +61,7 @@ class Copy(NamedTuple):
     body: str
 
 
-class Parked(NamedTuple):
+class CopyFailure(NamedTuple):
     """An original that can never be copied, and why."""
 
     position: int
@@ -70,28 +70,28 @@ class Parked(NamedTuple):
     detail: str
 
 
-def _mould(drafts: Drafts) -> Block | None:
+def _template(drafts: Drafts) -> Block | None:
     """The block of some drafts, which only lacks its place; None where they are more than one."""
     made = [*pack(drafts, topic_id=0, position=0, seq=0, now=0)]
     return made[0] if len(made) == 1 else None
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class CopyPage:
     """The copies of a page that all routers of one kind make: `drafts`, and the place of each one's original.
 
     `keeps`: they have the identities of their originals. `made_here` tells, by the instance of a topic, which of them
-    are copies of records that may have been written to it. `mould`: the block that all of them together are, where
+    are copies of records that may have been written to it. `template`: the block that all of them together are, where
     they are one, without its place; for it is to be in very many.
     """
 
     positions: Sequence[int] = ()
     seqs: Sequence[int] = ()
     drafts: Drafts = NOTHING
-    parked: Sequence[Parked] = ()
+    failures: Sequence[CopyFailure] = ()
     keeps: bool = False
     made_here: dict[int, dict[int, RecordId]] = field(default_factory=dict)
-    mould: Block | None = None
+    template: Block | None = None
 
     @classmethod
     def of_records(cls, copies: Sequence[Copy]) -> Self:
@@ -103,13 +103,13 @@ class Cut:
         keeps = bool(ids[0])
         sizes = [*map(content_size, bodies)]
         drafts = Drafts(ids if keeps else (), paths, bodies, tags, nodes, None, sizes)
-        return cls(positions, seqs, drafts, (), keeps, _made_here(ids) if keeps else {}, _mould(drafts))
+        return cls(positions, seqs, drafts, (), keeps, _made_here(ids) if keeps else {}, _template(drafts))
 
     @classmethod
-    def of_events(cls, made: Sequence[tuple[Original, Draft]], parked: Sequence[Parked], *, keeps: bool) -> Self:
+    def of_events(cls, made: Sequence[tuple[Original, Draft]], failures: Sequence[CopyFailure], *, keeps: bool) -> Self:
         """Copies for the topic of a group."""
         drafts = Drafts.of([draft for _, draft in made])
-        return cls([o.position for o, _ in made], [o.seq for o, _ in made], drafts, parked, keeps)
+        return cls([o.position for o, _ in made], [o.seq for o, _ in made], drafts, failures, keeps)
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -147,7 +147,7 @@ def _made_here(ids: Sequence[str]) -> dict[int, dict[int, RecordId]]:
     return found
 
 
-class Source(NamedTuple):
+class SourcePage(NamedTuple):
     """A page of a source beyond a router's position. All up to `upto` and `upto_seq` was looked at.
 
     Before its first original it has lost `lost` records of its own, and `trimmed` more that it never got. `full`: more
@@ -174,7 +174,7 @@ def read_source(
     limit: int,
     max_bytes: int,
     now: int,
-) -> Source | None:
+) -> SourcePage | None:
     """The next page of a topic beyond `position` and `seq`, no further than `until`; None when the topic is gone.
 
     At most `limit` originals and about `max_bytes` of their bodies. What has outlived the topic's time to live is
@@ -184,7 +184,7 @@ def read_source(
     if line is None:
         return None
     head = read_head(conn)
-    page = _Page(conn, line, seq, limit, max_bytes, now)
+    page = _PageBuilder(conn, line, seq, limit, max_bytes, now)
     end = head.last if until is None else min(until, head.last)
     for block in scan(conn, topic_id, position, end):
         if not page.take(block):
@@ -194,7 +194,7 @@ def read_source(
     return page.source(head, max(end, position), full=end < head.last)
 
 
-class _Page:
+class _PageBuilder:
     """A page that is being filled."""
 
     def __init__(self, conn: sa.Connection, line: TopicRow, seq: int, limit: int, max_bytes: int, now: int) -> None:
@@ -209,8 +209,8 @@ class _Page:
         self._originals: list[Original] = []
         self._lost = self._trimmed = 0
 
-    def source(self, head: Head, upto: int, *, full: bool) -> Source:
-        return Source(self._line, head, self._originals, self._lost, self._trimmed, upto, self._seq, full)
+    def source(self, head: Head, upto: int, *, full: bool) -> SourcePage:
+        return SourcePage(self._line, head, self._originals, self._lost, self._trimmed, upto, self._seq, full)
 
     def take(self, block: Block) -> bool:
         """Add a block; False where the page ends before its end."""

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from eventd.log.core.head import announce_topics, lock_head
 from eventd.log.core.topic_row import DELETED, DELETED_END, IS_DELETED, read_topic_by_id
-from eventd.log.retention.evict import Limits, evict
+from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.log.retention.prefix import remove_records
 from eventd.log.topics.router_rows import remove_routers_of
 from eventd.store.engine.database import execute, execute_many, fetch
@@ -38,7 +38,7 @@ TOPICS_AT_ONCE = 10
 PAGE = 100
 """Topics that are read, or whose rows are removed, at once."""
 
-_BOOKS = {
+_TABLES = {
     book.name: [column.name for column in book.primary_key]
     for book in (
         *(event_ids, dead_letters, inbound_batches, inbound_gaps, inbound_links),
@@ -46,17 +46,17 @@ _BOOKS = {
     )
 }
 """The tables whose rows belong to a topic, with the columns of their keys. Each has an index that begins with it."""
-_NOTHING_KEPT = Limits(max_records=0, keep_undelivered=False)
+_KEEP_NOTHING = EvictionLimits(max_records=0, keep_undelivered=False)
 
 
-class Retired(NamedTuple):
+class TopicRemoval(NamedTuple):
     """The routers that a retired topic took with it, sorted by bytes, and the version of topics that this made."""
 
     routers: list[str]
     version: int
 
 
-def retire_topic(conn: sa.Connection, name: str, *, of_records: bool = False) -> Retired | None:
+def delete_topic(conn: sa.Connection, name: str, *, of_records: bool = False) -> TopicRemoval | None:
     """Take a topic out of use in the open transaction, which must hold the head; None if there is no such topic.
 
     Its routers go with it: one that leads from nowhere or to nowhere cannot be.
@@ -65,30 +65,30 @@ def retire_topic(conn: sa.Connection, name: str, *, of_records: bool = False) ->
     found = fetch(conn, sql, (DELETED, name))
     if not found:
         return None
-    return Retired(remove_routers_of(conn, found[0][0]), announce_topics(conn, deleted=int(of_records)))
+    return TopicRemoval(remove_routers_of(conn, found[0][0]), announce_topics(conn, deleted=int(of_records)))
 
 
-def read_bare(conn: sa.Connection, after: str = "") -> list[str]:
+def read_cleared(conn: sa.Connection, after: str = "") -> list[str]:
     """The names of deleted topics of which only their own row is left: the next ones beyond the name `after`."""
-    nothing = "".join(f" AND NOT EXISTS (SELECT 1 FROM {book} WHERE topic_id = topics.id)" for book in _BOOKS)
+    nothing = "".join(f" AND NOT EXISTS (SELECT 1 FROM {book} WHERE topic_id = topics.id)" for book in _TABLES)
     sql = f"SELECT name FROM topics WHERE name > ? AND name < ? AND evicted_seq = next_seq - 1{nothing}"
     rows = fetch(conn, f"{sql} ORDER BY name LIMIT ?", (after or DELETED, DELETED_END, PAGE))
     return [name for (name,) in rows]
 
 
-def remove_bare(conn: sa.Connection, bare: Sequence[str]) -> None:
+def remove_cleared(conn: sa.Connection, bare: Sequence[str]) -> None:
     """Remove the rows of these topics, in the open transaction."""
     execute_many(conn, f"DELETE FROM topics WHERE name = ? AND {IS_DELETED}", [(name,) for name in bare])
 
 
-class Cleared(NamedTuple):
+class ClearStep(NamedTuple):
     """What one step removed: so many rows and records. Of the deleted topics up to the name `upto` nothing is left."""
 
     upto: str
     rows: int
 
 
-def clear(conn: sa.Connection, after: str = "", *, now: int, chunk: int = STEP_ROWS) -> Cleared | None:
+def clear_deleted(conn: sa.Connection, after: str = "", *, now: int, chunk: int = STEP_ROWS) -> ClearStep | None:
     """Remove about `chunk` rows of the deleted topics whose names are beyond `after`; None: there are no such topics.
 
     Call it again beyond `upto` until it answers None. No step looks at more than `TOPICS_AT_ONCE` topics, so a step
@@ -105,14 +105,14 @@ def clear(conn: sa.Connection, after: str = "", *, now: int, chunk: int = STEP_R
         while held and room > 0:
             went = (_clear_events if form == "event" else _clear_records)(conn, topic_id, room, now)
             held, room = held - went if went else 0, room - went
-    for book in _BOOKS:
+    for book in _TABLES:
         if room > 0:
             room -= _trim(conn, book, [topic_id for _, topic_id, *_ in topics], room)
-    return Cleared(topics[-1][0] if room > 0 else after, chunk - room)
+    return ClearStep(topics[-1][0] if room > 0 else after, chunk - room)
 
 
 def _clear_events(conn: sa.Connection, topic_id: int, room: int, now: int) -> int:
-    return evict(conn, topic_id, _NOTHING_KEPT, now=now, chunk=room, forget=True).records
+    return evict(conn, topic_id, _KEEP_NOTHING, now=now, chunk=room, forget=True).records
 
 
 def _clear_records(conn: sa.Connection, topic_id: int, room: int, now: int) -> int:
@@ -123,6 +123,6 @@ def _clear_records(conn: sa.Connection, topic_id: int, room: int, now: int) -> i
 
 def _trim(conn: sa.Connection, book: str, topic_ids: Sequence[int], room: int) -> int:
     """Remove up to so many rows of one table that belong to these topics; how many there were."""
-    key = ", ".join(_BOOKS[book])
+    key = ", ".join(_TABLES[book])
     some = f"SELECT {key} FROM {book} WHERE topic_id IN ({', '.join('?' * len(topic_ids))}) LIMIT ?"
     return execute(conn, f"DELETE FROM {book} WHERE ({key}) IN ({some})", (*topic_ids, room))

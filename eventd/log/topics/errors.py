@@ -10,7 +10,7 @@ from typing import Any
 from eventd.errors import Conflict, EventdError, Invalid, NotFound
 
 
-class Detailed(EventdError):
+class DetailedError(EventdError):
     """An error with facts."""
 
     def __init__(self, message: str, *, hint: str = "", detail: dict[str, Any] | None = None) -> None:
@@ -18,7 +18,7 @@ class Detailed(EventdError):
         self.detail = detail
 
 
-class TopicNotFound(Detailed, NotFound):
+class TopicNotFound(DetailedError, NotFound):
     """No topic has this name."""
 
     code = "topic_not_found"
@@ -27,7 +27,7 @@ class TopicNotFound(Detailed, NotFound):
         super().__init__(f"there is no topic {topic!r}", detail={"topic": topic})
 
 
-class RouterNotFound(Detailed, NotFound):
+class RouterNotFound(DetailedError, NotFound):
     """No router has this name."""
 
     code = "router_not_found"
@@ -36,13 +36,13 @@ class RouterNotFound(Detailed, NotFound):
         super().__init__(f"there is no router {router!r}", detail={"router": router})
 
 
-class Incompatible(Detailed, Conflict):
+class Incompatible(DetailedError, Conflict):
     """What exists under this name cannot become, or take, what was asked for."""
 
     code = "topic_exists_incompatible"
 
 
-class TopicNotEmpty(Detailed, Conflict):
+class TopicNotEmpty(DetailedError, Conflict):
     """The topic was to be deleted only without records, and holds `count`."""
 
     code = "topic_not_empty"
@@ -51,7 +51,7 @@ class TopicNotEmpty(Detailed, Conflict):
         super().__init__(f"the topic {topic!r} holds {count} records", detail={"topic": topic, "count": count})
 
 
-class NotAQueue(Detailed, Conflict):
+class NotAQueue(DetailedError, Conflict):
     """The topic is a log: its records cannot be claimed."""
 
     code = "not_a_queue"
@@ -61,7 +61,7 @@ class NotAQueue(Detailed, Conflict):
         super().__init__(f"the topic {topic!r} is a log, not a queue", hint=hint, detail={"topic": topic})
 
 
-class RouterCycle(Detailed, Conflict):
+class RouterCycle(DetailedError, Conflict):
     """The router would close a circle; `cycle` names its topics and begins and ends with the same one."""
 
     code = "router_cycle"
@@ -71,25 +71,25 @@ class RouterCycle(Detailed, Conflict):
         super().__init__(f"records would go round: {' -> '.join(cycle)}", hint=hint, detail={"cycle": cycle})
 
 
-class BatchTooLarge(Detailed, Invalid):
+class BatchTooLarge(DetailedError, Invalid):
     """More at once than one request may bring."""
 
     code = "batch_too_large"
 
 
-class RecordTooLarge(Detailed, Invalid):
+class RecordTooLarge(DetailedError, Invalid):
     """A record, or a batch for a topic that refuses beyond its caps, that can never fit."""
 
     code = "record_too_large"
 
 
-class TopicFull(Detailed):
+class TopicFull(DetailedError):
     """A topic that refuses beyond its caps has no room; nothing was dropped."""
 
     code = "topic_full"
 
 
-class Throttled(Detailed):
+class Throttled(DetailedError):
     """A limit of the node is reached; the same request may succeed when something was ended or removed."""
 
     code = "throttled"

@@ -21,7 +21,7 @@ MOST_NAMES = 500
 """Names in one statement."""
 
 
-class RouterLine(NamedTuple):
+class RouterRow(NamedTuple):
     """A router and where it stands. `position` and `seq` are those of its source up to which all is done.
 
     `state` and `reason` say whether it is held up; `forwarded` counts copies and what its source lost before it came,
@@ -67,25 +67,25 @@ def cursor_of(router: str) -> str:
     return f"{CURSOR_KIND}:{router}"
 
 
-def read_routers(conn: sa.Connection) -> list[RouterLine]:
+def read_routers(conn: sa.Connection) -> list[RouterRow]:
     """All routers, by name."""
     return _complete(conn, fetch(conn, f"{_LINES} ORDER BY r.name"))
 
 
-def read_router(conn: sa.Connection, name: str) -> RouterLine | None:
+def read_router(conn: sa.Connection, name: str) -> RouterRow | None:
     """One router."""
     found = _complete(conn, fetch(conn, f"{_LINES} WHERE r.name = ?", (name,)))
     return found[0] if found else None
 
 
-def read_routers_into(conn: sa.Connection, topic_id: int) -> list[RouterLine]:
+def read_routers_into(conn: sa.Connection, topic_id: int) -> list[RouterRow]:
     """The routers that write to a topic, by name."""
     return _complete(conn, fetch(conn, f"{_LINES} WHERE r.dest_id = ? ORDER BY r.name", (topic_id,)))
 
 
-def read_routers_beyond(conn: sa.Connection, topic_id: int) -> list[RouterLine]:
+def read_routers_beyond(conn: sa.Connection, topic_id: int) -> list[RouterRow]:
     """The routers that can be reached from a topic. Only they are read, however many there are."""
-    found: list[RouterLine] = []
+    found: list[RouterRow] = []
     seen, edge = {topic_id}, [topic_id]
     while edge:
         lines = _complete(conn, fetch_in(conn, f"{_LINES} WHERE r.source_id {{in}}", (), edge))
@@ -95,7 +95,7 @@ def read_routers_beyond(conn: sa.Connection, topic_id: int) -> list[RouterLine]:
     return found
 
 
-class Refused(NamedTuple):
+class RejectedRecord(NamedTuple):
     """A record that a router set aside: its identity, if it has one by itself, why, and when, in microseconds."""
 
     id: str
@@ -104,10 +104,10 @@ class Refused(NamedTuple):
     at: int
 
 
-def read_refused(conn: sa.Connection, name: str, limit: int) -> list[Refused]:
+def read_rejected(conn: sa.Connection, name: str, limit: int) -> list[RejectedRecord]:
     """What a router set aside last, the newest first, as far as that is remembered."""
     sql = "SELECT event_id, reason, detail, parked_at FROM dead_letters WHERE cursor = ? ORDER BY id DESC LIMIT ?"
-    return [Refused(*row) for row in fetch(conn, sql, (cursor_of(name), limit))]
+    return [RejectedRecord(*row) for row in fetch(conn, sql, (cursor_of(name), limit))]
 
 
 def read_heads(conn: sa.Connection, topic_ids: Sequence[int]) -> tuple[int, dict[int, int]]:
@@ -121,18 +121,18 @@ def count_routers(conn: sa.Connection) -> int:
     return int(fetch(conn, "SELECT count(*) FROM routers")[0][0])
 
 
-class Choice(NamedTuple):
+class RouterFilter(NamedTuple):
     """Which routers to list. Empty: any."""
 
     prefix: str = ""
     source: str = ""
     dest: str = ""
-    sees: Callable[[RouterLine], bool] = lambda _line: True
+    sees: Callable[[RouterRow], bool] = lambda _line: True
 
 
-def list_routers(conn: sa.Connection, choice: Choice, *, after: str, limit: int) -> list[RouterLine]:
+def list_routers(conn: sa.Connection, choice: RouterFilter, *, after: str, limit: int) -> list[RouterRow]:
     """Routers in the order of their names' bytes, beyond `after`; one more than `limit` where there are more."""
-    found: list[RouterLine] = []
+    found: list[RouterRow] = []
     for line in _listed(conn, choice, after):
         if choice.sees(line):
             found.append(line)
@@ -141,7 +141,7 @@ def list_routers(conn: sa.Connection, choice: Choice, *, after: str, limit: int)
     return found
 
 
-def _listed(conn: sa.Connection, choice: Choice, after: str) -> Iterator[RouterLine]:
+def _listed(conn: sa.Connection, choice: RouterFilter, after: str) -> Iterator[RouterRow]:
     where, told = ["r.name >= ?"], list[str]()
     if choice.prefix:
         where, told = [*where, "r.name < ?"], [*told, choice.prefix + "\x7f"]
@@ -154,11 +154,11 @@ def _listed(conn: sa.Connection, choice: Choice, after: str) -> Iterator[RouterL
         after = lines[-1].name
 
 
-def _complete(conn: sa.Connection, rows: Sequence[tuple[object, ...]]) -> list[RouterLine]:
+def _complete(conn: sa.Connection, rows: Sequence[tuple[object, ...]]) -> list[RouterRow]:
     """Lines with what their cursors say."""
     names = [cursor_of(str(row[1])) for row in rows]
     cursors = {name: rest for name, *rest in fetch_in(conn, _CURSORS, (), names)} if names else {}
-    return [RouterLine._make((*row, *cursors[name])) for row, name in zip(rows, names, strict=True)]
+    return [RouterRow._make((*row, *cursors[name])) for row, name in zip(rows, names, strict=True)]
 
 
 def remove_routers_of(conn: sa.Connection, topic_id: int) -> list[str]:

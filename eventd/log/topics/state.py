@@ -11,7 +11,7 @@ from eventd.log.core.topic_row import TopicRow, find_topic, list_topics
 from eventd.log.topics.limits import TopicSize, read_size
 from eventd.runtime.clock import Moment
 from eventd.store.engine.database import fetch
-from eventd.store.rows.leases import Jobs, count_jobs
+from eventd.store.rows.leases import JobCounts, count_jobs
 
 
 class TopicState(NamedTuple):
@@ -19,7 +19,7 @@ class TopicState(NamedTuple):
 
     line: TopicRow
     standing: TopicSize
-    jobs: Jobs | None
+    jobs: JobCounts | None
 
 
 def read_state(conn: sa.Connection, name: str, at: Moment) -> TopicState | None:
@@ -41,7 +41,7 @@ def _state(conn: sa.Connection, line: TopicRow, at: Moment) -> TopicState:
     return TopicState(line, standing, count_jobs(conn, line.id, standing.count, at.steady) if line.is_queue else None)
 
 
-class Figures(NamedTuple):
+class TopicFigures(NamedTuple):
     """All topics that hold records together: their number by durability, and what they hold."""
 
     by_class: dict[str, int]
@@ -52,7 +52,7 @@ class Figures(NamedTuple):
     leases: int
 
 
-def read_figures(conn: sa.Connection) -> Figures:
+def read_figures(conn: sa.Connection) -> TopicFigures:
     """What is stored, as the books say."""
     rows = fetch(
         conn,
@@ -60,7 +60,7 @@ def read_figures(conn: sa.Connection) -> Figures:
         " FROM topics WHERE form = 'record' AND name >= '0' GROUP BY durability",
     )
     queues = fetch(conn, "SELECT count(*) FROM topics WHERE name >= '0' AND config LIKE ?", ('{"type":"queue"%',))
-    return Figures(
+    return TopicFigures(
         {str(durability): int(count) for durability, count, _, _ in rows},
         sum(int(records) for _, _, records, _ in rows),
         sum(int(size) for _, _, _, size in rows),

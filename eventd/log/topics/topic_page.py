@@ -19,7 +19,7 @@ from eventd.log.core.losses import TTL, Loss, read_losses, reason_of
 from eventd.log.core.pages import LOOKED_AT, PASSED_OVER
 from eventd.log.core.records import View, content_size, encoded, node_text, render
 from eventd.log.core.scan import scan_seqs
-from eventd.log.core.tail import Recent
+from eventd.log.core.tail import RecentBlocks
 from eventd.log.core.topic_row import TopicRow, find_topic, find_topic_by_id
 from eventd.log.core.values import Head
 from eventd.log.topics.errors import TopicNotFound
@@ -36,7 +36,7 @@ ALL_BUT_TAGS = View()
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class TopicQuery:
     """What a reader wants: at most `limit` records beyond the seq `from_seq`, about `max_bytes` of data and meta.
 
     `topic` is its name or its id; `now` in microseconds. `nodes`: whose records the reader does not want back. `epoch`:
@@ -71,7 +71,7 @@ class Tombstone:
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class TopicPage:
     """`records` are JSON texts, `seqs` their seqs. All up to `next_from_seq` was looked at, `scanned` seqs in all.
 
     `tombstone` tells of what is missing between `from_seq` and `next_from_seq`. `epoch` names the history these seqs
@@ -109,7 +109,7 @@ def epoch_of(epoch: str, topic_id: int) -> str:
     return f"{epoch}:{topic_id}"
 
 
-def read_slice(conn: sa.Connection, ask: Ask) -> Slice:
+def read_topic_page(conn: sa.Connection, ask: TopicQuery) -> TopicPage:
     """The next page of a topic. Raises `TopicNotFound`."""
     head = read_head(conn)
     line = find_topic(conn, ask.topic) if isinstance(ask.topic, str) else find_topic_by_id(conn, ask.topic)
@@ -122,13 +122,13 @@ def read_slice(conn: sa.Connection, ask: Ask) -> Slice:
     missing = _read_missing(conn, line, start, floor)
     way = _way(missing, start, floor, line.head_seq, apart=ask.apart or recreated)
     after = max(start, floor.seq)
-    sheet = _Sheet(ask, ask.nodes if line.config.dedupe_node else frozenset(), after, way.stop)
+    sheet = _PageBuilder(ask, ask.nodes if line.config.dedupe_node else frozenset(), after, way.stop)
     if sheet.upto < sheet.stop:
         _fill(conn, line, sheet)
     tombstone = way.tombstone(line.head_seq, sheet.upto)
     if recreated:
         tombstone = Tombstone(1, line.head_seq, RECREATED, max(1, line.head_seq), floor.earliest_seq, line.head_seq)
-    return Slice(
+    return TopicPage(
         topic_id=line.id,
         name=line.name,
         epoch=epoch,
@@ -146,7 +146,7 @@ def read_slice(conn: sa.Connection, ask: Ask) -> Slice:
     )
 
 
-def continue_slice(last: Slice, recent: Recent, ask: Ask) -> Slice | None:
+def continue_topic_page(last: TopicPage, recent: RecentBlocks, ask: TopicQuery) -> TopicPage | None:
     """The page after one that had caught up, out of memory; None where the books have to be asked."""
     if not (last.goes_on and last.caught_up) or recent.head.epoch != last.head.epoch:
         return None
@@ -155,7 +155,7 @@ def continue_slice(last: Slice, recent: Recent, ask: Ask) -> Slice | None:
         if block.seq != seq + 1:  # some were skipped: they are told as lost
             return None
         seq = block.last_seq
-    sheet = _Sheet(ask, frozenset(), last.head_seq, seq)
+    sheet = _PageBuilder(ask, frozenset(), last.head_seq, seq)
     for block in recent.blocks:
         made = records_of_events(block, ask.now) if last.of_group else block
         sheet.take(made, (), may_be_empty=last.of_group)
@@ -218,7 +218,7 @@ def _read_missing(conn: sa.Connection, line: TopicRow, start: int, floor: _Floor
     return missing
 
 
-class _Way(NamedTuple):
+class _PageEnd(NamedTuple):
     """How far a page may go, and what it tells to be missing if it gets there."""
 
     stop: int
@@ -232,20 +232,20 @@ class _Way(NamedTuple):
         return Tombstone(gap_from, gap_to, reason_of(lost), sum(x.records for x in lost), gap_to + 1, head_seq)
 
 
-def _way(missing: list[_Missing], start: int, floor: _Floor, head_seq: int, *, apart: bool) -> _Way:
+def _way(missing: list[_Missing], start: int, floor: _Floor, head_seq: int, *, apart: bool) -> _PageEnd:
     """A page tells of one stretch that is missing, and ends before the next one."""
     ahead = iter(missing)
     first = next(ahead, None)
     if first is not None and apart and first.first > max(start, floor.seq) + 1:
-        return _Way(first.first - 1, None)
+        return _PageEnd(first.first - 1, None)
     second = next(ahead, None)
-    return _Way(head_seq if second is None else second.first - 1, first)
+    return _PageEnd(head_seq if second is None else second.first - 1, first)
 
 
 # --- what is there ------------------------------------------------------------------------------------------------
 
 
-def _fill(conn: sa.Connection, line: TopicRow, sheet: _Sheet) -> None:
+def _fill(conn: sa.Connection, line: TopicRow, sheet: _PageBuilder) -> None:
     """Put on the page what is wanted of the blocks ahead, until it is full or at its end."""
     done, known_upto = frozenset[int](), 0
     is_queue, of_group, may_be_empty = line.is_queue, line.of_group, line.deleted > 0 or line.of_group
@@ -260,10 +260,10 @@ def _fill(conn: sa.Connection, line: TopicRow, sheet: _Sheet) -> None:
 
 
 @dataclass(slots=True)
-class _Sheet:
+class _PageBuilder:
     """A page that is being filled, from beyond the seq `upto` to `stop`. `nodes`: whose records are left out."""
 
-    ask: Ask
+    ask: TopicQuery
     nodes: frozenset[str]
     upto: int
     stop: int

@@ -17,7 +17,7 @@ from eventd.log.core.commit import Change, Transaction
 from eventd.log.core.head import announce_topics
 from eventd.log.core.topic_config import TopicConfig, merged
 from eventd.log.core.topic_row import TopicRow, find_topic, insert_topic, read_topic_by_id
-from eventd.log.topics.deleted_topics import retire_topic
+from eventd.log.topics.deleted_topics import delete_topic
 from eventd.log.topics.errors import Incompatible, Throttled, TopicNotEmpty, TopicNotFound
 from eventd.log.topics.limits import apply_limits, apply_ttl_fully, read_size
 from eventd.store.engine.database import execute, fetch
@@ -170,6 +170,6 @@ class DeleteTopic(Change[TopicDeleted | None]):
         count = read_size(tx.conn, line, tx.now).count + tx.coming[line.id]
         if self._if_empty and count:
             raise TopicNotEmpty(self._name, count)
-        retired = retire_topic(tx.conn, self._name, of_records=True)
+        retired = delete_topic(tx.conn, self._name, of_records=True)
         assert retired is not None
         return TopicDeleted(line.id, *retired)

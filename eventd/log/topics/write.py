@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from eventd.log.core.commit import GROUP_RECORDS, Spent, Transaction, Turn
-from eventd.log.core.durability import Flushes
+from eventd.log.core.commit import GROUP_RECORDS, Transaction, TransactionTimes, Turn
+from eventd.log.core.durability import DurabilityCache
 from eventd.log.core.topic_config import TopicConfig
 from eventd.log.core.topic_row import TopicRow, find_topic, insert_topic
-from eventd.log.core.values import NEVER, NOTHING, Appended, Drafts
+from eventd.log.core.values import NEVER, NOTHING, AppendResult, Drafts
 from eventd.log.topics.errors import RecordTooLarge, Throttled, TopicFull, TopicNotFound
 from eventd.log.topics.limits import apply_caps, apply_ttl, due_at
 from eventd.log.topics.topics import require_name, require_room
@@ -20,7 +20,7 @@ RECORD_BYTES = 1000
 """Bytes of data and meta that weigh as much as a record."""
 
 
-class Written(NamedTuple):
+class WriteResult(NamedTuple):
     """Where a batch is. `head_seq` is that of the topic when it was written first. `spent` is of the transaction."""
 
     topic_id: int
@@ -29,7 +29,7 @@ class Written(NamedTuple):
     created: bool
     deduped: bool
     durability: str
-    spent: Spent
+    spent: TransactionTimes
 
     @property
     def head_seq(self) -> int:
@@ -48,7 +48,7 @@ class Written(NamedTuple):
 
 
 class Write:
-    """Append a batch of records to a topic. Result: `Written`.
+    """Append a batch of records to a topic. Result: `WriteResult`.
 
     `create` None makes a topic that is missing unless `config` says otherwise; a topic that was made stays, also where
     the batch is refused then. A `key` that is known repeats the first answer. `max_topics` and `max_bytes` (of all
@@ -63,7 +63,7 @@ class Write:
         topic: str,
         drafts: Drafts,
         *,
-        flushes: Flushes,
+        flushes: DurabilityCache,
         key: str = "",
         create: bool | None = None,
         config: TopicConfig | None = None,
@@ -84,8 +84,8 @@ class Write:
         self._random = random
         self._line: TopicRow | None = None
         self._created = False
-        self._repeated: Written | Write | None = None
-        self._written: Written | None = None
+        self._repeated: WriteResult | Write | None = None
+        self._written: WriteResult | None = None
 
     @property
     def topic_id(self) -> int | None:
@@ -122,7 +122,7 @@ class Write:
         require_room(tx.conn, self._max_topics)
         return insert_topic(tx.conn, self._topic, wanted, now=tx.now, random=self._random)
 
-    def _look_up(self, tx: Transaction, line: TopicRow) -> Written | Write | None:
+    def _look_up(self, tx: Transaction, line: TopicRow) -> WriteResult | Write | None:
         """What was written under the same key, maybe by a unit of this very transaction."""
         before = _writers(tx, line.id).get(self._key)
         if before is not None:
@@ -135,9 +135,9 @@ class Write:
         if not rows:
             return None
         first, last = rows[0]
-        return Written(line.id, first, last, False, True, line.durability, tx.spent)
+        return WriteResult(line.id, first, last, False, True, line.durability, tx.spent)
 
-    def finish(self, tx: Transaction, appended: Appended) -> Written:
+    def finish(self, tx: Transaction, appended: AppendResult) -> WriteResult:
         line, before = self._line, self._repeated
         assert line is not None
         if isinstance(before, Write):
@@ -146,7 +146,7 @@ class Write:
         if before is not None:
             return before
         first, last = appended.positions[0] + appended.shift, appended.positions[-1] + appended.shift
-        self._written = Written(line.id, first, last, self._created, False, line.durability, tx.spent)
+        self._written = WriteResult(line.id, first, last, self._created, False, line.durability, tx.spent)
         if self._key and line.config.idempotency_window_ms:
             self._remember(tx, line, first, last)
         apply_limits_once(tx, line)

@@ -25,7 +25,7 @@ from eventd.store.engine.database import Connection, Database
 from eventd.store.parts.parts import NewPart, put_part, read_parts
 from eventd.store.rows.generations import read_noted
 from eventd.store.rows.registry import StoredResource, read_resources
-from eventd.store.rows.runs import Ending, NewRun, RunStatus, begin_run, end_run, read_run
+from eventd.store.rows.runs import NewRun, RunEnd, RunStatus, begin_run, end_run, read_run
 
 BROKEN_OFF: Final = "it was broken off: whoever ran it was stopped, or what had asked for it changed"
 
@@ -102,7 +102,7 @@ def _hash(stored: Sequence[StoredResource]) -> str:
 async def run_alone(database: Database, clock: Clock, running: Plugins, asked: Asked) -> Gave:
     """Run it, and keep what it gave. Raises PluginFailed, and Invalid for a result that cannot be stored."""
     run_id = await database.write(_begin, asked, clock.now()) if asked.kept else None
-    ending = Ending(status=RunStatus.INTERRUPTED, completed_at=0, error=BROKEN_OFF)
+    ending = RunEnd(status=RunStatus.INTERRUPTED, completed_at=0, error=BROKEN_OFF)
     try:
         outcome = await running.run(asked.config, asked.request)
         part = form_manual_part(
@@ -142,7 +142,7 @@ def _store(conn: Connection, run_id: int, part: NewPart, outcome: Outcome, now: 
     return generation
 
 
-def _end(conn: Connection, run_id: int, ending: Ending) -> None:
+def _end(conn: Connection, run_id: int, ending: RunEnd) -> None:
     """Unless it has ended well already."""
     run = read_run(conn, run_id)
     if run is not None and run.status is RunStatus.RUNNING:

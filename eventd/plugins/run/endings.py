@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from eventd.plugins.contract.contract import Outcome, PluginFailed
-from eventd.store.rows.runs import Ending, RunStatus
+from eventd.store.rows.runs import RunEnd, RunStatus
 
 
-def ended_well(outcome: Outcome, *, at: int, source: str, generation: int | None, problem: str = "") -> Ending:
+def ended_well(outcome: Outcome, *, at: int, source: str, generation: int | None, problem: str = "") -> RunEnd:
     """A run whose result was taken. `problem` says what of it could not be; `at` in microseconds."""
-    return Ending(
+    return RunEnd(
         status=RunStatus.SUCCEEDED,
         completed_at=at,
         exit_code=outcome.exit_code,
@@ -20,9 +20,9 @@ def ended_well(outcome: Outcome, *, at: int, source: str, generation: int | None
     )
 
 
-def ended_badly(failed: PluginFailed, *, at: int, status: RunStatus = RunStatus.FAILED) -> Ending:
+def ended_badly(failed: PluginFailed, *, at: int, status: RunStatus = RunStatus.FAILED) -> RunEnd:
     """A run that gave nothing. A plugin that cannot run at all is blocked, whatever `status` says."""
-    return Ending(
+    return RunEnd(
         status=RunStatus.BLOCKED if failed.about_plugin else status,
         completed_at=at,
         exit_code=failed.exit_code,

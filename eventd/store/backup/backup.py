@@ -37,7 +37,7 @@ KEPT = ".before-restore-"
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class BackupCopy:
     """A whole database in one file. `size` is in bytes; `events` counts the different ids that are stored."""
 
     path: Path
@@ -46,7 +46,7 @@ class Copy:
     epoch: str
 
 
-def back_up(database: Database, target: Path, *, force: bool = False) -> Copy:
+def back_up(database: Database, target: Path, *, force: bool = False) -> BackupCopy:
     """Copy a SQLite database as it is at one moment, whoever writes to it; the copy is checked and durable.
 
     Raises `Conflict` when the target is there already (unless `force`) or belongs to a database in use, `Invalid` when
@@ -136,7 +136,7 @@ def copy_file(file: Path, part: Path) -> None:
         copy_pages(conn, part)
 
 
-def examine(path: Path, *, name: str = "") -> Copy:
+def examine(path: Path, *, name: str = "") -> BackupCopy:
     """What is in a copy; `name` is what errors call it. Reads the whole file, and writes nothing beside it.
 
     Raises `NotFound`, or `DatabaseUnusable` when it is damaged, of a newer version, or no database of a node.
@@ -151,7 +151,7 @@ def examine(path: Path, *, name: str = "") -> Copy:
     except DatabaseUnusable as error:
         hint = error.hint if "does not know" in error.message else "nothing was changed"
         raise DatabaseUnusable(f"{name}: {error.message.removeprefix(f'{path}: ')}", hint=hint) from None
-    return Copy(path, path.stat().st_size, events, epoch)
+    return BackupCopy(path, path.stat().st_size, events, epoch)
 
 
 def _look_inside(conn: Connection) -> tuple[int, str]:

@@ -10,7 +10,7 @@ from eventd.runtime.chance import Chance
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-def boot_id(chance: Chance) -> str:
+def read_boot_id(chance: Chance) -> str:
     """Names the run of the system. Where it does not say, a random name: sooner a new history than a false one."""
     with suppress(OSError):
         if name := _BOOT_ID.read_text().strip():

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import sqlalchemy as sa
 
-from eventd.store.engine.file_guard import Place
+from eventd.store.engine.file_guard import FileGuard
 from eventd.store.engine.sessions import open_session
 
 POLL = 0.05
@@ -46,7 +46,7 @@ class FileChanges:
     """
 
     def __init__(
-        self, engine: sa.Engine, place: Place, sleep: Callable[[float], Awaitable[None]], *, shared: bool = False
+        self, engine: sa.Engine, place: FileGuard, sleep: Callable[[float], Awaitable[None]], *, shared: bool = False
     ) -> None:
         self._shared = shared
         self._place = place

@@ -61,7 +61,7 @@ def group_lock(group: str) -> int:
     return int.from_bytes(blake2b(group.encode(), digest_size=8, person=b"eventd group").digest(), signed=True)
 
 
-class Holder(NamedTuple):
+class ClaimHolder(NamedTuple):
     """A session that holds a claim. `checked`: when its node last checked it; blank while it does, or if it is unknown.
 
     The time is the server's, and only good for seeing that it changes.
@@ -77,15 +77,15 @@ def read_claims(conn: sa.Connection) -> list[str]:
     return [_who(holder.name) for holder in _holders(driver_of(conn), SERVE_LOCK)]
 
 
-def _holders(driver: Any, lock: int) -> list[Holder]:
-    return [Holder(*row) for row in driver.execute(_HELD, (lock,)).fetchall()]
+def _holders(driver: Any, lock: int) -> list[ClaimHolder]:
+    return [ClaimHolder(*row) for row in driver.execute(_HELD, (lock,)).fetchall()]
 
 
 def _who(name: str) -> str:
     return name.removeprefix(NAME).rpartition(" ")[0] if name.startswith(NAME) else "of another user"
 
 
-class Claim:
+class DatabaseClaim:
     """A claim on a database, or on one `group` of it. `label` names the database, `who` whoever claims it."""
 
     def __init__(self, url: sa.URL, label: str, group: str, who: str, chance: Chance) -> None:
@@ -96,7 +96,7 @@ class Claim:
         self.name = (NAME + who).encode()[: NAME_BYTES - len(token)].decode(errors="ignore") + token
         """Its name in the database; all sessions of its node are named after it."""
         self._session: Any = None
-        self.holders: list[Holder] = []
+        self.holders: list[ClaimHolder] = []
         """Who held it when it could not be had."""
 
     @property
@@ -144,7 +144,7 @@ class Claim:
             " process with --group",
         )
 
-    def end_silent(self, holder: Holder) -> bool:
+    def end_silent(self, holder: ClaimHolder) -> bool:
         """End the session of a holder that has not checked its claim since; False where it has. Raises as `take`."""
         with translated(self._label), closing(open_session(self._url, "eventd-standby")) as session:
             ended = session.execute(_END_SILENT, (ENDING_MILLISECONDS, holder.pid, holder.name, holder.checked))

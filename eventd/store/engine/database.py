@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from functools import lru_cache, partial
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import msgspec
 import sqlalchemy as sa
@@ -23,16 +23,16 @@ import sqlalchemy as sa
 from eventd.errors import DatabaseFault
 from eventd.runtime.chance import SYSTEM, Chance
 from eventd.store.engine.address import parse_url
-from eventd.store.engine.boot import boot_id
+from eventd.store.engine.boot import read_boot_id
 from eventd.store.engine.changes import ChangeSource, FileChanges, Notifications
-from eventd.store.engine.claim import Claim, read_claims
+from eventd.store.engine.claim import DatabaseClaim, read_claims
 from eventd.store.engine.engines import KEPT_BY_WRITER, Kind, begun, driver_of, open_engine
 from eventd.store.engine.fence import ClaimCheck, session_name
-from eventd.store.engine.file_guard import Place
+from eventd.store.engine.file_guard import FileGuard
 from eventd.store.engine.head_file import HeadFile
-from eventd.store.engine.thread_pool import Kept
+from eventd.store.engine.thread_pool import ThreadConnections
 from eventd.store.engine.translation import FAULT_HINT, translated
-from eventd.store.engine.writer_lock import Turns
+from eventd.store.engine.writer_lock import WriterLock
 
 Connection = sa.Connection
 """An open transaction, for those who hand it on and know nothing of SQL."""
@@ -58,37 +58,55 @@ SCHEMA_LOCK = 0x6576656E7464  # "eventd"
 """The Postgres advisory lock of whoever migrates."""
 
 
+class ThreadFactory(Protocol):
+    """Makes a thread pool: the number of its threads, the prefix of their names, and what each runs first."""
+
+    def __call__(self, threads: int, name: str, begin: Callable[[], None], /) -> Executor: ...
+
+
 class KeyTaken(DatabaseFault):
     """A row with the key of one that was to be inserted exists. Who expects that begins anew."""
 
 
 class Database:
-    """An open database. Close it with `close()`; both thread pools end there.
+    """An open database. Close it with `close()`; its thread pools end there.
 
     Raises `SettingsError` for a URL it cannot use, `MissingExtra` when the Postgres driver is absent,
     `DatabaseUnavailable` when it does not answer, and `DatabaseUnusable` when the file is no database. `shared`: other
     processes write to it all the time, as this one does. `claim` names the claim of this node; without it being held,
-    Postgres gives no session.
+    Postgres gives no session. `threads` makes its thread pools, and `boot_id` names the run of the machine, by
+    default what the machine says: a simulation passes its own.
     """
 
-    def __init__(self, url: str, *, shared: bool = False, claim: str = "", chance: Chance = SYSTEM) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        shared: bool = False,
+        claim: str = "",
+        chance: Chance = SYSTEM,
+        threads: ThreadFactory = ThreadPoolExecutor,
+        boot_id: str = "",
+    ) -> None:
         self.url = parse_url(url)
         self.chance = chance
         self.claim_name = claim
         self.restarts = 0
         """How often SQLite's write-ahead log was begun anew."""
         self.kind: Kind = "sqlite" if self.url.get_backend_name() == "sqlite" else "postgresql"
-        self.place = Place(self.path)
+        self.file_guard = FileGuard(self.path)
         self._label = self.label()
-        self._turns = Turns(self.path, LOCK_SECONDS) if shared and self.path else None
-        writing = open_engine(self.url, self.kind, readers=0, patience=LOCK_SECONDS, claim=claim)
-        writing = writing.execution_options(chance=chance, boot_id=boot_id(chance))
-        self._writing = Kept(writing, KEPT_BY_WRITER.get(self.kind, ""))
-        self._reading = Kept(open_engine(self.url, self.kind, readers=2 * READERS, patience=LOCK_SECONDS, claim=claim))
-        self._writer = ThreadPoolExecutor(1, "eventd-writer", self._writing.stay)
-        self._readers = ThreadPoolExecutor(READERS, "eventd-reader", self._reading.stay)
-        self._delivering = ThreadPoolExecutor(READERS, "eventd-delivery", self._reading.stay)
+        self._writer_lock = WriterLock(self.path, LOCK_SECONDS) if shared and self.path else None
+        writing = self._open_engine(0).execution_options(chance=chance, boot_id=boot_id or read_boot_id(chance))
+        self._writing = ThreadConnections(writing, KEPT_BY_WRITER.get(self.kind, ""))
+        self._reading = ThreadConnections(self._open_engine(2 * READERS))
+        self._writer = threads(1, "eventd-writer", self._writing.keep)
+        self._readers = threads(READERS, "eventd-reader", self._reading.keep)
+        self._delivering = threads(READERS, "eventd-delivery", self._reading.keep)
         self._head_file: HeadFile | None = None
+
+    def _open_engine(self, readers: int) -> sa.Engine:
+        return open_engine(self.url, self.kind, readers=readers, patience=LOCK_SECONDS, claim=self.claim_name)
 
     @property
     def path(self) -> Path | None:
@@ -111,7 +129,7 @@ class Database:
 
         When it is not `durable`, the system takes it to the disk a little later, or with the next that is.
         """
-        turn = nullcontext() if self._turns is None else self._turns.turn()
+        turn = nullcontext() if self._writer_lock is None else self._writer_lock.hold()
         with turn, translated(self._label), self._writing.use() as conn:
             if self.kind == "sqlite" and conn.info.get("durable", True) != durable:
                 driver_of(conn).execute(
@@ -122,7 +140,7 @@ class Database:
                 if self.kind != "sqlite" and not durable:
                     driver_of(conn).execute("SET LOCAL synchronous_commit = off")
                 yield conn
-                self.place.require()  # or it would be acknowledged, and be nowhere
+                self.file_guard.require()  # or it would be acknowledged, and be nowhere
 
     def write_now(self, fn: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `fn` in one writing transaction in this thread, committed when it returns."""
@@ -160,12 +178,12 @@ class Database:
     def change_source(self, sleep: Callable[[float], Awaitable[None]]) -> ChangeSource:
         """What says that another process has committed. Losing a sign costs a poll, never a record."""
         if self.kind == "sqlite":
-            return FileChanges(self._reading.engine, self.place, sleep, shared=self._turns is not None)
+            return FileChanges(self._reading.engine, self.file_guard, sleep, shared=self._writer_lock is not None)
         return Notifications(self.url, CHANNEL, session_name("eventd-listen", self.claim_name))
 
-    def claim(self, group: str, who: str) -> Claim | None:
+    def claim(self, group: str, who: str) -> DatabaseClaim | None:
         """Postgres: what keeps a second node away; of `group` alone, unless it is blank. On SQLite a file does."""
-        return None if self.kind == "sqlite" else Claim(self.url, self.label(), group, who, self.chance)
+        return None if self.kind == "sqlite" else DatabaseClaim(self.url, self.label(), group, who, self.chance)
 
     def claim_check(self) -> ClaimCheck | None:
         """Postgres: what asks whether the claim of this node is held; None where there is none."""
@@ -179,7 +197,7 @@ class Database:
         """SQLite: keep the writer from doing them inside its commits; the caller does `checkpoint` from now on."""
         if self.kind == "sqlite":
             with translated(self._label):
-                await asyncio.wrap_future(self._writer.submit(self._writing.tell, "PRAGMA wal_autocheckpoint=0"))
+                await asyncio.wrap_future(self._writer.submit(self._writing.configure, "PRAGMA wal_autocheckpoint=0"))
 
     async def checkpoint(self, *, patient_bytes: int = 8 << 20, urgent_bytes: int = 64 << 20) -> None:
         """SQLite: move the write-ahead log into the file, off the append path. Postgres does this by itself.
@@ -205,8 +223,8 @@ class Database:
         except OSError:
             return 0
 
-    def _pragma(self, kept: Kept, text: str, patience: float = LOCK_SECONDS) -> Any:
-        turn = nullcontext() if self._turns is None or kept is self._reading else self._turns.turn()
+    def _pragma(self, kept: ThreadConnections, text: str, patience: float = LOCK_SECONDS) -> Any:
+        turn = nullcontext() if self._writer_lock is None or kept is self._reading else self._writer_lock.hold()
         with turn, translated(self._label), kept.use() as conn:  # a checkpoint cannot run in a transaction
             try:
                 driver_of(conn).execute(f"PRAGMA busy_timeout={patience * 1000:.0f}")
@@ -220,8 +238,8 @@ class Database:
             threads.shutdown(wait=True)
         self._reading.close()
         self._writing.close()
-        if self._turns is not None:
-            self._turns.close()
+        if self._writer_lock is not None:
+            self._writer_lock.close()
         if self._head_file is not None:
             self._head_file.close()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from eventd.errors import DatabaseUnavailable
 
 
-class Place:
+class FileGuard:
     """The file at a path, as it was when it was first looked at. Without a path there is nothing that could go."""
 
     def __init__(self, path: Path | None) -> None:

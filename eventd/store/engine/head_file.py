@@ -22,7 +22,7 @@ _BYTES = 512
 _FORM = b"eventd-head-1"
 
 
-class Acknowledged(NamedTuple):
+class HeadMark(NamedTuple):
     """`last` is the last position that was acknowledged in an epoch of the database called `instance`."""
 
     instance: str
@@ -47,17 +47,17 @@ class HeadFile:
             os.close(self._file)
             raise
 
-    def read(self) -> Acknowledged | None:
+    def read(self) -> HeadMark | None:
         """What was written last; None for a new file, or one that was damaged. Raises `OSError`."""
         words = self._content().partition(b"\n")[0].split(b" ")
         if len(words) != 5 or words[0] != _FORM or words[4] != _sum(b" ".join(words[:4])):
             return None
         try:
-            return Acknowledged(words[1].decode().strip("-"), words[2].decode(), int(words[3]))
+            return HeadMark(words[1].decode().strip("-"), words[2].decode(), int(words[3]))
         except ValueError:
             return None
 
-    def write(self, told: Acknowledged) -> None:
+    def write(self, told: HeadMark) -> None:
         """Keep it, unless another process has written a later position of the same epoch. Raises `OSError`."""
         begin = f"{_FORM.decode()} {told.instance or '-'} {told.epoch} ".encode()
         at = len(begin)

@@ -11,11 +11,11 @@ import sqlalchemy as sa
 from eventd.store.engine.engines import driver_of
 
 
-class Kept:
-    """The connections of one engine. A thread that said `stay` keeps its own; any other takes one out for each use.
+class ThreadConnections:
+    """The connections of one engine. A thread that called `keep` has its own; any other takes one out for each use.
 
-    `begin` is executed on each that is kept, before it is used, and so is what `tell` was told.
-    Where something went wrong with one, all are looked at anew: a server that is gone takes all of them along.
+    `begin` is executed on each connection that is kept, before it is used, and so are the statements of `configure`.
+    After an error on one of them, all are replaced: a server that is gone takes all of them along.
     """
 
     def __init__(self, engine: sa.Engine, begin: str = "") -> None:
@@ -25,11 +25,11 @@ class Kept:
         self._kept: dict[sa.Connection, None] = {}
         self._troubles = 0
 
-    def stay(self) -> None:
-        """This thread will use the engine for as long as it lives."""
+    def keep(self) -> None:
+        """Keep a connection for this thread, which will use the engine for as long as it lives."""
         self._of_thread.stays = True
 
-    def tell(self, statement: str) -> None:
+    def configure(self, statement: str) -> None:
         """Execute it on the connection that this thread keeps, and on each that is made after it."""
         if statement not in self._begin:
             self._begin.append(statement)

@@ -18,7 +18,7 @@ from queue import SimpleQueue
 from eventd.errors import DatabaseUnavailable
 
 
-class Turns:
+class WriterLock:
     """The turns of one file's writers, which wait for `patience` seconds at most: a process that has the turn may hang.
 
     For one thread at a time; other programs that write beside need none.
@@ -35,7 +35,7 @@ class Turns:
         return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
+    def hold(self) -> Iterator[None]:
         """Wait for the turn, and hold it. It ends with the process, however that ends. Raises `DatabaseUnavailable`."""
         held = self._take()
         try:

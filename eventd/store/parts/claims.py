@@ -21,7 +21,7 @@ _MASKING = "mask "
 """How the stored apiVersion of a claim begins that masks; that of a resource holds no blank."""
 
 
-class Key(NamedTuple):
+class ResourceKey(NamedTuple):
     """What makes a resource the same resource."""
 
     api_version: str
@@ -32,35 +32,35 @@ class Key(NamedTuple):
         return f"{self.kind}/{self.name}"
 
 
-def masking(target: Key) -> Key:
+def masking(target: ResourceKey) -> ResourceKey:
     """What claims to mask a resource."""
     return target._replace(api_version=f"{_MASKING}{target.api_version}")
 
 
-def masked_by(key: Key) -> Key | None:
+def masked_by(key: ResourceKey) -> ResourceKey | None:
     """The resource that a claim masks; None where it claims to give one."""
     version = key.api_version
     return key._replace(api_version=version.removeprefix(_MASKING)) if version.startswith(_MASKING) else None
 
 
-def target_of(directive: Any) -> Key:
+def target_of(directive: Any) -> ResourceKey:
     """The resource that a directive is about; blank where it does not tell."""
     target = _member(directive if isinstance(directive, Mapping) else {}, "target")
-    return Key(*(str(target.get(name, "")) for name in ("apiVersion", "kind", "name")))
+    return ResourceKey(*(str(target.get(name, "")) for name in ("apiVersion", "kind", "name")))
 
 
-class Claim(NamedTuple):
+class ResourceClaim(NamedTuple):
     """When a resource ends, in microseconds, and the address it captures; blank for none."""
 
     ends_at: int
     captures: str
 
 
-def key_of(resource: Mapping[str, Any]) -> Key:
+def key_of(resource: Mapping[str, Any]) -> ResourceKey:
     """The identity of a resource; blank where it does not tell."""
     name = _member(resource, "metadata").get("name")
     texts = (resource.get("apiVersion"), resource.get("kind"), name)
-    return Key(*(text if isinstance(text, str) else "" for text in texts))
+    return ResourceKey(*(text if isinstance(text, str) else "" for text in texts))
 
 
 def _member(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -81,14 +81,14 @@ def claims_of(
     ends: Mapping[str, int],
     subjects: Collection[str],
     expires_at: int,
-) -> dict[Key, Claim]:
+) -> dict[ResourceKey, ResourceClaim]:
     """The claims of a part whose subjects end as `ends` says; a subject that is not in there lasts with the part."""
     rest = end_of_rest(ends=ends, subjects=subjects, expires_at=expires_at)
-    claims = {masking(target_of(directive)): Claim(rest, "") for directive in directives}
+    claims = {masking(target_of(directive)): ResourceClaim(rest, "") for directive in directives}
     for resource in resources:
         subject = subject_of(resource)
         end = min(expires_at, ends[subject]) if subject in ends else expires_at if subject else rest
-        claims[key_of(resource)] = Claim(end, captured_by(resource))
+        claims[key_of(resource)] = ResourceClaim(end, captured_by(resource))
     return claims
 
 

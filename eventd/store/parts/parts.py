@@ -6,6 +6,7 @@ so that running nodes notice. A resource is given by one part of its owner at a 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -14,8 +15,7 @@ import msgspec
 import sqlalchemy as sa
 
 from eventd.store.engine.database import execute, execute_many, fetch, fetch_in, insert, notify_head
-from eventd.store.parts.claims import Claim, Key, claims_of, end_of_rest, masked_by, masking
-from eventd.store.parts.newer import Later
+from eventd.store.parts.claims import ResourceClaim, ResourceKey, claims_of, end_of_rest, masked_by, masking
 from eventd.store.schema.tables import parts
 
 SUBSCRIPTION, PLUGIN, SOURCE = "EventSubscription/", "Plugin/", "DynamicConfigSource/"
@@ -45,7 +45,7 @@ class NewPart:
     grace: int = 0
 
 
-class Held(NamedTuple):
+class ClaimSpan(NamedTuple):
     """A claim that a part holds: since when its owner does, and until when. Microseconds."""
 
     since: int
@@ -63,8 +63,8 @@ class StoredPart(NewPart):
     id: int
     generation: int
     ends_at: int
-    claims: Mapping[Key, Held]
-    masks: frozenset[Key]
+    claims: Mapping[ResourceKey, ClaimSpan]
+    masks: frozenset[ResourceKey]
     revision: int
     created_at: int
     updated_at: int
@@ -76,7 +76,34 @@ class StoredPart(NewPart):
         return end_of_rest(ends=self.ends, subjects=self.subjects, expires_at=self.expires_at)
 
 
-def put_part(conn: sa.Connection, part: NewPart, now: int, *, later: Later | None = None) -> int:
+class NewerEvents(NamedTuple):
+    """The events of a topic that were recorded, or refreshed, beyond a position.
+
+    A plugin that is run late, out of the order of its events, must not undo what they led to.
+    """
+
+    topic_id: int
+    position: int
+
+    def origins_among(self, conn: sa.Connection, part_ids: Collection[int]) -> set[int]:
+        """Those of the parts that such an event led to."""
+        rows = fetch_in(conn, "SELECT id, event_ids FROM parts WHERE id {in}", (), sorted(part_ids))
+        told = {part_id: _ids(text) for part_id, text in rows}
+        sql = "SELECT event_id FROM event_ids WHERE topic_id = ? AND position > ? AND event_id {in}"
+        late = {event_id for (event_id,) in fetch_in(conn, sql, self, sorted(frozenset().union(*told.values())))}
+        return {part_id for part_id, ids in told.items() if not late.isdisjoint(ids)}
+
+
+def _ids(text: str) -> frozenset[str]:
+    """The event ids of a part; none where they cannot be read."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return frozenset()
+    return frozenset(one for one in found if isinstance(one, str)) if isinstance(found, list) else frozenset()
+
+
+def put_part(conn: sa.Connection, part: NewPart, now: int, *, later: NewerEvents | None = None) -> int:
     """Write the part in the place of the one of the same source, and give it the claims on what it names.
 
     Returns its generation: raised with each run of a plugin by hand, otherwise with each other content. 0 where there
@@ -114,7 +141,12 @@ def _move_version(conn: sa.Connection) -> int:
 
 
 def _write(
-    conn: sa.Connection, part: NewPart, claims: Mapping[Key, Claim], generation: int, revision: int, now: int
+    conn: sa.Connection,
+    part: NewPart,
+    claims: Mapping[ResourceKey, ResourceClaim],
+    generation: int,
+    revision: int,
+    now: int,
 ) -> int:
     values = {
         "owner": part.owner,
@@ -140,13 +172,13 @@ def _write(
     return int(conn.execute(written.returning(parts.c.id)).scalar_one())
 
 
-def _claims(part: NewPart) -> dict[Key, Claim]:
+def _claims(part: NewPart) -> dict[ResourceKey, ResourceClaim]:
     return claims_of(
         part.resources, part.directives, ends=part.ends, subjects=part.subjects, expires_at=part.expires_at
     )
 
 
-def _end_of(part: NewPart, claims: Mapping[Key, Claim]) -> int:
+def _end_of(part: NewPart, claims: Mapping[ResourceKey, ResourceClaim]) -> int:
     ends = [claim.ends_at for claim in claims.values()]
     if part.directives or part.action_plans or not ends:
         ends.append(end_of_rest(ends=part.ends, subjects=part.subjects, expires_at=part.expires_at))
@@ -154,7 +186,12 @@ def _end_of(part: NewPart, claims: Mapping[Key, Claim]) -> int:
 
 
 def _claim(
-    conn: sa.Connection, part_id: int, part: NewPart, wanted: Mapping[Key, Claim], now: int, later: Later | None
+    conn: sa.Connection,
+    part_id: int,
+    part: NewPart,
+    wanted: Mapping[ResourceKey, ResourceClaim],
+    now: int,
+    later: NewerEvents | None,
 ) -> set[int]:
     """Give the part the claims on what it names, and none else; the parts that lose some, itself perhaps.
 
@@ -162,7 +199,9 @@ def _claim(
     is over already takes nothing from a part that still gives it.
     """
     held = _read_held(conn, part.owner, wanted)
-    newer = set() if later is None else later.of(conn, {holder for holder, _, _ in held.values()} - {part_id})
+    newer = (
+        set() if later is None else later.origins_among(conn, {holder for holder, _, _ in held.values()} - {part_id})
+    )
     execute(conn, "DELETE FROM part_claims WHERE part_id = ?", (part_id,))
     rows = []
     for key, claim in wanted.items():
@@ -181,7 +220,7 @@ def _claim(
     return ({holder for holder, _, _ in held.values()} - {part_id}) | ({part_id} if newer else set())
 
 
-def _read_held(conn: sa.Connection, owner: str, keys: Iterable[Key]) -> dict[Key, tuple[int, int, int]]:
+def _read_held(conn: sa.Connection, owner: str, keys: Iterable[ResourceKey]) -> dict[ResourceKey, tuple[int, int, int]]:
     """Which of the claims the owner has: the part, since when, until when."""
     names: dict[tuple[str, str], list[str]] = {}
     for key in keys:
@@ -195,7 +234,7 @@ def _read_held(conn: sa.Connection, owner: str, keys: Iterable[Key]) -> dict[Key
             (owner, *kind),
             those,
         )
-        held.update({Key(*kind, name): (part_id, since, ends_at) for name, part_id, since, ends_at in found})
+        held.update({ResourceKey(*kind, name): (part_id, since, ends_at) for name, part_id, since, ends_at in found})
     return held
 
 
@@ -221,7 +260,7 @@ def _remove(conn: sa.Connection, ids: Sequence[int]) -> None:
 
 
 def withdraw(
-    conn: sa.Connection, owner: str, subjects: Collection[str], now: int, *, later: Later | None = None
+    conn: sa.Connection, owner: str, subjects: Collection[str], now: int, *, later: NewerEvents | None = None
 ) -> int:
     """End what the owner's parts say of these subjects, each after its grace; how many parts that changes.
 
@@ -234,7 +273,7 @@ def withdraw(
         sorted(set(subjects)),
     )
     ids = {part_id for (part_id,) in found}
-    concerned = read_parts(conn, ids=sorted(ids - later.of(conn, ids) if later is not None else ids))
+    concerned = read_parts(conn, ids=sorted(ids - later.origins_among(conn, ids) if later is not None else ids))
     changed = [(part, ends) for part in concerned if (ends := _earlier(part, subjects, now)) != dict(part.ends)]
     if changed:
         revision = _move_version(conn)
@@ -346,12 +385,12 @@ def read_parts(
     return sorted(found, key=lambda part: (-part.observed_at, part.source))
 
 
-def _read_claims(conn: sa.Connection, ids: Sequence[int] | None) -> dict[int, dict[Key, Held]]:
+def _read_claims(conn: sa.Connection, ids: Sequence[int] | None) -> dict[int, dict[ResourceKey, ClaimSpan]]:
     sql = "SELECT part_id, api_version, kind, name, since, ends_at FROM part_claims"
     rows = fetch(conn, sql) if ids is None else fetch_in(conn, f"{sql} WHERE part_id {{in}}", (), ids)
-    claims: dict[int, dict[Key, Held]] = {}
+    claims: dict[int, dict[ResourceKey, ClaimSpan]] = {}
     for part_id, api_version, kind, name, since, ends_at in rows:
-        claims.setdefault(part_id, {})[Key(api_version, kind, name)] = Held(since, ends_at)
+        claims.setdefault(part_id, {})[ResourceKey(api_version, kind, name)] = ClaimSpan(since, ends_at)
     return claims
 
 
@@ -359,7 +398,7 @@ _LISTS = ("resources", "directives", "action_plans", "event_ids", "subjects")
 _NOTHING: dict[str, Any] = {"[]": [], "{}": {}}
 
 
-def _part(row: dict[str, Any], claims: Mapping[Key, Held]) -> StoredPart:
+def _part(row: dict[str, Any], claims: Mapping[ResourceKey, ClaimSpan]) -> StoredPart:
     problem = ""
     for name in (*_LISTS, "ends"):
         kind: type = dict if name == "ends" else list
@@ -383,7 +422,7 @@ def _value(text: str) -> Any:
         return None
 
 
-def read_captures(conn: sa.Connection, addresses: Collection[str], now: int) -> list[tuple[str, Key, str]]:
+def read_captures(conn: sa.Connection, addresses: Collection[str], now: int) -> list[tuple[str, ResourceKey, str]]:
     """The live claims that capture one of these addresses: which one, the claim, the source of its part."""
     rows = fetch_in(
         conn,
@@ -392,7 +431,7 @@ def read_captures(conn: sa.Connection, addresses: Collection[str], now: int) -> 
         (now,),
         sorted(addresses),
     )
-    return sorted((address, Key(*key), source) for address, *key, source in rows)
+    return sorted((address, ResourceKey(*key), source) for address, *key, source in rows)
 
 
 def _text(value: object) -> str:

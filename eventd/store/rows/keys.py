@@ -15,7 +15,7 @@ from eventd.errors import Conflict, NotFound
 from eventd.store.schema.tables import api_keys
 
 
-class KeyLine(NamedTuple):
+class KeyRow(NamedTuple):
     """One key as it is kept. `digest` is its SHA-256 in hexadecimal; times are microseconds.
 
     Empty `prefixes`: for every name. `expires_at` None: it lasts. A key that was revoked stays in the books, so that
@@ -31,11 +31,11 @@ class KeyLine(NamedTuple):
     revoked_at: int | None
 
 
-def read_keys(conn: sa.Connection) -> list[KeyLine]:
+def read_keys(conn: sa.Connection) -> list[KeyRow]:
     """Every key, by name; also those that are revoked or have expired."""
     rows = conn.execute(sa.select(api_keys).order_by(api_keys.c.name))
     return [
-        KeyLine(
+        KeyRow(
             row.name,
             row.digest,
             tuple(json.loads(row.scopes)),
@@ -48,7 +48,7 @@ def read_keys(conn: sa.Connection) -> list[KeyLine]:
     ]
 
 
-def find_key(conn: sa.Connection, name: str) -> KeyLine:
+def find_key(conn: sa.Connection, name: str) -> KeyRow:
     """The key of this name. Raises `NotFound`."""
     for line in read_keys(conn):
         if line.name == name:
@@ -56,7 +56,7 @@ def find_key(conn: sa.Connection, name: str) -> KeyLine:
     raise NotFound(f"there is no key {name}", hint="routerctl key list shows those there are")
 
 
-def create_key(conn: sa.Connection, line: KeyLine) -> None:
+def create_key(conn: sa.Connection, line: KeyRow) -> None:
     """Enter a key. The head must be locked. Raises `Conflict` when its name was given to another."""
     taken = {known.name: known for known in read_keys(conn)}.get(line.name)
     if taken is not None:
@@ -78,7 +78,7 @@ def create_key(conn: sa.Connection, line: KeyLine) -> None:
     )
 
 
-def revoke_key(conn: sa.Connection, name: str, now: int) -> KeyLine:
+def revoke_key(conn: sa.Connection, name: str, now: int) -> KeyRow:
     """End a key; one that is revoked keeps its time. The head must be locked. Raises `NotFound`."""
     line = find_key(conn, name)
     if line.revoked_at is None:

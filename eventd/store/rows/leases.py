@@ -47,14 +47,14 @@ class Lease(NamedTuple):
         return valid and self.node == node and lease_id in ("", self.lease_id)
 
 
-class Moved(NamedTuple):
+class LeaseCounts(NamedTuple):
     """By how much the numbers of held and of delayed jobs changed."""
 
     held: int = 0
     delayed: int = 0
 
 
-class Jobs(NamedTuple):
+class JobCounts(NamedTuple):
     """The jobs of a queue: those that may be handed out, those that are, and how many were ever given up."""
 
     ready: int
@@ -74,16 +74,16 @@ def read_leases(conn: sa.Connection, topic_id: int, seqs: Sequence[int]) -> dict
     return {row[0]: Lease(*row) for row in fetch_in(conn, sql, (topic_id,), seqs)}
 
 
-def count_jobs(conn: sa.Connection, topic_id: int, live: int, now: int) -> Jobs:
+def count_jobs(conn: sa.Connection, topic_id: int, live: int, now: int) -> JobCounts:
     """The numbers of a queue of `live` records."""
     rows = fetch(conn, "SELECT held, delayed, dead_lettered FROM queues WHERE topic_id = ?", (topic_id,))
     if not rows:
-        return Jobs(live, 0, 0)
+        return JobCounts(live, 0, 0)
     held, delayed, dead_lettered = rows[0]
     ended, ended_leases = fetch(conn, f"SELECT {_COUNTS} FROM leases WHERE {_ENDED}", (topic_id, now))[0]
     in_flight = held - ended_leases
     waiting = delayed - (ended - ended_leases)
-    return Jobs(max(0, live - in_flight - waiting), in_flight, dead_lettered)
+    return JobCounts(max(0, live - in_flight - waiting), in_flight, dead_lettered)
 
 
 def first_end(conn: sa.Connection, topic_id: int) -> int | None:
@@ -93,13 +93,13 @@ def first_end(conn: sa.Connection, topic_id: int) -> int | None:
     return end
 
 
-def end_leases(conn: sa.Connection, topic_id: int, now: int) -> Moved:
+def end_leases(conn: sa.Connection, topic_id: int, now: int) -> LeaseCounts:
     """Make the jobs free whose lease or delay has ended."""
     sql = f"SELECT seq, node FROM leases WHERE {_ENDED} ORDER BY free_at LIMIT {ENDED_AT_ONCE}"
     ended = fetch(conn, sql, (topic_id, now))
     held = sum(node != "" for _, node in ended)
     free(conn, topic_id, [seq for seq, _ in ended], 0)
-    return Moved(-held, held - len(ended))
+    return LeaseCounts(-held, held - len(ended))
 
 
 def free(conn: sa.Connection, topic_id: int, seqs: Sequence[int], free_at: int) -> None:
@@ -145,7 +145,7 @@ def forget_upto(conn: sa.Connection, topic_id: int, seq: int) -> None:
     where = "topic_id = ? AND seq <= ?"
     held, delayed = _count_open(conn, where, (topic_id, seq))
     if execute(conn, f"DELETE FROM leases WHERE {where}", (topic_id, seq)):
-        add_moves(conn, topic_id, Moved(-held, -delayed))
+        add_moves(conn, topic_id, LeaseCounts(-held, -delayed))
 
 
 def forget_jobs(conn: sa.Connection, topic_id: int, seqs: Collection[int]) -> None:
@@ -154,16 +154,16 @@ def forget_jobs(conn: sa.Connection, topic_id: int, seqs: Collection[int]) -> No
     open_ = [lease for lease in found.values() if lease.free_at]
     held = sum(lease.node != "" for lease in open_)
     execute_many(conn, "DELETE FROM leases WHERE topic_id = ? AND seq = ?", [(topic_id, seq) for seq in found])
-    add_moves(conn, topic_id, Moved(-held, held - len(open_)))
+    add_moves(conn, topic_id, LeaseCounts(-held, held - len(open_)))
 
 
-def _count_open(conn: sa.Connection, where: str, params: tuple[int, ...]) -> Moved:
+def _count_open(conn: sa.Connection, where: str, params: tuple[int, ...]) -> LeaseCounts:
     """How many jobs are held and delayed."""
     several, held = fetch(conn, f"SELECT {_COUNTS} FROM leases WHERE {where} AND free_at > 0", params)[0]
-    return Moved(held, several - held)
+    return LeaseCounts(held, several - held)
 
 
-def add_moves(conn: sa.Connection, topic_id: int, moved: Moved) -> None:
+def add_moves(conn: sa.Connection, topic_id: int, moved: LeaseCounts) -> None:
     """Keep the numbers of held and delayed jobs true."""
     if any(moved):
         sql = "UPDATE queues SET held = held + ?, delayed = delayed + ? WHERE topic_id = ?"

@@ -53,7 +53,7 @@ class NewRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class RunEnd:
     """How a run ended. `source` and `generation` name the part it gave."""
 
     status: RunStatus
@@ -112,9 +112,9 @@ def begin_run(conn: sa.Connection, new: NewRun) -> int:
     return int(made.scalar_one())
 
 
-def end_run(conn: sa.Connection, run_id: int, ending: Ending) -> None:
+def end_run(conn: sa.Connection, run_id: int, ending: RunEnd) -> None:
     """Write down how a run ended."""
-    values = {name: getattr(ending, name) for name in Ending.__slots__}
+    values = {name: getattr(ending, name) for name in RunEnd.__slots__}
     conn.execute(plugin_runs.update().where(plugin_runs.c.id == run_id).values(**values))
 
 

@@ -16,7 +16,7 @@ from eventd.errors import DatabaseUnavailable, EventdError, Unavailable
 from eventd.runtime.clock import SystemClock
 from eventd.settings.model import load
 from eventd.store.engine import claim as claims
-from eventd.store.engine.claim import SILENT_SECONDS, Claim, Holder
+from eventd.store.engine.claim import SILENT_SECONDS, ClaimHolder, DatabaseClaim
 from eventd.store.engine.database import Database
 from eventd.testing import until
 from tests.integration.daemon.test_serving import ObedientNode
@@ -46,7 +46,7 @@ class Try(ObedientNode):
 class Pair:
     """The claim of another node, and a standby that waits for it. `failures` come first, one for each try to start."""
 
-    def __init__(self, url: str, held: Claim, claim: Claim) -> None:
+    def __init__(self, url: str, held: DatabaseClaim, claim: DatabaseClaim) -> None:
         self.held = held
         self.prepared = 0
         self.failures: list[EventdError] = []
@@ -128,7 +128,7 @@ async def test_a_node_that_runs_and_fails_ends_it(pair: Pair) -> None:
 
 def test_silent_is_who_does_not_check_his_claim() -> None:
     silence = Silence()
-    silent, busy = Holder("a", 1, "12:00:00"), Holder("b", 2, "12:00:00")
+    silent, busy = ClaimHolder("a", 1, "12:00:00"), ClaimHolder("b", 2, "12:00:00")
     assert silence.over([silent, busy], 0) == []
     assert silence.over([silent, busy._replace(checked="12:00:01")], SILENT_SECONDS - 0.1) == []
     assert silence.over([silent, busy._replace(checked="12:00:02")], SILENT_SECONDS) == [silent]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from eventd.api.topics import polls
-from eventd.log.topics.topic_page import Ask, Slice, read_slice
+from eventd.log.topics.topic_page import TopicPage, TopicQuery, read_topic_page
 from eventd.testing import ManualClock, until
 from tests.support.v0 import Server
 
@@ -296,11 +296,11 @@ def all_wait(waiting: Collection[polls.Poll], clients: int) -> bool:
 async def test_those_who_wait_for_one_page_share_one_read(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fifty at the end of a topic are told by one look at it, and each whether it is a new page for it."""
     await server.ask("POST", "/topics/t", {"records": [{"data": 1}]})
-    reads: list[Ask] = []
+    reads: list[TopicQuery] = []
 
-    def counting(conn: Any, ask: Ask) -> Slice:
+    def counting(conn: Any, ask: TopicQuery) -> TopicPage:
         reads.append(ask)
-        return read_slice(conn, ask)
+        return read_topic_page(conn, ask)
 
     monkeypatch.setattr(polls, "read_slice", counting)
     ask = {"from_seq": 1, "wait_ms": 20_000}

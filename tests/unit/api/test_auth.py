@@ -12,7 +12,7 @@ from eventd.api.framework.auth import ANYONE, LONGEST_WAIT, SCOPES, ApiKey, Keys
 from eventd.errors import Forbidden, SettingsError, Unauthorized
 from eventd.runtime.clock import SECOND
 from eventd.settings.model import load
-from eventd.store.rows.keys import KeyLine
+from eventd.store.rows.keys import KeyRow
 from eventd.testing import NOW, ManualClock, give_turns
 
 ALL = {"read", "write", "delete", "admin"}
@@ -22,10 +22,10 @@ def keys(text: str) -> Keys:
     return Keys(lambda: parse_keys(text))
 
 
-def line(secret: str, **given: Any) -> KeyLine:
+def line(secret: str, **given: Any) -> KeyRow:
     """A key of the database, of every scope unless `given` says otherwise."""
     digest = hashlib.sha256(secret.encode()).hexdigest()
-    return KeyLine(f"key-{secret}", digest, tuple(SCOPES), (), NOW, None, None)._replace(**given)
+    return KeyRow(f"key-{secret}", digest, tuple(SCOPES), (), NOW, None, None)._replace(**given)
 
 
 def only(text: str) -> ApiKey:

@@ -13,7 +13,7 @@ from eventd.api.doctor.links import check_links
 from eventd.api.doctor.plan import plan_actions, show_plan
 from eventd.api.doctor.remedies import REMEDIES, remedy_for
 from eventd.api.doctor.report import Breach, Check, Status
-from eventd.log.core.id_conflicts import Conflicts
+from eventd.log.core.id_conflicts import ConflictCount
 from eventd.runtime.clock import SECOND
 from eventd.testing import NOW
 from federation.peers import STATUS
@@ -70,7 +70,7 @@ def test_what_cannot_help_is_not_proposed(
 
 
 def test_a_conflict_of_an_emitter_with_itself_is_told_as_such() -> None:
-    same = Conflicts("a", "", "a", "", 1, "e1", NOW, NOW)
+    same = ConflictCount("a", "", "a", "", 1, "e1", NOW, NOW)
     (check,) = check_links(Group("g", conflicts=[same]))
     assert check.detail == (
         "1 time an event of 'a' (emitted here) was not stored, because its id belongs to an earlier one of the same"

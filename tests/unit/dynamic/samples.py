@@ -7,8 +7,8 @@ from typing import Any
 
 from eventd.resources.effective import PolicyRule
 from eventd.resources.reading.documents import Identity
-from eventd.store.parts.claims import Key, claims_of, masked_by, target_of
-from eventd.store.parts.parts import Held, StoredPart
+from eventd.store.parts.claims import ResourceKey, claims_of, masked_by, target_of
+from eventd.store.parts.parts import ClaimSpan, StoredPart
 from eventd.store.rows.registry import StoredResource
 from eventd.testing import NOW
 
@@ -16,8 +16,8 @@ NET = "net.routerd.net/v1alpha1"
 HOUR = 3600_000_000
 
 
-def key(name: str) -> Key:
-    return Key(NET, "IPv4Route", name)
+def key(name: str) -> ResourceKey:
+    return ResourceKey(NET, "IPv4Route", name)
 
 
 def route(name: str, about: str = "", **spec: Any) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def stored_part(
     made = claims_of(resources, directives, ends=ends or {}, subjects=subjects, expires_at=expires)
     ages = since if isinstance(since, Mapping) else {}
     claims = {
-        found: Held(ages.get(found.name, since if isinstance(since, int) else NOW), claim.ends_at)
+        found: ClaimSpan(ages.get(found.name, since if isinstance(since, int) else NOW), claim.ends_at)
         for found, claim in made.items()
         if masked_by(found) is None
     }

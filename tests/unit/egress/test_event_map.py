@@ -9,17 +9,17 @@ import pytest
 from eventd.egress.routers.event_map import Facts, check_map, cut_events, fill, say
 from eventd.egress.routers.projection import EventMap, Options, Router
 from eventd.errors import Invalid
-from eventd.log.core.records import Stored, body_of_event, record_id, write_body
+from eventd.log.core.records import RecordParts, body_of_event, record_id, write_body
 from eventd.log.core.topic_row import TopicRow
 from eventd.log.core.values import Head
-from eventd.log.routers.source import Original, Source
+from eventd.log.routers.source import Original, SourcePage
 from eventd.resources.effective import GroupConfig, effective
 from eventd.store.rows.registry import StoredResource
 from eventd.testing import NOW, event
 from federation.event import decode_canonical, encode
 from tests.support.declared import API_VERSION
 
-STORED = Stored("n1", "order.made", '{"who":{"name":"ann","age":3},"list":[1]}', '{"k":"v"}')
+STORED = RecordParts("n1", "order.made", '{"who":{"name":"ann","age":3},"list":[1]}', '{"k":"v"}')
 FACTS = Facts(STORED, "orders", 9, "id-1")
 
 
@@ -44,7 +44,7 @@ def test_a_template_is_filled(template: str, text: str) -> None:
 
 
 def test_what_a_record_does_not_have_is_empty() -> None:
-    bare = Facts(Stored(None, None, "7", None), "t", 1, "i")
+    bare = Facts(RecordParts(None, None, "7", None), "t", 1, "i")
     assert fill("${node}|${tag}|${meta}|${meta.k}|${data.k}", bare) == "||||"
 
 
@@ -52,7 +52,7 @@ def test_without_a_map_an_event_carries_data_and_meta() -> None:
     said = say(FACTS, None)
     assert (said.type, said.subject, said.id) == ("order.made", "", "")
     assert said.payload == {"data": STORED.data, "meta": STORED.meta}
-    assert say(Facts(Stored(None, None, "7", None), "t", 1, "i"), None).type == "topic.record"
+    assert say(Facts(RecordParts(None, None, "7", None), "t", 1, "i"), None).type == "topic.record"
 
 
 @pytest.mark.parametrize("template", ["${nothing}", "${data.}", "${seq.x}", "${}", "cost: $"])
@@ -74,15 +74,15 @@ def group() -> GroupConfig:
     return effective([StoredResource(**(fields | known))])["g"]
 
 
-def page(*originals: Original) -> Source:
+def page(*originals: Original) -> SourcePage:
     line = TopicRow(3, "orders", "record", 10, 0, 0, 0, 77, "", "disk", 0, None, None, 0)
     head = Head(100, "epoch1", 1, 1, 1, 1, "")
-    return Source(line, head, originals, 0, 0, 99, 9, False)
+    return SourcePage(line, head, originals, 0, 0, 99, 9, False)
 
 
 def made(original: Original, **options: Any) -> Any:
     cut = cut_events(page(original), Router("r", "orders", "group:g", Options(**options)), group())
-    assert not cut.parked, cut.parked
+    assert not cut.failures, cut.failures
     return decode_canonical(cut.drafts.bodies[0])
 
 
@@ -123,8 +123,8 @@ def test_what_is_no_event_is_set_aside_and_the_rest_goes() -> None:
     bad = Original(40, 8, NOW, 0, "", write_body("x" * 128, None, '"' + "y" * 2_000_000 + '"', None))
     good = record(write_body(None, None, "1", None))
     cut = cut_events(page(bad, good), Router("r", "orders", "group:g"), group())
-    assert [(parked.position, parked.reason) for parked in cut.parked] == [(40, "bad_event")]
-    assert "over the limit" in cut.parked[0].detail
+    assert [(parked.position, parked.reason) for parked in cut.failures] == [(40, "bad_event")]
+    assert "over the limit" in cut.failures[0].detail
     assert [*cut.positions] == [41]
     nul = record(write_body("a\x00b", None, "1", None))
-    assert cut_events(page(nul), Router("r", "orders", "group:g"), group()).parked[0].reason == "bad_event"
+    assert cut_events(page(nul), Router("r", "orders", "group:g"), group()).failures[0].reason == "bad_event"

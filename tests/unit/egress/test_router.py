@@ -20,7 +20,7 @@ from eventd.egress.routers.projection import (
     decode_options,
 )
 from eventd.log.core.records import parse_record_id, read_body, record_id, write_body
-from eventd.log.routers.source import Cut, Original
+from eventd.log.routers.source import CopyPage, Original
 
 ORIGIN = Origin("orders", 7, 12345, "epoch1")
 AT = 1_700_000_000_000_000
@@ -140,7 +140,7 @@ def test_options_are_stored_as_they_were() -> None:
 def test_a_cut_knows_which_copies_a_topic_may_have_written() -> None:
     ids = [record_id(5, 1, AT), "an-event", record_id(6, 2, AT)]
     originals = [original(hops=1, kept=kept) for kept in ids]
-    cut = Cut.of_records([copy_of(each, shape(fan_in=True), ORIGIN) for each in originals])
+    cut = CopyPage.of_records([copy_of(each, shape(fan_in=True), ORIGIN) for each in originals])
     assert cut.drafts.event_ids == (*ids,)
     assert cut.made_here == {5: {0: parse_record_id(ids[0])}, 6: {2: parse_record_id(ids[2])}}
     assert cut.sizes == [18, 18, 18]

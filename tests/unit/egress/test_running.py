@@ -18,35 +18,35 @@ from eventd.egress.routers.state import (
     slices_of,
 )
 from eventd.log.core.records import write_body
-from eventd.log.routers.commit import Forward, Move, Moved
-from eventd.log.routers.source import Copy, Cut
-from eventd.log.topics.router_rows import RouterLine
+from eventd.log.routers.commit import CommitSteps, RouterStep, StepResult
+from eventd.log.routers.source import Copy, CopyPage
+from eventd.log.topics.router_rows import RouterRow
 
 
-def line(name: str, *, at: int = 10, durability: str = "disk", version: int = 1, **options: Any) -> RouterLine:
+def line(name: str, *, at: int = 10, durability: str = "disk", version: int = 1, **options: Any) -> RouterRow:
     number = int(name.strip("r"))
     told = Options(**options).encode()
-    return RouterLine(
+    return RouterRow(
         number, name, 1, 100 + number, told, at, 0, 0, 0, 0, "source", at, f"d{number}", durability, at, version,
         "running", "",
     )  # fmt: skip
 
 
-def upstream(*lines: RouterLine, tip: int = 20) -> Upstream:
+def upstream(*lines: RouterRow, tip: int = 20) -> Upstream:
     source = Upstream(1, "source")
     source.tip = tip
     source.routers = {each.name: Running(Declared.of(each), source) for each in lines}
     return source
 
 
-def cut(copies: int, size: int = 1) -> Cut:
+def cut(copies: int, size: int = 1) -> CopyPage:
     body = write_body(None, None, f'"{"x" * (size - 2)}"' if size > 1 else "1", None)
-    return Cut.of_records([Copy(at, at, "", "1", body) for at in range(11, 11 + copies)])
+    return CopyPage.of_records([Copy(at, at, "", "1", body) for at in range(11, 11 + copies)])
 
 
-def moves(source: Upstream, each: Cut) -> list[tuple[Running, Move]]:
+def moves(source: Upstream, each: CopyPage) -> list[tuple[Running, RouterStep]]:
     return [
-        (router, Move(1, router.cursor, 10, 1, 1, 100, 20, 20, each, 0, None, False, router.durable))
+        (router, RouterStep(1, router.cursor, 10, 1, 1, 100, 20, 20, each, 0, None, False, router.durable))
         for router in source.routers.values()
     ]
 
@@ -95,7 +95,7 @@ def test_a_transaction_takes_so_many_routers_and_so_many_copies() -> None:
 @pytest.mark.parametrize(("durability", "durable"), [("disk", False), ("memory", False), ("fsync", True)])
 def test_copies_wait_for_the_disk_where_their_topic_does(durability: str, durable: bool) -> None:
     made = moves(upstream(line("r1"), line("r2", durability=durability)), cut(1))
-    assert Forward([move for _, move in made], 1).durable is durable
+    assert CommitSteps([move for _, move in made], 1).durable is durable
 
 
 def test_a_topic_without_news_lets_its_routers_pass_the_rest_of_the_log() -> None:
@@ -109,7 +109,7 @@ def test_a_topic_without_news_lets_its_routers_pass_the_rest_of_the_log() -> Non
 def test_a_router_that_is_held_stands_where_it_got_to() -> None:
     source = upstream(line("r1"))
     router = source.routers["r1"]
-    router.settle(Moved(14, 14, 4, 0, "full"), 7.0)
+    router.settle(StepResult(14, 14, 4, 0, "full"), 7.0)
     assert (router.seen, router.position, router.held, router.held_at, router.state) == (
         14,
         14,

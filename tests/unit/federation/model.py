@@ -17,8 +17,8 @@ from federation.compare import (
     AskKnown,
     AskSums,
     Ids,
-    Known,
-    Listed,
+    KnownEvents,
+    ListedEvent,
     Question,
     Reply,
     add_up,
@@ -88,10 +88,10 @@ def _receive(vector: dict[str, Any]) -> dict[str, Any]:
 
 def _reply(question: Question, events: list[dict[str, Any]]) -> dict[str, Any]:
     """The answer of a node that holds these events of the sender, and nothing besides."""
-    found: Reply = Known()
+    found: Reply = KnownEvents()
     if isinstance(question, AskKnown):
         known = {event["id"] for event in events}
-        found = Known(tuple(at for at, each in enumerate(question.ids) if each not in known))
+        found = KnownEvents(tuple(at for at, each in enumerate(question.ids) if each not in known))
     elif isinstance(question, AskSums):
         totals: dict[int, int] = {}
         add_up([event["event"] for event in events], question.grain, totals, since=question.what.since)
@@ -100,7 +100,7 @@ def _reply(question: Question, events: list[dict[str, Any]]) -> dict[str, Any]:
         keys = {question.grain.key(bucket) for bucket in question.buckets}
         places, numbers = places_of([event["event"] for event in events], question.grain)
         held = zip(events, places, numbers, strict=True)
-        found = Ids(tuple(Listed(event["id"], show_print(number)) for event, key, number in held if key in keys))
+        found = Ids(tuple(ListedEvent(event["id"], show_print(number)) for event, key, number in held if key in keys))
     answer: dict[str, Any] = json.loads(encode_reply(found))
     return answer
 

@@ -18,13 +18,13 @@ from federation.compare import (
     AskSums,
     Grain,
     Ids,
-    Known,
+    KnownEvents,
+    PathFilter,
     Question,
+    RecordScope,
+    ReportedGap,
     State,
     Sums,
-    ToldGap,
-    What,
-    Whence,
     add_up,
     coarser,
     count_in,
@@ -147,13 +147,13 @@ def test_buckets_become_fewer_by_their_parts_first_and_their_length_afterwards()
 
 
 def test_records_come_from_a_node_by_their_path() -> None:
-    own, passed = Whence("a", True), Whence("a", False)
+    own, passed = PathFilter("a", True), PathFilter("a", False)
     paths = ["", "a", "a,b", "b,a", "b", "ab"]
     assert [path for path in paths if own.takes(path)] == ["a", "a,b"]
     assert [path for path in paths if passed.takes(path)] == ["a", "a,b", "b,a"]
 
 
-ABOUT = {"history": "h", "after": 1, "upto": 9, "what": What(types=("a.*",), since=5), "grain": Grain(2, 8)}
+ABOUT = {"history": "h", "after": 1, "upto": 9, "what": RecordScope(types=("a.*",), since=5), "grain": Grain(2, 8)}
 QUESTIONS: list[Question] = [
     AskState(),
     AskSums(**ABOUT),  # type: ignore[arg-type]
@@ -222,7 +222,7 @@ def test_a_question_has_its_limits() -> None:
     ],
 )
 def test_a_state_with_an_absurd_place_or_time_proves_nothing(old: str, new: str) -> None:
-    gap = ToldGap(epoch="e", after=1, upto=2, reason="lost", recorded_at=from_micros(NOW))
+    gap = ReportedGap(epoch="e", after=1, upto=2, reason="lost", recorded_at=from_micros(NOW))
     mark = Mark(epoch="e", incarnation=0, upto=3, base=0)
     text = encode_reply(State(history="h", upto=5, mark=mark, since=from_micros(NOW), gaps=(gap,))).decode()
     assert old in text
@@ -242,7 +242,7 @@ def test_an_answer_of_another_kind_proves_nothing() -> None:
     mark = Mark(epoch="e", incarnation=0, upto=3, base=0)
     state = State(history="h", upto=5, mark=mark, since=from_micros(NOW))
     assert read_reply(encode_reply(state), State) == state
-    for kind, text in ((Sums, b"{}"), (Ids, b"[]"), (State, encode_reply(Known())), (Known, b"\xff")):
+    for kind, text in ((Sums, b"{}"), (Ids, b"[]"), (State, encode_reply(KnownEvents())), (KnownEvents, b"\xff")):
         with pytest.raises(BadAnswer) as refused:
             read_reply(text, kind)  # type: ignore[type-var]
         assert refused.value.reason == "no_reply"

@@ -13,7 +13,7 @@ from eventd.log.core.blocks import weight_of
 from eventd.log.core.records import (
     Provenance,
     RecordId,
-    Stored,
+    RecordParts,
     View,
     body_of_event,
     compact,
@@ -43,12 +43,12 @@ values = st.recursive(
     max_leaves=8,
 ).map(lambda value: json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 stored = st.builds(
-    Stored, st.none() | texts, st.none() | texts, values, st.none() | values.filter(lambda v: v != "null")
+    RecordParts, st.none() | texts, st.none() | texts, values, st.none() | values.filter(lambda v: v != "null")
 )
 views = st.builds(View, st.booleans(), st.booleans(), st.booleans())
 
 
-def shown(record: Stored, view: View) -> dict[str, Any]:
+def shown(record: RecordParts, view: View) -> dict[str, Any]:
     """What a reader should get besides seq and time, made by decoding."""
     members: dict[str, Any] = {}
     if record.node is not None:
@@ -63,7 +63,7 @@ def shown(record: Stored, view: View) -> dict[str, Any]:
 
 
 @given(stored, views)
-def test_what_is_cut_out_is_what_was_put_together(record: Stored, view: View) -> None:
+def test_what_is_cut_out_is_what_was_put_together(record: RecordParts, view: View) -> None:
     body = write_body(*record)
     assert read_body(body) == record
     assert "\n" not in body, "a line is one line"
