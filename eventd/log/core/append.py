@@ -24,16 +24,16 @@ from federation.event import content_digest, content_of, expiry_micros, read_out
 from federation.lines import size_of
 
 IDS: Final = ("topic_id", "event_id", "position")
-"""What is said of an id when it is new."""
+"""Columns of a new id; the others are null."""
 _TIMES_DIFFER = 14
 """Characters by which the two times of one content can differ: each has a fraction of a second, or none."""
 
 
 class KnownId(NamedTuple):
-    """What the books say of an event id.
+    """A known event id.
 
-    Its latest record's `body` says what it stands for, or, where retention removed the record, a `digest` does. A body
-    of a size that no draft can equal is not kept: then it is empty. Without a body and a digest the record is lost.
+    Its content is the `body` of its latest record, or, where retention removed the record, a `digest`. A body of a size
+    that no draft can equal is not kept: then it is empty. Without a body and a digest the record is lost.
     """
 
     position: int
@@ -54,7 +54,7 @@ class KnownId(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """What became of the drafts of each unit, the next free position, and the blocks that were written."""
+    """The outcome of the drafts of each unit, the next free position, and the blocks that were written."""
 
     fates: list[AppendResult]
     next_position: int
@@ -66,7 +66,7 @@ def place_new(
 ) -> Placement:
     """Append the drafts of several units, which should all be new, to one topic.
 
-    Raises `KeyTaken` when one is not; then the transaction has to begin anew, and `place` to be asked.
+    Raises `KeyTaken` when one is not; then the transaction has to begin again, and call `place`.
     """
     fates: list[AppendResult] = []
     position = next_position
@@ -92,7 +92,7 @@ def place(conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, next_p
 def _name_owners(
     conn: sa.Connection, topic_id: int, appended: Sequence[AppendResult], conflicts: Sequence[IdConflict], now: int
 ) -> Iterator[AppendResult]:
-    """Count the conflicts of all units, which come in their order, and say of each who has the id."""
+    """Count the conflicts of all units, which come in their order, and name the owner of each id."""
     owners = iter(note_conflicts(conn, topic_id, conflicts, now) if conflicts else ())
     for unit in appended:
         at = [index for index, outcome in enumerate(unit.outcomes) if outcome is Outcome.CONFLICT] if conflicts else []
@@ -177,7 +177,7 @@ def _known_copies(conn: sa.Connection, topic_id: int, ids: Sequence[str]) -> dic
 
 
 def _take_copies(unit: Drafts, known: dict[str, int], position: int) -> tuple[AppendResult, Drafts]:
-    """The fates of copies that keep an identity, and those of them that are new, from `position` on."""
+    """The outcomes of copies that keep an identity, and those of them that are new, from `position` on."""
     outcomes: list[Outcome] = []
     positions: list[int] = []
     new: list[int] = []
@@ -201,7 +201,7 @@ def _take_copies(unit: Drafts, known: dict[str, int], position: int) -> tuple[Ap
 
 
 def read_known(conn: sa.Connection, topic_id: int, drafts: Sequence[Candidate]) -> dict[str, KnownId]:
-    """What the books say of the drafts' ids, those that are known."""
+    """The drafts' ids that are known, with what each stands for."""
     sql = "SELECT event_id, position, gone_at, expires_at, digest FROM event_ids WHERE topic_id = ? AND event_id {in}"
     found = fetch_in(conn, sql, (topic_id,), [draft.event_id for draft in drafts])
     sizes: dict[str, list[int]] = {}
@@ -211,7 +211,7 @@ def read_known(conn: sa.Connection, topic_id: int, drafts: Sequence[Candidate]) 
     for block, places in blocks_at(conn, [row[1] for row in found if row[2] is None]):
         for record in pick(block, places):
             if record.event_id not in known:
-                continue  # the block is another topic's or was changed by hand: the id's own record is lost
+                continue  # the block is another topic's or was changed by hand: the record of this id is lost
             # No more is kept than the drafts hold: small drafts under the ids of large events must not fill memory.
             near = any(abs(record.size - size) <= _TIMES_DIFFER for size in sizes[record.event_id])
             body = record.body if near else ""
@@ -221,7 +221,7 @@ def read_known(conn: sa.Connection, topic_id: int, drafts: Sequence[Candidate]) 
 
 
 class _Placer:
-    """The books of one topic while a transaction places drafts in it."""
+    """Places drafts in one topic, for the length of a transaction."""
 
     def __init__(self, topic_id: int, position: int, known: dict[str, KnownId]) -> None:
         self.position = position
@@ -236,7 +236,7 @@ class _Placer:
         self.conflicts: list[IdConflict] = []
 
     def take(self, unit: Drafts, candidates: Sequence[Candidate]) -> AppendResult:
-        """Decide each draft's fate in order."""
+        """Decide the outcome of each draft, in order."""
         outcomes: list[Outcome] = []
         positions: list[int] = []
         taken: list[Candidate] = []
@@ -299,7 +299,7 @@ def _compare(draft: Candidate, known: KnownId) -> Outcome:
 
 
 def _same_content(draft: Candidate, known: KnownId) -> bool:
-    """Whether both state the same, times aside. The source is a part of the content."""
+    """Whether both have the same content, times aside. The source is a part of the content."""
     if known.body is None:
         return content_digest(draft.body) == known.digest
     return known.body != "" and content_of(draft.body) == content_of(known.body)

@@ -26,7 +26,7 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 GROUP_RECORDS = 1000
-"""Records after which a transaction takes no further unit, so that nobody waits long behind it."""
+"""Records after which a transaction takes no further unit, so that the units behind it do not wait long."""
 
 
 class TransactionTimes:
@@ -39,7 +39,7 @@ class TransactionTimes:
 class Transaction:
     """What the units of one transaction share. The head is locked; positions of cursors are read under lock.
 
-    A unit that finds that it must not be answered before the disk has it sets `must_flush`.
+    A unit that must not be answered before the disk has it sets `must_flush`.
     """
 
     def __init__(
@@ -47,12 +47,12 @@ class Transaction:
     ) -> None:
         self.conn = conn
         self.head = head
-        # Times that are told, and what expires, go by the first; durations that are stored go by the second.
+        # The wall clock gives stored times and decides what has expired; the steady clock gives stored deadlines.
         self.now, self.steady = at
         self.positions = positions
         self.spent = spent
         self.must_flush = False
-        self.shared: dict[Any, Any] = {}  # what one kind of unit has to know of its neighbours
+        self.shared: dict[Any, Any] = {}  # what units of one kind share in this transaction
         self.coming: Counter[int] = Counter()  # records that units so far will add, by the ids of their topics
         self.blocks: list[Block] = []  # what was placed; `finish` may place more, from `next_position` on
         self.record_bytes = 0  # of what was placed in topics of records
@@ -64,20 +64,20 @@ class Transaction:
 
 
 class Turn(IntEnum):
-    """Kinds of units. They take turns, a transaction each, so that none has to wait for all that is of another kind."""
+    """Kinds of units. They take turns, a transaction each, so that no kind waits for all units of another."""
 
     FRONT = 0
-    """What somebody waits for, and is soon written."""
+    """A client waits for it, and it is soon written."""
     BULK = 1
     """A batch that fills a transaction."""
     BACKGROUND = 2
-    """What nobody asked for."""
+    """Work of the node itself, for which no client waits."""
 
 
 class Unit(Protocol[R_co]):
     """Something to be written, all of it or nothing, in a transaction that others share.
 
-    `admit` runs before anything is placed and answers with the drafts to append. Raising an `EventdError` or a
+    `admit` runs before anything is placed and returns the drafts to append. Raising an `EventdError` or a
     `MessageError` there leaves this unit out, provided that it has written nothing yet. `finish` runs when the drafts
     have their positions. Any other error undoes the whole transaction, and its units are tried again one by one, each
     in its own savepoint.
@@ -111,7 +111,7 @@ class Unit(Protocol[R_co]):
 
 
 class Change(ABC, Generic[R]):
-    """A unit that appends nothing: `make` checks, then writes, and what it answers is the unit's result."""
+    """A unit that appends nothing: `make` checks, then writes, and returns the unit's result."""
 
     topic_id = None
     cursor = None
@@ -140,7 +140,7 @@ PlaceDrafts = Callable[..., Placement]
 class CommitResult:
     """The results of a transaction's units in order, errors among them, and what it appended to the log at `head`.
 
-    `must_flush`: nobody may be answered before the disk has it, whatever it was committed for.
+    `must_flush`: no caller may be answered before the disk has it, durable or not.
     """
 
     def __init__(self, head: Head, results: list[Any], blocks: list[Block]) -> None:
@@ -188,10 +188,12 @@ def commit(
     if done.blocks:
         move_head(conn, done.last + 1, done.record_bytes)
         notify_head(conn)
-    if not durable and not head.unsynced:  # this has to be on the disk before the first that need not be
+    if not durable and not head.unsynced:  # this mark has to be on the disk before the first commit that need not be
         mark_unsynced(conn, run_of_system(conn))
         done.must_flush = True
-    if durable and head.unsynced and not done.blocks:  # it may answer for what others have committed, and not flushed
+    if (
+        durable and head.unsynced and not done.blocks
+    ):  # it may be an answer about commits of others that are not flushed
         touch_head(conn)
     return done
 

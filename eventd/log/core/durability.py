@@ -1,7 +1,7 @@
-"""Which topics want their records on the disk before they are acknowledged, as far as this process remembers.
+"""Which topics want their records on the disk before they are acknowledged, as this process remembers it.
 
-A transaction has to know before it begins. A topic nobody remembers is taken for one that does; one that is remembered
-wrongly costs a second flush, which the books ask for.
+A transaction has to know before it begins. An unknown topic counts as one that does; where the row of the topic says
+otherwise, the transaction flushes a second time.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import OrderedDict
 
 REMEMBERED = 10_000
-"""Topics whose class is remembered, those that were written last."""
+"""Topics that are remembered, those that were written last."""
 
 
 class DurabilityCache:
-    """By the names of topics. For one loop alone, but that the writer may learn."""
+    """By the names of topics. Only the loop reads it; the writer thread adds to it."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, bool] = OrderedDict()
@@ -23,7 +23,7 @@ class DurabilityCache:
         return self._known.get(topic, True)
 
     def learn(self, topic: str, durability: str) -> None:
-        """Of what class a topic is."""
+        """Remember the durability of a topic."""
         self._known[topic] = durability == "fsync"
         self._known.move_to_end(topic)
         if len(self._known) > REMEMBERED:

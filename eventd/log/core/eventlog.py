@@ -36,13 +36,13 @@ T = TypeVar("T")
 
 
 def _untimed(_seconds: float, _records: int) -> None:
-    """Nobody wants to know."""
+    """Measure nothing."""
 
 
 class EventLog:
     """One log over one database. Make it with `EventLog.open`, end it with `close`. `epoch` is the one seen last.
 
-    `acknowledged` is the file that keeps how far the log was acknowledged; None where there can be none.
+    `acknowledged` is the head file, which keeps the last acknowledged position; None on Postgres.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class EventLog:
     async def open(
         cls, database: Database, clock: Clock, *, timed: Callable[[float, int], None] = _untimed
     ) -> EventLog:
-        """The log of a database whose schema is up to date. `timed(seconds, records)` hears of each transaction."""
+        """The log of a database whose schema is current. `timed(seconds, records)` is called after each transaction."""
         acknowledged, told = _open_head_file(database)
         found = await database.write(recover, told)
         if found.reason:
@@ -83,7 +83,7 @@ class EventLog:
         return self.database.chance
 
     async def topic(self, name: str) -> int:
-        """The id of a topic, made if it is missing. Not to be kept by its name, which may get another topic."""
+        """The id of a topic, made if it is missing. Do not cache it by name: another topic may get the name."""
         return await self.database.write(ensure_topic, name, self.clock.now())
 
     def _committed(self, done: CommitResult) -> None:
@@ -93,7 +93,7 @@ class EventLog:
         self.wakeups.appended(done.head.next_position, done.last, done.topics())
 
     def _note_epoch(self, epoch: str) -> None:
-        """If a new epoch has begun, wake every reader: the places they have are of the one before."""
+        """If a new epoch has begun, wake every reader: their positions are of the one before."""
         if epoch != self.epoch:
             logger.warning("epoch renewed", extra={"epoch": epoch})
             self.epoch = epoch
@@ -102,12 +102,14 @@ class EventLog:
             self.wakeups.touch_all()
 
     def _acknowledge(self, last: int) -> None:
-        """Keep, before any caller is answered, that everything up to `last` is."""
+        """Store, before any caller is answered, that everything up to `last` is acknowledged."""
         if self._acknowledged is None:
             return
         try:
             self._acknowledged.write(HeadMark(self._instance, self.epoch, last))
-        except OSError as error:  # what was stored is stored: the file only tells an older copy from it
+        except (
+            OSError
+        ) as error:  # the commit itself is safe: the file only serves to notice an older copy of the database
             _warn_of(error)
             self._acknowledged = None
 
@@ -117,7 +119,7 @@ class EventLog:
 
     @property
     def work(self) -> WriterStats:
-        """What was written since the process began."""
+        """Counts of what was written since the process began."""
         return self._appender.work
 
     @property
@@ -130,7 +132,7 @@ class EventLog:
         return self._appender.submit(unit)
 
     async def settle(self, step: Step, effect: Effect | None = None) -> None:
-        """Move a cursor, and write what belongs to the step. Raises `FenceLost`, and what the effect refuses."""
+        """Move a cursor, and write what belongs to the step. Raises `FenceLost`, and the errors of the effect."""
         await self.submit(Settle(step, effect))
 
     async def postpone(self, failure: Postponement) -> None:
@@ -150,8 +152,8 @@ class EventLog:
     ) -> WirePage:
         """A page of one topic beyond position `after` as it goes to a peer; `until` ends the scan.
 
-        `at_tail` allows it to come from memory, which knows nothing of what retention removed meanwhile: that is for
-        readers who follow what is being written.
+        `at_tail` allows it to come from memory, which does not show what retention removed meanwhile: for readers that
+        follow the end of the log.
         """
         now = self.clock.now()
         recent = self._at_tail(topic_id, after, own=wanted.own) if at_tail and until is None else None
@@ -163,7 +165,7 @@ class EventLog:
         return fill_wire_page(recent.blocks, ahead, wanted, limit=limit, max_bytes=max_bytes, now=now)
 
     def _at_tail(self, topic_id: int, after: int, *, own: bool) -> RecentBlocks | None:
-        """What a topic has beyond `after`, out of memory; None where the database has to be asked."""
+        """The blocks of a topic beyond `after`, from memory; None where the database has to be read."""
         known = self.wakeups.head
         return self.tail.nothing_beyond(after, known) or self.tail.beyond(topic_id, after, own=own)
 
@@ -178,7 +180,7 @@ class EventLog:
         until: int | None = None,
         at_tail: bool = False,
     ) -> MatchingPage[T]:
-        """A page of what concerns one reader beyond position `after`. For `until` and `at_tail` see `lines`."""
+        """A page of records that concern one reader, beyond position `after`. For `until` and `at_tail` see `lines`."""
         recent = self._at_tail(topic_id, after, own=False) if at_tail and until is None else None
         if recent is None:
             return await self.database.read_for_delivery(
@@ -188,13 +190,13 @@ class EventLog:
         return fill_matching_page(recent.blocks, ahead, concern, limit=limit, max_bytes=max_bytes)
 
     async def try_writing(self) -> None:
-        """After a transaction that failed as a whole: find out whether the next one would. Raises `EventdError`."""
+        """After a transaction that failed as a whole: try whether the next one would. Raises `EventdError`."""
         await self.database.write(touch_head)
         self.work.trouble = ""
 
     @contextmanager
     def watch(self, topics: Collection[int] | None, *, own: bool = False) -> Iterator[Watch]:
-        """An interest in some topics, or only in what enters them here; to be registered before the first read."""
+        """Watch some topics, or only records that enter them here; to be registered before the first read."""
         watch = self.wakeups.watch(topics, own=own)
         try:
             yield watch
@@ -202,7 +204,7 @@ class EventLog:
             self.wakeups.unwatch(watch)
 
     async def look_around(self) -> Head:
-        """Read the head another process may have moved, and wake whoever is behind it."""
+        """Read the head another process may have moved, and wake the readers behind it."""
         self.database.file_guard.require()
         head = await self.database.read_for_delivery(read_head)
         self._note_epoch(head.epoch)
@@ -211,16 +213,16 @@ class EventLog:
         return head
 
     async def close(self) -> None:
-        """Wait until all that was handed over is durable."""
+        """Wait until all submitted units are durable."""
         await self._appender.close()
-        with suppress(EventdError, RuntimeError):  # then the next start takes it that something may be lost
+        with suppress(EventdError, RuntimeError):  # then the next start assumes that commits may be lost
             head = await self.database.write(settle_unsynced)
             self.epoch = head.epoch
             self._acknowledge(head.last)
 
 
 def _open_head_file(database: Database) -> tuple[HeadFile | None, HeadMark | None]:
-    """The file, and what it says. None where there can be no such file: then an older copy is not noticed."""
+    """The head file and its content. None on Postgres, or after an error: then an older copy is not noticed."""
     try:
         file = database.open_head_file()
         return file, file.read() if file is not None else None

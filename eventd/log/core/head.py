@@ -1,7 +1,8 @@
 """The head row: where the next record goes.
 
-Whoever appends first locks the head row, and holds it until its commit. So positions are given in the order of commits,
-without holes, in one process or several, and a reader that has seen position n has seen everything below it.
+A transaction that appends locks the head row first, and holds it until its commit. So positions are given in the order
+of commits, without holes, in one process or several, and a reader that has seen position n has seen everything below
+it.
 """
 
 from __future__ import annotations
@@ -49,20 +50,20 @@ def shrink(conn: sa.Connection, size: int) -> None:
 
 
 def mark_unsynced(conn: sa.Connection, run: str) -> None:
-    """Say that commits may be lost when this run of the system ends badly; with an empty one, that none can be."""
+    """Note that commits may be lost when this run of the system ends badly; with an empty one, that none can be."""
     execute(conn, "UPDATE log_heads SET unsynced = ? WHERE id = 1", (run,))
 
 
 def touch_head(conn: sa.Connection) -> None:
     """Write something, so that the commit takes all that was committed before to the disk.
 
-    Danger: it has to be another value. SQLite does not write a row that stays as it was, and then flushes nothing.
+    Danger: the value has to change. SQLite does not write a row that stays the same, and then flushes nothing.
     """
     execute(conn, "UPDATE log_heads SET flushes = flushes + 1 WHERE id = 1")
 
 
 def settle_unsynced(conn: sa.Connection) -> Head:
-    """Everything is on the disk when this is committed, as `Database.write` does; the head as it then is."""
+    """Note that everything is on the disk once this is committed, by `Database.write`; the head."""
     head = lock_head(conn)
     if head.unsynced:
         mark_unsynced(conn, "")
@@ -80,8 +81,8 @@ class Recovery(NamedTuple):
 def recover(conn: sa.Connection, acknowledged: HeadMark | None) -> Recovery:
     """Begin a new epoch if the database lacks commits that were made, or may lack some.
 
-    It may when the run of the system has ended in which they were made, before all were on the disk. A process that
-    was killed has lost nothing: what it had written, the system continues to write. It does when it is an older copy:
+    It may when the run of the system in which they were made has ended before all were on the disk. A process that was
+    killed has lost nothing: the system writes what the process had written. It does when it is an older copy:
     `acknowledged` must have been read before the transaction began.
     """
     head = read_head(conn)
@@ -112,8 +113,8 @@ def _is_older(head: Head, instance: str, acknowledged: HeadMark) -> bool:
 def require_whole(conn: sa.Connection, head: Head, seen: int) -> Head:
     """The head as it is, unless the log ends before a position that was `seen`. The head must be locked.
 
-    Then the database came back without its last commits, under a process that goes on. A new history begins, beyond
-    all that anybody here has seen: who waits for more than that must not miss what comes in the place of what is lost.
+    Then the database came back without its last commits while this process kept running. A new epoch begins, beyond all
+    positions that this process has seen: a reader that waits beyond them must not miss what replaces the lost records.
     """
     if head.last >= seen:
         return head
@@ -124,9 +125,9 @@ def require_whole(conn: sa.Connection, head: Head, seen: int) -> Head:
 
 
 def announce_topics(conn: sa.Connection, *, deleted: int = 0) -> int:
-    """Say, at commit, that topics, routers or keys have changed; the version this makes. The head must be locked.
+    """Raise the version of topics, routers and keys, and notify at commit; the new version. The head must be locked.
 
-    `deleted`: so many topics of records are no more.
+    `deleted`: how many topics of records were deleted.
     """
     changed = "topics_version = topics_version + 1, topics = topics - ?"
     sql = f"UPDATE log_heads SET {changed} WHERE id = 1 RETURNING topics_version"
@@ -136,7 +137,7 @@ def announce_topics(conn: sa.Connection, *, deleted: int = 0) -> int:
 
 
 def renew_epoch(conn: sa.Connection) -> str:
-    """Begin a new history: every position given to others before is void. For restored copies."""
+    """Begin a new epoch: every position given to others before is void. For restored copies."""
     epoch = new_epoch(conn)
     conn.execute(log_heads.update().values(epoch=epoch))
     return epoch

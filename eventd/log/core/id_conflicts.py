@@ -1,7 +1,7 @@
-"""Conflicts of event ids: an id belongs to the first event that came with it, and what came second is not stored.
+"""Conflicts of event ids: an id belongs to the first event that came with it, and a second event is not stored.
 
-Ids are chosen by those who emit, so a member can take one that another would use. Nothing prevents that; what is kept
-here names both sides, so that an operator sees it.
+The emitter chooses the id, so a member can take one that another would use. Nothing prevents that; the rows kept here
+name both sides, so that an operator sees it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from eventd.store.engine.database import execute, fetch
 from federation.loops import decode_path
 
 UNKNOWN: Final = "?"
-"""Stands for a source or a key that is not known (any more)."""
+"""Stands for a source or a key that is unknown, or not remembered any more."""
 KINDS: Final = 1000
 """Kinds of conflicts that are kept for a topic, those that were seen last: sources may be invented."""
 AT_ONCE: Final = 100
@@ -36,7 +36,7 @@ class Origin(NamedTuple):
 
 
 class IdConflict(NamedTuple):
-    """A conflict: the event that has the id, None where its record is gone, and the source and key of the other."""
+    """A conflict: the event that has the id, None where its record is removed, and the source and key of the other."""
 
     event_id: str
     owner: Origin | None
@@ -61,7 +61,7 @@ class ConflictCount(NamedTuple):
 
 
 def note_conflicts(conn: sa.Connection, topic_id: int, found: Sequence[IdConflict], now: int) -> list[IdOwner]:
-    """Count conflicts in the open transaction; who has each id."""
+    """Count conflicts in the open transaction; the owner of each id."""
     keys: dict[tuple[str, int], str] = {}
     owners = [_owner(conn, topic_id, each.owner, keys) for each in found]
     kinds: dict[tuple[str, str, str, str], tuple[int, str]] = {}

@@ -22,10 +22,10 @@ OUTLINES = 32
 
 @dataclass(frozen=True, slots=True)
 class EventQuery:
-    """What to list. Times in microseconds; `None` and empty mean any.
+    """Which events to list. Times in microseconds; `None` and empty mean any.
 
-    `now` hides what has expired; `after` and `before` are positions for paging, exclusive. `limit` records are found
-    at most, and no more than `max_bytes` of their bodies, but at least one.
+    `now` hides expired events; `after` and `before` are positions for paging, exclusive. A page holds at most `limit`
+    records and `max_bytes` of their bodies, but at least one record.
     """
 
     topic_id: int
@@ -43,7 +43,7 @@ class EventQuery:
     max_bytes: int = 8 << 20
 
     def fits(self, record: Record) -> bool:
-        """Whether a record is an answer, if it is its id's latest."""
+        """Whether a record is listed, if it is its id's latest."""
         return (
             (not self.event_id or record.event_id == self.event_id)
             and (not self.types or record.tag in self.types)
@@ -55,11 +55,11 @@ class EventQuery:
         )
 
     def rules_out(self, block: Block) -> bool:
-        """Whether no record of a block can be an answer, as far as that shows without taking it apart."""
+        """Whether no record of a block can be listed, as far as that shows without decoding it."""
         return self.rules_out_by_names(block) or self._subject not in block.text
 
     def rules_out_by_names(self, block: Block) -> bool:
-        """The same without a look at its text."""
+        """The same without reading its text."""
         types, sources = names(block.types), names(block.sources)
         return bool(self.types and types is not None and types.isdisjoint(self.types)) or bool(
             self.source and sources is not None and self.source not in sources
@@ -67,18 +67,20 @@ class EventQuery:
 
     @property
     def _subject(self) -> str:
-        """What stands in the line of every answer; blank for any."""
+        """Text that the line of every listed record contains; blank for any."""
         return f'"subject":{written(self.subject_prefix)[:-1]}' if self.subject_prefix else ""
 
     def sieve(self) -> Callable[[str], bool]:
-        """Says whether the text of a line may be that of an answer: a look costs less than decoding."""
+        """A test whether a line may be listed, by its text alone: a search costs less than decoding."""
         subject, types = self._subject, [f'"type":{written(name)}' for name in self.types]
         return lambda line: subject in line and (not types or any(name in line for name in types))
 
 
 @dataclass(frozen=True, slots=True)
 class EventList:
-    """Answers in the order they were asked for. `seen` is where to go on when there is `more`: a position."""
+    """Records in the order of the query. `seen` is the position from which the next page continues where there is
+    `more`.
+    """
 
     records: Sequence[Record]
     more: bool
@@ -86,9 +88,9 @@ class EventList:
 
 
 def list_latest(conn: sa.Connection, ask: EventQuery) -> EventList:
-    """The latest record of each id that answers the question, in log order or the newest first.
+    """The latest record of each id that matches the query, in log order or the newest first.
 
-    A question with few answers in a long log is answered in several parts: then there is more, maybe without a record.
+    A query with few matches in a long log takes several pages: then there is more, maybe without a record.
     """
     found: list[Record] = []
     size = seen = 0
@@ -104,10 +106,7 @@ def list_latest(conn: sa.Connection, ask: EventQuery) -> EventList:
 
 
 def _fitting(conn: sa.Connection, ask: EventQuery) -> Iterator[tuple[list[Record], int, bool]]:
-    """As many records as are wanted that answer the question if they are the latest, again and again.
-
-    With them, how far was looked for them, and whether that is enough for now.
-    """
+    """Pages of matching records, latest of their id or not, each with the last position judged, and whether to stop."""
     fitting: list[Record] = []
     looked = seen = 0
     may_be = ask.sieve()
@@ -144,7 +143,7 @@ def _blocks(conn: sa.Connection, ask: EventQuery) -> Iterator[Block]:
 
 
 def _named(conn: sa.Connection, ask: EventQuery, end: int) -> Iterator[Block]:
-    """The blocks ahead; those that the names in them rule out come whole and without their lines."""
+    """The blocks ahead; those that their names rule out come whole and without their lines."""
     look = partial(outlines_back, before=end) if ask.newest else partial(outlines, until=end - 1)
     for block in look(conn, ask.topic_id, ask.after, portion=OUTLINES):
         if ask.rules_out_by_names(block):
@@ -155,7 +154,7 @@ def _named(conn: sa.Connection, ask: EventQuery, end: int) -> Iterator[Block]:
 
 def latest(conn: sa.Connection, topic_id: int, records: Sequence[Record]) -> list[Record]:
     """Those of the records that are the latest of their id."""
-    # What lies behind the last refresh was followed by none: mostly that is all.
+    # No record beyond the last refresh has a later one: mostly these are all.
     [(end,)] = fetch(conn, f"SELECT max(position) {_REFRESHED}", (topic_id,))
     before = [record.event_id for record in records if end is not None and record.position < end]
     if not before:
@@ -169,6 +168,6 @@ _REFRESHED = "FROM event_ids WHERE topic_id = ? AND first_position IS NOT NULL"
 
 
 def refreshed_span(conn: sa.Connection, topic_id: int) -> tuple[int, int]:
-    """Where records may have been followed by a refresh: all that were lie in `[first, end)`."""
+    """The range `[first, end)` that holds all records that a refresh followed."""
     [(first, end)] = fetch(conn, f"SELECT min(first_position), max(position) {_REFRESHED}", (topic_id,))
     return (first, end) if first is not None else (0, 0)

@@ -1,6 +1,6 @@
-"""What a topic lost although nobody asked for it: exact ranges of seqs, each with its reason.
+"""Losses of a topic: exact ranges of seqs that were removed without a request, each with its reason.
 
-What was deleted by request is never in here, so a reader is told of what it missed, and of nothing else.
+Records deleted by request are not among them, so a reader is told only of records it missed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CAP, TTL, SOURCE_TRIM, MIXED = "cap", "ttl", "source_trim", "mixed"
 """Why records were lost: over a cap, too old, never copied because their source lost them; several of these."""
 
 MOST_RANGES = 1000
-"""Ranges that a topic remembers apart. Of more than these, the oldest are joined, and then say a little too much."""
+"""Ranges that a topic keeps. Beyond, the oldest are joined, and then include a few records that were not lost."""
 
 
 class Loss(NamedTuple):
@@ -34,7 +34,7 @@ class Loss(NamedTuple):
 
 
 def note_losses(conn: sa.Connection, topic_id: int, lost: Sequence[Loss]) -> None:
-    """Remember what a topic lost: in order, none of it remembered before. The head must be locked.
+    """Store losses of a topic: in order, none of them stored before. The head must be locked.
 
     Neighbours that have the same reason become one range.
     """
@@ -62,7 +62,7 @@ def _lengthen(conn: sa.Connection, topic_id: int, loss: Loss) -> bool:
 
 
 def read_losses(conn: sa.Connection, topic_id: int, after: int, upto: int) -> list[Loss]:
-    """What a topic lost in `(after, upto]`, in order, the ranges at its ends cut to it."""
+    """The losses of a topic in `(after, upto]`, in order, the ranges at its ends cut to it."""
     start = "coalesce((SELECT max(first_seq) FROM topic_losses WHERE topic_id = ? AND first_seq <= ?), 0)"
     rows = fetch(
         conn,
@@ -80,15 +80,15 @@ def reason_of(lost: Iterable[Loss]) -> str:
 
 
 def read_crowded(conn: sa.Connection, *, most: int = MOST_RANGES) -> list[int]:
-    """The ids of the topics that have more than `most` ranges. Looks through all of them: not for under a lock."""
+    """The ids of the topics that have more than `most` ranges. Reads all rows: not for use under a lock."""
     sql = "SELECT topic_id FROM topic_losses GROUP BY topic_id HAVING count(*) > ? ORDER BY topic_id"
     return [topic_id for (topic_id,) in fetch(conn, sql, (most,))]
 
 
 def join_oldest(conn: sa.Connection, topic_id: int, *, most: int = MOST_RANGES) -> int:
-    """Join the oldest ranges of a topic that has more than `most`; how many were saved.
+    """Join the oldest ranges of a topic that has more than `most`; how many rows that saves.
 
-    What lies between them counts as lost from then on, although it was deleted by request.
+    Records between them count as lost from then on, although they were deleted by request.
     """
     lock_head(conn)
     ranges = int(fetch(conn, "SELECT count(*) FROM topic_losses WHERE topic_id = ?", (topic_id,))[0][0])

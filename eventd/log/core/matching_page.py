@@ -1,6 +1,6 @@
-"""A page for a reader that acts on single records: each that concerns it is taken apart, the others are passed over.
+"""A page for a reader that acts on single records: those of interest are decoded, the others are passed over.
 
-Where what a block tells of itself says that nothing in it concerns the reader, its text is not even looked at.
+Where the names of a block rule out that a record in it is of interest, its text is not even searched.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Interest(Protocol[T_co]):
-    """What concerns a reader, and what it makes of it."""
+    """The records a reader is interested in, and how it converts them."""
 
     def rules_out(self, block: Block) -> bool:
-        """Whether nothing in a block can, as far as that shows without taking it apart."""
+        """Whether no record of a block is of interest, as far as that shows without decoding it."""
         ...
 
     def may_be(self, line: str) -> object:
-        """Something true, unless the text of a line says that its record cannot: a look costs less than decoding."""
+        """True unless the text of a line rules its record out: a search costs less than decoding."""
         ...
 
     def take(self, record: Record) -> T_co | None:
-        """What the reader makes of a record; None when it is none of its concern."""
+        """The reader's item for a record; None where the record is of no interest."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class MatchingPage(Generic[T]):
-    """What concerns a reader, in order.
+    """The items of a reader, in order.
 
     All up to the position `upto` was judged, so that a narrow reader still advances. The page is `full` where it ended
     at its limits, and more may be waiting. For `gaps` and `lost` see `PageRange`.
@@ -62,9 +62,9 @@ def read_matching(
     max_bytes: int,
     until: int | None,
 ) -> MatchingPage[T]:
-    """What concerns a reader in a topic beyond `after`: at most `limit` items, about `max_bytes` of bodies.
+    """A reader's items in a topic beyond `after`: at most `limit`, of about `max_bytes` of bodies.
 
-    A reader that few records concern gets a page of what was found so far; it is `full`, so that more is asked for.
+    A reader with a narrow interest gets a page of the items found so far, which is `full`, so that it reads on.
     """
     ahead = read_page_range(conn, topic_id, after, until)
     return fill_matching_page(scan(conn, topic_id, after, ahead.end), ahead, concern, limit=limit, max_bytes=max_bytes)
@@ -73,7 +73,7 @@ def read_matching(
 def fill_matching_page(
     blocks: Iterable[Block], ahead: PageRange, concern: Interest[T], *, limit: int, max_bytes: int
 ) -> MatchingPage[T]:
-    """A page out of the blocks that lie ahead, as far as it gets. For its bounds see `read_matching`."""
+    """A page of the blocks ahead, up to its bounds; for these see `read_matching`."""
     items: list[T] = []
     size = looked = 0
     for block in blocks:

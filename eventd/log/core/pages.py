@@ -1,4 +1,4 @@
-"""Pages of the log: records in position order, gaps first, in one snapshot. And lists of what it holds."""
+"""What every page of the log has: its range of positions in one snapshot, and the bounds of the work for one page."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from eventd.log.core.values import Gap, Head
 from eventd.store.engine.database import fetch
 
 LOOKED_AT = 5000
-"""Records that are taken apart for one page at most. Whoever wants few of them gets an empty page and comes again."""
+"""Records that are decoded for one page at most. A reader that wants few of them may get an empty page, and reads on.
+"""
 PASSED_OVER = 20
-"""Records whose taking apart costs as much as reading a block that is then passed over."""
+"""Records whose decoding costs as much as reading a block that is then passed over."""
 UNREAD = 10
-"""Lines that are only looked at for one that is decoded, in the same time."""
+"""Lines that are searched in the time in which one is decoded."""
 
 
 def cost_of(block: Block) -> int:
-    """As how many records taking a block apart counts: who has large ones must not hold up the others for longer."""
+    """The cost of decoding a block, in records: large records must not delay other readers for longer."""
     return max(block.records, block.bytes >> 10)
 
 
@@ -39,7 +40,7 @@ class PageRange(NamedTuple):
 
 
 def read_page_range(conn: sa.Connection, topic_id: int, after: int, until: int | None) -> PageRange:
-    """The stretch of a topic beyond `after`, as far as `until`."""
+    """The range of a topic beyond `after`, as far as `until`."""
     head = read_head(conn)
     evicted, evicted_seq, lost = fetch(
         conn, "SELECT evicted_position, evicted_seq, lost_position FROM topics WHERE id = ?", (topic_id,)

@@ -1,8 +1,8 @@
 """The records of a topic: their stored form, their identity, and how readers get them. Pure.
 
 A record is stored as the text of one JSON object, its members in one order: `$node`, `$tag`, `meta`, `data`, all but
-the last left out when not set. What a client wrote as data and meta is kept as it was written, without white space. So
-a page of records is made by cutting and joining texts, and nothing is decoded. An empty body is a record that was
+the last left out when not set. Data and meta are kept as the client wrote them, without white space. So a
+page of records is made by cutting and joining texts, and nothing is decoded. An empty body is a record that was
 deleted by request: its line stays, so that positions and seqs run on.
 """
 
@@ -36,7 +36,7 @@ class RecordParts(NamedTuple):
 
 
 class View(NamedTuple):
-    """What a reader gets of a record, besides its seq, its time and its node."""
+    """The parts of a record that a reader gets, besides its seq, its time and its node."""
 
     tags: bool = False
     meta: bool = True
@@ -44,9 +44,9 @@ class View(NamedTuple):
 
 
 class Provenance(NamedTuple):
-    """What is known of the way of a record: how many routers forwarded it, and whose copy it is.
+    """How a record came to its topic: how many routers forwarded it, and the identity of its original.
 
-    `id` is that of the record it is a copy of, where routers keep it; empty otherwise.
+    `id` is that of the original, where routers keep it; empty otherwise.
     """
 
     hops: int
@@ -54,7 +54,7 @@ class Provenance(NamedTuple):
 
 
 class RecordId(NamedTuple):
-    """What a record's id tells: the topic it was written to, its seq there, and when, in milliseconds."""
+    """The parts of a record's id: the topic it was written to, its seq there, and when, in milliseconds."""
 
     instance: int
     seq: int
@@ -101,7 +101,7 @@ def read_body(body: str) -> RecordParts:
 
 
 def node_text(body: str) -> str:
-    """Who wrote the record, as JSON; empty when nobody said."""
+    """The node that wrote the record, as JSON; empty when it is not set."""
     return body[len(_NODE) - 1 : body.index(_END, len(_NODE)) + 1] if body.startswith(_NODE) else ""
 
 
@@ -161,7 +161,7 @@ def _without_tag(body: str) -> str:
 
 
 def read_provenance(path: str) -> Provenance:
-    """What a line's path says; no path: it was written to its topic."""
+    """The provenance in a line's path; without a path, the record was written to its topic."""
     hops, _, origin = path.partition(" ")
     return Provenance(int(hops or "0"), origin)
 
@@ -172,15 +172,15 @@ def write_provenance(way: Provenance) -> str:
 
 
 def new_instance(random: bytes) -> int:
-    """What tells a topic from all others, also of its name, out of at least 5 random bytes; never 0."""
+    """A number that tells a topic from all others, also of its name, from at least 5 random bytes; never 0."""
     return int.from_bytes(random[:5], "big") >> (40 - _INSTANCE_BITS) or 1
 
 
 def record_id(instance: int, seq: int, recorded_at: int) -> str:
     """The id of a record that was written to a topic: a UUID version 7 of its time, its topic and its place there.
 
-    It need not be stored, is the same whenever it is asked for, and another one when a restored topic gives the seq to
-    another record. `recorded_at` is in microseconds.
+    It is not stored, always the same, and a different one when a restored topic gives the seq to another record.
+    `recorded_at` is in microseconds.
     """
     place = instance << _SEQ_BITS | seq & (1 << _SEQ_BITS) - 1
     high, low = place >> _RANDOM_BITS, place & (1 << _RANDOM_BITS) - 1
@@ -190,7 +190,7 @@ def record_id(instance: int, seq: int, recorded_at: int) -> str:
 
 
 def parse_record_id(text: str) -> RecordId | None:
-    """What an id tells, if it may be one that `record_id` made."""
+    """The parts of an id, if `record_id` may have made it."""
     digits = text.replace("-", "")
     if len(text) != 36 or len(digits) != 32 or not all(digit in _DIGITS for digit in digits) or digits[12] != "7":
         return None
@@ -248,7 +248,7 @@ def _open(payload: dict[str, str]) -> tuple[str, str] | None:
 def compact(text: str) -> str:
     """A JSON text without white space and with characters for their escapes, otherwise as it is.
 
-    Many clients escape all that is not ASCII; what counts is the text itself. Raises ValueError when it is no JSON.
+    Many clients escape all that is not ASCII; the text itself is what counts. Raises ValueError when it is not JSON.
     """
     try:
         compacted = msgspec.json.format(text, indent=-1)

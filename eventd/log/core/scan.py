@@ -12,7 +12,7 @@ from eventd.log.core.values import Record
 from eventd.store.engine.database import fetch, fetch_in
 
 AT_FIRST = 2
-"""Blocks read at once to begin with: who has caught up needs one."""
+"""Blocks read at once to begin with: a reader that has caught up needs one."""
 PORTION = 256
 """Blocks read at once when there are many, as long as they are small."""
 PORTION_BYTES = 1 << 20
@@ -131,7 +131,7 @@ def read_block(conn: sa.Connection, position: int) -> Block:
 
 
 def blocks_at(conn: sa.Connection, positions: Sequence[int]) -> Iterator[tuple[Block, list[int]]]:
-    """The blocks that hold these positions, each with those of them it holds, in order; what is gone is left out."""
+    """The blocks that hold these positions, each with those it holds, in order; removed positions are left out."""
     wanted = sorted(set(positions))
     for start in range(0, len(wanted), PLACES):
         some = wanted[start : start + PLACES]

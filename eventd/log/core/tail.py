@@ -1,7 +1,7 @@
-"""The end of the log as this process wrote it, in memory: who has caught up need not ask the database for one record.
+"""The end of the log as this process wrote it, in memory: readers that have caught up need no database read.
 
 It holds a few small blocks, and only an unbroken run of positions up to this process's last commit. Where another
-process appended in between, or a block is large, it begins anew; a reader who is behind it reads from the database.
+process appended in between, or a block is large, it starts over; a reader that is behind it reads from the database.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from eventd.log.core.blocks import Block
 from eventd.log.core.values import Head
 
 TAIL_BYTES = 64 << 10
-"""Bytes of bodies that are held: taken apart on the loop, they take it no longer than a few hundred microseconds."""
+"""Bytes of bodies that are held: decoding them on the event loop takes a few hundred microseconds at most."""
 
 
 class RecentBlocks(NamedTuple):
@@ -27,7 +27,7 @@ class RecentBlocks(NamedTuple):
 
 
 class Tail:
-    """The newest blocks. For one loop alone."""
+    """The newest blocks. Only the event loop uses it."""
 
     def __init__(self) -> None:
         self._blocks: deque[Block] = deque()
@@ -36,7 +36,7 @@ class Tail:
         self._head: Head | None = None
 
     def add(self, head: Head, blocks: Sequence[Block]) -> None:
-        """What a transaction that found the log at `head` has appended, in order; at least one block."""
+        """Add the blocks that a transaction has appended to the log at `head`, in order; at least one."""
         if self._head is None or (self._head.epoch, self._head.next_position) != (head.epoch, head.next_position):
             self.clear()
             self._after = head.last
@@ -50,22 +50,22 @@ class Tail:
             self._after = oldest.last
 
     def clear(self) -> None:
-        """Forget all of it: the log goes on under another name."""
+        """Forget all blocks: the log has begun a new epoch."""
         self._blocks.clear()
         self._bytes = 0
         self._head = None
 
     def nothing_beyond(self, after: int, known: int) -> RecentBlocks | None:
-        """That there is nothing beyond `after`, where no position beyond it is `known`; None where there may be.
+        """An empty page where no position beyond `after` is `known`; None where there may be one.
 
-        Whoever has just read all would otherwise ask the database only to hear that. What another process has appended
-        meanwhile, it is woken for.
+        Otherwise a reader that has just read everything would read the database only to find nothing. A record that
+        another process has appended meanwhile wakes it.
         """
         head = self._head
         return RecentBlocks((), head) if head is not None and after == head.last == known else None
 
     def beyond(self, topic_id: int, after: int, *, own: bool) -> RecentBlocks | None:
-        """What the topic has beyond `after`; None when that cannot be said from here, or there is nothing new."""
+        """The blocks of the topic beyond `after`; None when the tail does not reach back so far, or nothing is new."""
         if self._head is None or not self._after <= after < self._head.last:
             return None
         beyond = [*takewhile(lambda block: block.last > after, reversed(self._blocks))]

@@ -1,4 +1,4 @@
-"""What is set for a topic that holds records. Pure."""
+"""The configuration of a topic of records. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HALF_LIFE_MS = 30_000
 
 
 class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What is set for a topic. Durations in milliseconds; a cap or a time to live of 0 is none."""
+    """The configuration of a topic. Durations in milliseconds; a cap or a time to live of 0 is none."""
 
     type: Literal["log", "queue"] = "log"
     ttl_ms: Natural = 0
@@ -41,7 +41,7 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     leases_durable: bool = False
 
     def resolved(self) -> TopicConfig:
-        """With what follows from the rest filled in, and what is bounded brought within its bounds."""
+        """With derived fields filled in, and bounded fields brought within their bounds."""
         durability = self.durability or ("fsync" if self.durable else "disk")
         return msgspec.structs.replace(
             self,
@@ -53,11 +53,11 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def limited(self) -> bool:
-        """Whether records may go by themselves, or be refused."""
+        """Whether the topic removes records by itself, or refuses them."""
         return bool(self.ttl_ms or self.cap_records or self.cap_bytes)
 
     def effective_priority(self, last_read_ms: int | None, now_ms: int) -> int:
-        """What is set by hand, or how lately somebody read: from 0 to 500."""
+        """The configured priority, or one by the time since the last read: from 0 to 500."""
         if self.priority is not None:
             return max(-PRIORITY, min(PRIORITY, self.priority))
         idle = None if last_read_ms is None else max(0, now_ms - last_read_ms)
@@ -68,7 +68,7 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 GROUP_CONFIG = TopicConfig(durability="fsync", auto_create=False).resolved()
-"""How the topic of a group looks to readers: its retention is declared elsewhere."""
+"""What readers are shown for the topic of a group: the group's resource holds its retention."""
 
 read_config = lru_cache(maxsize=256)(msgspec.json.Decoder(TopicConfig).decode)
 

@@ -6,14 +6,14 @@ from __future__ import annotations
 class TopicVersions:
     """The versions up to which this process knows every change.
 
-    A change that was made through this process is known where it is made. Changes by other processes have to be read.
+    A change by this process is known at once. Changes by other processes have to be read.
     """
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """Know nothing: the log has begun a new epoch, and what was known may not be in the database any more."""
+        """Forget all versions: the log has begun a new epoch, and the database may lack changes that were known."""
         self._read = self._known = 0
         self._made: set[int] = set()  # beyond a change by another process, which has yet to be read
 
@@ -22,7 +22,7 @@ class TopicVersions:
         return self._read <= version <= self._known
 
     def made(self, version: int) -> None:
-        """A change through this process, which has taken effect in it, made this version."""
+        """Note the version that a change by this process made; the change has taken effect here."""
         if version > self._known:
             self._made.add(version)
             self._advance()

@@ -1,4 +1,4 @@
-"""What is written most: facts, and the steps of consumers."""
+"""The units that are written most: events, and the steps of consumers."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from eventd.log.core.values import AppendResult, Draft, Drafts
 from eventd.log.cursors.cursors import Postponement, Step, apply_step, check_fence, postpone
 
 Check = Callable[[sa.Connection, int], None]
-"""Raises an `EventdError` where something must not be written, by what is stored and the time in microseconds."""
+"""Raises an `EventdError` where a unit must not be written, by the stored rows and the time in microseconds."""
 
 
 class StaleDeclaration(Conflict):
-    """What a unit rests on was replaced meanwhile. Whoever handed it over makes another one; no client is told."""
+    """The declaration that a unit was made by has changed. The caller makes another unit; no client sees it."""
 
 
 class Publish:
     """Append drafts to a topic, up to a ceiling of stored bytes. Result: `AppendResult`.
 
-    Raises `Full`, `NotFound` when the topic was retired, and whatever `check` raises, which looks at what is stored.
-    Where it rests on what was `declared` at some version, it raises `StaleDeclaration` as soon as that is another one.
+    Raises `Full`, `NotFound` when the topic was deleted, and the errors of `check`, which reads stored rows. A unit
+    that was made by the resources `declared` at some version raises `StaleDeclaration` as soon as the version is
+    another one.
     """
 
     cursor = None
@@ -53,7 +54,7 @@ class Publish:
 
     def admit(self, tx: Transaction) -> Drafts:
         if self._declared not in (None, tx.head.registry_version):
-            raise StaleDeclaration("something else is declared by now")
+            raise StaleDeclaration("the declared resources have changed meanwhile")
         require_in_use(tx.conn, tx.head, self.topic_id)
         if self._check is not None:
             self._check(tx.conn, tx.now)
@@ -79,11 +80,11 @@ def require_room(tx: Transaction, topic_id: int, drafts: Drafts, ceiling: int | 
 
 
 class Effect(Protocol):
-    """What a step brings about besides the cursor: facts that enter the log, and rows of its own."""
+    """What a step writes besides the cursor: events that enter the log, and rows of its own."""
 
     @property
     def topic_id(self) -> int | None:
-        """Where its facts go; None when there are none."""
+        """The topic of its events; None when it has none."""
         ...
 
     @property
@@ -92,16 +93,16 @@ class Effect(Protocol):
         ...
 
     def admit(self, tx: Transaction) -> Drafts:
-        """Its facts. Raises an `EventdError` when the step must not be made; nothing is written here."""
+        """Its events. Raises an `EventdError` when the step must not be made; nothing is written here."""
         ...
 
     def write(self, tx: Transaction, appended: AppendResult) -> None:
-        """Write its rows; its facts have their positions."""
+        """Write its rows; its events have their positions."""
         ...
 
 
 class Settle:
-    """Move a cursor with all that belongs to the step. Raises `FenceLost` when another moved it."""
+    """Move a cursor, with all that belongs to the step. Raises `FenceLost` when another process moved it."""
 
     durable = True
     turn = Turn.FRONT

@@ -1,4 +1,4 @@
-"""What the log takes and gives: drafts in, records and gaps out."""
+"""Values of the log: drafts, records, gaps and the head."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ NEVER: Final = 2**62
 
 
 class Draft(NamedTuple):
-    """A fact on its way into the log.
+    """An event on its way into the log.
 
     `body` is the event's canonical form and is stored as it is. `path` names the nodes it came through, encoded; empty
-    means that it enters the log here. `expires_at` None is later than any time.
+    means that it enters the log here. `expires_at` None: it never expires.
     """
 
     event_id: str
@@ -34,11 +34,11 @@ class Draft(NamedTuple):
 class Drafts:
     """Drafts as columns.
 
-    `types` and `sources` name all that occur, and maybe more; nothing expires before `expires_first`, and None says
-    that nothing expires at all.
+    `types` and `sources` name all that occur, and maybe more; none expires before `expires_first`, and None means that
+    none expires at all.
 
-    Records of a topic that is no group's have `sizes`, in bytes of data and meta, and no `event_ids`, unless they are
-    copies that keep the identity of what they were made of. `key_id` is the key that brought them; blank: none did.
+    Drafts of a topic of records have `sizes`, in bytes of data and meta, and no `event_ids`, unless they are copies
+    that keep the identity of their originals. `key_id` is the key that signed the batch they came with; blank for none.
     """
 
     event_ids: Sequence[str] = ()
@@ -79,7 +79,7 @@ class Drafts:
         return len(self.bodies)
 
     def of_one_kind(self) -> Iterator[Drafts]:
-        """Its parts of drafts that all enter here, or all came from other nodes; mostly it is one."""
+        """Runs of drafts that all enter here, or all came from other nodes; mostly it is one."""
         distinct = set(self.paths)
         if len(distinct) == 1 or "" not in distinct:
             yield self
@@ -99,7 +99,7 @@ class Drafts:
 
     @property
     def of_records(self) -> bool:
-        """Whether they are records of a topic that is no group's."""
+        """Whether they are for a topic of records."""
         return bool(self.sizes)
 
     @property
@@ -124,7 +124,7 @@ NOTHING = Drafts()
 
 
 class Record(NamedTuple):
-    """A fact at its place."""
+    """A record of the log."""
 
     position: int
     topic_id: int
@@ -142,26 +142,26 @@ class Record(NamedTuple):
 
 
 class Outcome(IntEnum):
-    """What became of a draft."""
+    """The outcome of a draft."""
 
     NEW = 0
-    REFRESH = 1  # the same fact with a later expiry: a record of its own, sent on as one
-    DUPLICATE = 2  # nothing to do
+    REFRESH = 1  # the same event with a later expiry: a record of its own, sent to peers as one
+    DUPLICATE = 2  # the same event: nothing is written
     CONFLICT = 3  # the id is taken by another content or another source
 
 
 class IdOwner(NamedTuple):
-    """Whose event has an id: its source, and the key that brought it, blank where it was emitted at this node."""
+    """The owner of an event id: the source, and the key that signed it, blank where it was emitted at this node."""
 
     source: str
     key_id: str
 
 
 class AppendResult(NamedTuple):
-    """The fate of each draft of one unit, in order. `positions` holds the id's latest record, also for a duplicate.
+    """The outcome of each draft of one unit, in order. `positions` holds the id's latest record, also for a duplicate.
 
-    A new record's seq is its position and `shift`. `owners` says who has the id of each draft that is a conflict, by
-    its index.
+    A new record's seq is its position plus `shift`. `owners` names the owner of the id of each draft that is a
+    conflict, by its index.
     """
 
     outcomes: Sequence[Outcome]
@@ -185,11 +185,11 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Where the log ends. `next_position` is the position the next record will get.
+    """The end of the log. `next_position` is the position the next record will get.
 
     `registry_version` moves with every declared change, `parts_version` with every change of what plugins derived,
-    `topics_version` with every change of topics and routers: whoever looks at the head sees that, too. `unsynced` names
-    the run of the system that must go on for all commits to get to the disk; empty: all are there.
+    `topics_version` with every change of topics and routers: a read of the head shows all of them. `unsynced` names the
+    run of the system that must not end before all commits are on the disk; empty: all are.
     """
 
     next_position: int

@@ -41,7 +41,7 @@ class Watch:
                 self._waiting.append((position, future))
 
     def look(self) -> None:
-        """Say that its topics have changed otherwise: whoever waits for anything looks again."""
+        """Report that its topics have changed otherwise: every waiting reader reads again."""
         waiting, self._waiting = self._waiting, []
         self.looks += 1
         self._sign()
@@ -57,7 +57,7 @@ class Watch:
                 future.set_result(None)
 
     def after(self, turn: int) -> asyncio.Future[None]:
-        """A future that is done when there has been a sign since `turn`, which is to be taken before reading."""
+        """A future that is done when a sign came since `turn`, which the caller notes before reading."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.turn > turn:
             future.set_result(None)
@@ -81,7 +81,7 @@ class Watch:
 
 
 Listener = Callable[[Collection[int] | None], None]
-"""Is told at once which topics grew or changed; None: nobody here knows which. For whoever follows very many."""
+"""Called at once with the topics that grew or changed; None: any may have. For followers of very many topics."""
 
 
 class Wakeups:
@@ -115,13 +115,13 @@ class Wakeups:
                 del self._by_topic[topic]
 
     def is_watched(self, topic_id: int) -> bool:
-        """Whether anybody is interested in a topic by itself."""
+        """Whether any watch is for this topic alone."""
         return topic_id in self._by_topic
 
     def appended(self, first: int, last: int, topics: Mapping[int, bool]) -> None:
         """This process committed positions `first` to `last`; of each topic, whether any of them entered here."""
         if first != self.head + 1:
-            self.foreign(last)  # another process appended in between: nobody here knows to which topic
+            self.foreign(last)  # another process appended in between, to topics that this process does not know
             return
         self.head = last
         own = any(topics.values())
@@ -135,19 +135,19 @@ class Wakeups:
         self._tell(topics)
 
     def touch(self, topic_id: int) -> None:
-        """A topic has changed and no head moved: records or the topic itself are gone, or it is set anew."""
+        """A topic has changed without an append: records or the topic were deleted, or it was configured."""
         for watch in [*self._by_topic.get(topic_id, ()), *self._everything]:
             watch.look()
         self._tell((topic_id,))
 
     def touch_all(self) -> None:
-        """Topics were changed by another process: which, nobody here knows."""
+        """Another process changed topics that this process does not know."""
         for watch in self._all:
             watch.look()
         self._tell(None)
 
     def foreign(self, last: int) -> None:
-        """The head is at `last`, and we do not know in which topics: look everywhere."""
+        """The head is at `last`, in topics that this process does not know: every reader reads."""
         if last > self.head:
             self.head = last
         for watch in self._all:

@@ -1,8 +1,8 @@
-"""The one writer of a process: gathers what its callers want written and commits it as one transaction.
+"""The one writer of a process: gathers the units of its callers and commits them as one transaction.
 
-A caller hands over a unit and awaits its own result. Units that arrive while a transaction runs form the next one, so a
-lone unit never lingers and a thousand share one flush to the disk. There is no task in here: the writer thread's
-completion starts the next transaction.
+A caller submits a unit and awaits its own result. Units that arrive while a transaction runs form the next one, so a
+lone unit never lingers and a thousand share one flush to the disk. There is no task: the end of one
+transaction on the writer thread starts the next.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 BACKGROUND_RECORDS = 250
-"""Records of what is written in the background after which a transaction takes no further unit: a publisher who comes
-meanwhile waits for a few milliseconds.
+"""Records of background units after which a transaction takes no further unit: a publisher that comes meanwhile waits
+for a few milliseconds.
 """
 
 QueuedUnit = tuple[Unit[Any], asyncio.Future[Any]]
-"""A unit, and what its caller awaits."""
+"""A unit, and the future that its caller awaits."""
 Group = deque[QueuedUnit]
 
 
 class Writer:
     """Group commit over one database.
 
-    `committed` is told of every transaction that appended something, `timed(seconds, records)` of every transaction.
-    `seen` tells the last position that is known to have been given.
+    `committed` is called after every transaction that appended records, `timed(seconds, records)` after each.
+    `seen` returns the last position that is known to have been given.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Writer:
         self._closed = False
 
     def submit(self, unit: Unit[R]) -> asyncio.Future[R]:
-        """Queue a unit; its result, or its error, once the transaction is as durable as its units ask for."""
+        """Queue a unit; its result, or its error, once the transaction is as durable as its units require."""
         if self._closed:
             raise Unavailable("the node is stopping")
         loop = asyncio.get_running_loop()
@@ -72,7 +72,7 @@ class Writer:
         self.work.queued(self.waiting)
         if self._idle.is_set():
             self._idle.clear()
-            loop.call_soon(self._start)  # at the end of this tick: whoever else is ready now shares the commit
+            loop.call_soon(self._start)  # at the end of this tick: other units that are ready now share the commit
         return future
 
     @property
@@ -81,12 +81,12 @@ class Writer:
         return sum(map(len, self._waiting.values()))
 
     async def close(self) -> None:
-        """Take nothing more, and wait until all that was taken is written."""
+        """Refuse new units, and wait until all queued ones are written."""
         self._closed = True
         await self._idle.wait()
 
     def _next(self) -> list[QueuedUnit]:
-        """The units of the next transaction: all of one turn. Those of another would wait for these to be written."""
+        """The units of the next transaction, all of one turn: those of another would wait for them."""
         for turn in [*self._turns]:
             self._turns.rotate(-1)
             if group := [*_take(self._waiting[turn], BACKGROUND_RECORDS if turn is Turn.BACKGROUND else GROUP_RECORDS)]:
@@ -110,7 +110,7 @@ class Writer:
 
         try:
             running = self._database.start_write(work, durable=durable)
-        except RuntimeError:  # the database was closed: nobody must wait for what will never be written
+        except RuntimeError:  # the database was closed: these units will never be written
             for _, future in (*group, *chain.from_iterable(self._waiting.values())):
                 _resolve(future, Unavailable("the database is closed"))
             for waiting in self._waiting.values():
@@ -134,7 +134,7 @@ class Writer:
                 flushing = self._database.start_write(touch_head)
                 _when_done(flushing, lambda flushed: self._flushed(group, committed, flushed, begun, spent))
                 return
-            self._start()  # the writer need not wait until all have heard
+            self._start()  # the next transaction need not wait until the callers are answered
             self._tell(group, committed, begun, spent, flushed=durable)
             return
         self.work.trouble = str(error) or type(error).__name__
@@ -150,7 +150,9 @@ class Writer:
         begun: float,
         spent: TransactionTimes,
     ) -> None:
-        """What was committed is on the disk now, unless that failed: then it is there, and nobody may rely on it."""
+        """Answer once the flush is done; after a failed flush, the commit may still be lost, and every caller gets an
+        error.
+        """
         error = flushed.exception()
         if error is not None:
             committed.results = [error] * len(group)
@@ -173,17 +175,17 @@ class Writer:
             self._timed(seconds, committed.last - committed.head.last)
             if committed.blocks:
                 self._committed(committed)
-        finally:  # whoever hears of it may fail: those who wait for what is written must not wait for ever
+        finally:  # a callback may fail: the callers whose units are written must be answered all the same
             for (_, future), result in zip(group, committed.results, strict=True):
                 _resolve(future, result)
 
 
 def _when_done(running: Future[T], then: Callable[[Future[T]], None]) -> None:
-    """Go on in the loop as soon as the writer's thread is done: without a future of the loop's in between."""
+    """Call `then` in the loop as soon as the writer thread is done, without a future of the loop in between."""
     loop = asyncio.get_running_loop()
 
     def tell(done: Future[T]) -> None:
-        with suppress(RuntimeError):  # the loop has ended: nobody waits any more
+        with suppress(RuntimeError):  # the loop has ended, and with it every caller
             loop.call_soon_threadsafe(then, done)
 
     running.add_done_callback(tell)
@@ -200,7 +202,7 @@ def _take(waiting: Group, most: int) -> Iterator[QueuedUnit]:
 
 
 def _resolve(future: asyncio.Future[Any], result: object) -> None:
-    if future.done():  # its caller went away; what was committed stays
+    if future.done():  # its caller was cancelled; the commit stays
         return
     if isinstance(result, BaseException):
         future.set_exception(result)

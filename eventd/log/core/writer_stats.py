@@ -1,4 +1,4 @@
-"""What the writer has done since the process began: for whoever watches how it is doing."""
+"""Counts and times of the writer since the process began."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 BOUNDS = (50, 100, 250, 500, 1_000, 5_000, 10_000, 50_000, 100_000)
-"""Microseconds by which flushes are told apart."""
+"""Upper bounds of the classes of flush times, in microseconds."""
 
 
 class WriterStats:
@@ -30,11 +30,13 @@ class WriterStats:
         return bool(self.trouble)
 
     def queued(self, waiting: int) -> None:
-        """So many units wait."""
+        """Note how many units wait."""
         self.waiting_peak = max(self.waiting_peak, waiting)
 
     def done(self, sizes: Sequence[tuple[int, int]], flush: float | None) -> None:
-        """A transaction wrote blocks of so many records and bytes; `flush`: for how long it waited for the disk."""
+        """Count a transaction that wrote blocks of these records and bytes; `flush`: seconds spent waiting for the
+        disk.
+        """
         self.trouble = ""
         self.transactions += 1
         self.records += sum(records for records, _ in sizes)

@@ -1,4 +1,4 @@
-"""Cursors: how far each consumer is, whether it is held up, and what it could not hand on.
+"""Cursors: the position and state of each consumer, and its dead letters.
 
 A cursor's position is its own fence: a step is applied only where the position still is what the step began with.
 Every function takes the open transaction; the head is locked before any cursor is.
@@ -26,13 +26,13 @@ class LinkState(StrEnum):
     RUNNING = "running"
     BACKING_OFF = "backing-off"  # the other side is down: it will be tried again
     BLOCKED = "blocked"  # the other side answers, and refuses the link as a whole
-    PAUSED = "paused"  # an operator said so
-    FAILED = "failed"  # this node itself cannot go on: a secret that cannot be read, a fault
+    PAUSED = "paused"  # by an operator
+    FAILED = "failed"  # this node itself cannot work: a secret that cannot be read, a fault
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """A consumer's line in the books. Positions are node-wide; times in microseconds."""
+    """The row of a consumer. Positions are node-wide; times in microseconds."""
 
     name: str
     kind: str
@@ -65,7 +65,7 @@ class Cursor:
 
     @property
     def is_refused(self) -> bool:
-        """Whether nothing gets through until somebody puts something right."""
+        """Whether no record is delivered until an operator fixes the cause."""
         return self.shown_state in (LinkState.BLOCKED, LinkState.FAILED)
 
 
@@ -95,7 +95,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record that one consumer will never take, and why."""
+    """A record that one consumer refused for good, and why."""
 
     cursor: str
     position: int
@@ -109,7 +109,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One settled step of a cursor: from `position` to `upto`, with what has to be remembered of it.
+    """One settled step of a cursor: from `position` to `upto`, with its batches and dead letters.
 
     `selector_version` is that of the selection by which the step was made; None where nothing was selected.
     """
@@ -194,7 +194,7 @@ def create_cursor(
 
 
 def delete_cursors(conn: sa.Connection, names: Iterable[str]) -> None:
-    """Forget cursors and all that hangs on them."""
+    """Delete cursors, with their selections, batches and dead letters."""
     for name in names:
         last = sa.select(sa.func.max(batches.c.id)).where(batches.c.cursor == name)
         note_forgotten(conn, batches.name, conn.execute(last).scalar_one() or 0)
@@ -204,13 +204,13 @@ def delete_cursors(conn: sa.Connection, names: Iterable[str]) -> None:
 
 
 def end_cursor(conn: sa.Connection, cursor: Cursor) -> None:
-    """Forget a cursor that has reached its end, unless another has taken its name meanwhile."""
+    """Delete a cursor that has reached its end, unless another has its name meanwhile."""
     its_own = (cursors.c.topic_id == cursor.topic_id, cursors.c.created_at == cursor.created_at)
     conn.execute(cursors.delete().where(cursors.c.name == cursor.name, *its_own))
 
 
 def declare_selection(conn: sa.Connection, cursor: str, version: int, selection: Mapping[str, Any], now: int) -> None:
-    """Set what the cursor selects from its present position on, under a version of its own."""
+    """Set the selection of the cursor from its present position on, under a version of its own."""
     conn.execute(
         selectors.insert().values(
             cursor=cursor, version=version, selection=json.dumps(selection, separators=(",", ":")), declared_at=now
@@ -220,7 +220,7 @@ def declare_selection(conn: sa.Connection, cursor: str, version: int, selection:
 
 
 def read_selection(conn: sa.Connection, cursor: str, version: int | None = None) -> tuple[int, dict[str, Any]]:
-    """The version, or the newest one, and what it selects. Raises `NotFound`."""
+    """The selection of this version, or of the newest, with the version. Raises `NotFound`."""
     query = sa.select(selectors).where(selectors.c.cursor == cursor).order_by(selectors.c.version.desc()).limit(1)
     if version is not None:
         query = query.where(selectors.c.version == version)
@@ -231,7 +231,7 @@ def read_selection(conn: sa.Connection, cursor: str, version: int | None = None)
 
 
 def read_selections(conn: sa.Connection, *kinds: str) -> dict[str, tuple[int, dict[str, Any]]]:
-    """What each cursor of these kinds selects from its present position on, and under which version, by its name."""
+    """The version and the selection of each cursor of these kinds, by name, from its present position on."""
     query = (
         sa.select(selectors.c.cursor, selectors.c.version, selectors.c.selection)
         .join(cursors, sa.and_(cursors.c.name == selectors.c.cursor, cursors.c.selector_version == selectors.c.version))
@@ -266,8 +266,8 @@ def check_fence(positions: Mapping[str, int], step: Step) -> None:
 def apply_step(conn: sa.Connection, step: Step) -> None:
     """Move the cursor and keep what belongs to the step. The fence was checked under lock.
 
-    Raises `FenceLost` when the cursor selects by another version than the step: what the step passed over may now be
-    wanted, and the repair that brings what the old selection left out ends where the cursor stood at the declaration.
+    Raises `FenceLost` when the cursor selects by another version than the step: records the step passed over may now be
+    wanted, and the repair that sends what the old selection left out ends where the cursor stood at the declaration.
     """
     changes: dict[str, Any] = {"position = ?": step.upto, "sent_upto = ?": step.sent_upto}
     if step.succeeded:
@@ -308,7 +308,7 @@ def insert_batch(conn: sa.Connection, batch: Batch) -> None:
 
 
 def park(conn: sa.Connection, letter: DeadLetter) -> None:
-    """Set a record aside; parking it twice keeps the newer reason."""
+    """Store a dead letter; for a record that has one, the newer reason replaces the older."""
     values = {name: getattr(letter, name) for name in DeadLetter.__slots__}
     statement = insert(conn, dead_letters).values(**values)
     keep = {name: values[name] for name in ("reason", "detail", "attempts", "parked_at")}
@@ -318,7 +318,7 @@ def park(conn: sa.Connection, letter: DeadLetter) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Postponement:
-    """A failed try: nothing moves, the cursor remembers why and when to try again."""
+    """A failed try: the cursor stays, with the reason and the time of the next try."""
 
     name: str
     position: int
@@ -350,7 +350,7 @@ def postpone(conn: sa.Connection, failure: Postponement) -> None:
 
 
 def clear_failures(conn: sa.Connection, names: Iterable[str], now: int) -> None:
-    """Forget that these cursors were held up, and by which error: something changed, so the next try may be at once."""
+    """Clear the failures of these cursors: their cause may have changed, so the next try is at once."""
     rows = [(LinkState.RUNNING.value, now, name) for name in names]
     sql = (
         "UPDATE cursors SET state = ?, reason = '', since = CASE WHEN state = 'running' THEN since ELSE ? END,"
@@ -367,11 +367,11 @@ def set_paused(conn: sa.Connection, name: str, *, at: int | None, by: str) -> No
 
 
 def rewind(conn: sa.Connection, name: str, *, position: int, to: int, now: int, epoch: str = "") -> None:
-    """Move a cursor back: the other side has less than we thought.
+    """Move a cursor back: the other side has less than the cursor says.
 
     `epoch` is the one in which the other side has proven to have everything up to `to`; blank without a proof.
-    Raises `Invalid` unless that is back: forward would pass over what nobody got. Raises `FenceLost` when the cursor
-    moved meanwhile.
+    Raises `Invalid` for a position that is not back: forward would pass over records that were never delivered. Raises
+    `FenceLost` when the cursor moved meanwhile.
     """
     if to >= position:
         raise Invalid(f"cursor {name!r} at {position} cannot be rewound to {to}")
@@ -382,7 +382,7 @@ def rewind(conn: sa.Connection, name: str, *, position: int, to: int, now: int, 
 
 
 def move_cursor(conn: sa.Connection, name: str, *, to: int, now: int) -> None:
-    """Move a cursor anywhere, because an operator said so; a step that is under way is void. Raises `NotFound`."""
+    """Move a cursor anywhere, for an operator; a step that is under way is void. Raises `NotFound`."""
     fresh = {"position": to, "sent_upto": to, "attempts": 0, "retry_at": None, "last_error": "", "reason": ""}
     fresh |= {"state": LinkState.RUNNING, "since": now}
     if conn.execute(cursors.update().where(cursors.c.name == name).values(**fresh)).rowcount == 0:

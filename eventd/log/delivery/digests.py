@@ -1,6 +1,6 @@
-"""What a topic holds of some node's events, a slice at a time: summed up, or listed. For comparing two nodes.
+"""Digests of a topic's events from some node, step by step: summed up, or listed. For comparing two nodes.
 
-A slice is a few milliseconds of work in one short snapshot, so that neither readers nor the loop wait behind a
+A step is a few milliseconds of work in one short snapshot, so that neither readers nor the event loop wait behind a
 comparison of millions. Where all of a block is meant, its lines are summed up without being decoded.
 """
 
@@ -26,19 +26,19 @@ from federation.event import read_outlines
 from federation.selector import Selector
 
 STEP_RECORDS = 1500
-"""Records of a slice, about: a few milliseconds."""
+"""Records of a step, about: a few milliseconds."""
 MOST_PROOFS = 1000
-"""Batches that are looked through for the one before a moment."""
+"""Batches that are searched for the last one before a moment."""
 PORTION = 32
-"""Blocks that are looked at together: mostly a few are a slice."""
+"""Blocks that are read together: mostly a few are a step."""
 REST = 0.5
-"""How long others have the interpreter to themselves, for each second that slices take."""
+"""Seconds of rest for each second that steps take."""
 PER_BLOCK = 5
 """What a block costs beside its records, in records."""
 
 
 async def rest(sleep: Callable[[float], Awaitable[object]], spent: float) -> None:
-    """Leave the interpreter to others for a while, after a slice that took so many seconds."""
+    """Leave the interpreter to other threads for a while, after a step that took so many seconds."""
     if spent > 0:
         await sleep(spent * REST)
 
@@ -58,7 +58,7 @@ class RecordFilter:
     own: bool = False
 
     def settles(self, block: Block) -> bool | None:
-        """Whether all records of a block are meant, or none; None where they have to be asked one by one."""
+        """Whether all records of a block are meant, or none; None where they have to be judged one by one."""
         paths, types, sources = names(block.paths), names(block.types), names(block.sources)
         if paths is not None and not any(map(self.takes_path, paths)):
             return False
@@ -80,7 +80,7 @@ class RecordFilter:
 
 
 class Columns(NamedTuple):
-    """What is meant of a block, as columns; a record's seq is its position and the `shift`."""
+    """The meant records of a block, as columns; a record's seq is its position plus the `shift`."""
 
     positions: Sequence[int]
     bodies: Sequence[str]
@@ -109,7 +109,7 @@ NO_EXCLUSIONS = Exclusions()
 
 
 def read_exclusions(conn: sa.Connection, cursor: str) -> Exclusions:
-    """What the batches of a cursor say they left out: expired, in the path, refused."""
+    """The positions that the batches of a cursor left out: expired, in the path, refused."""
     found: dict[int, str] = {}
     rows = fetch(conn, "SELECT exceptions FROM batches WHERE cursor = ? AND exceptions <> '' ORDER BY id", (cursor,))
     for (exceptions,) in rows:
@@ -119,7 +119,7 @@ def read_exclusions(conn: sa.Connection, cursor: str) -> Exclusions:
 
 
 class DigestStep(NamedTuple):
-    """How far a slice came, how many records it found, and which it left out by reason."""
+    """The position up to which a step came, how many records it found, and how many it left out, by reason."""
 
     upto: int
     records: int
@@ -161,7 +161,7 @@ class ListedRecord(NamedTuple):
 
 
 class RecordList(NamedTuple):
-    """Records of some buckets, how far the slice came, and the number of the next record."""
+    """Records of some buckets, the position up to which the step came, and the number of the next record."""
 
     held: Sequence[ListedRecord]
     upto: int
@@ -211,7 +211,7 @@ def _keep(columns: Columns, left_out: Exclusions, reasons: Counter[str]) -> Colu
 
 
 class _Plan(NamedTuple):
-    """The blocks of a slice that may hold something: where each begins, and whether all of it is meant."""
+    """The blocks of a step that may hold a meant record: where each begins, and whether all of it is meant."""
 
     whole: Mapping[int, bool]
     upto: int
@@ -259,7 +259,7 @@ def oldest_kept(conn: sa.Connection, topic_id: int, now: int) -> int | None:
 
 
 def taken_before(conn: sa.Connection, cursor: str, time: int, leeway: int) -> int:
-    """Up to which position a peer had taken everything before a moment of its own clock; 0 where nobody knows.
+    """The position up to which a peer had taken everything before a moment of its own clock; 0 where that is unknown.
 
     `leeway` is how far the two clocks may be apart. Times in microseconds.
     """

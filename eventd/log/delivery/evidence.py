@@ -1,4 +1,4 @@
-"""What a peer signed, as its sender keeps it: read for what it says, not verified again."""
+"""The signed receipts of peers, as the sender keeps them: decoded, not verified again."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _RECEIPT = msgspec.json.Decoder(_Receipt)
 
 
 def read_answer(text: str) -> Proof:
-    """The receipt in the body of an answer. Raises `msgspec.MsgspecError` when it is none."""
+    """The receipt in the body of an answer. Raises `msgspec.MsgspecError` for any other text."""
     receipt = _RECEIPT.decode(text)
     digest = hashlib.sha256(text.encode()).hexdigest()
     refused = len(receipt.refused)
@@ -51,7 +51,7 @@ def read_answer(text: str) -> Proof:
 
 
 def read_proof(evidence: str) -> Proof | None:
-    """The receipt a batch was answered with; None where there is none: v1 has none."""
+    """The receipt a batch was answered with; None for v1, which has no receipts."""
     try:
         return read_answer(_EVIDENCE.decode(evidence).body) if evidence else None
     except msgspec.MsgspecError:

@@ -1,4 +1,4 @@
-"""Writing down what was refused: a few lines now and then, however much was."""
+"""Storing refused requests: a few rows now and then, however many were refused."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from eventd.store.schema.tables import refusals
 class RefusedRequests(NamedTuple):
     """Requests, or events of a batch, that were refused for one reason. Times in microseconds.
 
-    `peer` is a peer's node, `?` for anybody else, blank where nobody was named; `key_id` is blank unless it is known.
+    `peer` is a peer's node, `?` for a node that is not a peer, blank where none was named; `key_id` is blank unless it
+    is known.
     """
 
     group_name: str
     peer: str
     key_id: str
     reason: str
-    count: int  # type: ignore[assignment]  # a column's name; nobody counts members of a row
+    count: int  # type: ignore[assignment]  # a column's name, which hides tuple.count
     first_at: int
     last_at: int
 
 
 class StoreRefusals(Change[None]):
-    """A unit of the writer: add rows to the book of refusals."""
+    """A unit of the writer: adds rows to the table of refusals."""
 
     turn = Turn.BACKGROUND
 

@@ -1,7 +1,7 @@
-"""Sending again: which records a repair would carry, the cursor that makes it, and the dead letters it may take up.
+"""Repairs: the range of records to send again, the cursor that sends them, and the dead letters they may retry.
 
-A repair is a cursor beside the peer's own, over a closed range of positions. The node sends what it picks, marked as a
-repair, and deletes it at its end.
+A repair is a cursor beside the peer's own, over a closed range of positions. The node sends the records it picks,
+marked as a repair, and deletes the cursor at its end.
 """
 
 from __future__ import annotations
@@ -98,9 +98,9 @@ def start_repair(
 
 
 class StoredDeadLetter(NamedTuple):
-    """A dead letter as an operator sees it, and what is left of its record. Times in microseconds.
+    """A dead letter with parts of its record. Times in microseconds.
 
-    `tag` is None when the record is gone.
+    `tag` is None when the record is removed.
     """
 
     id: int
@@ -161,11 +161,11 @@ def _letter(row: Sequence[Any], record: Record | None) -> StoredDeadLetter:
 
 
 def count_dead_letters(conn: sa.Connection, topic_id: int) -> dict[str, int]:
-    """How many dead letters each cursor of a topic has."""
+    """The number of dead letters of each cursor of a topic."""
     sql = "SELECT cursor, count(*) FROM dead_letters WHERE topic_id = ? GROUP BY cursor"
     return dict(fetch(conn, sql, (topic_id,)))
 
 
 def remove_dead_letters(conn: sa.Connection, ids: Sequence[int]) -> int:
-    """Forget dead letters; how many there were."""
+    """Delete dead letters; how many there were."""
     return sum(conn.execute(dead_letters.delete().where(dead_letters.c.id == at)).rowcount for at in ids)

@@ -1,4 +1,4 @@
-"""What a peer is to get: the declared selector, and for a repair what is picked out of it. Pure."""
+"""The selection of a peer: its selector, and for a repair the positions picked out of it. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from federation.selector import Selector
 
 
 class PeerDeclaration(Protocol):
-    """A peer's declaration, as far as it says what the peer is to get."""
+    """The part of a peer's declaration that decides which records it gets."""
 
     @property
     def selector(self) -> Selector: ...
@@ -36,7 +36,7 @@ class Selection:
 
     @classmethod
     def of(cls, peer: PeerDeclaration) -> Self:
-        """What the peer's declaration asks for."""
+        """The selection of the peer's declaration."""
         return cls(peer.selector, peer.relay)
 
     def matches(self, record: Record) -> bool:
@@ -49,7 +49,7 @@ class Selection:
         )
 
     def settles(self, block: Block) -> bool | None:
-        """Whether all records of a block are meant for the peer, or none; None where it takes a look at each."""
+        """Whether all records of a block are meant for the peer, or none; None where each has to be judged."""
         if not (self.relay or block.own):
             return False
         if self.positions:
@@ -62,7 +62,7 @@ class Selection:
         return True if whole and not (self.selector.subject_prefixes or self.selector.sources) else None
 
     def wanted_by(self, peer: str) -> PeerFilter:
-        """As the log is asked for it."""
+        """The filter by which the log is read for a peer."""
         return PeerFilter(peer, self)
 
     def widens(self, earlier: Selection) -> bool:

@@ -1,8 +1,8 @@
-"""What the books prove about each record and each peer: delivered, still to come, or how it ended.
+"""The delivery of each record to each peer, derived from the delivery ledger: delivered, pending, or how it ended.
 
-Nothing is kept per record and peer. A delivered batch covers a range of positions under one version of the peer's
+There is no row per record and peer. A delivered batch covers a range of positions under one version of the peer's
 selection, with exceptions; a repair's batch names the positions it carried. Where the batch that would prove a delivery
-has been forgotten, the answer is `unknown`, never `delivered`.
+has been deleted, the answer is `unknown`, never `delivered`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BATCH = "after, upto, selector_version, exceptions, picked, attempts, sent_at, 
 
 
 class DeliveryState(StrEnum):
-    """How far one record is on its way to one peer."""
+    """The state of the delivery of one record to one peer."""
 
     DELIVERED = "delivered"  # the peer acknowledged it
     PENDING = "pending"  # not tried yet
@@ -36,7 +36,7 @@ class DeliveryState(StrEnum):
     EXPIRED = "expired"  # its time was over before the peer had it
     REFUSED = "refused"  # the peer will not take it; it is a dead letter
     IN_PATH = "in_path"  # it came from the peer, or through it
-    UNKNOWN = "unknown"  # the proof has been forgotten
+    UNKNOWN = "unknown"  # the ledger row that would prove it was deleted
 
 
 class Delivery(NamedTuple):
@@ -55,7 +55,7 @@ class Delivery(NamedTuple):
 
 
 class Matcher(Protocol):
-    """Says whether a record is meant for a peer, and whether all of a block are; None: each has to be asked."""
+    """Decides whether a record is meant for a peer, and whether all of a block are; None: each has to be judged."""
 
     def matches(self, record: Record) -> bool: ...
 
@@ -86,9 +86,9 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class LinkLedger:
-    """All that is needed to say what became of a record at one peer, except the batches themselves.
+    """The rows that decide the delivery of a record to one peer, except the batches themselves.
 
-    `cursor` is None as long as the node has not taken notice of the peer. `picked` are the ranges of batches that
+    `cursor` is None as long as the node has not taken up the peer. `picked` are the ranges of batches that
     repairs delivered, as (row id, after, upto).
     """
 
@@ -106,13 +106,13 @@ def read_picked(conn: sa.Connection, cursor: str) -> list[tuple[int, int, int]]:
     return [(row[0], row[1], row[2]) for row in rows]
 
 
-def derive(conn: sa.Connection, books: LinkLedger, records: Sequence[Record], *, now: int) -> list[Delivery | None]:
-    """What became of each of `records` (in order of position) at the peer; None where it is not meant for the peer."""
+def derive(conn: sa.Connection, ledger: LinkLedger, records: Sequence[Record], *, now: int) -> list[Delivery | None]:
+    """The delivery of each of `records`, in order of position, to the peer; None where it is not meant for the peer."""
     if not records:
         return []
-    proofs = _Proofs.read(conn, books, records[0].position, records[-1].position)
-    found = [_derive(books, record, proofs, now) for record in records]
-    return _with_letters(conn, books, records, found)
+    proofs = _Proofs.read(conn, ledger, records[0].position, records[-1].position)
+    found = [_derive(ledger, record, proofs, now) for record in records]
+    return _with_letters(conn, ledger, records, found)
 
 
 class _LedgerRow(NamedTuple):
@@ -127,7 +127,7 @@ class _LedgerRow(NamedTuple):
     batch_id: str
 
     def outcome(self, position: int) -> Delivery:
-        """What this batch says of a record it was to carry."""
+        """The delivery of a record that this batch was to carry."""
         reason = self.exceptions.get(position)
         if reason is None:
             acked = self.acked_at
@@ -140,7 +140,7 @@ class _LedgerRow(NamedTuple):
 
 
 class _Proofs:
-    """The batches that can prove something about a run of positions."""
+    """The batches that cover a run of positions."""
 
     def __init__(self, ranges: Sequence[_LedgerRow], repaired: Mapping[int, Sequence[_LedgerRow]]) -> None:
         self._ranges = ranges
@@ -148,10 +148,10 @@ class _Proofs:
         self._repaired = repaired
 
     @classmethod
-    def read(cls, conn: sa.Connection, books: LinkLedger, first: int, last: int) -> _Proofs:
-        if books.cursor is None:
+    def read(cls, conn: sa.Connection, ledger: LinkLedger, first: int, last: int) -> _Proofs:
+        if ledger.cursor is None:
             return cls((), {})
-        name = books.cursor.name
+        name = ledger.cursor.name
         # A page without a record to send shares its beginning with the next batch; the one that ends first knows more.
         rows = fetch(
             conn,
@@ -160,7 +160,7 @@ class _Proofs:
             " ORDER BY upto, id DESC",
             (name, first, name, last, last),
         )
-        near = [at for at, after, upto in books.picked if upto >= first and after < last]
+        near = [at for at, after, upto in ledger.picked if upto >= first and after < last]
         repaired: dict[int, list[_LedgerRow]] = {}
         for row in sorted(fetch_in(conn, f"SELECT id, {_BATCH} FROM batches WHERE id {{in}}", (), near)):
             batch = _batch(row[1:])
@@ -211,23 +211,23 @@ class UniformDelivery(NamedTuple):
 
 
 class BlockLedger:
-    """The books of a peer over a run of blocks: for who adds up, and would take apart millions of records."""
+    """The ledger of a peer over a run of blocks: for sums, which would otherwise decode millions of records."""
 
-    def __init__(self, books: LinkLedger, proofs: _Proofs) -> None:
-        self._books = books
+    def __init__(self, ledger: LinkLedger, proofs: _Proofs) -> None:
+        self._ledger = ledger
         self._proofs = proofs
 
     @classmethod
-    def read(cls, conn: sa.Connection, books: LinkLedger, first: int, last: int) -> BlockLedger:
-        """All that can say something of the positions from `first` to `last`."""
-        return cls(books, _Proofs.read(conn, books, first, last))
+    def read(cls, conn: sa.Connection, ledger: LinkLedger, first: int, last: int) -> BlockLedger:
+        """The rows about the positions from `first` to `last`."""
+        return cls(ledger, _Proofs.read(conn, ledger, first, last))
 
     def uniform(self, block: Block) -> UniformDelivery | None:
-        """What became of a block's records; None where that may differ, or takes a look at them.
+        """The delivery of all of a block's records; None where they may differ, or have to be decoded.
 
         All of them are meant for the peer, may go to it, and never expire.
         """
-        cursor = self._books.cursor
+        cursor = self._ledger.cursor
         if cursor is None or block.position > cursor.position:
             return _uniform_ahead(cursor, block)
         return self._passed(block) if block.last <= cursor.position else None
@@ -239,13 +239,13 @@ class BlockLedger:
         if batches:
             plain = all(self._brought_all(batch, block) for batch in batches)
             return UniformDelivery(DeliveryState.DELIVERED, max(batch.acked_at for batch in batches)) if plain else None
-        single = len(self._books.versions) < 2 and not self._books.repairs
+        single = len(self._ledger.versions) < 2 and not self._ledger.repairs
         repaired = self._proofs.touched_by_repairs(block.position, block.last)
         return UniformDelivery(DeliveryState.UNKNOWN) if single and not repaired else None
 
     def _brought_all(self, batch: _LedgerRow, block: Block) -> bool:
         """Whether a batch brought all that it covers of a block."""
-        version = self._books.versions.get(batch.version)
+        version = self._ledger.versions.get(batch.version)
         meant = version is not None and version.selection.settles(block)
         return bool(meant) and not any(block.position <= at <= block.last for at in batch.exceptions)
 
@@ -264,28 +264,28 @@ def _uniform_ahead(cursor: Cursor | None, block: Block) -> UniformDelivery | Non
     return UniformDelivery(DeliveryState.FAILED if tried else DeliveryState.PENDING)
 
 
-def _derive(books: LinkLedger, record: Record, proofs: _Proofs, now: int) -> Delivery | None:
-    if not books.wanted.matches(record):
+def _derive(ledger: LinkLedger, record: Record, proofs: _Proofs, now: int) -> Delivery | None:
+    if not ledger.wanted.matches(record):
         return None
-    if (record.path or record.node == books.node) and may_send(
-        decode_path(record.path), record.node, books.node, relay=True
+    if (record.path or record.node == ledger.node) and may_send(
+        decode_path(record.path), record.node, ledger.node, relay=True
     ):
         return Delivery(DeliveryState.IN_PATH)
-    if books.cursor is None or record.position > books.cursor.position:
-        return _ahead(books.cursor, record, now)
+    if ledger.cursor is None or record.position > ledger.cursor.position:
+        return _ahead(ledger.cursor, record, now)
     batch = proofs.covering(record.position)
-    version = books.versions.get(batch.version) if batch else None
+    version = ledger.versions.get(batch.version) if batch else None
     meant = batch is not None and version is not None and version.selection.matches(record)
     outcomes = [batch.outcome(record.position)] if batch and meant else []
     outcomes += [repair.outcome(record.position) for repair in proofs.repairs(record.position)]
     if delivered := [outcome for outcome in outcomes if outcome.state is DeliveryState.DELIVERED]:
         return delivered[-1]._replace(first_at=delivered[0].delivered_at)
-    for repair in books.repairs:
+    for repair in ledger.repairs:
         if repair.covers(record):
             return _ahead(repair.cursor, record, now)
     if outcomes:
         return outcomes[-1]
-    return _unproven(books, record, excluded=version is not None)
+    return _unproven(ledger, record, excluded=version is not None)
 
 
 def _ahead(cursor: Cursor | None, record: Record, now: int) -> Delivery:
@@ -312,13 +312,13 @@ def _was_tried(cursor: Cursor, record: Record) -> bool:
     return cursor.attempted_at is not None and record.recorded_at <= cursor.attempted_at
 
 
-def _unproven(books: LinkLedger, record: Record, *, excluded: bool) -> Delivery:
+def _unproven(ledger: LinkLedger, record: Record, *, excluded: bool) -> Delivery:
     """The state of a record that the cursor has passed and no batch speaks of.
 
-    It may have been nobody's business then: `excluded` by the batch's version of the selection, or passed without a
-    batch under one. When the selection became wider, what was still alive was sent by a repair; the rest was too late.
+    It may not have been meant for the peer then: `excluded` by the batch's version of the selection, or passed without
+    a batch under one. When the selection became wider, a repair sent the records still alive; the rest was too late.
     """
-    versions = [books.versions[number] for number in sorted(books.versions)]
+    versions = [ledger.versions[number] for number in sorted(ledger.versions)]
     for version, successor in pairwise(versions):
         late = record.expires_at is not None and record.expires_at < successor.declared_at
         in_force = excluded or record.recorded_at < successor.declared_at
@@ -328,14 +328,14 @@ def _unproven(books: LinkLedger, record: Record, *, excluded: bool) -> Delivery:
 
 
 def _with_letters(
-    conn: sa.Connection, books: LinkLedger, records: Sequence[Record], found: list[Delivery | None]
+    conn: sa.Connection, ledger: LinkLedger, records: Sequence[Record], found: list[Delivery | None]
 ) -> list[Delivery | None]:
-    """The refused ones with the words the dead letter has for it."""
+    """The deliveries, the refused ones with the reason of the dead letter."""
     refused = [r.position for r, d in zip(records, found, strict=True) if d and d.state is DeliveryState.REFUSED]
-    if not refused or books.cursor is None:
+    if not refused or ledger.cursor is None:
         return found
     sql = "SELECT position, reason, detail, attempts FROM dead_letters WHERE cursor = ? AND position {in}"
-    letters = {row[0]: row[1:] for row in fetch_in(conn, sql, (books.cursor.name,), refused)}
+    letters = {row[0]: row[1:] for row in fetch_in(conn, sql, (ledger.cursor.name,), refused)}
     return [_worded(d, letters.get(r.position)) for r, d in zip(records, found, strict=True)]
 
 

@@ -1,8 +1,8 @@
-"""Removing the records of jobs that are done, when that pays.
+"""Compaction: removing the records of jobs that are done, when that pays.
 
-An ack is one line in the table of leases. Rewriting a block for each would cost as much as a thousand of them, so a
+An ack is one row in the table of leases. Rewriting a block for each would cost as much as a thousand of them, so a
 block beyond the floor is rewritten when half of what it holds is done, and dropped when all of it is. Until then
-readers leave out what is done; see `acked_seqs`. The head must be locked.
+readers leave out jobs that are done; see `acked_seqs`. The head must be locked.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _shares(conn: sa.Connection, topic_id: int, seqs: Sequence[int]) -> list[_Sh
 
 
 def _rewrite(conn: sa.Connection, topic: TopicRow, shares: Sequence[_Share], now: int) -> None:
-    """Remove what is done from these blocks, with its rows in the table of leases."""
+    """Remove the jobs that are done from these blocks, with their leases."""
     read = [share for share in shares if share.done < share.bytes or topic.ids]
     removed = [
         (read_block(conn, share.position), acked_seqs(conn, topic.id, share.seq, share.last_seq)) for share in read

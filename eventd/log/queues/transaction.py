@@ -1,6 +1,6 @@
-"""The books of one queue while a transaction changes them: what may be handed out, what is done, and what is given up.
+"""What one transaction does to a queue: jobs handed out, jobs done, and jobs that become dead letters.
 
-All units of a transaction that are about one queue share its books, so what they do is counted, and cleared away, once.
+All units of a transaction on one queue share it, so that counters are written, and done jobs compacted, once.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ from eventd.store.rows.leases import (
 from eventd.store.schema.topic_tables import queues
 
 FOUND_BYTES = 16 << 20
-"""Bytes of data and meta that one claim hands out, and a little: the next one gets the rest."""
+"""Bytes of data and meta that one claim hands out, about: the next one gets the rest."""
 MOST_LETTERS = 1000
-"""Jobs that one claim gives up at most."""
+"""Jobs that become dead letters in one claim at most."""
 HOLD_SECONDS = 5
-"""How long a job that is to be given up waits where the dead letters do not take it."""
+"""How long a job waits that the topic of dead letters does not take."""
 _KEPT_BLOCKS = 8
 _EVERYWHERE = 1 << 62
 _PORTION = 16
-"""Jobs that came back, read at once at least: some of them may be given up."""
+"""Returned jobs that are read at once, at least: some of them may become dead letters."""
 
 
 class AvailableJob(NamedTuple):
-    """A job that may be handed out, and how often it was."""
+    """A job that may be handed out, and how often it was handed out."""
 
     seq: int
     deliveries: int
@@ -63,7 +63,7 @@ class AvailableJob(NamedTuple):
 
 
 def read_queue(conn: sa.Connection, queue: str | int) -> TopicRow:
-    """The line of a queue, by its name or its id. Raises `TopicNotFound` and `NotAQueue`."""
+    """A queue, by its name or its id. Raises `TopicNotFound` and `NotAQueue`."""
     line = find_topic(conn, queue) if isinstance(queue, str) else find_topic_by_id(conn, queue)
     if line is None:
         raise TopicNotFound(str(queue))
@@ -73,7 +73,7 @@ def read_queue(conn: sa.Connection, queue: str | int) -> TopicRow:
 
 
 class QueueTransaction:
-    """The books of one queue. `held` and `delayed`: by how much the numbers of such jobs have changed."""
+    """Changes of one queue. `held` and `delayed`: by how much the numbers of such jobs have changed."""
 
     def __init__(self, tx: Transaction, line: TopicRow) -> None:
         self.conn = tx.conn
@@ -86,11 +86,11 @@ class QueueTransaction:
         self.held, self.delayed = end_leases(tx.conn, line.id, tx.steady)
         self._done: list[int] = []
         self._records = _Records(tx.conn, line.id)
-        self._standing: JobCounts | None = None
+        self._counts: JobCounts | None = None
 
     @classmethod
     def open(cls, tx: Transaction, line: TopicRow) -> QueueTransaction:
-        """Those of the transaction. Whoever opens them has to `settle` them."""
+        """That of the transaction. The unit that opens it has to `settle` it."""
         found: QueueTransaction | None = tx.shared.get(("queue", line.id))
         if found is None:
             line = apply_ttl(tx.conn, line, tx.now)
@@ -103,7 +103,7 @@ class QueueTransaction:
     def find(self, most: int, dead: DeadLetters) -> list[AvailableJob]:
         """The next jobs: first those that came back, then those that were never handed out.
 
-        Those that came back too often go to `dead` instead, where the queue says so.
+        Jobs that came back too often are added to `dead` instead, where the queue is configured so.
         """
         limit = self.line.config.max_deliveries if self.line.config.dead_letter else 0
         found: list[AvailableJob] = []
@@ -111,7 +111,7 @@ class QueueTransaction:
         for job in self._candidates(max(most, _PORTION)) if most else ():
             if limit and job.deliveries >= limit:
                 if not dead.add(job):
-                    continue  # there are many: the next claim gives them up
+                    continue  # there are many: the next claim takes them
             else:
                 found.append(job)
                 size += job.size
@@ -138,7 +138,7 @@ class QueueTransaction:
                 yield AvailableJob(self._claimed_seq, 0, content_size(record[1]), *record)
 
     def remove(self, leases: Sequence[Lease]) -> None:
-        """These jobs are done; their lines say so already."""
+        """Count these jobs as done; their rows are marked already."""
         size = sum(lease.size for lease in leases)
         sql = "UPDATE topics SET deleted = deleted + ?, bytes = bytes - ? WHERE id = ?"
         execute(self.conn, sql, (len(leases), size, self.topic_id))
@@ -147,8 +147,8 @@ class QueueTransaction:
         self._done += [lease.seq for lease in leases]
 
     def settle(self) -> JobCounts:
-        """Write what has changed, clear away what is done; how the queue stands then."""
-        if self._standing is None:
+        """Write the counters, compact blocks of jobs that are done; the counts of the queue."""
+        if self._counts is None:
             if self._done:
                 compact(self.conn, self.topic_id, sorted(self._done), self.at.wall)
             add_moves(self.conn, self.topic_id, LeaseCounts(self.held, self.delayed))
@@ -160,12 +160,12 @@ class QueueTransaction:
                 )
             sql = "SELECT next_seq - 1 - evicted_seq - deleted FROM topics WHERE id = ?"
             live = fetch(self.conn, sql, (self.topic_id,))[0][0]
-            self._standing = count_jobs(self.conn, self.topic_id, live, self.at.steady)
-        return self._standing
+            self._counts = count_jobs(self.conn, self.topic_id, live, self.at.steady)
+        return self._counts
 
 
 def _read_claimed(conn: sa.Connection, topic_id: int) -> int:
-    """Up to where all jobs were handed out once."""
+    """The seq up to which all jobs were handed out once."""
     sql = "SELECT claimed_seq FROM queues WHERE topic_id = ?"
     if not (rows := fetch(conn, sql, (topic_id,))):
         fresh = {"topic_id": topic_id, "claimed_seq": 0, "held": 0, "delayed": 0, "dead_lettered": 0}
@@ -189,7 +189,7 @@ class _Records:
         self._latest = None
 
     def read(self, seq: int) -> tuple[int, str] | None:
-        """When a record was recorded, and its body; None where it is gone."""
+        """When a record was recorded, and its body; None where it is removed."""
         found = self._holding(seq)
         if found is None or found[0].seq > seq:
             return None
@@ -222,7 +222,7 @@ class _Records:
 
 
 class DeadLetters:
-    """Jobs that were handed out too often, on their way to the topic that the queue names for them."""
+    """Jobs that were handed out too often, on their way to the queue's topic of dead letters."""
 
     def __init__(self, ceilings: Ceilings) -> None:
         self._ceilings = ceilings
@@ -231,7 +231,7 @@ class DeadLetters:
 
     @property
     def topic_id(self) -> int | None:
-        """Where they go; None when there are none."""
+        """The topic they are written to; None when there are none."""
         return None if self._dest is None else self._dest.id
 
     def add(self, job: AvailableJob) -> bool:
@@ -241,30 +241,30 @@ class DeadLetters:
         self._jobs.append(job)
         return True
 
-    def admit(self, tx: Transaction, books: QueueTransaction, random: Callable[[int], bytes]) -> Drafts:
-        """Take them out of the queue. Where they have nowhere to go, they stay, and are tried again later."""
+    def admit(self, tx: Transaction, queue: QueueTransaction, random: Callable[[int], bytes]) -> Drafts:
+        """Remove them from the queue. Where the topic does not take them, they stay, and are tried again later."""
         if not self._jobs:
             return NOTHING
-        name = books.line.config.dead_letter or ""
+        name = queue.line.config.dead_letter or ""
         dest = find_topic(tx.conn, name)
         if dest is None and not name.startswith(GROUP) and _may_make_topic(tx.conn, self._ceilings):
             dest = insert_topic(tx.conn, name, TopicConfig(), now=tx.now, random=random(8))
-        drafts = _letters(books.line.name, self._jobs)
+        drafts = _letters(queue.line.name, self._jobs)
         seqs = [job.seq for job in self._jobs]
-        if dest is None or dest.id == books.topic_id or not self._takes(tx, dest, drafts):
-            free(tx.conn, books.topic_id, seqs, tx.steady + HOLD_SECONDS * 1_000_000)
-            books.delayed += len(seqs)
+        if dest is None or dest.id == queue.topic_id or not self._takes(tx, dest, drafts):
+            free(tx.conn, queue.topic_id, seqs, tx.steady + HOLD_SECONDS * 1_000_000)
+            queue.delayed += len(seqs)
             return NOTHING
-        mark_done(tx.conn, books.topic_id, seqs)
-        books.remove([Lease(job.seq, "", "", None, job.deliveries, job.size) for job in self._jobs])
-        books.dead_lettered += len(seqs)
-        if "fsync" in (dest.durability, books.line.durability):
+        mark_done(tx.conn, queue.topic_id, seqs)
+        queue.remove([Lease(job.seq, "", "", None, job.deliveries, job.size) for job in self._jobs])
+        queue.dead_lettered += len(seqs)
+        if "fsync" in (dest.durability, queue.line.durability):
             tx.must_flush = True
         self._dest = dest
         return drafts
 
     def finish(self, tx: Transaction) -> None:
-        """They have their places: the topic's own limits apply."""
+        """Apply the limits of the topic they were written to."""
         if self._dest is not None:
             apply_limits_once(tx, self._dest)
 
@@ -291,7 +291,7 @@ def _letters(queue: str, jobs: Sequence[AvailableJob]) -> Drafts:
         stored = read_body(job.body)
         bodies.append(write_body(stored.node, stored.tag, stored.data, _stamped(stored.meta, queue, job)))
         tags.update([stored.tag] if stored.tag is not None else [])
-        nodes.add(stored.node or "")  # the empty one stands for nobody
+        nodes.add(stored.node or "")  # empty: the record has no node
     return Drafts(
         paths=[""] * len(bodies),
         bodies=bodies,
@@ -302,14 +302,14 @@ def _letters(queue: str, jobs: Sequence[AvailableJob]) -> Drafts:
 
 
 def _stamped(meta: str | None, queue: str, job: AvailableJob) -> str:
-    """What was said of a job, and where it comes from. Texts, as a program may show them to anybody."""
+    """The meta of a job, with where it came from, as texts."""
     try:
-        said = {} if meta is None else msgspec.json.decode(meta, type=dict[str, msgspec.Raw])
+        given = {} if meta is None else msgspec.json.decode(meta, type=dict[str, msgspec.Raw])
     except msgspec.ValidationError:
-        said = {"$dead_letter_meta": msgspec.Raw((meta or "").encode())}
+        given = {"$dead_letter_meta": msgspec.Raw((meta or "").encode())}
     facts = {
         "$dead_letter_from": queue,
         "$dead_letter_deliveries": str(job.deliveries),
         "$dead_letter_src_seq": str(job.seq),
     }
-    return msgspec.json.encode({**said, **facts}).decode()
+    return msgspec.json.encode({**given, **facts}).decode()

@@ -1,8 +1,8 @@
-"""Queues: jobs are claimed by competing nodes for a time, and acked, given back, or kept for longer.
+"""Units of queues: competing nodes claim jobs for a time, and ack them, give them back, or extend their leases.
 
 A queue is a topic; a job is one of its records. A claim takes the jobs that came back, the oldest first, and then those
-that were never handed out. Nothing is kept in memory: a lease is a line in the books, written before it is answered, so
-no job is ever held by two. How a unit is told what it must not do: see `eventd.log.topics.errors`.
+that were never handed out. Nothing is kept in memory: a lease is a row, written before the claim is answered, so no two
+nodes ever hold one job. The errors are those of `eventd.log.topics.errors`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MOST_SEQ = 2**63 - 1
 
 
 class JobRequest(NamedTuple):
-    """What one node asks for: at most `most` jobs for `lease_ms` milliseconds, None for as long as the queue says."""
+    """A node's request: at most `most` jobs for `lease_ms` milliseconds; None: as the queue is configured."""
 
     node: str
     most: int
@@ -56,10 +56,10 @@ class Job(NamedTuple):
 
 
 class ClaimResult(NamedTuple):
-    """For each wish its jobs, in order, and how the queue stands afterwards.
+    """The jobs for each request, in order, and the counts of the queue afterwards.
 
-    Where there is a `gather_ms`, nothing was handed out: the queue wants claims to be gathered for so many
-    milliseconds, and then to be made together.
+    With a `gather_ms`, nothing was handed out: claims on this queue are gathered for so many milliseconds, and then
+    made together.
     """
 
     topic_id: int
@@ -69,7 +69,7 @@ class ClaimResult(NamedTuple):
 
 
 class _ClaimUnit:
-    """Deals jobs to those who wish for some. Raises `TopicNotFound`, `NotAQueue`, and `Invalid` for a nameless node."""
+    """Hands out jobs to requests. Raises `TopicNotFound`, `NotAQueue`, and `Invalid` for an empty node."""
 
     cursor = None
     durable = False  # a queue may ask for it
@@ -94,48 +94,48 @@ class _ClaimUnit:
         return max(1, sum(wish.most for wish in self._wishes) // 10)
 
     def _deal(self, tx: Transaction, line: TopicRow) -> tuple[QueueTransaction, Drafts]:
-        """Claim; the books, and what goes to the dead letters instead."""
-        books, self._dead = QueueTransaction.open(tx, line), DeadLetters(self._ceilings)
+        """Claim jobs; the queue, and the drafts of dead letters."""
+        queue, self._dead = QueueTransaction.open(tx, line), DeadLetters(self._ceilings)
         if line.config.leases_durable:
             tx.must_flush = True
-        found = books.find(sum(wish.most for wish in self._wishes), self._dead)
-        self._jobs = self._hand_out(tx, books, found)
-        return books, self._dead.admit(tx, books, self._random)
+        found = queue.find(sum(wish.most for wish in self._wishes), self._dead)
+        self._jobs = self._hand_out(tx, queue, found)
+        return queue, self._dead.admit(tx, queue, self._random)
 
-    def _hand_out(self, tx: Transaction, books: QueueTransaction, found: Sequence[AvailableJob]) -> list[list[Job]]:
-        """Deal what was found, and write the leases."""
+    def _hand_out(self, tx: Transaction, queue: QueueTransaction, found: Sequence[AvailableJob]) -> list[list[Job]]:
+        """Deal the jobs to the requests, and write the leases."""
         hands: list[list[Job]] = [[] for _ in self._wishes]
         secret = self._random(8).hex()
         fresh: list[Lease] = []
         renewed: list[Lease] = []
         for index, job in zip(_turns(self._wishes), found, strict=False):
             wish = self._wishes[index]
-            length = 1000 * bounded(wish.lease_ms, books.line)
+            length = 1000 * bounded(wish.lease_ms, queue.line)
             deadline, free_at = tx.now + length, tx.steady + length + 1
             lease = Lease(job.seq, wish.node, f"lease_{secret}{job.seq:x}", free_at, job.deliveries + 1, job.size)
             (renewed if job.deliveries else fresh).append(lease)
             hands[index].append(Job(job.seq, lease.lease_id, deadline, job.recorded_at, lease.deliveries, job.body))
-        add_leases(books.conn, books.topic_id, fresh)
-        renew_leases(books.conn, books.topic_id, renewed)
-        books.held += len(fresh) + len(renewed)
+        add_leases(queue.conn, queue.topic_id, fresh)
+        renew_leases(queue.conn, queue.topic_id, renewed)
+        queue.held += len(fresh) + len(renewed)
         return hands
 
 
 def _turns(wishes: Sequence[JobRequest]) -> Sequence[int]:
-    """Whose turn it is, one after the other, until nobody wishes for more."""
+    """The indexes of the requests, one job each in turn, until all are met."""
     rounds = max((wish.most for wish in wishes), default=0)
     return [index for turn in range(rounds) for index, wish in enumerate(wishes) if turn < wish.most]
 
 
 def bounded(lease_ms: int | None, line: TopicRow) -> int:
-    """How long a lease of the queue is, in milliseconds."""
+    """The length of a lease of the queue, in milliseconds."""
     return line.config.lease_ms if lease_ms is None else max(LEASE_MS[0], min(LEASE_MS[1], lease_ms))
 
 
 def require_node(node: str) -> None:
-    """Raises `Invalid` for what cannot hold a job."""
+    """Raises `Invalid` for a name that cannot hold a job."""
     if not node:
-        raise Invalid("`node` is empty", hint="say who is to hold the jobs")
+        raise Invalid("`node` is empty", hint="name the node that is to hold the jobs")
     if not is_plain(node) or len(node.encode()) > MOST_NODE_BYTES:
         raise Invalid(f"`node` is over {MOST_NODE_BYTES} bytes, or holds U+0000")
 
@@ -168,8 +168,8 @@ class ClaimJobs(_ClaimUnit):
         if jitter_ms and not self._gathered:
             self._finish = lambda: ClaimResult(line.id, [[] for _ in self._wishes], JobCounts(0, 0, 0), jitter_ms)
             return NOTHING
-        books, letters = self._deal(tx, line)
-        self._finish = lambda: ClaimResult(line.id, self._jobs, books.settle())
+        queue, letters = self._deal(tx, line)
+        self._finish = lambda: ClaimResult(line.id, self._jobs, queue.settle())
         return letters
 
     def finish(self, tx: Transaction, appended: AppendResult) -> ClaimResult:
@@ -179,14 +179,14 @@ class ClaimJobs(_ClaimUnit):
 
 
 class JobHolder(NamedTuple):
-    """A node that takes jobs as they come: what it wishes to hold at a time, and the leases it was given, by seq."""
+    """A node that takes jobs as they come: how many it requests to hold at a time, and its leases, by seq."""
 
     wish: JobRequest
     held: Mapping[int, str]
 
 
 class RefillResult(NamedTuple):
-    """For each holder the seqs it still holds, and its new jobs. `look_at`: when a lease or a delay ends, if any,
+    """For each holder the seqs it still holds, and its new jobs. `look_at`: the next end of a lease or a delay, if any,
     in steady time."""
 
     kept: Sequence[frozenset[int]]
@@ -208,7 +208,7 @@ class Refill(_ClaimUnit):
         super().__init__(queue, [holder.wish for holder in holders], random, ceilings)
         self._holders = holders
         self._kept: list[frozenset[int]] = []
-        self._books: QueueTransaction | None = None
+        self._transaction: QueueTransaction | None = None
 
     def admit(self, tx: Transaction) -> Drafts:
         line = read_queue(tx.conn, self._queue)
@@ -221,27 +221,27 @@ class Refill(_ClaimUnit):
             self._kept.append(frozenset(kept))
             wishes.append(wish._replace(most=max(0, wish.most - len(kept))))
         self._wishes = wishes
-        self._books, letters = self._deal(tx, line)
+        self._transaction, letters = self._deal(tx, line)
         return letters
 
     def finish(self, tx: Transaction, appended: AppendResult) -> RefillResult:
-        assert self._books is not None
+        assert self._transaction is not None
         self._dead.finish(tx)
-        self._books.settle()
-        return RefillResult(self._kept, self._jobs, first_end(tx.conn, self._books.topic_id))
+        self._transaction.settle()
+        return RefillResult(self._kept, self._jobs, first_end(tx.conn, self._transaction.topic_id))
 
 
 class JobHandle(NamedTuple):
-    """A job as its holder names it. `lease_id` empty: whatever lease the node has on it."""
+    """A job as its holder names it. `lease_id` empty: any lease of the node on it."""
 
     seq: int
     lease_id: str = ""
 
 
 class SettlementResult(NamedTuple):
-    """The jobs a request was about: those it was `done` to, and those its node does not hold, both in its order.
+    """The jobs of a request: those that were settled (`done`), and those its node does not hold, both in its order.
 
-    `deadline` is that of leases that go on, in microseconds. `room`: what the queue had refused may find room now.
+    `deadline` is that of extended leases, in microseconds. `room`: a write that the queue refused may fit now.
     """
 
     topic_id: int
@@ -253,7 +253,7 @@ class SettlementResult(NamedTuple):
 
 
 class _SettlementUnit(ABC):
-    """What holders do to their jobs. Result: `SettlementResult`. Raises `TopicNotFound` and `NotAQueue`."""
+    """Holders settle their jobs. Result: `SettlementResult`. Raises `TopicNotFound` and `NotAQueue`."""
 
     topic_id = None
     cursor = None
@@ -274,8 +274,8 @@ class _SettlementUnit(ABC):
         return max(1, len(self._handles) // 10)
 
     def admit(self, tx: Transaction) -> Drafts:
-        books = QueueTransaction.open(tx, read_queue(tx.conn, self._queue))
-        found = read_leases(books.conn, books.topic_id, sorted({seq for seq, _ in self._handles if seq <= MOST_SEQ}))
+        queue = QueueTransaction.open(tx, read_queue(tx.conn, self._queue))
+        found = read_leases(queue.conn, queue.topic_id, sorted({seq for seq, _ in self._handles if seq <= MOST_SEQ}))
         held: dict[int, Lease] = {}
         skipped: list[int] = []
         for seq, lease_id in self._handles:
@@ -284,16 +284,16 @@ class _SettlementUnit(ABC):
                 held[seq] = lease
             else:
                 skipped.append(seq)
-        if books.line.config.leases_durable:
+        if queue.line.config.leases_durable:
             tx.must_flush = True
-        deadline = self._apply(tx, books, held)
-        room = books.line.config.discard == "reject"
-        self._settled = lambda: SettlementResult(books.topic_id, [*held], skipped, books.settle(), deadline, room)
+        deadline = self._apply(tx, queue, held)
+        room = queue.line.config.discard == "reject"
+        self._settled = lambda: SettlementResult(queue.topic_id, [*held], skipped, queue.settle(), deadline, room)
         return NOTHING
 
     @abstractmethod
-    def _apply(self, tx: Transaction, books: QueueTransaction, held: dict[int, Lease]) -> int:
-        """Write it; the deadline of leases that go on, in microseconds."""
+    def _apply(self, tx: Transaction, queue: QueueTransaction, held: dict[int, Lease]) -> int:
+        """Write the settlement; the deadline of extended leases, in microseconds."""
 
     def finish(self, tx: Transaction, appended: AppendResult) -> SettlementResult:
         assert self._settled is not None
@@ -301,7 +301,7 @@ class _SettlementUnit(ABC):
 
 
 class Ack(_SettlementUnit):
-    """Jobs are done: their records are deleted, for good."""
+    """Jobs are done: their records are deleted."""
 
     def __init__(self, queue: str, node: str, handles: Sequence[JobHandle], *, flushes: DurabilityCache) -> None:
         super().__init__(queue, node, handles)
@@ -312,13 +312,13 @@ class Ack(_SettlementUnit):
     def durable(self) -> bool:
         return self._flushes.wanted(self._name)
 
-    def _apply(self, tx: Transaction, books: QueueTransaction, held: dict[int, Lease]) -> int:
-        self._flushes.learn(books.line.name, books.line.durability)
-        if books.line.durability == "fsync":
+    def _apply(self, tx: Transaction, queue: QueueTransaction, held: dict[int, Lease]) -> int:
+        self._flushes.learn(queue.line.name, queue.line.durability)
+        if queue.line.durability == "fsync":
             tx.must_flush = True
-        mark_done(books.conn, books.topic_id, [*held])
-        books.remove([*held.values()])
-        books.held -= len(held)
+        mark_done(queue.conn, queue.topic_id, [*held])
+        queue.remove([*held.values()])
+        queue.held -= len(held)
         return 0
 
 
@@ -329,11 +329,11 @@ class Nack(_SettlementUnit):
         super().__init__(queue, node, handles)
         self._delay_ms = delay_ms
 
-    def _apply(self, tx: Transaction, books: QueueTransaction, held: dict[int, Lease]) -> int:
+    def _apply(self, tx: Transaction, queue: QueueTransaction, held: dict[int, Lease]) -> int:
         free_at = tx.steady + 1000 * self._delay_ms if self._delay_ms else 0
-        free(books.conn, books.topic_id, [*held], free_at)
-        books.held -= len(held)
-        books.delayed += len(held) if free_at else 0
+        free(queue.conn, queue.topic_id, [*held], free_at)
+        queue.held -= len(held)
+        queue.delayed += len(held) if free_at else 0
         return 0
 
 
@@ -344,7 +344,7 @@ class Extend(_SettlementUnit):
         super().__init__(queue, node, handles)
         self._lease_ms = lease_ms
 
-    def _apply(self, tx: Transaction, books: QueueTransaction, held: dict[int, Lease]) -> int:
-        length = 1000 * bounded(self._lease_ms, books.line)
-        extend_leases(books.conn, books.topic_id, [*held], tx.steady + length + 1)
+    def _apply(self, tx: Transaction, queue: QueueTransaction, held: dict[int, Lease]) -> int:
+        length = 1000 * bounded(self._lease_ms, queue.line)
+        extend_leases(queue.conn, queue.topic_id, [*held], tx.steady + length + 1)
         return tx.now + length

@@ -1,7 +1,7 @@
-"""Removing the oldest events of a group's topic, and saying so.
+"""Eviction of the oldest events of a group's topic, and of old rows beside the log.
 
-Only a prefix of a topic's seq is removed, in small transactions. What an applied peer still has to get is held, unless
-the group says otherwise; what was removed all the same is remembered as a line that every reader behind it is told of.
+Only a prefix of a topic is evicted, in small transactions. Events that an applied peer lacks are kept, unless the group
+is configured otherwise; readers behind an evicted prefix are told of the gap.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from eventd.store.schema.tables import (
 from federation.event import content_digest, expiry_micros, is_alive, read_outlines
 
 CHUNK = 2 * BLOCK_RECORDS
-"""Records per transaction, so that an append never waits long behind retention. Both take turns: there must go more in
-one than an append brings, or a log would grow as long as it is written to as fast as it can be."""
+"""Records per transaction, so that an append never waits long behind retention. The two take turns: one step must evict
+more than an append adds, or a log that is written to without pause would grow."""
 CHUNK_BYTES = 16 << 20
-"""Bytes of bodies per transaction: what goes is read once more, for the digest that stays of it."""
+"""Bytes of bodies per transaction: evicted events are read once more, for their digests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class EvictionLimits:
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """What one step removed, and whether more is waiting."""
+    """What one step evicted, and whether more is waiting."""
 
     records: int
     upto_seq: int
@@ -62,9 +62,9 @@ class Eviction:
 def evict(
     conn: sa.Connection, topic_id: int, limits: EvictionLimits, *, now: int, chunk: int = CHUNK, forget: bool = False
 ) -> Eviction:
-    """Remove the next few records over the limits, oldest first, in the open transaction.
+    """Evict the next few records over the limits, oldest first, in the open transaction.
 
-    `forget`: of a deleted topic, nothing is remembered: no reader asks for the loss, and its ids go with the records.
+    `forget`: of a deleted topic, nothing is noted, and its ids are deleted with the records.
     """
     lock_head(conn)
     topic = read_topic_by_id(conn, topic_id)
@@ -123,7 +123,7 @@ def _going(
 
     What remains of a block that is cut has to be written anew.
     """
-    # Peers alone hold records they lack: every other reader of the log is told of what it missed.
+    # Only peers keep records they lack from eviction: every other reader is told of its gap.
     held = "SELECT min(position) FROM cursors WHERE topic_id = ? AND kind IN ('peer', 'repair')"
     passed = fetch(conn, held, (topic_id,))[0][0]
     going: list[Block] = []
@@ -212,7 +212,7 @@ def _losses(block: Block, expiries: Sequence[int | None], now: int, expired: int
 
 @dataclass(frozen=True, slots=True)
 class RowRetention:
-    """How long the books beside the log are kept. Ages in microseconds."""
+    """How long rows beside the log are kept. Ages in microseconds."""
 
     ids: int
     batches: int
@@ -223,12 +223,12 @@ class RowRetention:
 def forget(
     conn: sa.Connection, limits: RowRetention, *, now: int, steady: int | None = None, chunk: int = CHUNK
 ) -> int:
-    """Trim all that grows: ids whose record is gone, batches, dead letters, receipts, gaps, refusals, nonces, keys.
+    """Delete old rows: ids whose record is removed, batches, dead letters, receipts, gaps, refusals, nonces, keys.
 
-    Removes at most `chunk` lines of each book in the open transaction; how many went. Repeat until none do. `steady` is
+    Deletes at most `chunk` rows of each table in the open transaction; how many there were. Repeat until 0. `steady` is
     the time by which idempotency keys were kept, where it differs from `now`.
     """
-    lock_head(conn)  # an append in another process may just have read one of the ids, and be about to bring it back
+    lock_head(conn)  # an append in another process may just have read one of the ids, and be about to use it again
     ages = (
         (event_ids, event_ids.c.gone_at, limits.ids),
         (batches, batches.c.acked_at, limits.batches),
@@ -246,7 +246,7 @@ def forget(
 def read_unused_selections(conn: sa.Connection, before: int) -> list[tuple[str, int]]:
     """The selections, as (cursor, version), that were replaced before that time and by which no batch was made.
 
-    None will be made by them any more. Looks through batches: not for under a lock.
+    No batch will be made by them any more. Reads batches: not for use under a lock.
     """
     return fetch(
         conn,

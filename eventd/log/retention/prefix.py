@@ -32,9 +32,9 @@ _OUTLINES = 256
 class PrefixNotes(NamedTuple):
     """What is noted of a prefix that is removed.
 
-    `live` records had not been removed before. `losses` are those of them that readers are told of. `ids`: how many
-    event ids have no record any more. `done_bytes`: of jobs that are done, which the topic does not count any more.
-    `undelivered`: a peer lacks one of the records.
+    `live`: how many of its records were not removed before. `losses`: those of them that are reported to readers.
+    `ids`: how many event ids have no record any more. `done_bytes`: of jobs that are done, which the topic does not
+    count any more. `undelivered`: a peer lacks one of the records.
     """
 
     live: int
