@@ -60,7 +60,7 @@ async def test_a_topic_is_not_made_where_that_is_not_wanted(log: EventLog) -> No
     with pytest.raises(TopicNotFound):
         await write(log, "none", 1, config=TopicConfig(auto_create=False))
     assert (await write(log, "one", 1, create=True, config=TopicConfig(auto_create=False))).created
-    with pytest.raises(Invalid, match="'_bad' is no name of a topic"):
+    with pytest.raises(Invalid, match="'_bad' is not a valid name of a topic"):
         await write(log, "_bad", 1)
     with pytest.raises(Throttled) as refused:
         await write(log, "two", 1, max_topics=1)

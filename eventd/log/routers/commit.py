@@ -1,7 +1,7 @@
-"""The step of many routers at once: fences, room, copies, cursors and counters, in one transaction.
+"""The steps of many routers at once: fences, room, copies, cursors and counters, in one transaction.
 
-Whatever can be said for all of them is one statement: a thousand routers of one source cost a few of these, and not a
-few each. Nothing in here fails for one router alone: what became of each is told.
+One statement serves all routers wherever possible: a thousand routers of one source cost a few statements, not a few
+each. No error of one router fails the transaction: each has its own result.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from eventd.store.engine.database import Connection, bulk_insert, execute, execu
 from eventd.store.schema.tables import event_ids
 
 FULL = "full"
-"""Why a router is held: its destination refuses what is over its caps, or the node or the group its bytes."""
+"""Why a router is held: its destination refuses writes over its caps, or the node or the group is full."""
 SELF_CAPTURE = "self_capture"
 TOO_LARGE = "too_large"
 ID_CONFLICT = "id_conflict"
 TRIMMED = "source_trim"
 
 Screen = Callable[[Connection, Drafts, int], Mapping[int, str]]
-"""Which of some events must not enter a group, by their index, and why: by what is stored, and the time."""
+"""Returns which of some events must not enter a group, by index, and why; given the open transaction and the time."""
 
 
 class GroupAdmission(NamedTuple):
-    """What stands before the topic of a group: the most bytes it holds, None for no bound, and who must not enter."""
+    """The conditions of a group's topic: its limit of bytes, None for no bound, and the events it must not take."""
 
     ceiling: int | None
     screen: Screen
 
 
 class RouterStep(NamedTuple):
-    """What one router does with a page: from `position`, under `version` of its options, to `upto` at most.
+    """One router's step over a page: from `position`, under `version` of its options, to `upto` at most.
 
-    `lost` records are to become a hole. `admission` is that of a group's topic. `held`: it was, when it was last moved.
-    `durable`: its destination keeps what it has told anybody.
+    `lost` records leave a hole in the seqs of the destination. `admission` is that of a group's topic. `held`: the
+    router was held at its last step. `durable`: its destination does not lose acknowledged records.
     """
 
     router: int
@@ -68,7 +68,7 @@ class RouterStep(NamedTuple):
 
 
 class StepResult(NamedTuple):
-    """What became of a move: where the router stands, how many copies it made, and why it is held; empty: it is not."""
+    """The result of a step: the router's position, its copies, and why it is held; empty: it is not."""
 
     position: int
     seq: int
@@ -78,7 +78,8 @@ class StepResult(NamedTuple):
 
 
 class CommitSteps:
-    """Move routers. Result: for each, `StepResult`, or None when it was moved, changed or removed by another.
+    """Commit steps of routers. Result: for each a `StepResult`, or None when another process moved or changed the
+    router.
 
     `max_bytes`: what all topics of records together hold at most; 0: any amount.
     """
@@ -97,7 +98,7 @@ class CommitSteps:
         return NOTHING
 
     def finish(self, tx: Transaction, appended: AppendResult) -> list[StepResult | None]:
-        """All of it happens here: the drafts of the other units have their places, and nobody else's will follow."""
+        """Write everything here: the drafts of all other units have their positions."""
         found = _lock(tx.conn, [move.cursor for move in self._moves])
         here = [found.get(move.cursor) == (move.position, move.version) for move in self._moves]
         going = [move for move, is_here in zip(self._moves, here, strict=True) if is_here]
@@ -127,7 +128,7 @@ def _move(tx: Transaction, moves: Sequence[RouterStep], max_bytes: int) -> list[
 
 
 def _lose(tx: Transaction, move: RouterStep) -> None:
-    """Leave a hole in the destination; a group's topic has none, so there a letter says it."""
+    """Leave a hole in the destination; a group's topic has no holes, and gets a dead letter."""
     if move.admission is None:
         skip_seqs(tx.conn, move.dest_id, move.lost)
         return
@@ -156,7 +157,7 @@ class _Destination:
         return self.config.discard != "reject"
 
     def room(self, sizes: Sequence[int]) -> int:
-        """How many of the next records, by their sizes, it takes."""
+        """How many of the next records, by their sizes, fit."""
         if self.takes_all:
             return len(sizes)
         config, held, size = self.config, self.line.live + self.records, self.line.bytes + self.bytes
@@ -165,12 +166,12 @@ class _Destination:
 
     @property
     def most_bytes(self) -> int | None:
-        """Bytes of a record that will never fit; None: any may."""
+        """The limit of bytes beyond which a record can never fit; None: any may."""
         return None if self.takes_all else self.config.cap_bytes or None
 
     @property
     def is_over(self) -> bool:
-        """Whether it holds more than it keeps."""
+        """Whether it holds more than its caps."""
         config, held, size = self.config, self.line.live + self.records, self.line.bytes + self.bytes
         return 0 < config.cap_records < held or 0 < config.cap_bytes < size
 
@@ -183,17 +184,19 @@ def _fitting(sizes: Sequence[int], room: int | None) -> int:
 
 
 def _read_dests(tx: Transaction, moves: Sequence[RouterStep]) -> dict[int, _Destination]:
-    """The destinations as they are by now."""
+    """The destinations as they are stored."""
     sql = f"SELECT {COLUMNS} FROM topics WHERE id {{in}}"
     ids = sorted({move.dest_id for move in moves})
     lines = [TopicRow(*row) for row in fetch_in(tx.conn, sql, (), ids)]
-    # Only a topic that refuses has to know its room now; the others apply their limits after they were written.
+    # Only a topic that refuses writes over its caps needs its room now; the others apply their limits afterwards.
     lines = [apply_ttl(tx.conn, line, tx.now) if line.config.discard == "reject" else line for line in lines]
     return {line.id: _Destination(line, line.config) for line in lines}
 
 
 class _Pass:
-    """What one transaction of moves writes. `left`: bytes that the topics of records may grow; None: without bound."""
+    """Writes the steps of one transaction. `left`: bytes by which the topics of records may grow; None: without
+    bound.
+    """
 
     def __init__(self, tx: Transaction, left: int | None) -> None:
         self._tx = tx
@@ -202,7 +205,7 @@ class _Pass:
         self._ids: list[tuple[int, str, int]] = []
 
     def take(self, move: RouterStep, dest: _Destination) -> StepResult:
-        """Make one move."""
+        """Take one step."""
         if not move.copies and not move.copies.failures:
             return StepResult(move.upto, move.upto_seq)
         return self._into_topic(move, dest) if move.admission is None else self._into_group(move, move.admission, dest)
@@ -252,7 +255,7 @@ class _Pass:
         self._left = None if self._left is None else self._left - size
 
     def _now(self, dest: _Destination) -> int:
-        """The time of what is written to a topic: no earlier than that of what it has."""
+        """The time of new records of a topic: no earlier than that of its newest."""
         return max(self._tx.now, dest.line.written_at or 0)
 
     def _into_group(self, move: RouterStep, admission: GroupAdmission, dest: _Destination) -> StepResult:
@@ -286,14 +289,14 @@ class _Pass:
         return self._moved(move, end, count, failures)
 
     def _moved(self, move: RouterStep, end: int | None, count: int, failures: Sequence[CopyFailure]) -> StepResult:
-        """A move that went as far as the copy `end`, which has no room; None: all the way."""
+        """The result of a step up to the copy `end`, which has no room; None: of a whole step."""
         _park(self._tx, move, failures)
         if end is None:
             return StepResult(move.upto, move.upto_seq, count, len(failures))
         return StepResult(move.copies.positions[end] - 1, move.copies.seqs[end] - 1, count, len(failures), FULL)
 
     def write(self, dests: Iterable[_Destination]) -> None:
-        """Write what the moves came to."""
+        """Write the blocks, ids and rows of all steps."""
         conn, now = self._tx.conn, self._tx.now
         write_blocks(conn, self._blocks)
         bulk_insert(conn, event_ids, IDS, self._ids)
@@ -310,7 +313,7 @@ class _Pass:
 
 
 def _times(dest: _Destination, now: int) -> tuple[int, int | None]:
-    """When a topic was written to, and when the first of that has outlived its time to live."""
+    """When a topic was written to, and when the first of these records outlives its time to live."""
     written, ttl_ms = max(now, dest.line.written_at or 0), dest.config.ttl_ms
     return written, due_at(written, ttl_ms) if ttl_ms else None
 
@@ -329,13 +332,13 @@ def _some(drafts: Drafts, indexes: Sequence[int]) -> Drafts:
 
 
 def _unfit(conn: sa.Connection, copies: CopyPage, dest: _Destination) -> Sequence[CopyFailure]:
-    """What is no event of the group, unless the group has what it was made of."""
+    """Originals that cannot become events of the group, unless the group has their ids."""
     known = _known(conn, dest, [one.id for one in copies.failures]) if copies.keeps and copies.failures else frozenset()
     return [one for one in copies.failures if one.id not in known]
 
 
 def _known(conn: sa.Connection, dest: _Destination, ids: Sequence[str]) -> frozenset[str]:
-    """Those of the ids that the destination has a line of."""
+    """Those of the ids that the destination has."""
     sql = "SELECT event_id FROM event_ids WHERE topic_id = ? AND event_id {in}"
     return frozenset(event_id for (event_id,) in fetch_in(conn, sql, (dest.line.id,), ids))
 
@@ -352,7 +355,7 @@ def _has(conn: sa.Connection, copies: CopyPage, dest: _Destination) -> frozenset
 def _written_here(conn: sa.Connection, copies: CopyPage, line: TopicRow) -> set[int]:
     """Which of the copies are of records that were written to the topic itself.
 
-    Where the seq now holds a record of another time, the topic is a restored copy, and has lost what the id stands for.
+    Where the seq now holds a record of another time, the topic is a restored copy, and has lost the record of the id.
     """
     claims = {at: told for at, told in copies.made_here.get(line.instance, {}).items() if told.seq <= line.head_seq}
     if not claims:
@@ -368,12 +371,12 @@ def _written_here(conn: sa.Connection, copies: CopyPage, line: TopicRow) -> set[
 
 
 def _settle(tx: Transaction, moves: Sequence[RouterStep], done: Sequence[StepResult]) -> None:
-    """Move cursors and counters, those that move alike together."""
+    """Update cursors and counters, equal changes together."""
     cursors: defaultdict[tuple[int, str], list[str]] = defaultdict(list)
     counters: defaultdict[tuple[int, int, int], list[int]] = defaultdict(list)
     for move, moved in zip(moves, done, strict=True):
         if move.held and moved.held and moved.position == move.position and not (moved.refused or move.lost):
-            continue  # nothing to be written each time it is tried again
+            continue  # a retry that changes nothing writes nothing
         cursors[moved.position, moved.held].append(move.cursor)
         counters[moved.seq, moved.copies + move.lost, moved.refused].append(move.router)
     for (position, held), names in cursors.items():

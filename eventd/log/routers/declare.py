@@ -1,4 +1,4 @@
-"""Declaring a router and taking it back, each as a unit of the one writer."""
+"""Units that make, configure and delete routers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from eventd.store.schema.tables import routers
 
 
 class RouterSpec(NamedTuple):
-    """A router as it is to be; the topics by their names."""
+    """A router as requested; the topics by name."""
 
     name: str
     source: str
@@ -36,7 +36,7 @@ class RouterSpec(NamedTuple):
 
 
 class RouterRules(Protocol):
-    """Which routers may be beside each other. What they are given are those that matter, the router itself aside."""
+    """The rules for routers beside each other. They get the other routers that matter."""
 
     def require_alone(self, into: Sequence[RouterRow]) -> None:
         """Raise `Incompatible` unless the router may write to its destination beside these, which do already."""
@@ -133,7 +133,7 @@ class PutRouter(Change[RouterPut]):
             "updated_at": now,
         }
         bulk_insert(conn, routers, list(values), [list(values.values())])
-        at = tx.head.last  # what comes into the source by this very transaction lies beyond
+        at = tx.head.last  # records that this transaction writes to the source lie beyond
         create_cursor(conn, cursor_of(wanted.name), kind=CURSOR_KIND, topic_id=source.id, position=at, now=now)
         return announce_topics(conn)
 
@@ -153,7 +153,7 @@ def _require_same_ends(before: RouterRow, wanted: RouterSpec) -> None:
 
 
 class DeleteRouter(Change["int | None"]):
-    """Remove a router; what it has copied stays. Result: the version of topics that this made; None: there was none."""
+    """Delete a router; its copies stay. Result: the new version of topics; None: no router has the name."""
 
     def __init__(self, name: str) -> None:
         self._name = name

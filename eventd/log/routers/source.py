@@ -1,4 +1,4 @@
-"""What a router reads and what it makes of it: originals, a page of them, and the copies of a page."""
+"""A router's input and output: originals, a page of them, and the copies of a page."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from federation.event import is_alive
 from federation.lines import size_of
 
 MOST_TOLD = 16
-"""Tags and nodes that are looked for in copies; where there may be more, a block does not tell them anyway."""
+"""Tags and nodes that are searched in copies; a block does not name more anyway."""
 
 
 class Original(NamedTuple):
-    """A live record of the source. `id` is that of what it is itself a copy of, or an event's; empty otherwise.
+    """A live record of the source. `id` is that of the original it is a copy of, or an event's; empty otherwise.
 
     `event` is the event's canonical form where the source is a group's topic; empty otherwise.
     """
@@ -78,11 +78,11 @@ def _template(drafts: Drafts) -> Block | None:
 
 @dataclass(frozen=True, slots=True)
 class CopyPage:
-    """The copies of a page that all routers of one kind make: `drafts`, and the place of each one's original.
+    """The copies of a page that all routers of one kind make: `drafts`, and the position of each one's original.
 
     `keeps`: they have the identities of their originals. `made_here` tells, by the instance of a topic, which of them
     are copies of records that may have been written to it. `template`: the block that all of them together are, where
-    they are one, without its place; for it is to be in very many.
+    they are one, without its position; for it is written to very many topics.
     """
 
     positions: Sequence[int] = ()
@@ -126,7 +126,7 @@ class CopyPage:
 
 
 def _told(bodies: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """The tags and the nodes that occur, or more of them than a block tells."""
+    """The tags and the nodes that occur, or more of them than a block names."""
     tags: set[str] = set()
     nodes: set[str] = set()
     for body in bodies:
@@ -148,10 +148,10 @@ def _made_here(ids: Sequence[str]) -> dict[int, dict[int, RecordId]]:
 
 
 class SourcePage(NamedTuple):
-    """A page of a source beyond a router's position. All up to `upto` and `upto_seq` was looked at.
+    """A page of a source beyond a router's position. All up to `upto` and `upto_seq` was read.
 
-    Before its first original it has lost `lost` records of its own, and `trimmed` more that it never got. `full`: more
-    may be waiting.
+    Before its first original, the source has lost `lost` records of its own, and `trimmed` that it never got. `full`:
+    more may be waiting.
     """
 
     line: TopicRow
@@ -177,8 +177,8 @@ def read_source(
 ) -> SourcePage | None:
     """The next page of a topic beyond `position` and `seq`, no further than `until`; None when the topic is gone.
 
-    At most `limit` originals and about `max_bytes` of their bodies. What has outlived the topic's time to live is
-    lost; what was deleted, or has expired in a group, is passed over.
+    At most `limit` originals and about `max_bytes` of their bodies. Records that have outlived the topic's
+    time to live are lost; deleted records, and expired events, are passed over.
     """
     line = find_topic_by_id(conn, topic_id)
     if line is None:
@@ -195,7 +195,7 @@ def read_source(
 
 
 class _PageBuilder:
-    """A page that is being filled."""
+    """Builds a page, block by block."""
 
     def __init__(self, conn: sa.Connection, line: TopicRow, seq: int, limit: int, max_bytes: int, now: int) -> None:
         self.position = 0
@@ -248,7 +248,7 @@ class _PageBuilder:
         self.position, self._seq = block.last, block.seq + block.records - 1
 
     def reach(self, seq: int) -> bool:
-        """Go on to a seq; False where there is a loss before it, and originals before that."""
+        """Move to a seq; False where there is a loss before it, and originals before that."""
         if seq <= self._seq + 1:
             return True
         lost, trimmed = self._missing(seq - 1)
@@ -260,8 +260,8 @@ class _PageBuilder:
         return True
 
     def _missing(self, upto: int) -> tuple[int, int]:
-        """How many records up to a seq were lost here, and how many were lost on the way here."""
-        if self._line.of_group:  # of a group, nothing goes by request
+        """How many records up to a seq were lost here, and how many were lost before they came here."""
+        if self._line.of_group:  # the topic of a group loses records by eviction alone
             return max(0, min(self._line.evicted_seq, upto) - self._seq), 0
         losses = read_losses(self._conn, self._line.id, self._seq, upto)
         trimmed = sum(loss.records for loss in losses if loss.reason == SOURCE_TRIM)

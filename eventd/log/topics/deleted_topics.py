@@ -1,8 +1,8 @@
-"""Topics that were deleted, with their groups or by themselves: out of use at once, removed little by little.
+"""Deleted topics, of groups or of records: out of use at once, and removed in the background.
 
-What belongs to a topic hangs on its id. Deleting it gives it a name that no topic can have; what is made again under
-the old name is a new topic, with another id. So nothing of the old one is found under the new, and the delete itself
-touches no record and no receipt, however many there are.
+Every row of a topic refers to its id. Deleting the topic gives it a name that no topic can have; a topic that is made
+under the old name has another id. So no row of the old one is found under the new, and the delete itself touches no
+record and no receipt, however many there are.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from eventd.store.schema.tables import (
 )
 
 STEP_ROWS = 500
-"""Rows and records that one step removes, about: whoever writes meanwhile waits for a few milliseconds."""
+"""Rows and records that one step removes, about: a writer waits for it for a few milliseconds."""
 STEP_BYTES = 4 << 20
 TOPICS_AT_ONCE = 10
 PAGE = 100
 """Topics that are read, or whose rows are removed, at once."""
 
 _TABLES = {
-    book.name: [column.name for column in book.primary_key]
-    for book in (
+    table.name: [column.name for column in table.primary_key]
+    for table in (
         *(event_ids, dead_letters, inbound_batches, inbound_gaps, inbound_links),
         *(topic_losses, write_keys, leases, queues, id_conflicts),
     )
@@ -50,16 +50,16 @@ _KEEP_NOTHING = EvictionLimits(max_records=0, keep_undelivered=False)
 
 
 class TopicRemoval(NamedTuple):
-    """The routers that a retired topic took with it, sorted by bytes, and the version of topics that this made."""
+    """The routers that were deleted with a topic, sorted by bytes, and the new version of topics."""
 
     routers: list[str]
     version: int
 
 
 def delete_topic(conn: sa.Connection, name: str, *, of_records: bool = False) -> TopicRemoval | None:
-    """Take a topic out of use in the open transaction, which must hold the head; None if there is no such topic.
+    """Take a topic out of use in the open transaction, which must hold the head; None if no topic has the name.
 
-    Its routers go with it: one that leads from nowhere or to nowhere cannot be.
+    Its routers are deleted with it: a router needs both of its topics.
     """
     sql = "UPDATE topics SET name = ? || CAST(id AS TEXT), due_at = NULL WHERE name = ? RETURNING id"
     found = fetch(conn, sql, (DELETED, name))
@@ -70,7 +70,7 @@ def delete_topic(conn: sa.Connection, name: str, *, of_records: bool = False) ->
 
 def read_cleared(conn: sa.Connection, after: str = "") -> list[str]:
     """The names of deleted topics of which only their own row is left: the next ones beyond the name `after`."""
-    nothing = "".join(f" AND NOT EXISTS (SELECT 1 FROM {book} WHERE topic_id = topics.id)" for book in _TABLES)
+    nothing = "".join(f" AND NOT EXISTS (SELECT 1 FROM {table} WHERE topic_id = topics.id)" for table in _TABLES)
     sql = f"SELECT name FROM topics WHERE name > ? AND name < ? AND evicted_seq = next_seq - 1{nothing}"
     rows = fetch(conn, f"{sql} ORDER BY name LIMIT ?", (after or DELETED, DELETED_END, PAGE))
     return [name for (name,) in rows]
@@ -82,18 +82,18 @@ def remove_cleared(conn: sa.Connection, bare: Sequence[str]) -> None:
 
 
 class ClearStep(NamedTuple):
-    """What one step removed: so many rows and records. Of the deleted topics up to the name `upto` nothing is left."""
+    """The number of rows and records that a step removed. Deleted topics up to the name `upto` have none left."""
 
     upto: str
     rows: int
 
 
 def clear_deleted(conn: sa.Connection, after: str = "", *, now: int, chunk: int = STEP_ROWS) -> ClearStep | None:
-    """Remove about `chunk` rows of the deleted topics whose names are beyond `after`; None: there are no such topics.
+    """Remove about `chunk` rows of the deleted topics whose names are beyond `after`; None where there is none.
 
-    Call it again beyond `upto` until it answers None. No step looks at more than `TOPICS_AT_ONCE` topics, so a step
-    costs the same however many there are. A topic's own row stays: a reader that still has its id must find an empty
-    topic, and not none.
+    Call it again beyond `upto` until it returns None. No step handles more than `TOPICS_AT_ONCE` topics, so its cost
+    does not depend on their number. The row in `topics` stays for now: a reader that still has the id must find an
+    empty topic.
     """
     lock_head(conn)  # before anything else, as everywhere; an append by its old id may just be under way
     sql = "SELECT name, id, form, next_seq - 1 - evicted_seq FROM topics WHERE name > ? AND name < ?"
@@ -105,9 +105,9 @@ def clear_deleted(conn: sa.Connection, after: str = "", *, now: int, chunk: int 
         while held and room > 0:
             went = (_clear_events if form == "event" else _clear_records)(conn, topic_id, room, now)
             held, room = held - went if went else 0, room - went
-    for book in _TABLES:
+    for table in _TABLES:
         if room > 0:
-            room -= _trim(conn, book, [topic_id for _, topic_id, *_ in topics], room)
+            room -= _delete_rows(conn, table, [topic_id for _, topic_id, *_ in topics], room)
     return ClearStep(topics[-1][0] if room > 0 else after, chunk - room)
 
 
@@ -116,13 +116,13 @@ def _clear_events(conn: sa.Connection, topic_id: int, room: int, now: int) -> in
 
 
 def _clear_records(conn: sa.Connection, topic_id: int, room: int, now: int) -> int:
-    stock = read_topic_by_id(conn, topic_id)
-    left = remove_records(conn, stock, stock.head_seq, now=now, records=room, size=STEP_BYTES)
-    return left.evicted_seq - stock.evicted_seq
+    topic = read_topic_by_id(conn, topic_id)
+    left = remove_records(conn, topic, topic.head_seq, now=now, records=room, size=STEP_BYTES)
+    return left.evicted_seq - topic.evicted_seq
 
 
-def _trim(conn: sa.Connection, book: str, topic_ids: Sequence[int], room: int) -> int:
+def _delete_rows(conn: sa.Connection, table: str, topic_ids: Sequence[int], room: int) -> int:
     """Remove up to so many rows of one table that belong to these topics; how many there were."""
-    key = ", ".join(_TABLES[book])
-    some = f"SELECT {key} FROM {book} WHERE topic_id IN ({', '.join('?' * len(topic_ids))}) LIMIT ?"
-    return execute(conn, f"DELETE FROM {book} WHERE ({key}) IN ({some})", (*topic_ids, room))
+    key = ", ".join(_TABLES[table])
+    some = f"SELECT {key} FROM {table} WHERE topic_id IN ({', '.join('?' * len(topic_ids))}) LIMIT ?"
+    return execute(conn, f"DELETE FROM {table} WHERE ({key}) IN ({some})", (*topic_ids, room))

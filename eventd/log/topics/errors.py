@@ -1,6 +1,6 @@
-"""Why a topic, a router or a queue refuses what was asked, with the facts a program can act on.
+"""Errors of topics, routers and queues, with details that a program can act on.
 
-`detail` holds those facts by name, JSON-able; None where there are none.
+`detail` holds them by name, as JSON values; None where there are none.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from eventd.errors import Conflict, EventdError, Invalid, NotFound
 
 
 class DetailedError(EventdError):
-    """An error with facts."""
+    """An error with details."""
 
     def __init__(self, message: str, *, hint: str = "", detail: dict[str, Any] | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -37,7 +37,7 @@ class RouterNotFound(DetailedError, NotFound):
 
 
 class Incompatible(DetailedError, Conflict):
-    """What exists under this name cannot become, or take, what was asked for."""
+    """The topic or router that has this name cannot be changed, or used, as requested."""
 
     code = "topic_exists_incompatible"
 
@@ -62,7 +62,7 @@ class NotAQueue(DetailedError, Conflict):
 
 
 class RouterCycle(DetailedError, Conflict):
-    """The router would close a circle; `cycle` names its topics and begins and ends with the same one."""
+    """The router would close a cycle; `cycle` names its topics and begins and ends with the same one."""
 
     code = "router_cycle"
 
@@ -72,25 +72,25 @@ class RouterCycle(DetailedError, Conflict):
 
 
 class BatchTooLarge(DetailedError, Invalid):
-    """More at once than one request may bring."""
+    """A request with more records or bytes than one may have."""
 
     code = "batch_too_large"
 
 
 class RecordTooLarge(DetailedError, Invalid):
-    """A record, or a batch for a topic that refuses beyond its caps, that can never fit."""
+    """A record, or a batch for a topic that refuses writes over its caps, that can never fit."""
 
     code = "record_too_large"
 
 
 class TopicFull(DetailedError):
-    """A topic that refuses beyond its caps has no room; nothing was dropped."""
+    """A topic that refuses writes over its caps has no room; no record was dropped."""
 
     code = "topic_full"
 
 
 class Throttled(DetailedError):
-    """A limit of the node is reached; the same request may succeed when something was ended or removed."""
+    """A limit of the node is reached; the same request may succeed later."""
 
     code = "throttled"
 

@@ -1,4 +1,4 @@
-"""Which records are meant, by their tag: what a delete and a router's filter ask. Pure.
+"""A predicate on the tags of records, for deletes and for filters of routers. Pure.
 
 A tag matches as a whole or by how it begins; a record without a tag never does.
 """
@@ -14,7 +14,7 @@ _HINT = 'write ["tag", "Eq", "TAG"], ["tag", "Glob", "PREFIX*"], "TAG" or "PREFI
 
 
 class Predicate(NamedTuple):
-    """`text` is the tag, or, with `prefix`, how it begins."""
+    """`text` is the tag, or, with `prefix`, its beginning."""
 
     text: str
     prefix: bool
@@ -26,12 +26,12 @@ class Predicate(NamedTuple):
         return tag.startswith(self.text) if self.prefix else tag == self.text
 
     def shown(self) -> list[str]:
-        """The one way in which it is told to others."""
+        """Its canonical JSON form."""
         return ["tag", _PREFIX, f"{self.text}*"] if self.prefix else ["tag", _EQUAL, self.text]
 
 
 def parse(value: object) -> Predicate:
-    """The predicate that a decoded JSON value states. Raises `Invalid`.
+    """The predicate of a decoded JSON value. Raises `Invalid`.
 
     A text alone is a prefix where it ends with a star, and otherwise a whole tag.
     """
@@ -43,7 +43,7 @@ def parse(value: object) -> Predicate:
         case ["tag", "Glob", str(text)] if text.endswith("*"):
             return Predicate(text[:-1], True)
         case ["tag", "Glob", str(text)]:
-            raise Invalid(f"{_quoted(text)} is no prefix: Glob needs a star at its end", hint=_HINT)
+            raise Invalid(f"{_quoted(text)} is not a prefix: Glob needs a star at its end", hint=_HINT)
         case ["tag", str(op), str()]:
             raise Invalid(f"no operator {_quoted(op)}: a tag is compared with Eq or Glob", hint=_HINT)
         case [str(name), str(), str()] if name != "tag":

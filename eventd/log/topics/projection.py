@@ -1,4 +1,4 @@
-"""Records as readers get them, cut out of the lines of a block: nothing is decoded where nothing is left out. Pure."""
+"""Records as readers get them, cut from the lines of a block, and decoded only where parts are left out. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def texts_of(block: Block, seqs: Sequence[int], bodies: Sequence[str], view: Vie
 
 
 def records_of_events(block: Block, now: int) -> Block:
-    """A block of a group's events as one of records; what has expired has an empty line."""
+    """A block of a group's events as one of records; expired events have empty lines."""
     bodies = block.bodies()
     made = [*map(body_of_event, bodies)]
     if not is_alive(block.expires_first, now):

@@ -1,7 +1,7 @@
-"""Routers in the books: their lines, and how they go with a topic of theirs.
+"""Rows of routers, and their deletion with one of their topics.
 
-A router's cursor is a line of `cursors` like every consumer's, with its position for a fence and the version of its
-options beside it. What a router does with a record is no concern of this module: `options` is kept as it is given.
+A router's cursor is a row of `cursors` like every consumer's, with its position as the fence and the version of its
+options beside it. This module does not interpret `options`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ MOST_NAMES = 500
 
 
 class RouterRow(NamedTuple):
-    """A router and where it stands. `position` and `seq` are those of its source up to which all is done.
+    """A router. `position` and `seq` are those of its source up to which all records are copied.
 
-    `state` and `reason` say whether it is held up; `forwarded` counts copies and what its source lost before it came,
-    `refused` what was set aside. `source_head` is the last seq of its source, `durability` its destination's, `version`
-    that of its options. Times in microseconds.
+    `state` and `reason` say whether it is blocked; `forwarded` counts copies, and records that its source lost before
+    they were copied, `refused` counts dead letters. `source_head` is the last seq of its source, `durability` its
+    destination's, `version` that of its options. Times in microseconds.
     """
 
     id: int
@@ -96,7 +96,7 @@ def read_routers_beyond(conn: sa.Connection, topic_id: int) -> list[RouterRow]:
 
 
 class RejectedRecord(NamedTuple):
-    """A record that a router set aside: its identity, if it has one by itself, why, and when, in microseconds."""
+    """A dead letter of a router: the record's identity, if it has one, the reason, and when, in microseconds."""
 
     id: str
     reason: str
@@ -105,7 +105,7 @@ class RejectedRecord(NamedTuple):
 
 
 def read_rejected(conn: sa.Connection, name: str, limit: int) -> list[RejectedRecord]:
-    """What a router set aside last, the newest first, as far as that is remembered."""
+    """The dead letters of a router, the newest first."""
     sql = "SELECT event_id, reason, detail, parked_at FROM dead_letters WHERE cursor = ? ORDER BY id DESC LIMIT ?"
     return [RejectedRecord(*row) for row in fetch(conn, sql, (cursor_of(name), limit))]
 
@@ -117,7 +117,7 @@ def read_heads(conn: sa.Connection, topic_ids: Sequence[int]) -> tuple[int, dict
 
 
 def count_routers(conn: sa.Connection) -> int:
-    """How many there are."""
+    """The number of routers."""
     return int(fetch(conn, "SELECT count(*) FROM routers")[0][0])
 
 
@@ -155,7 +155,7 @@ def _listed(conn: sa.Connection, choice: RouterFilter, after: str) -> Iterator[R
 
 
 def _complete(conn: sa.Connection, rows: Sequence[tuple[object, ...]]) -> list[RouterRow]:
-    """Lines with what their cursors say."""
+    """Routers with the columns of their cursors."""
     names = [cursor_of(str(row[1])) for row in rows]
     cursors = {name: rest for name, *rest in fetch_in(conn, _CURSORS, (), names)} if names else {}
     return [RouterRow._make((*row, *cursors[name])) for row, name in zip(rows, names, strict=True)]
@@ -164,7 +164,7 @@ def _complete(conn: sa.Connection, rows: Sequence[tuple[object, ...]]) -> list[R
 def remove_routers_of(conn: sa.Connection, topic_id: int) -> list[str]:
     """Remove every router that reads or writes a topic, in the open transaction; their names, sorted by bytes.
 
-    Whoever calls moves the version of topics. The head must be locked.
+    The caller raises the version of topics. The head must be locked.
     """
     sql = "SELECT name FROM routers WHERE source_id = ? OR dest_id = ? ORDER BY name"
     names = [str(name) for (name,) in fetch(conn, sql, (topic_id, topic_id))]

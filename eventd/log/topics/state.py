@@ -1,4 +1,4 @@
-"""How topics stand, for whoever asks: one, many in the order of their names, and all of them as figures."""
+"""The state of topics: of one, of many in the order of their names, and figures of all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from eventd.store.rows.leases import JobCounts, count_jobs
 
 
 class TopicState(NamedTuple):
-    """A topic's line, what is alive in it at some time, and its jobs where it is a queue."""
+    """A topic, what it holds at some time, and its jobs where it is a queue."""
 
     line: TopicRow
     standing: TopicSize
@@ -23,7 +23,7 @@ class TopicState(NamedTuple):
 
 
 def read_state(conn: sa.Connection, name: str, at: Moment) -> TopicState | None:
-    """How a topic stands; None: there is none of this name."""
+    """The state of a topic; None: no topic has this name."""
     line = find_topic(conn, name)
     return None if line is None else _state(conn, line, at)
 
@@ -53,7 +53,7 @@ class TopicFigures(NamedTuple):
 
 
 def read_figures(conn: sa.Connection) -> TopicFigures:
-    """What is stored, as the books say."""
+    """The figures, by the rows of the topics."""
     rows = fetch(
         conn,
         "SELECT durability, count(*), coalesce(sum(next_seq - 1 - evicted_seq - deleted), 0), coalesce(sum(bytes), 0)"

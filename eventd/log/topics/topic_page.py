@@ -1,7 +1,7 @@
-"""A page of a topic by its seqs, as readers of topics get it: records as JSON texts, and what they missed.
+"""A page of a topic by seqs, for readers of topics: records as JSON texts, and a tombstone for records they missed.
 
-What has outlived its time to live is left out, and told as lost, even where it has not been removed yet. Deleted
-records and those of the reader's own nodes are passed over silently.
+Records that have outlived their time to live are left out, and reported as lost, even where they are still stored.
+Deleted records and those of the reader's own nodes are passed over silently.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from eventd.store.rows.leases import acked_seqs
 RECREATED = "recreated"
 """The reason of a tombstone for seqs of another topic of this name, or of another history."""
 _ACKED_AT_ONCE = 2000
-"""Seqs of a queue for which it is asked at once which of them are done."""
+"""Seqs of a queue whose jobs that are done are read at once."""
 
 ALL_BUT_TAGS = View()
 
 
 @dataclass(frozen=True, slots=True)
 class TopicQuery:
-    """What a reader wants: at most `limit` records beyond the seq `from_seq`, about `max_bytes` of data and meta.
+    """A query: at most `limit` records beyond the seq `from_seq`, about `max_bytes` of data and meta.
 
     `topic` is its name or its id; `now` in microseconds. `nodes`: whose records the reader does not want back. `epoch`:
     which history its `from_seq` belongs to, where it knows. `apart`: the page ends before records that were lost,
@@ -57,7 +57,7 @@ class TopicQuery:
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """`missed` records of the seqs `gap_from` to `gap_to` were lost; reading goes on at `earliest_seq`.
+    """`missed` records of the seqs `gap_from` to `gap_to` were lost; reading continues at `earliest_seq`.
 
     `reason`: cap, ttl, source_trim, mixed, or recreated, where the reader's seqs are of another topic or history.
     """
@@ -75,8 +75,8 @@ class TopicPage:
     """`records` are JSON texts, `seqs` their seqs. All up to `next_from_seq` was looked at, `scanned` seqs in all.
 
     `tombstone` tells of what is missing between `from_seq` and `next_from_seq`. `epoch` names the history these seqs
-    belong to. `dedupe_node`: whether the topic keeps from readers what their own nodes wrote. `goes_on`: what is
-    appended next continues the page, since nothing in the topic goes by itself or is handed out.
+    belong to. `dedupe_node`: whether the topic keeps from readers what their own nodes wrote. `goes_on`: the next
+    append continues the page, since the topic neither removes nor hands out records by itself.
     """
 
     topic_id: int
@@ -147,12 +147,12 @@ def read_topic_page(conn: sa.Connection, ask: TopicQuery) -> TopicPage:
 
 
 def continue_topic_page(last: TopicPage, recent: RecentBlocks, ask: TopicQuery) -> TopicPage | None:
-    """The page after one that had caught up, out of memory; None where the books have to be asked."""
+    """The page after one that had caught up, from memory; None where the database has to be read."""
     if not (last.goes_on and last.caught_up) or recent.head.epoch != last.head.epoch:
         return None
     seq = last.head_seq
     for block in recent.blocks:
-        if block.seq != seq + 1:  # some were skipped: they are told as lost
+        if block.seq != seq + 1:  # some seqs were skipped: these records are lost
             return None
         seq = block.last_seq
     sheet = _PageBuilder(ask, frozenset(), last.head_seq, seq)
@@ -173,11 +173,11 @@ def continue_topic_page(last: TopicPage, recent: RecentBlocks, ask: TopicQuery) 
     )
 
 
-# --- what is missing ----------------------------------------------------------------------------------------------
+# --- losses -------------------------------------------------------------------------------------------------------
 
 
 class _Floor(NamedTuple):
-    """Up to `seq` nothing is to be read. `lost`: what is still there of that, and has outlived its time to live."""
+    """Nothing is read up to `seq`. `lost`: records up to there that are stored and have outlived their time to live."""
 
     seq: int
     earliest_seq: int
@@ -207,7 +207,7 @@ class _Missing(NamedTuple):
 
 
 def _read_missing(conn: sa.Connection, line: TopicRow, start: int, floor: _Floor) -> list[_Missing]:
-    """What was lost beyond `start`, in order: first what lies below the floor, then what is missing among records."""
+    """Losses beyond `start`, in order: first those below the floor, then those among records."""
     known = read_losses(conn, line.id, start, line.head_seq) if start < line.head_seq else []
     missing: list[_Missing] = []
     for loss in sorted([*known, *floor.lost]):
@@ -219,7 +219,7 @@ def _read_missing(conn: sa.Connection, line: TopicRow, start: int, floor: _Floor
 
 
 class _PageEnd(NamedTuple):
-    """How far a page may go, and what it tells to be missing if it gets there."""
+    """The last seq of a page, and the losses that it reports if it gets there."""
 
     stop: int
     missing: _Missing | None
@@ -233,7 +233,7 @@ class _PageEnd(NamedTuple):
 
 
 def _way(missing: list[_Missing], start: int, floor: _Floor, head_seq: int, *, apart: bool) -> _PageEnd:
-    """A page tells of one stretch that is missing, and ends before the next one."""
+    """A page reports one range of losses, and ends before the next one."""
     ahead = iter(missing)
     first = next(ahead, None)
     if first is not None and apart and first.first > max(start, floor.seq) + 1:
@@ -242,11 +242,11 @@ def _way(missing: list[_Missing], start: int, floor: _Floor, head_seq: int, *, a
     return _PageEnd(head_seq if second is None else second.first - 1, first)
 
 
-# --- what is there ------------------------------------------------------------------------------------------------
+# --- records ------------------------------------------------------------------------------------------------------
 
 
 def _fill(conn: sa.Connection, line: TopicRow, sheet: _PageBuilder) -> None:
-    """Put on the page what is wanted of the blocks ahead, until it is full or at its end."""
+    """Add the wanted records of the blocks ahead, until the page is full or at its end."""
     done, known_upto = frozenset[int](), 0
     is_queue, of_group, may_be_empty = line.is_queue, line.of_group, line.deleted > 0 or line.of_group
     for block in scan_seqs(conn, line.id, sheet.upto, sheet.stop):
@@ -261,7 +261,7 @@ def _fill(conn: sa.Connection, line: TopicRow, sheet: _PageBuilder) -> None:
 
 @dataclass(slots=True)
 class _PageBuilder:
-    """A page that is being filled, from beyond the seq `upto` to `stop`. `nodes`: whose records are left out."""
+    """Builds a page of the seqs beyond `upto` to `stop`. `nodes`: whose records are left out."""
 
     ask: TopicQuery
     nodes: frozenset[str]
@@ -278,9 +278,9 @@ class _PageBuilder:
         self.hidden = frozenset(map(encoded, self.nodes))
 
     def take(self, block: Block, done: Collection[int], *, may_be_empty: bool) -> None:
-        """Add what is wanted of the block, until the page is full.
+        """Add the wanted records of the block, until the page is full.
 
-        `done`: seqs that are left out; `may_be_empty`: also empty lines have to be looked for.
+        `done`: seqs that are left out; `may_be_empty`: the block may have empty lines.
         """
         if block.records == 1:
             self._take_one(block, done)
@@ -325,7 +325,7 @@ class _PageBuilder:
             self.upto = self.seqs[-1]
 
     def _wants(self, seq: int, body: str, done: Collection[int]) -> bool:
-        """Whether there is a record, and one that is wanted."""
+        """Whether the line has a record, and a wanted one."""
         if not body or seq in done:
             return False
         return not self.hidden or node_text(body) not in self.hidden

@@ -1,4 +1,4 @@
-"""Topics that hold records: what is set for each, its line in the books, making, changing and deleting one.
+"""Units that make, configure and delete topics of records.
 
 A topic is a row with an id that is never used twice. Nothing is kept in memory for one that is idle.
 """
@@ -28,17 +28,17 @@ GROUP = "group:"
 
 
 def require_name(name: str, what: str = "topic") -> None:
-    """Raise `Invalid` for what cannot be the name of a topic."""
+    """Raise `Invalid` for a name that no topic can have."""
     if not NAME.fullmatch(name):
         shown = name[:80] + ("…" if len(name) > 80 else "")
         raise Invalid(
-            f"{shown!r} is no name of a {what}",
+            f"{shown!r} is not a valid name of a {what}",
             hint="a letter or digit, then up to 254 letters, digits and any of . _ : -",
         )
 
 
 def refuse_group(name: str, doing: str) -> None:
-    """Raise `Incompatible` where something would be done to an event group's topic that only the group may."""
+    """Raise `Incompatible` for the topic of an event group, which only the group may change."""
     if name.startswith(GROUP):
         raise Incompatible(
             f"{name!r} is the topic of an event group and cannot be {doing} here",
@@ -48,7 +48,7 @@ def refuse_group(name: str, doing: str) -> None:
 
 
 class Ceilings(NamedTuple):
-    """How many topics that hold records there may be, and bytes of data and meta in all of them; 0: any number."""
+    """The limits of all topics of records together: their number, and bytes of data and meta; 0: none."""
 
     topics: int = 0
     bytes: int = 0
@@ -69,14 +69,14 @@ def count_topics(conn: sa.Connection) -> int:
 
 
 class TopicPut(NamedTuple):
-    """What became of a topic that was to be made or set."""
+    """A topic that was made or configured."""
 
     line: TopicRow
     created: bool
 
 
 class PutTopic(Change[TopicPut]):
-    """Make a topic, or set all that is set for it anew. Result: `TopicPut`.
+    """Make a topic, or replace its configuration. Result: `TopicPut`.
 
     Raises `Incompatible` for another type, `Throttled` at the limit of topics.
     """
@@ -109,7 +109,7 @@ def require_type(line: TopicRow, config: TopicConfig) -> None:
 
 
 def set_config(tx: Transaction, line: TopicRow, config: TopicConfig) -> TopicRow:
-    """Set what is set for a topic, and have it act at once."""
+    """Replace the configuration of a topic, and apply its limits at once."""
     text = msgspec.json.encode(config).decode()
     if text != line.config_text:
         apply_ttl_fully(tx.conn, line, tx.now)
@@ -126,7 +126,7 @@ def set_config(tx: Transaction, line: TopicRow, config: TopicConfig) -> TopicRow
 
 
 class PatchTopic(Change[TopicPut]):
-    """Change some of what is set for a topic and leave the rest. Result: `TopicPut`.
+    """Change some fields of a topic's configuration. Result: `TopicPut`.
 
     `changes` are by field; None takes a field back to its default. Raises `TopicNotFound`, `Invalid` for a value that
     does not fit, and `Incompatible` for another type.
@@ -146,7 +146,7 @@ class PatchTopic(Change[TopicPut]):
 
 
 class TopicDeleted(NamedTuple):
-    """A topic that was deleted, the routers that went with it, and the version of topics that this made."""
+    """A deleted topic, the routers that were deleted with it, and the new version of topics."""
 
     topic_id: int
     routers_removed: list[str]
@@ -156,7 +156,7 @@ class TopicDeleted(NamedTuple):
 class DeleteTopic(Change[TopicDeleted | None]):
     """Delete a topic with its routers. Result: `TopicDeleted`; None where there was no such topic.
 
-    Raises `TopicNotEmpty` where only an empty one was to go.
+    Raises `TopicNotEmpty` where only an empty topic was to be deleted.
     """
 
     def __init__(self, name: str, *, if_empty: bool = False) -> None:

@@ -1,5 +1,5 @@
-"""Writing records to a topic: one unit finds or makes the topic, knows a repeated request, keeps within the limits and
-appends, all of it in one transaction.
+"""Writing records to a topic: one unit finds or makes the topic, recognises a repeated request, checks the limits and
+appends, in one transaction.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RECORD_BYTES = 1000
 
 
 class WriteResult(NamedTuple):
-    """Where a batch is. `head_seq` is that of the topic when it was written first. `spent` is of the transaction."""
+    """The seqs of a batch. `head_seq` is that of the topic when it was first written. `spent` is of the transaction."""
 
     topic_id: int
     first_seq: int
@@ -43,17 +43,17 @@ class WriteResult(NamedTuple):
 
     @property
     def flush_ms(self) -> float:
-        """How long it took to get to the disk; 0 where nobody waited for that."""
+        """How long the flush to the disk took; 0 where the caller did not wait for it."""
         return self.spent.flush * 1000 if self.durability == "fsync" else 0.0
 
 
 class Write:
     """Append a batch of records to a topic. Result: `WriteResult`.
 
-    `create` None makes a topic that is missing unless `config` says otherwise; a topic that was made stays, also where
-    the batch is refused then. A `key` that is known repeats the first answer. `max_topics` and `max_bytes` (of all
-    topics together) 0 are without bound. Raises `TopicNotFound`, `Invalid` for a name, `RecordTooLarge` for what can
-    never fit, `TopicFull`, `Throttled`.
+    `create` None makes a missing topic unless `config` says otherwise; a topic that was made stays, even where the
+    batch is then refused. A known `key` repeats the first answer. `max_topics` and `max_bytes` (of all topics together)
+    0 are without bound. Raises `TopicNotFound`, `Invalid` for a name, `RecordTooLarge` for what can never fit,
+    `TopicFull`, `Throttled`.
     """
 
     cursor = None
@@ -104,7 +104,7 @@ class Write:
             self._repeated = self._look_up(tx, line)
             if self._repeated is not None:
                 return NOTHING
-        self._line = line = apply_ttl(tx.conn, line, tx.now)  # what has outlived its time takes up no room
+        self._line = line = apply_ttl(tx.conn, line, tx.now)  # expired records take no room
         require_fit(tx, line, self._drafts, self._max_bytes)
         if self._key:
             _writers(tx, line.id)[self._key] = self
@@ -123,7 +123,7 @@ class Write:
         return insert_topic(tx.conn, self._topic, wanted, now=tx.now, random=self._random)
 
     def _look_up(self, tx: Transaction, line: TopicRow) -> WriteResult | Write | None:
-        """What was written under the same key, maybe by a unit of this very transaction."""
+        """The batch that was written under the same key, maybe by a unit of this transaction."""
         before = _writers(tx, line.id).get(self._key)
         if before is not None:
             return before
@@ -172,8 +172,8 @@ def _writers(tx: Transaction, topic_id: int) -> dict[str, Write]:
 def require_fit(tx: Transaction, line: TopicRow, drafts: Drafts, max_bytes: int, *, freed: int = 0) -> None:
     """Raise where drafts, after those of the units before, do not fit into a topic, or into the node.
 
-    What a topic that keeps what it has can never take is `RecordTooLarge`; what does not fit now is `TopicFull`, or
-    `Throttled`. So many bytes of other topics are `freed` by what writes them.
+    For a topic that refuses writes over its caps: `RecordTooLarge` where they can never fit, `TopicFull` where they do
+    not fit now. `Throttled` for the limit of all topics, in which the writer has `freed` so many bytes.
     """
     config, size = line.config, drafts.bytes
     keeps = config.discard == "reject" and (config.cap_records or config.cap_bytes)
@@ -184,13 +184,13 @@ def require_fit(tx: Transaction, line: TopicRow, drafts: Drafts, max_bytes: int,
         if taken + size > max_bytes:
             raise Throttled.by("max_total_bytes", max_bytes)
         tx.shared["bytes of all"] = taken + size
-    if keeps:  # only now: who is refused for any reason takes no room from those who come after
+    if keeps:  # only now: a refused unit takes no room from the units behind it
         waiting, waiting_bytes = _waiting(tx, line)
         tx.shared["room", line.id] = (waiting + len(drafts), waiting_bytes + size)
 
 
 def _waiting(tx: Transaction, line: TopicRow) -> tuple[int, int]:
-    """Records, and their bytes, that units so far will add to a topic that keeps what it has."""
+    """Records, and their bytes, that units so far will add to a topic that refuses writes over its caps."""
     found: tuple[int, int] = tx.shared.get(("room", line.id), (0, 0))
     return found
 
@@ -209,7 +209,7 @@ def _require_caps(tx: Transaction, line: TopicRow, drafts: Drafts) -> None:
 
 
 def full(line: TopicRow) -> TopicFull:
-    """Why a topic takes no more."""
+    """The error of a topic that has no room."""
     config = line.config
     detail = {
         "topic": line.name,
@@ -219,19 +219,19 @@ def full(line: TopicRow) -> TopicFull:
         "earliest_seq": line.earliest_seq,
     }
     return TopicFull(
-        f"the topic {line.name!r} is full and keeps what it has",
+        f"the topic {line.name!r} is full and does not discard old records",
         hint="delete records, raise its caps, or let it discard old ones",
         detail=detail,
     )
 
 
 def total_bytes(tx: Transaction) -> int:
-    """Bytes of data and meta in all topics, with what the transaction has placed so far."""
+    """Bytes of data and meta in all topics, with those the transaction has placed so far."""
     return int(fetch(tx.conn, "SELECT record_bytes FROM log_heads WHERE id = 1")[0][0]) + tx.record_bytes
 
 
 def apply_limits_once(tx: Transaction, line: TopicRow) -> None:
-    """Have a topic's limits act on what this transaction wrote to it: all of it is written by now."""
+    """Apply a topic's limits once in a transaction, after all records are written."""
     line = tx.shared.get(("set anew", line.id), line)  # by a unit that came after the one that had read the line
     if not line.config.limited or ("limits", line.id) in tx.shared:
         return

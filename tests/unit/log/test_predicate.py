@@ -33,8 +33,8 @@ def test_what_is_written_means_a_tag_or_a_prefix_and_is_shown_in_one_way(
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        (["tag", "Glob", "no-star"], "'no-star' is no prefix"),
-        (["tag", "Glob", ""], "'' is no prefix"),
+        (["tag", "Glob", "no-star"], "'no-star' is not a prefix"),
+        (["tag", "Glob", ""], "'' is not a prefix"),
         (["tag", "Regex", ".*"], "no operator 'Regex'"),
         (["tag", "eq", "x"], "no operator 'eq'"),
         (["node", "Eq", "x"], "not chosen by 'node'"),
