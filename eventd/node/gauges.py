@@ -62,7 +62,7 @@ class Gauges:
             for link in links:
                 peer = link.peer.node_name
                 seen.links.add((group.name, peer))
-                lag = link.lag(now) / SECOND
+                lag = _seconds(link.lag(now))
                 self._metrics.link(
                     group.name, peer, state=str(link.state), lag_events=link.backlog.events, lag_seconds=lag
                 )
@@ -70,7 +70,7 @@ class Gauges:
                 name = one.subscription.name
                 seen.subscriptions.add((group.name, name))
                 self._metrics.subscription(
-                    group.name, name, state=str(one.state), events=len(one.waiting), seconds=one.lag(now) / SECOND
+                    group.name, name, state=str(one.state), events=len(one.waiting), seconds=_seconds(one.lag(now))
                 )
         self._forget(self._measured, seen)
         self._measured = seen
@@ -103,3 +103,7 @@ def _read_subscriptions(conn: Connection, group: str, now: int) -> list[Subscrip
     stored = read_resources(conn)
     chosen = [one for one in subscriptions(stored).values() if one.group == group]
     return read_subscription_statuses(conn, stored, chosen, now)
+
+
+def _seconds(duration: int) -> float:
+    return duration / SECOND

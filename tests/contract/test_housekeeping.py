@@ -11,7 +11,7 @@ import pytest
 
 from eventd.log.core.eventlog import EventLog
 from eventd.log.retention.evict import EvictionLimits, evict
-from eventd.node import housekeeping
+from eventd.node import retention
 from eventd.node.retention import Retention
 from eventd.observe.metrics import Metrics
 from eventd.resources.effective import GroupConfig
@@ -70,7 +70,7 @@ def _marks(conn: Connection, topic_id: int, *names: str, at: int) -> None:
 async def test_the_marks_of_invented_senders_are_bounded_and_those_of_peers_stay(
     log: EventLog, database: Database, clock: ManualClock, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(housekeeping, "STRANGERS", 5)
+    monkeypatch.setattr(retention, "STRANGERS", 5)
     text = GROUP % ("edge", "") + "---" + PEER % ("edge-b", "edge", "b", "") + "---" + GROUP % ("core", "")
     await Books(log, clock).call("resources.apply", sources=[{"name": "test", "text": text}])
     edge, core = await log.topic("group:edge"), await log.topic("group:core")

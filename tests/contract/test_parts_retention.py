@@ -8,7 +8,7 @@ import pytest
 
 from eventd.dynamic.part import form_part
 from eventd.log.core.eventlog import EventLog
-from eventd.node import housekeeping
+from eventd.node import retention
 from eventd.node.retention import Retention
 from eventd.observe.metrics import Metrics
 from eventd.plugins.contract.contract import Result
@@ -22,7 +22,7 @@ from tests.unit.dynamic.samples import HOUR, route
 async def test_parts_go_with_their_claims_and_subjects(
     log: EventLog, database: Database, clock: ManualClock, migrated_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(housekeeping, "PARTS", 2)  # it takes several steps
+    monkeypatch.setattr(retention, "PARTS", 2)  # it takes several steps
     for number in range(6):
         result = Result(observed_at=NOW, ttl=(1 if number < 5 else 2) * HOUR, resources=[route(f"r{number}")])
         part = form_part(

@@ -23,7 +23,7 @@ from eventd.log.topics.limits import TopicSize, clear_ephemeral
 from eventd.log.topics.topic_page import Tombstone
 from eventd.log.topics.topics import DeleteTopic
 from eventd.log.topics.write import Write
-from eventd.node import housekeeping
+from eventd.node import retention
 from eventd.node.housekeeping import Housekeeping
 from eventd.node.retention import SWEEP_SECONDS, Retention
 from eventd.observe.metrics import Metrics
@@ -188,7 +188,7 @@ async def test_much_that_was_deleted_does_not_keep_trimming_from_its_work(
     await topics.make("t", idempotency_window_ms=1000)
     await log.submit(Write("t", drafts_of([{"data": 1}]), flushes=log.flushes, key="k"))
     clock.advance(2)
-    monkeypatch.setattr(housekeeping, "clear", lambda *_, **__: ClearStep("", 1))  # there always is more
+    monkeypatch.setattr(retention, "clear_deleted", lambda *_, **__: ClearStep("", 1))  # there always is more
     chores = Retention(log, settings, Metrics()).chores(list)
     tasks = [asyncio.create_task(work()) for work in chores.values()]
     try:
@@ -220,7 +220,7 @@ async def test_removing_rests_for_longer_than_it_works(
         clock.advance(0.01)
         return clear_deleted(conn, after, now=now)
 
-    monkeypatch.setattr(housekeeping, "clear", slow)
+    monkeypatch.setattr(retention, "clear_deleted", slow)
     removing = asyncio.create_task(Retention(log, settings, Metrics())._remove_deleted())
     for _ in range(2):  # one step removes the record, one finds nothing more
         await until(lambda: clock.waits)

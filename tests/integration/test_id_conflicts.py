@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from eventd.errors import Conflict
-from eventd.node import housekeeping
+from eventd.node import gauges
 from eventd.testing import until
 from federation.keys import Key
 from tests.integration.conftest import MakeSites
@@ -28,7 +28,7 @@ def _rings(node: Site, **spec: Any) -> dict[str, Any]:
 
 @pytest.fixture
 async def pair(sites: MakeSites, monkeypatch: pytest.MonkeyPatch) -> tuple[Site, Site]:
-    monkeypatch.setattr(housekeeping, "MEASURE_SECONDS", 0.05)
+    monkeypatch.setattr(gauges, "MEASURE_SECONDS", 0.05)
     a, b = sites("a", "b")
     for node in (a, b):
         await node.start()

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from eventd.ingress import batch, peers, reorder_buffer
-from eventd.node import housekeeping
+from eventd.node import retention
 from eventd.testing import until
 from tests.integration.conftest import MakeSites
 from tests.support.declared import peer
@@ -71,7 +71,7 @@ _NAMED = {"cursors": "name", "selectors": "cursor", "refusals": "peer", "topics"
 async def test_a_sender_whose_mark_was_forgotten_goes_on_and_loses_nothing(
     sites: MakeSites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(housekeeping, "STRANGERS", 3)
+    monkeypatch.setattr(retention, "STRANGERS", 3)
     a, b = sites("a", "b")
     await a.start()
     await b.start(prune_interval="100ms")
