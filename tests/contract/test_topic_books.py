@@ -189,7 +189,7 @@ async def test_much_that_was_deleted_does_not_keep_trimming_from_its_work(
     await log.submit(Write("t", drafts_of([{"data": 1}]), flushes=log.flushes, key="k"))
     clock.advance(2)
     monkeypatch.setattr(retention, "clear_deleted", lambda *_, **__: ClearStep("", 1))  # there always is more
-    chores = Retention(log, settings, Metrics()).chores(list)
+    chores = Housekeeping(log, settings, Metrics()).chores(list)
     tasks = [asyncio.create_task(work()) for work in chores.values()]
     try:
         await until(lambda: _none(database))
