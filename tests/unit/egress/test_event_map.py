@@ -75,7 +75,7 @@ def group() -> GroupConfig:
 
 
 def page(*originals: Original) -> SourcePage:
-    line = TopicRow(3, "orders", "record", 10, 0, 0, 0, 77, "", "disk", 0, None, None, 0)
+    line = TopicRow(3, "orders", "record", next_seq=10, instance=77, durability="disk")
     head = Head(100, "epoch1", 1, 1, 1, 1, "")
     return SourcePage(line, head, originals, 0, 0, 99, 9, False)
 
