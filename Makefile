@@ -10,11 +10,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input
 PYTHONS := $(or $(PYTHON),python3.11 python3 python3.12 python3.13 python3.14)
-# One more than a small machine has cores: a test of processes waits a quarter of its time, one with Spark a third.
-WORKERS ?= 3
+# Twice as many as a small machine has cores: a test of processes waits for half of its time.
+WORKERS ?= 4
 PYTEST = $(BIN)/python -m pytest
-PARALLEL = $(PYTEST) --quiet --numprocesses $(WORKERS) --dist worksteal \
-  --hypothesis-profile steady tests --ignore tests/unit --ignore tests/test_architecture.py
 ARGS ?=
 
 # The stamp holds the directory it was made for: a virtual environment does not survive being moved, and its
@@ -89,14 +87,17 @@ properties: venv-audit ## the property tests among them, with many examples
 	@$(PYTEST) --quiet --hypothesis-profile thorough -m hypothesis tests/unit $(ARGS)
 
 # A test that fails has failed: nothing is run again, for that would hide the races this project exists to exclude.
-suite: venv-audit ## all other tests, on both databases, WORKERS=3 processes
+suite: venv-audit ## all other tests, on both databases, WORKERS=4 processes
 	@echo "contract, integration and acceptance tests"
-	@$(PARALLEL) -m "not spark" $(ARGS)
+	@$(PYTEST) --quiet --numprocesses $(WORKERS) --dist worksteal --hypothesis-profile steady -m "not spark" \
+	  tests --ignore tests/unit --ignore tests/test_architecture.py $(ARGS)
 
-# On their own: whoever has used Spark keeps a Java beside it, which tests of processes would find.
+# On their own: a process that has used Spark keeps a Java, which tests of processes would find. Only files with such
+# tests are collected, and two processes are enough: each has a Java of its own to start.
+SPARK_TESTS = $(shell grep -rlE "mark\.spark|: SparkSession" tests --include='test_*.py')
 spark: venv-audit ## those that work with Spark
 	@echo "tests with Spark"
-	@$(PARALLEL) -m spark $(ARGS)
+	@$(PYTEST) --quiet --numprocesses 2 --dist worksteal --hypothesis-profile steady -m spark $(SPARK_TESTS) $(ARGS)
 
 # What a process that is killed has run is not counted: it writes its figures when it ends.
 coverage: PYTEST = $(BIN)/coverage run -m pytest

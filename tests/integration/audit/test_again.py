@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from eventd.audit.engine.run import Request, run
 from eventd.audit.engine.state import INDEX
 from eventd.audit.report.figures import moment
 from eventd.audit.report.findings import Kind
@@ -19,21 +20,19 @@ from eventd.lake.storage import connect
 from eventd.lake.writer import write_segment
 from eventd.runtime.clock import SECOND
 from tests.support.federations import FullSettings, generate
+from tests.support.local_spark import LocalSpark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 BOOKS = FullSettings(nodes=2, events=1500, span=6 * 3600 * SECOND, segment_rows=1000, lose=2, duplicate=2)
 """Two segments of each node's events."""
 SOUND = FullSettings(nodes=2, events=300, span=3600 * SECOND)
 
 
-def audited(spark: SparkSession, folder: Path) -> Report:
-    from eventd.audit.engine.run import Request, run
-
-    return run(spark, Request(lake=str(folder / "lake"), out=str(folder / "out")))
+def audited(folder: Path, **how: Any) -> Report:
+    spark = cast("SparkSession", LocalSpark())
+    return run(spark, Request(lake=str(folder / "lake"), out=str(folder / "out"), **how))
 
 
 def told(report: Report) -> tuple[object, ...]:
@@ -41,51 +40,51 @@ def told(report: Report) -> tuple[object, ...]:
     return (report.verdict, report.headline, report.totals, report.findings, report.pairs, report.hours, report.nodes)
 
 
-def test_what_is_kept_may_be_damaged_and_is_not_heaped_up(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_is_kept_may_be_damaged_and_is_not_heaped_up(tmp_path: Path) -> None:
     generate(BOOKS, str(tmp_path / "lake"))
-    first = audited(spark, tmp_path)
+    first = audited(tmp_path)
     index, state = tmp_path / "out" / INDEX, tmp_path / "out" / "state"
     kept = len(list(state.iterdir()))
     index.write_bytes(index.read_bytes()[:100])  # cut short
     (state / ".cells-00.parquet.1.tmp").touch()  # of a task that was killed
     (state / "cells-00.parquet").touch()  # of a run that was
-    again = audited(spark, tmp_path)
+    again = audited(tmp_path)
     assert (again.work.segments_read, again.work.segments_known) == (first.lake.segments, 0)
     assert told(again) == told(first)
     assert len(list(state.iterdir())) == kept
 
 
-def test_segments_that_were_compacted_are_read_again_and_count_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_segments_that_were_compacted_are_read_again_and_count_once(tmp_path: Path) -> None:
     generate(BOOKS, str(tmp_path / "lake"))
-    first = audited(spark, tmp_path)
+    first = audited(tmp_path)
     nodes = [node.name for node in first.nodes]
     done = list(compacting(connect(str(tmp_path / "lake")), nodes, now=BOOKS.end + 2 * DAY, after=0))
-    again = audited(spark, tmp_path)
+    again = audited(tmp_path)
     made = sum(1 for one in done if one.compacted)
     assert again.lake.segments < first.lake.segments
     assert (again.work.segments_read, again.work.segments_known) == (made, again.lake.segments - made)
     assert told(again) == told(first)
 
 
-def test_a_file_of_the_state_that_is_gone_is_made_anew(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_file_of_the_state_that_is_gone_is_made_anew(tmp_path: Path) -> None:
     generate(BOOKS, str(tmp_path / "lake"))
-    first = audited(spark, tmp_path)
+    first = audited(tmp_path)
     files = sorted((tmp_path / "out" / "state").glob("cells-*.parquet"))
     files[0].unlink()
-    again = audited(spark, tmp_path)
+    again = audited(tmp_path)
     assert told(again) == told(first)
     assert 0 < again.work.segments_read < first.work.segments_read
     assert again.work.segments_read + again.work.segments_known == first.lake.segments
 
 
-def test_a_file_of_the_state_with_other_bytes_is_made_anew(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_file_of_the_state_with_other_bytes_is_made_anew(tmp_path: Path) -> None:
     generate(BOOKS, str(tmp_path / "lake"))
-    first = audited(spark, tmp_path)
+    first = audited(tmp_path)
     for file in (tmp_path / "out" / "state").glob("cells-*.parquet"):
         flip(file)
-    again = audited(spark, tmp_path)
+    again = audited(tmp_path)
     assert told(again) == told(first)
-    assert audited(spark, tmp_path).work.segments_read == 0
+    assert audited(tmp_path).work.segments_read == 0
 
 
 def flip(file: Path) -> None:
@@ -96,17 +95,14 @@ def flip(file: Path) -> None:
 
 
 @pytest.mark.parametrize("how", [{"full": True}, {"recheck": 100.0}])
-def test_evidence_that_changed_after_it_was_audited_is_found(
-    spark: SparkSession, tmp_path: Path, how: dict[str, Any]
-) -> None:
-    from eventd.audit.engine.run import Request, run
+def test_evidence_that_changed_after_it_was_audited_is_found(tmp_path: Path, how: dict[str, Any]) -> None:
 
     generate(SOUND, str(tmp_path / "lake"))
-    first = audited(spark, tmp_path)
+    first = audited(tmp_path)
     assert first.verdict == "complete"
     (changed, *_) = sorted((tmp_path / "lake" / "landing" / "events").glob("*/*/*.parquet"))
     flip(changed)
-    unread = run(spark, Request(lake=str(tmp_path / "lake"), out=str(tmp_path / "out"), recheck=0))
+    unread = audited(tmp_path, recheck=0)
     assert (unread.verdict, unread.work.segments_rechecked) == ("complete", 0)
     assert unread.work.segments_known == unread.lake.segments
     assert unread.work.oldest_read is not None
@@ -115,27 +111,26 @@ def test_evidence_that_changed_after_it_was_audited_is_found(
         f"; {unread.lake.segments} segments not read again, the oldest since {moment(unread.work.oldest_read)}"
     )
 
-    report = run(spark, Request(lake=str(tmp_path / "lake"), out=str(tmp_path / "out"), **how))
+    report = audited(tmp_path, **how)
     assert (report.verdict, report.totals.completeness) == ("incomplete", None)
     (finding,) = report.findings
     assert (finding.kind, finding.ids) == (Kind.CORRUPT, (str(changed.relative_to(tmp_path / "lake").with_suffix("")),))
     assert finding.detail == "its file has another content than when it was written"
-    later = run(spark, Request(lake=str(tmp_path / "lake"), out=str(tmp_path / "out"), recheck=0))
+    later = audited(tmp_path, recheck=0)
     assert later.findings == report.findings, "it is read in each run, until it is what it was"
 
 
-def test_a_segment_that_was_rewritten_with_its_manifest_is_told(spark: SparkSession, tmp_path: Path) -> None:
-    from eventd.audit.engine.run import Request, run
+def test_a_segment_that_was_rewritten_with_its_manifest_is_told(tmp_path: Path) -> None:
 
     generate(SOUND, str(tmp_path / "lake"))
-    audited(spark, tmp_path)
+    audited(tmp_path)
     storage = connect(str(tmp_path / "lake"))
     segment = next(one for one in survey(storage).segments if one.place.book is Book.EVENTS)
     rows = read_segment(storage, segment)
     write_segment(storage, segment.place, [rows.slice(0, 5), rows.slice(6)], node=segment.manifest.node, now=BOOKS.end)
     for _ in range(2):
-        report = audited(spark, tmp_path)
+        report = audited(tmp_path)
         assert [(one.kind, one.where) for one in report.troubles] == [("rewritten", segment.place.name)]
         assert report.totals.completeness is None
-    accepted = run(spark, Request(lake=str(tmp_path / "lake"), out=str(tmp_path / "out"), full=True))
+    accepted = audited(tmp_path, full=True)
     assert accepted.troubles == ()

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 
+from eventd.audit.engine.run import Request, run
 from eventd.audit.generate import Truth
 from eventd.audit.report.findings import Finding, Kind
 from eventd.audit.report.report import Report
 from eventd.runtime.clock import SECOND
 from tests.support.federations import FullSettings, generate
+from tests.support.local_spark import LocalSpark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 HOUR = 3600 * SECOND
 SMALL = FullSettings(nodes=5, events=1500, span=6 * HOUR, skew=40 * SECOND)
@@ -37,11 +37,11 @@ EVERY_FAULT = {name: count for fault in FAULTS.values() for name, count in fault
 INVOLVED = {"nodes": 8, "silent": 1, "groups": 2, "in_path": True, "selectors": True, "events": 3000}
 
 
-def audited(spark: SparkSession, folder: Path, settings: FullSettings) -> tuple[Report, Truth]:
-    from eventd.audit.engine.run import Request, run
-
+def audited(folder: Path, settings: FullSettings, spark: object = None) -> tuple[Report, Truth]:
+    """By a stand-in of Spark, unless one is given."""
     truth = generate(settings, str(folder / "lake"))
-    return run(spark, Request(lake=str(folder / "lake"), out=str(folder / "out"))), truth
+    asked = Request(lake=str(folder / "lake"), out=str(folder / "out"))
+    return run(cast("SparkSession", spark or LocalSpark()), asked), truth
 
 
 def what(finding: Finding) -> tuple[object, ...]:
@@ -56,8 +56,8 @@ def require_exact(report: Report, truth: Truth) -> None:
 
 
 @pytest.mark.parametrize("kind", FAULTS)
-def test_faults_of_one_kind_are_found_and_nothing_else(spark: SparkSession, tmp_path: Path, kind: str) -> None:
-    report, truth = audited(spark, tmp_path, replace(SMALL, **FAULTS[kind]))
+def test_faults_of_one_kind_are_found_and_nothing_else(tmp_path: Path, kind: str) -> None:
+    report, truth = audited(tmp_path, replace(SMALL, **FAULTS[kind]))
     require_exact(report, truth)
     assert report.totals.by_kind.keys() == {kind}
     assert report.verdict != "complete"
@@ -66,10 +66,8 @@ def test_faults_of_one_kind_are_found_and_nothing_else(spark: SparkSession, tmp_
 
 
 @pytest.mark.parametrize("options", [HARMLESS, HARMLESS | INVOLVED, {"peers": 2}], ids=["mesh", "involved", "ring"])
-def test_in_books_that_are_in_order_nothing_is_found(
-    spark: SparkSession, tmp_path: Path, options: dict[str, Any]
-) -> None:
-    report, truth = audited(spark, tmp_path, replace(SMALL, **options))
+def test_in_books_that_are_in_order_nothing_is_found(tmp_path: Path, options: dict[str, Any]) -> None:
+    report, truth = audited(tmp_path, replace(SMALL, **options))
     require_exact(report, truth)
     assert report.findings == ()
     assert report.totals.missing == 0
@@ -79,16 +77,23 @@ def test_in_books_that_are_in_order_nothing_is_found(
 
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("options", [HARMLESS, HARMLESS | INVOLVED], ids=["mesh", "involved"])
-def test_faults_of_every_kind_are_told_apart(
-    spark: SparkSession, tmp_path: Path, options: dict[str, Any], seed: int
-) -> None:
-    report, truth = audited(spark, tmp_path, replace(SMALL, **(options | EVERY_FAULT | {"seed": seed})))
+def test_faults_of_every_kind_are_told_apart(tmp_path: Path, options: dict[str, Any], seed: int) -> None:
+    report, truth = audited(tmp_path, replace(SMALL, **(options | EVERY_FAULT | {"seed": seed})))
     require_exact(report, truth)
     assert report.totals.by_kind.keys() == set(Kind)
 
 
-def test_what_is_no_fault_is_counted_as_what_it_is(spark: SparkSession, tmp_path: Path) -> None:
-    report, _ = audited(spark, tmp_path, replace(SMALL, **HARMLESS, lose=4))
+def test_spark_finds_the_same_as_its_stand_in(spark: SparkSession, tmp_path: Path) -> None:
+    settings = replace(SMALL, **(HARMLESS | INVOLVED | EVERY_FAULT | {"seed": 1}))
+    report, truth = audited(tmp_path / "spark", settings, spark)
+    local, _ = audited(tmp_path / "local", settings)
+    require_exact(report, truth)
+    assert report.totals.by_kind.keys() == set(Kind)
+    assert (report.totals, report.findings, report.pairs) == (local.totals, local.findings, local.pairs)
+
+
+def test_what_is_no_fault_is_counted_as_what_it_is(tmp_path: Path) -> None:
+    report, _ = audited(tmp_path, replace(SMALL, **HARMLESS, lose=4))
     peers = SMALL.nodes - 1
     told = msgspec.structs.asdict(report.totals)
     assert {name: told[name] for name in ("missing", "expired", "dead_lettered", "pending", "expected")} == {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 import pytest
@@ -22,11 +22,10 @@ from eventd.lake.storage import connect
 from eventd.lake.writer import write_state
 from eventd.runtime.clock import SECOND
 from eventd.testing import ManualClock
+from tests.support.local_spark import LocalSpark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 HOUR = 3600 * SECOND
 BOOKS = Settings(nodes=3, events=600, span=2 * HOUR)
@@ -50,18 +49,18 @@ def report_idle(lake: str, *nodes: str, now: int) -> None:
             write_state(connect(lake), msgspec.structs.replace(state, as_of=now, complete_until=now - 10 * SECOND))
 
 
-def audit(spark: SparkSession, lake: str, *, now: int, until: int | None = None) -> Report:
+def audit(lake: str, *, now: int, until: int | None = None) -> Report:
     conditions = read_conditions(["unproven"])
     asked = Request(lake, f"{lake}-out", until=until, conditions=conditions)
-    return run(spark, asked, clock=ManualClock(now))
+    return run(cast("SparkSession", LocalSpark()), asked, clock=ManualClock(now))
 
 
-def test_a_node_that_stopped_is_unproven_and_its_silence_has_an_age(spark: SparkSession, lake: str) -> None:
-    early = audit(spark, lake, now=BOOKS.end + 300 * SECOND)
+def test_a_node_that_stopped_is_unproven_and_its_silence_has_an_age(lake: str) -> None:
+    early = audit(lake, now=BOOKS.end + 300 * SECOND)
     assert (early.verdict, early.troubles, early.totals.completeness) == ("complete", (), 100.0)
 
     report_idle(lake, "site-01", "site-02", now=LATER)
-    report = audit(spark, lake, now=LATER)
+    report = audit(lake, now=LATER)
     assert (report.verdict, report.failed, report.totals.completeness) == ("unproven", ("unproven",), None)
     (trouble,) = report.troubles
     assert (trouble.kind, trouble.where) == ("silent", "site-03")
@@ -82,18 +81,18 @@ def test_a_node_that_stopped_is_unproven_and_its_silence_has_an_age(spark: Spark
     assert "silent for 3 h" in page
 
 
-def test_a_lake_in_which_nobody_reports_any_more_is_unproven(spark: SparkSession, lake: str) -> None:
-    report = audit(spark, lake, now=LATER)
+def test_a_lake_in_which_nobody_reports_any_more_is_unproven(lake: str) -> None:
+    report = audit(lake, now=LATER)
     assert (report.verdict, report.failed) == ("unproven", ("unproven",))
     assert [one.where for one in report.troubles] == ["site-01", "site-02", "site-03"]
-    before = audit(spark, lake, now=LATER, until=BOOKS.start + HOUR - 1)
+    before = audit(lake, now=LATER, until=BOOKS.start + HOUR - 1)
     assert (before.verdict, before.troubles) == ("complete", ())
 
 
-def test_a_node_that_is_out_of_service_is_not_waited_for(spark: SparkSession, lake: str) -> None:
+def test_a_node_that_is_out_of_service_is_not_waited_for(lake: str) -> None:
     report_idle(lake, "site-01", "site-02", now=LATER)
     close_node(connect(lake), "site-03", now=LATER)
-    report = audit(spark, lake, now=LATER)
+    report = audit(lake, now=LATER)
     assert (report.verdict, report.troubles) == ("complete", ())
     assert [node.closed_at for node in report.nodes] == [None, None, "2026-01-05T05:00:00Z"]
 

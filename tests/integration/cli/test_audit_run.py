@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -19,12 +20,10 @@ from eventd.lake.storage import connect, make_lake
 from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SECOND
 from tests.integration.cli.conftest import Control, Result
-from tests.support.spark import require_spark
+from tests.support.local_spark import LocalSpark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 HOUR = 3600 * SECOND
 LOSSY = Settings(nodes=3, events=600, span=3 * HOUR, lose=2, duplicate=2, seed=1)
@@ -87,14 +86,20 @@ class Audit:
 
 
 @pytest.fixture
-def audit(spark: SparkSession, control: Control, tmp_path: Path) -> Audit:
+def audit(control: Control, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Audit:
+    monkeypatch.setattr(session, "open_session", lambda *_, **__: nullcontext(LocalSpark()))
+    monkeypatch.setattr(session, "quiet", nullcontext)
+    return Audit(control, tmp_path)
+
+
+@pytest.fixture
+def on_spark(spark: SparkSession, control: Control, tmp_path: Path) -> Audit:
     return Audit(control, tmp_path)
 
 
 @pytest.fixture
 def unstarted(control: Control, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Audit:
     """For what is refused before Spark is started: nobody waits ten seconds for a typing error."""
-    require_spark()
 
     def start(*_: object, **__: object) -> NoReturn:
         pytest.fail("Spark is started")
@@ -148,16 +153,16 @@ def test_a_second_run_reads_only_what_is_new_and_says_the_same(audit: Audit, lak
     assert hour["totals"]["expected"] == sum(one["expected"] for one in hour["hours"]) > 0
 
 
-def test_it_fails_on_what_is_found_and_on_nothing_else(audit: Audit, lakes: Path) -> None:
+def test_it_fails_on_what_is_found_and_on_nothing_else(on_spark: Audit, lakes: Path) -> None:
     asked = ["--fail-on", "missing, forged", "--fail-on", "completeness<99.99", "--fail-on", ",".join(EVERYTHING)]
-    ended = audit.ends(lakes / "lossy", *asked, "-o", "json", code=4)
+    ended = on_spark.ends(lakes / "lossy", *asked, "-o", "json", code=4)
     found = ["missing", "completeness<99.99", "missing", "duplicate", "completeness<100"]
     told = ended.json
     assert told["failed"] == found
     assert told["totals"]["by_kind"] == {"missing": 2, "duplicate": 2}
     assert [one["kind"] for one in told["findings"]] == ["missing", "missing", "duplicate", "duplicate"]
-    assert f"error: the audit fails on {', '.join(found)} (see report.html in {audit.out})" in ended.err
-    assert json.loads((audit.out / "report.json").read_text())["settings"]["fail_on"][:2] == ["missing", "forged"]
+    assert f"error: the audit fails on {', '.join(found)} (see report.html in {on_spark.out})" in ended.err
+    assert json.loads((on_spark.out / "report.json").read_text())["settings"]["fail_on"][:2] == ["missing", "forged"]
 
 
 def test_books_in_order_keep_to_an_objective_or_not_and_fail_on_nothing(audit: Audit, lakes: Path) -> None:
