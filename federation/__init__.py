@@ -1,4 +1,4 @@
-"""What two nodes say to each other, as pure values and rules: no clock, no network, no database.
+"""The protocol between two nodes, as pure values and rules: no clock, no network, no database.
 
     event       the Event, its canonical bytes, its ids, its expiry
     lenient     reading an event as tolerantly as v1 senders expect

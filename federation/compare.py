@@ -3,7 +3,7 @@
 Sender and receiver know an event by its bytes alone: the sender's positions mean nothing in the receiver's log. So both
 put the fingerprints of the same events into the same buckets, by the minute an event was observed and by the first bits
 of its fingerprint, and compare for each bucket how many there are and what they add up to. Where a bucket differs, its
-ids are asked for. Sums of parts add up to the sum of the whole: nobody has to look at everything at once.
+ids are asked for. Sums of parts add up to the sum of the whole: no node has to read everything at once.
 """
 
 from __future__ import annotations

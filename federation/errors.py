@@ -21,7 +21,7 @@ MessageError                anything this package raises on purpose
 ├── BadAnswer               an answer that proves nothing
 └── V1Refused               the refusals of protocol v1, with their own texts
 
-`code` is what the other side is told, `reason` the precise slug for logs, metrics and tests; they differ where an
+`code` is sent to the other side, `reason` the precise slug for logs, metrics and tests; they differ where an
 outsider must not learn more. The text is one sentence and carries no secret and no payload.
 """
 

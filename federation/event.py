@@ -17,7 +17,7 @@ from federation.errors import InvalidEvent, NotCanonical
 from federation.peers import MAX_TEXT, SECOND
 
 UNSET: Final = datetime(1, 1, 1, tzinfo=UTC)
-"""The zero time. As `expires_at` it means never, as `observed_at` that nobody has said."""
+"""The zero time. As `expires_at` it means never, as `observed_at` that the time is unknown."""
 ZERO_TIME: Final = "0001-01-01T00:00:00Z"
 
 WHITE_SPACE: Final = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
@@ -33,7 +33,7 @@ OptionalText = Annotated[str, Meta(max_length=MAX_TEXT)]
 
 
 class Event(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
-    """An observed fact. Times are aware and in UTC; `UNSET` stands for a time nobody gave.
+    """An event. Times are aware and in UTC; `UNSET` stands for a missing time.
 
     The constructor checks nothing: `normalise` does, and everything that reads bytes.
     """
@@ -161,7 +161,7 @@ def _wire_name(name: str) -> str:
 def normalise(event: Event, *, now: int) -> Event:
     """The event as it is stored: texts trimmed, the dedupe key and the time of observation filled in.
 
-    `now` (microseconds) becomes `observed_at` where nobody gave one. Raises InvalidEvent, with texts that senders of
+    `now` (microseconds) becomes `observed_at` where none is given. Raises InvalidEvent, with texts that senders of
     v1 know for a missing id, group or type.
     """
     event_id, group, kind = event.id.strip(WHITE_SPACE), event.group.strip(WHITE_SPACE), event.type.strip(WHITE_SPACE)

@@ -120,7 +120,7 @@ class Key:
         return self.owner in (node, ANY)
 
     def may_speak_for(self, source: str) -> bool:
-        """Whether it may bring events of `source`. That nobody speaks for the receiver is checked elsewhere."""
+        """Whether it may bring events of `source`. That no key may speak for the receiver is checked elsewhere."""
         return self.speaks_for == ANY or source in self.speaks_for
 
     def sign(self, data: bytes) -> bytes:

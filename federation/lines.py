@@ -32,7 +32,7 @@ class Piece(NamedTuple):
 
 
 class Bodies(Sequence[str]):
-    """Bodies that stay one text, as they came or were written, until somebody asks for a single one."""
+    """Bodies that stay one text, as they came or were written, until a single one is needed."""
 
     __slots__ = ("_apart", "_count", "pieces")
 

@@ -93,7 +93,7 @@ REFUSALS: Final = (
     "too_many_hops",
     "id_conflict",
 )
-"""Why one line of a batch is refused while the rest goes on; the first that fits is given."""
+"""Why one line of a batch is refused while the others are accepted; the first that applies."""
 
 # --- protocol v1 ------------------------------------------------------------------------------------------------
 

@@ -15,8 +15,8 @@ BELOW = ".*"
 class Selector(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", dict=True):
     """Conditions that must all hold; an empty one holds for every event.
 
-    Of `types`, one that ends in `.*` means every type that goes on after the dot, and `*` alone every type; others are
-    compared whole, as `sources` are. `subject_prefixes` are plain beginnings (an event without a subject then never
+    Of `types`, one that ends in `.*` means every type that continues after the dot, and `*` alone every type; others
+    are compared whole, as `sources` are. `subject_prefixes` are plain beginnings (an event without a subject then never
     matches), `payload` pairs must all be equal. The fields are sorted, so equal selectors are equal values.
     """
 
@@ -88,7 +88,7 @@ class Selector(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", 
 
     @cached_property
     def _beginnings(self) -> tuple[str, ...]:
-        """What a type begins with, and goes on after, to be below one of the wildcards."""
+        """The prefixes of types below one of the wildcards."""
         return tuple(name.removesuffix(EVERY_TYPE) for name in self.types if _is_wild(name))
 
     def _is_below(self, type: str) -> bool:

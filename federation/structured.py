@@ -128,7 +128,7 @@ class _Reader:
                 raise Malformed(f"structured field: space or ) expected at character {self.at + 1}")
 
 
-# What a signature covers is the same list in every request. What is remembered is bounded: it comes from anybody.
+# What a signature covers is the same list in every request. The cache is bounded, because strangers can fill it.
 @lru_cache(maxsize=64)
 def _read_items(text: str) -> tuple[Item, ...]:
     return _Reader(text).items()

@@ -113,7 +113,7 @@ def read_answer_v1(body: bytes) -> AnswerV1:
 
 
 def is_page(content_type: str, body: bytes) -> bool:
-    """Whether an answer is a page in HTML. No receiver sends one: a proxy or a sign-in portal answered in its place."""
+    """Whether an answer is a page in HTML. No receiver sends one: a proxy or a sign-in portal answered instead."""
     return content_type.strip().lower().startswith("text/html") or body.lstrip().startswith(b"<")
 
 

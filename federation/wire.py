@@ -199,7 +199,7 @@ def read_receipt(body: bytes, header: BatchHeader, digest: str) -> Receipt:
 def read_too_large(body: bytes, size: int) -> int:
     """The limit in a 413 that says of a body of `size` bytes that it is too large.
 
-    Raises BadAnswer when it does not: the 413 may then be about a body that somebody else has put there.
+    Raises BadAnswer when it does not: the 413 may then be about a body that a proxy made.
     """
     error = read_error(body)
     if error is None or error.code != TooLarge.code or error.unit != "bytes" or error.limit >= size:
@@ -219,7 +219,7 @@ def read_link_answer(body: bytes, query: LinkQuery) -> Mark | None:
 
 
 def answer_to(error: MessageError) -> ErrorAnswer:
-    """What the other side is told about an error. All who are not of the group are told the same."""
+    """The answer to the other side about an error. It is the same for all senders outside the group."""
     if error.code == "unauthorized":
         return ErrorAnswer(code=error.code, message="the request is not signed by a key of this group")
     return ErrorAnswer(

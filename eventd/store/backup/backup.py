@@ -47,7 +47,7 @@ class BackupCopy:
 
 
 def back_up(database: Database, target: Path, *, force: bool = False) -> BackupCopy:
-    """Copy a SQLite database as it is at one moment, whoever writes to it; the copy is checked and durable.
+    """Copy a SQLite database as it is at one moment, while others write to it; the copy is checked and durable.
 
     Raises `Conflict` when the target is there already (unless `force`) or belongs to a database in use, `Invalid` when
     it is no file, `NotFound` when its folder is missing, `DatabaseUnusable` when the database, and so the copy, is
@@ -89,7 +89,7 @@ def _require_free(target: Path, source: Path, *, force: bool) -> None:
 def part_of(target: Path) -> Iterator[Path]:
     """A new empty file beside `target`, to be filled and renamed; gone after the block if it was not.
 
-    It is locked, so that what is not is known to be nobody's any more.
+    It is locked, so that a file without a lock is known to be left over.
     """
     _sweep(target)
     handle, name = tempfile.mkstemp(".part", f".{target.name}.", target.parent)
@@ -234,7 +234,7 @@ def _has_header(path: Path) -> bool:
 
 
 def _give_to_owner(part: Path, place: Path) -> None:
-    """Whoever restores, root for one, the node must be able to open the file."""
+    """Let the node open the file, whichever user restores it."""
     if place.exists():
         part.chmod(stat.S_IMODE(place.stat().st_mode))
     owner = (place if place.exists() else place.parent).stat()

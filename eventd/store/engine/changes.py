@@ -1,6 +1,6 @@
 """Signs that another process has written: a counter of the file on SQLite, LISTEN/NOTIFY on Postgres.
 
-A sign says only "look again"; whoever gets it reads the number it cares about. So a sign lost, doubled or late costs at
+A sign says only "look again"; the reader then reads the number it needs. So a sign lost, doubled or late costs at
 most one poll.
 """
 
@@ -67,7 +67,7 @@ class FileChanges:
             try:
                 now = self._version()
             except sqlite3.Error:
-                return  # whoever looks now is told what is wrong
+                return  # the read that follows raises the error
             if self._place.is_lost:
                 return
             if now != self._seen:
@@ -104,14 +104,14 @@ class Notifications:
         def connect() -> None:
             connection = open_session(self._url, self._name)
             connection.execute(f"LISTEN {self._channel}")
-            self._connection = connection  # here, so that `close` finds it also when nobody waits for us any more
+            self._connection = connection  # here, so that `close` finds it even when no caller waits any more
             if self._closed:
                 connection.close()
 
         with contextlib.suppress(psycopg.Error):  # the timed wait is the fall-back until the server is back
             await asyncio.to_thread(connect)
             # A number of our own for the socket: libpq closes a broken one at once, and the loop must not be left with
-            # a number that by then is somebody else's, or its own next one.
+            # a number that another descriptor may have meanwhile.
             self._watched = os.dup(self._connection.fileno())
             asyncio.get_running_loop().add_reader(self._watched, self._readable)
             self._sign.set()  # what was committed before we listened was not heard

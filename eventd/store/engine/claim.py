@@ -28,7 +28,7 @@ SILENT_SECONDS = 15.0
 PATIENCE_MILLISECONDS = 2000
 """How long to wait for the claim of a process that has just been killed: the server notices a moment later."""
 SERVE_LOCK = 0x7365727665  # "serve"
-"""The advisory lock of whoever serves: alone for all groups, shared for one."""
+"""The advisory lock of a serving node: exclusive for all groups, shared for one."""
 NAME = "eventd-serve "
 """What the name of a session begins with; then comes who holds it, and last what tells this claim from all others."""
 NAME_BYTES = 63
@@ -57,7 +57,7 @@ logger = logging.getLogger("eventd.claim")
 
 
 def group_lock(group: str) -> int:
-    """The advisory lock of whoever serves one group."""
+    """The advisory lock of the node that serves one group."""
     return int.from_bytes(blake2b(group.encode(), digest_size=8, person=b"eventd group").digest(), signed=True)
 
 
@@ -86,7 +86,7 @@ def _who(name: str) -> str:
 
 
 class DatabaseClaim:
-    """A claim on a database, or on one `group` of it. `label` names the database, `who` whoever claims it."""
+    """A claim on a database, or on one `group` of it. `label` names the database, `who` the process that claims it."""
 
     def __init__(self, url: sa.URL, label: str, group: str, who: str, chance: Chance) -> None:
         self._url = url
@@ -153,7 +153,7 @@ class DatabaseClaim:
     async def keep(self, sleep: Callable[[float], Awaitable[None]]) -> None:
         """Watch over the claim, without end. Raises `Conflict` when it was lost and another node has it now.
 
-        The session is lost with the server, or on the way to it. Then nobody holds the claim, and it is taken again as
+        The session is lost with the server, or on the way to it. Then no node holds the claim, and it is taken again as
         soon as the server is back: a restart of the server is no reason to stop.
         """
         while True:
@@ -166,7 +166,7 @@ class DatabaseClaim:
             logger.info("claim regained")
 
     def _holds(self) -> bool:
-        """Whether the session still is the one that took the locks; a pooler may have put another in its place."""
+        """Whether the session still is the one that took the locks; a pooler may have replaced it."""
         import psycopg
 
         with suppress(psycopg.Error):

@@ -55,7 +55,7 @@ LOCK_SECONDS = 5.0
 BEGIN_WRITING = "BEGIN IMMEDIATE"
 """A transaction of SQLite that begins by reading fails at once when another one has written."""
 SCHEMA_LOCK = 0x6576656E7464  # "eventd"
-"""The Postgres advisory lock of whoever migrates."""
+"""The Postgres advisory lock of a migration."""
 
 
 class ThreadFactory(Protocol):
@@ -308,7 +308,7 @@ _NUMBERED = {
 
 @contextmanager
 def _telling_keys(table: str) -> Iterator[None]:
-    """Raises `KeyTaken` where the block is told that a row of the table has the key of one that it inserts."""
+    """Raises `KeyTaken` where a row of the table has the key of one that the block inserts."""
     try:
         yield
     except Exception as error:

@@ -1,4 +1,4 @@
-"""How connections to either database are made, and what each of them is told before it is used."""
+"""Engines of either database, and the settings of each connection."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ IDLE_SECONDS = 30
 """How long a writing transaction on Postgres may stand still: one of a frozen process keeps all others waiting."""
 
 KEPT_BY_WRITER: dict[Kind, str] = {"sqlite": "PRAGMA temp_store=MEMORY"}
-"""What the writer's own connection is told: what a savepoint would undo, where an id was known, makes a file otherwise.
+"""Settings of the writer's own connection: without them, a savepoint keeps its undo data in a file.
 
 Migrations, which sort whole tables, have connections without it.
 """

@@ -26,8 +26,8 @@ def create_private(database: Path) -> None:
 def close_to_others(database: Path) -> Iterator[Path]:
     """Take away what users outside the files' group may do with them; yields the files it was taken from.
 
-    An older program made them readable by everybody. What the group may do is the operator's choice. Files of somebody
-    else are left as they are.
+    An older program made them readable by every user. What the group may do is the operator's choice. Files of other
+    users are left as they are.
     """
     for suffix in _FILES:
         file = Path(f"{database}{suffix}")

@@ -1,4 +1,4 @@
-"""What every session on Postgres is told, and sessions outside the pool: one that listens, one that holds a claim."""
+"""Settings of every session on Postgres, and sessions outside the pool: to listen, and to hold a claim."""
 
 from __future__ import annotations
 

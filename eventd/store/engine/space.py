@@ -20,7 +20,7 @@ def bytes_left(folder: Path) -> int | None:
 
 
 def shortage(database: Path | None) -> str:
-    """Why the next event may find no room in this SQLite file; blank where there is some, or where nobody knows."""
+    """Why the next event may find no room in this SQLite file; blank where there is some, or where it is unknown."""
     left = bytes_left(database.parent) if database is not None else None
     if left is None or left >= LEAST_BYTES:
         return ""

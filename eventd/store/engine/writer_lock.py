@@ -1,8 +1,8 @@
-"""Whose turn it is to write to a SQLite file, among processes that write to it all the time.
+"""The lock of the writers of a SQLite file, for processes that write to it all the time.
 
-SQLite lets one transaction write, and whoever finds it busy sleeps and looks again, for longer each time: with two
-processes that write without a pause, one of them may wait for seconds. The kernel wakes who waits for a lock at once,
-in the order in which they came.
+SQLite lets one transaction write, and a writer that finds it busy sleeps and tries again, for longer each time: with
+two processes that write without a pause, one of them may wait for seconds. The kernel wakes the waiters of a lock at
+once, in their order.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from eventd.errors import DatabaseUnavailable
 
 
 class WriterLock:
-    """The turns of one file's writers, which wait for `patience` seconds at most: a process that has the turn may hang.
+    """The lock of one file's writers, which wait for `patience` seconds at most: a process that holds it may hang.
 
-    For one thread at a time; other programs that write beside need none.
+    For one thread at a time; other programs may write without it.
     """
 
     def __init__(self, database: Path, patience: float) -> None:
@@ -96,7 +96,7 @@ class _Wait:
         self._given_up = False
 
     def grant(self, file: int) -> bool:
-        """The descriptor has the turn now; False where nobody wants it any more."""
+        """The descriptor has the turn now; False where the waiter has given up."""
         with self._deciding:
             if self._given_up:
                 return False

@@ -338,7 +338,7 @@ def orphan(conn: sa.Connection, live_owners: Collection[str], now: int) -> int:
 
 
 def delete_part(conn: sa.Connection, source: str) -> bool:
-    """Remove a part; its claims fall to nobody. False when there was none."""
+    """Delete a part with its claims. False when there was none."""
     found = fetch(conn, "SELECT id FROM parts WHERE source = ?", (source,))
     if found:
         _move_version(conn)

@@ -1,6 +1,6 @@
 """Keys to the API that were made at run time: their digests, what they may do, and until when. Never a key itself.
 
-Whoever changes one locks the head first and announces it, so that running nodes take notice.
+A change locks the head first and is announced, so that running nodes notice it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from eventd.store.schema.tables import api_keys
 class KeyRow(NamedTuple):
     """One key as it is kept. `digest` is its SHA-256 in hexadecimal; times are microseconds.
 
-    Empty `prefixes`: for every name. `expires_at` None: it lasts. A key that was revoked stays in the books, so that
+    Empty `prefixes`: for every name. `expires_at` None: it lasts. A revoked key keeps its row, so that
     its name is not given to another by mistake.
     """
 
@@ -88,7 +88,7 @@ def revoke_key(conn: sa.Connection, name: str, now: int) -> KeyRow:
 
 
 def forget_key(conn: sa.Connection, name: str) -> None:
-    """Remove a key from the books; it ends with that. The head must be locked."""
+    """Delete the row of a key, which ends the key. The head must be locked."""
     conn.execute(api_keys.delete().where(api_keys.c.name == name))
 
 

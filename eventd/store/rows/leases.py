@@ -2,8 +2,8 @@
 
 A job that was never handed out has no line here; one that was has a line until its record goes. `free_at` says when it
 may be handed out again: 0 is now; a time in the future is the end of a lease where a node holds it, and of a delay
-where none does; none at all means that it is done (acked, or moved to the dead letters), and its record, which nobody
-is to see any more, waits to be cleared away.
+where none does; none at all means that it is done (acked, or moved to the dead letters), and its record, which no
+reader sees any more, waits for compaction.
 
 Storage functions: they take the open transaction and commit nothing. Times in microseconds, by the steady clock: a step
 of the wall clock must neither end leases nor prolong them.
@@ -87,7 +87,7 @@ def count_jobs(conn: sa.Connection, topic_id: int, live: int, now: int) -> JobCo
 
 
 def first_end(conn: sa.Connection, topic_id: int) -> int | None:
-    """When the next lease or delay ends, or has ended without anybody having looked; None: there is none."""
+    """When the next lease or delay ends, or has ended unnoticed; None where there is none."""
     sql = "SELECT min(free_at) FROM leases WHERE topic_id = ? AND free_at > 0"
     end: int | None = fetch(conn, sql, (topic_id,))[0][0]
     return end
@@ -103,7 +103,7 @@ def end_leases(conn: sa.Connection, topic_id: int, now: int) -> LeaseCounts:
 
 
 def free(conn: sa.Connection, topic_id: int, seqs: Sequence[int], free_at: int) -> None:
-    """Take jobs from whoever holds them; from `free_at` on they may be handed out."""
+    """End the leases of jobs; from `free_at` on they may be handed out."""
     sql = "UPDATE leases SET node = '', lease_id = '', free_at = ? WHERE topic_id = ? AND seq = ?"
     execute_many(conn, sql, [(free_at, topic_id, seq) for seq in seqs])
 
@@ -135,7 +135,7 @@ def extend_leases(conn: sa.Connection, topic_id: int, seqs: Sequence[int], free_
 
 
 def mark_done(conn: sa.Connection, topic_id: int, seqs: Sequence[int]) -> None:
-    """Jobs that nobody is to see any more."""
+    """Mark jobs as done: no reader sees them any more."""
     sql = "UPDATE leases SET node = '', lease_id = '', free_at = NULL WHERE topic_id = ? AND seq = ?"
     execute_many(conn, sql, [(topic_id, seq) for seq in seqs])
 

@@ -68,7 +68,7 @@ class RunEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run as it stands in the books."""
+    """A run as it is stored."""
 
     id: int
     plugin: str
@@ -178,7 +178,7 @@ def count_events(conn: sa.Connection, subscription: str, status: RunStatus) -> i
 
 
 def interrupt_runs(conn: sa.Connection, cursor: str, error: str, now: int) -> None:
-    """Say of what a cursor has begun, and nobody ended, that it was broken off. It counts as no try."""
+    """Mark the runs that a cursor began and that never ended as broken off. They do not count as tries."""
     execute(
         conn,
         "UPDATE plugin_runs SET status = ?, completed_at = ?, error = ? WHERE cursor = ? AND status = ?",
@@ -195,8 +195,8 @@ def detach_runs(conn: sa.Connection, cursor: str, now: int) -> None:
 def forget_runs(conn: sa.Connection, before: int, limit: int) -> int:
     """Remove runs that ended before a time (microseconds), at most `limit`; how many went.
 
-    Those that began before it and never ended go, too: whoever ran them was killed. The newest of each cursor stays: it
-    tells how often what waits has been tried.
+    Those that began before it and never ended are deleted, too: their process was killed. The newest of each cursor
+    stays: it tells how often what waits has been tried.
     """
     old = fetch(
         conn,

@@ -1,4 +1,4 @@
-"""The tables of the books: what others read of this node to check it, and what is known of their own losses.
+"""The tables of the delivery ledger: rows that an audit reads to check this node, and losses that peers reported.
 
 For the rest, what they are made of, see `schema`.
 """
@@ -48,7 +48,7 @@ refusals = sa.Table(
     metadata,
     sa.Column("id", serial, primary_key=True),
     sa.Column("group_name", sa.Text, nullable=False),
-    sa.Column("peer", sa.Text, nullable=False),  # who it claimed to be; empty: it did not say, ?: nobody we know
+    sa.Column("peer", sa.Text, nullable=False),  # the node it claimed to be; empty: none, ?: no peer
     sa.Column("key_id", sa.Text, nullable=False),  # which key it claimed, if we know it
     sa.Column("reason", sa.Text, nullable=False),
     sa.Column("count", sa.BigInteger, nullable=False),  # since the row before it of the same kind

@@ -59,7 +59,7 @@ leases = sa.Table(
     metadata,
     sa.Column("topic_id", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("node", sa.Text, nullable=False),  # who holds it; empty: nobody
+    sa.Column("node", sa.Text, nullable=False),  # the node that holds it; empty: none
     sa.Column("lease_id", sa.Text, nullable=False),
     sa.Column("free_at", Micros),  # handed out again from then on; 0: now; none: it is done, and still in its block
     sa.Column("deliveries", sa.BigInteger, nullable=False),
