@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from eventd.dynamic.merge import Effective, merge
-from eventd.dynamic.prepared import Entry, Prepared, Startup, prepare, prepare_startup
+from eventd.dynamic.prepared import Entry, PreparedPart, Startup, prepare, prepare_startup
 from eventd.errors import EventdError
 from eventd.log.core.head import lock_head, read_head
 from eventd.log.core.values import Head
@@ -90,7 +90,7 @@ def _compare(earlier: Effective, later: Effective) -> Change:
     )
 
 
-class Merged(NamedTuple):
+class MergeResult(NamedTuple):
     """The outcome of a merge, what it was made of, and the content that was noted last."""
 
     effective: Effective
@@ -116,14 +116,14 @@ class Merging:
 
     def __init__(self) -> None:
         self._declared = _Declared("", 0, prepare_startup([]), ())
-        self._parts: tuple[str, dict[int, tuple[int, Prepared]]] = ("", {})
+        self._parts: tuple[str, dict[int, tuple[int, PreparedPart]]] = ("", {})
 
-    def merge(self, conn: Connection, now: int) -> Merged:
+    def merge(self, conn: Connection, now: int) -> MergeResult:
         """The effective configuration as this snapshot of the database sees it. Raises Invalid for an old policy."""
         versions = Versions.of(read_head(conn))
         declared = self._read_declared(conn, versions)
         effective = merge(declared.startup, self._read_parts(conn, versions), declared.policies, now)
-        return Merged(effective, effective.etag(), versions, read_noted(conn))
+        return MergeResult(effective, effective.etag(), versions, read_noted(conn))
 
     def merge_with(self, conn: Connection, stored: Sequence[StoredResource], now: int) -> Effective:
         """The same with these declared in the place of those that are."""
@@ -138,7 +138,7 @@ class Merging:
         self._declared = _Declared(versions.epoch, versions.registry, prepare_startup(stored), policies(stored))
         return self._declared
 
-    def _read_parts(self, conn: Connection, versions: Versions) -> list[Prepared]:
+    def _read_parts(self, conn: Connection, versions: Versions) -> list[PreparedPart]:
         epoch, known = self._parts
         known = known if epoch == versions.epoch else {}
         revisions = read_revisions(conn)
@@ -150,7 +150,7 @@ class Merging:
         self._parts = (versions.epoch, parts)
         return [part for _, part in parts.values()]
 
-    def merge_unless(self, conn: Connection, now: int, made_of: Versions) -> Merged | None:
+    def merge_unless(self, conn: Connection, now: int, made_of: Versions) -> MergeResult | None:
         """`merge`, or None where a merge would be made of the same."""
         return None if Versions.of(read_head(conn)) == made_of else self.merge(conn, now)
 
@@ -207,14 +207,14 @@ class Following:
                     self._seen = self._looks
                     return self._take(merged, noted)
 
-    async def _merge(self, now: int) -> Merged | None:
+    async def _merge(self, now: int) -> MergeResult | None:
         """None where nothing has changed, and nothing ended, since the last one."""
         known = self._snapshot
         if known is None or (known.effective.next_change is not None and now >= known.effective.next_change):
             return await self._database.read(self._merging.merge, now)
         return await self._database.read(self._merging.merge_unless, now, known.made_of)
 
-    async def _note(self, merged: Merged, now: int) -> Noted | None:
+    async def _note(self, merged: MergeResult, now: int) -> Noted | None:
         """The number of this content; None when one that was made of something later has been noted meanwhile."""
         if not self._counts or (merged.noted is not None and merged.noted.etag == merged.etag):
             return _as_if_noted(merged, now)
@@ -224,7 +224,7 @@ class Following:
         """What would be in force if this were declared, and nothing else. Raises Invalid for an unreadable policy."""
         return await self._database.read(self._merging.merge_with, stored, self._clock.now())
 
-    def _take(self, merged: Merged, noted: Noted) -> Snapshot:
+    def _take(self, merged: MergeResult, noted: Noted) -> Snapshot:
         self._snapshot = Snapshot(*noted, merged.effective, merged.versions)
         waiting, self._waiting = self._waiting, []
         for generation, future in waiting:
@@ -289,7 +289,7 @@ def note_content(conn: Connection, versions: Versions, etag: str, now: int) -> N
     return note(conn, etag, registry_version=versions.registry, parts_version=versions.parts, now=now)
 
 
-def _as_if_noted(merged: Merged, now: int) -> Noted:
+def _as_if_noted(merged: MergeResult, now: int) -> Noted:
     """The number this content has, or would get next."""
     before = merged.noted or Noted(0, "", 0)
     return before if before.etag == merged.etag else Noted(before.generation + 1, merged.etag, now)

@@ -14,13 +14,13 @@ from heapq import heapify, heappop, heappush
 from itertools import chain, pairwise
 from typing import NamedTuple
 
-from eventd.dynamic.prepared import MASK, Directive, Entry, Given, Prepared, Startup
+from eventd.dynamic.prepared import MASK, Directive, Entry, Given, PreparedPart, Startup
 from eventd.resources.effective import PolicyRule
 from eventd.store.parts.claims import ResourceKey
 from federation.event import format_time
 
 
-class Suppressed(NamedTuple):
+class Suppression(NamedTuple):
     """A declared resource that is masked, by whom, until when (microseconds) and why."""
 
     target: ResourceKey
@@ -29,7 +29,7 @@ class Suppressed(NamedTuple):
     reason: str
 
 
-class Added(NamedTuple):
+class Addition(NamedTuple):
     """A resource that a part gives."""
 
     source: str
@@ -49,8 +49,8 @@ class Effective:
     """The outcome of a merge. `next_change`, in microseconds, is when something of it ends; None for never."""
 
     entries: Sequence[Entry]
-    suppressed: Sequence[Suppressed]
-    added: Sequence[Added]
+    suppressed: Sequence[Suppression]
+    added: Sequence[Addition]
     active: Sequence[str]
     expired: Sequence[str]
     set_aside: Sequence[SetAside]
@@ -74,12 +74,12 @@ class Effective:
 class _Live(NamedTuple):
     """What of a part has not ended."""
 
-    part: Prepared
+    part: PreparedPart
     given: Sequence[Given]
     directives: Sequence[Directive]
 
 
-def merge(startup: Startup, parts: Iterable[Prepared], policies: Iterable[PolicyRule], now: int) -> Effective:
+def merge(startup: Startup, parts: Iterable[PreparedPart], policies: Iterable[PolicyRule], now: int) -> Effective:
     """The effective configuration at `now`, whatever the order of `parts` and `policies`.
 
     Parts have different sources. Raises nothing for a part, whatever is wrong with it.
@@ -106,7 +106,7 @@ def merge(startup: Startup, parts: Iterable[Prepared], policies: Iterable[Policy
     return _compose(startup, used, sorted(aside), expired, min(ends, default=None))
 
 
-def _alive(part: Prepared, now: int) -> _Live:
+def _alive(part: PreparedPart, now: int) -> _Live:
     over = part.ends[0] <= now if part.ends else False  # most parts end as a whole
     given = [one for one in part.given if one.ends_at > now] if over else part.given
     return _Live(part, given, part.directives if part.directives_end > now else ())
@@ -233,7 +233,7 @@ def _compose(
             *(entry for entry, _ in dynamic),
         ],
         suppressed=suppressed,
-        added=[Added(part.source, part.generation, entry.key) for entry, part in dynamic],
+        added=[Addition(part.source, part.generation, entry.key) for entry, part in dynamic],
         active=[live.part.source for live in used],
         expired=expired,
         set_aside=aside,
@@ -242,13 +242,13 @@ def _compose(
     )
 
 
-def _suppressed(used: Sequence[_Live]) -> list[Suppressed]:
+def _suppressed(used: Sequence[_Live]) -> list[Suppression]:
     masks: dict[ResourceKey, list[tuple[str, int, str]]] = {}
     for live in used:
         for _, target, reason in live.directives:
             masks.setdefault(target, []).append((live.part.source, live.part.directives_end, reason))
     return [
-        Suppressed(
+        Suppression(
             target,
             ",".join(sorted({f"DynamicConfigPart/{source}" for source, _, _ in found})),
             max(end for _, end, _ in found),

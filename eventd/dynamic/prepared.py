@@ -53,7 +53,7 @@ class Directive(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedPart:
     """A part. `ends` are the times at which something of it ends; `flaw` says why it is of no use, whatever else is."""
 
     source: str
@@ -86,7 +86,7 @@ def prepare_startup(stored: Iterable[StoredResource]) -> Startup:
     return Startup(entries, frozenset(entry.key for entry in entries))
 
 
-def prepare(part: StoredPart) -> Prepared:
+def prepare(part: StoredPart) -> PreparedPart:
     """A part, looked at by itself. Raises nothing: what is wrong with it stands in it."""
     given: list[Given] = []
     flaw = part.problem
@@ -109,7 +109,7 @@ def prepare(part: StoredPart) -> Prepared:
     written = map(_directive, part.directives)
     directives = tuple(one for one in written if one.op != MASK or one.target in part.masks)  # or a later part masks it
     ends = {one.ends_at for one in given} | ({rest} if directives or part.action_plans else set())
-    return Prepared(
+    return PreparedPart(
         source=part.source,
         owner=part.owner,
         generation=part.generation,

@@ -36,7 +36,7 @@ SPARE = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class VerifiedBatch:
     """A verified batch: its header, and what was made of its lines. `keep_nonce_until` in microseconds."""
 
     header: BatchHeader
@@ -50,7 +50,7 @@ class Received:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoreResult:
     """What is durable now. `repeated` says that the receipt was given before and nothing was stored again."""
 
     receipt: bytes
@@ -61,7 +61,7 @@ class Stored:
 
 
 class StoreBatch:
-    """A unit of the writer. Result: `Stored`.
+    """A unit of the writer. Result: `StoreResult`.
 
     Raises `Conflict` for a nonce seen before, `BatchConflict` for a batch id used twice, `RangeAhead` where a batch
     before this one is missing, `Full` at the ceiling on stored bytes, and `NotFound` when the group was deleted; then
@@ -73,7 +73,7 @@ class StoreBatch:
     turn = Turn.FRONT
 
     def __init__(
-        self, topic_id: int, batch: Received, ceiling: int | None, peers: AbstractSet[str] = frozenset()
+        self, topic_id: int, batch: VerifiedBatch, ceiling: int | None, peers: AbstractSet[str] = frozenset()
     ) -> None:
         self.topic_id = topic_id
         self._batch = batch
@@ -120,9 +120,9 @@ class StoreBatch:
         self._step = follow(tx.shared[key], self._batch.header.range)
         tx.shared[key] = self._step.mark
 
-    def finish(self, tx: Transaction, appended: AppendResult) -> Stored:
+    def finish(self, tx: Transaction, appended: AppendResult) -> StoreResult:
         if self._repeated is not None:
-            return Stored(self._repeated, 0, 0, (), repeated=True)
+            return StoreResult(self._repeated, 0, 0, (), repeated=True)
         batch, now = self._batch, tx.now
         refused = sorted([*batch.refused, *self._conflicts(appended)], key=lambda refusal: refusal.position)
         duplicates = appended.count(Outcome.DUPLICATE)
@@ -140,7 +140,7 @@ class StoreBatch:
             now=now,
         )
         self._move_mark(tx)
-        return Stored(receipt, accepted, duplicates, refused, repeated=False)
+        return StoreResult(receipt, accepted, duplicates, refused, repeated=False)
 
     def _conflicts(self, appended: AppendResult) -> list[Refusal]:
         if not appended.count(Outcome.CONFLICT):

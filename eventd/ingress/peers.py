@@ -10,12 +10,12 @@ from typing import Protocol
 
 from eventd.errors import EventdError, Full
 from eventd.ingress.admission import admit_v1, drafts_of
-from eventd.ingress.batch import Received, StoreBatch, Stored
+from eventd.ingress.batch import StoreBatch, StoreResult, VerifiedBatch
 from eventd.ingress.claimed_sender import NOBODY, Claim, Sender, claim_in, claim_of, sender_in, sender_of_v1
 from eventd.ingress.nonces import Nonces
 from eventd.ingress.questions import Questions
-from eventd.ingress.refusal_counter import Tally
-from eventd.ingress.reorder_buffer import Gate, LinkLife
+from eventd.ingress.refusal_counter import RefusalCounter
+from eventd.ingress.reorder_buffer import LinkLife, ReorderBuffer
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.topic_row import read_topic
 from eventd.log.core.units import Publish
@@ -51,7 +51,7 @@ _TAKES = {"Accept": f"{BATCH_TYPE}, {RUNS_TYPE}"}
 logger = logging.getLogger("eventd.ingress")
 
 
-class Watcher(Protocol):
+class IngressMetrics(Protocol):
     """Who is told what came in: for metrics, and to end back-offs. Counts are per call."""
 
     def accepted(self, group: str, new: int, duplicates: int) -> None: ...
@@ -114,18 +114,18 @@ class PeerIngress:
         topic_id: int,
         log: EventLog,
         ring: Callable[[], KeyRing],
-        watcher: Watcher,
-        tally: Tally,
+        metrics: IngressMetrics,
+        refusals: RefusalCounter,
     ) -> None:
         self.config = config
         self.counts = Counts()
         self._topic_id = topic_id
         self._log = log
         self._ring = ring
-        self._watcher = watcher
-        self._tally = tally
+        self._metrics = metrics
+        self._refusals = refusals
         self._logged: dict[str, float] = {}
-        self._gate = Gate(log.clock, config.limits.max_waiting_bytes)
+        self._reorder = ReorderBuffer(log.clock, config.limits.max_waiting_bytes)
         self._asked: dict[str, None] = {}  # whoever asked last is at the end
         self._since = log.clock.now() // SECOND
         self._questions = Questions(topic_id, log)
@@ -155,7 +155,7 @@ class PeerIngress:
         key = check_v1(timestamp, signature, body, self._ring(), now=now, window=self.config.replay_window)
         event = decode_v1(body or b"", now=now)
         draft = admit_v1(event, self.config, key)
-        self._watcher.verified(self.config.name, "v1")
+        self._metrics.verified(self.config.name, "v1")
         drafts = replace(Drafts.of([draft]), key_id=key.id)
         appended = await self._log.submit(Publish(self._topic_id, drafts, ceiling=self.config.retention.max_bytes))
         outcome = appended.outcomes[0]
@@ -165,7 +165,7 @@ class PeerIngress:
         self._count(int(new), int(not new))
         fresh = outcome in (Outcome.NEW, Outcome.REFRESH)
         if fresh:
-            self._watcher.alive(self.config.name, event.source_node)
+            self._metrics.alive(self.config.name, event.source_node)
         return TakenV1(encode_answer_v1(event.id, duplicate=not new), fresh, key.id)
 
     async def status_v1(self) -> bytes:
@@ -214,7 +214,7 @@ class PeerIngress:
         except MessageError as error:
             return self._unproven(error, self._claimed(verified), sender)
         else:
-            self._watcher.verified(self.config.name, "v2")
+            self._metrics.verified(self.config.name, "v2")
             status, told = await self._effect(verified, body, sender)
             proven = status == 200
         signed = sign_answer(verified, status, told, key, now=self._log.clock.now())
@@ -272,11 +272,11 @@ class PeerIngress:
     def _alive(self, verified: VerifiedRequest) -> None:
         """The request is no repetition of an earlier one: its sender is up."""
         self._nonces.remember(verified)
-        self._watcher.alive(self.config.name, verified.header.from_node)
+        self._metrics.alive(self.config.name, verified.header.from_node)
 
     async def _store(self, verified: VerifiedRequest, header: BatchHeader, body: bytes) -> bytes:
         lines, refused = read_batch(body, header, verified.key, self._limits())
-        batch = Received(
+        batch = VerifiedBatch(
             header,
             verified.digest,
             verified.key.id,
@@ -294,20 +294,20 @@ class PeerIngress:
                 self._refused(refusal.reason, claim)
         return stored.receipt
 
-    async def _in_order(self, batch: Received, size: int) -> Stored:
+    async def _in_order(self, batch: VerifiedBatch, size: int) -> StoreResult:
         claim = batch.header.range
         life: LinkLife = (batch.header.from_node, claim.epoch, claim.incarnation)
         if not claim.repair:
-            if not self._gate.knows(life):
+            if not self._reorder.knows(life):
                 mark = await self._mark(batch.header.from_node)
                 self._require_asked(batch.header, mark)
-                self._gate.learn(life, mark)
-            await self._gate.enter(life, claim, size)
+                self._reorder.learn(life, mark)
+            await self._reorder.enter(life, claim, size)
         try:
             ceiling = self.config.retention.max_bytes
             return await self._log.submit(StoreBatch(self._topic_id, batch, ceiling, self._peers()))
         except BaseException:
-            self._gate.forget(life)
+            self._reorder.forget(life)
             raise
 
     def _require_asked(self, header: BatchHeader, mark: Mark | None) -> None:
@@ -321,7 +321,7 @@ class PeerIngress:
             # Danger: a database that was put back has forgotten nonces. A captured query and a captured batch would
             # give the link a mark beyond what was lost, and the sender would never send that again.
             self._remember_asked(header.from_node)
-        self._watcher.started(header.group, header.from_node)
+        self._metrics.started(header.group, header.from_node)
         mark = await self._mark(header.from_node)
         return LinkAnswer(group=header.group, from_node=header.from_node, to_node=header.to_node, mark=mark)
 
@@ -354,7 +354,7 @@ class PeerIngress:
     def _count(self, new: int, duplicates: int) -> None:
         counts = self.counts
         self.counts = Counts(counts.received + new, counts.duplicate + duplicates, counts.rejected)
-        self._watcher.accepted(self.config.name, new, duplicates)
+        self._metrics.accepted(self.config.name, new, duplicates)
 
     def reject(
         self, reason: str, claim: Claim = NOBODY, sender: Callable[[], Sender] = Sender, *, code: str = ""
@@ -375,8 +375,8 @@ class PeerIngress:
         self._refused(reason, claim)
 
     def _refused(self, reason: str, claim: Claim) -> None:
-        self._watcher.refused(self.config.name, reason)
-        self._tally.note(self.config.name, reason, claim)
+        self._metrics.refused(self.config.name, reason)
+        self._refusals.note(self.config.name, reason, claim)
 
     def _claimed(self, verified: VerifiedRequest) -> Claim:
         return self._claim(verified.header.from_node, verified.key.id)

@@ -38,7 +38,7 @@ class _Seen(NamedTuple):
     last_at: int
 
 
-class Tally:
+class RefusalCounter:
     """The refusals of a node that are not written yet."""
 
     def __init__(self, clock: Clock) -> None:

@@ -20,7 +20,7 @@ LinkLife = tuple[str, str, int]
 """The sending node, and the epoch and incarnation of its log."""
 
 
-class Gate:
+class ReorderBuffer:
     """The gate of one group. `max_bytes` bounds the bodies that wait at one time."""
 
     def __init__(self, clock: Clock, max_bytes: int) -> None:

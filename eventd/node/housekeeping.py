@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from eventd.ingress.refusal_counter import Tally
+from eventd.ingress.refusal_counter import RefusalCounter
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head
 from eventd.log.topics.limits import clear_ephemeral
@@ -32,7 +32,7 @@ class Housekeeping:
         self._settings = settings
         self._retention = Retention(log, settings, metrics)
         self._gauges = Gauges(log, metrics)
-        self.tally = Tally(log.clock)
+        self.refusals = RefusalCounter(log.clock)
 
     async def begin(self) -> None:
         """What has to be done before the node serves: with its last run ephemeral records ended, and leases of jobs.
@@ -50,11 +50,11 @@ class Housekeeping:
 
     async def end(self) -> None:
         """What is to be written when all else has ended."""
-        await self.tally.write(self._log, ends=True)
+        await self.refusals.write(self._log, ends=True)
 
     def chores(self, groups: Callable[[], Iterable[GroupConfig]]) -> dict[str, Chore]:
         """What runs as long as the node does, by its name; what is to be done once, in its first process."""
-        refusals: dict[str, Chore] = {"refusals": partial(self.tally.write_for_ever, self._log)}
+        refusals: dict[str, Chore] = {"refusals": partial(self.refusals.write_for_ever, self._log)}
         if not self._share.is_first:
             return refusals
         return {

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from eventd.api.listener.connections import Door, cannot_listen, patiently
-from eventd.api.listener.connections import Watcher as DoorWatcher
+from eventd.api.listener.connections import Watcher as DoorMetrics
 from eventd.api.listener.parsing_time import ParsingTime
 from eventd.api.listener.runner import Runner
 from eventd.api.peers.listener import KEEPALIVE_SECONDS, build_listener, refused_by_library
@@ -21,13 +21,11 @@ from eventd.egress.cursors import PEER, REPAIR, link_name, peer_of
 from eventd.egress.loop.active import Consumers
 from eventd.egress.loop.consumer import Consumer
 from eventd.egress.peers.budget import Budget
-from eventd.egress.peers.peer import Outfit, PeerSink
-from eventd.egress.peers.peer import Watcher as EgressWatcher
+from eventd.egress.peers.peer import PeerDependencies, PeerMetrics, PeerSink
 from eventd.egress.peers.transport import Transport
 from eventd.errors import EventdError
-from eventd.ingress.peers import PeerIngress
-from eventd.ingress.peers import Watcher as IngressWatcher
-from eventd.ingress.refusal_counter import Tally
+from eventd.ingress.peers import IngressMetrics, PeerIngress
+from eventd.ingress.refusal_counter import RefusalCounter
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.wire_page import WirePage
 from eventd.log.cursors.cursors import Cursor
@@ -44,22 +42,22 @@ LINGER_SECONDS = 2.0
 """How long the rest of a refused body is read, so that its sender gets to see the answer."""
 
 
-class Watcher(IngressWatcher, EgressWatcher, DoorWatcher, Protocol):
+class GroupMetrics(IngressMetrics, PeerMetrics, DoorMetrics, Protocol):
     """Who is told what comes in and goes out."""
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class GroupDependencies:
     """What all groups of a node share. `credentials` is where the service manager keeps secrets, `max_connections` is
     for each listener."""
 
     log: EventLog
     transport: Transport
-    watcher: Watcher
+    metrics: GroupMetrics
     supervisor: Supervisor
     credentials: Path | None
     max_connections: int
-    tally: Tally
+    refusals: RefusalCounter
     budget: Budget
     parsing: ParsingTime
 
@@ -67,22 +65,24 @@ class Surroundings:
 class Membership:
     """One group on this node. `trouble` names what is not as declared, and why; empty when all is well."""
 
-    def __init__(self, config: GroupConfig, topic_id: int, around: Surroundings) -> None:
+    def __init__(self, config: GroupConfig, topic_id: int, dependencies: GroupDependencies) -> None:
         self.config = config
         self.trouble: dict[str, str] = {}
         self.topic_id = topic_id
-        self._around = around
+        self._dependencies = dependencies
         self._ring: KeyRing | EventdError = KeyRing([])
         self._runner: Runner | None = None
         self._door: Door | None = None
         self._listening: ListenConfig | None = None
-        self._links: Consumers[PeerConfig] = Consumers(around.supervisor.keep, self._start)
+        self._links: Consumers[PeerConfig] = Consumers(dependencies.supervisor.keep, self._start)
         self.address: tuple[str, int] | None = None
         self.ingress = self._make_ingress()
 
     def _make_ingress(self) -> PeerIngress:
-        around = self._around
-        return PeerIngress(self.config, self.topic_id, around.log, self.ring, around.watcher, around.tally)
+        dependencies = self._dependencies
+        return PeerIngress(
+            self.config, self.topic_id, dependencies.log, self.ring, dependencies.metrics, dependencies.refusals
+        )
 
     # --- keys -------------------------------------------------------------------------------------------------
 
@@ -95,7 +95,7 @@ class Membership:
     async def load_keys(self) -> None:
         """Read the key files again. A file that cannot be read keeps the links where they are, and is shown."""
         try:
-            self._ring = await asyncio.to_thread(load_ring, self.config, self._around.credentials)
+            self._ring = await asyncio.to_thread(load_ring, self.config, self._dependencies.credentials)
             self.trouble.pop("keys", None)
         except EventdError as error:
             if self.trouble.get("keys") != str(error):
@@ -108,7 +108,7 @@ class Membership:
     async def start(self) -> None:
         """Read the keys and open the listener. Raises `Unavailable` when the address cannot be had."""
         await self.load_keys()
-        await patiently(self._listen, self._around.log.clock)
+        await patiently(self._listen, self._dependencies.log.clock)
 
     async def update(self, config: GroupConfig) -> None:
         """Take over another declaration of the group."""
@@ -141,10 +141,12 @@ class Membership:
         where = self.config.listen
         if where is None:
             return
-        door = Door(self.config.name, self._around.max_connections, self._around.watcher, self._around.parsing)
+        door = Door(
+            self.config.name, self._dependencies.max_connections, self._dependencies.metrics, self._dependencies.parsing
+        )
         runner = Runner(
             build_listener(lambda: self.ingress, door),
-            self._around.log.chance,
+            self._dependencies.log.chance,
             refused_by_library,
             auto_decompress=False,
             keepalive_timeout=KEEPALIVE_SECONDS,
@@ -202,19 +204,17 @@ class Membership:
         await self._links.adjust(mine, lambda name: peers.get(peer_of(name)[1]))
 
     def _start(self, cursor: Cursor, peer: PeerConfig) -> Consumer[WirePage]:
-        around = self._around
-        outfit = Outfit(
-            around.transport, around.budget, self.ring, around.log.clock, around.log.chance.token, around.watcher
-        )
+        ours, log = self._dependencies, self._dependencies.log
+        of_peer = PeerDependencies(ours.transport, ours.budget, self.ring, log.clock, log.chance.token, ours.metrics)
         link = link_name(self.config.name, peer.node_name)
         return Consumer(
-            around.log,
+            log,
             cursor.name,
-            PeerSink(self.config, peer, link, cursor, outfit),
+            PeerSink(self.config, peer, link, cursor, of_peer),
             version=cursor.selector_version,
-            spawn=around.supervisor.spawn,
+            spawn=ours.supervisor.spawn,
             backoff=peer.backoff,
-            chance=around.log.chance.fraction,
+            chance=log.chance.fraction,
             about={"group": self.config.name, "peer": peer.node_name, "remote": peer.endpoint},
         )
 
@@ -244,11 +244,11 @@ class Membership:
         return self._links.names
 
 
-def rings_of(groups: Mapping[str, Membership], around: Surroundings) -> Callable[[GroupConfig], KeyRing]:
+def rings_of(groups: Mapping[str, Membership], dependencies: GroupDependencies) -> Callable[[GroupConfig], KeyRing]:
     """Gives the keys that a group works with here, or has in its files where it is served by another process."""
 
     def ring(config: GroupConfig) -> KeyRing:
         here = groups.get(config.name)
-        return load_ring(config, around.credentials) if here is None else here.ring()
+        return load_ring(config, dependencies.credentials) if here is None else here.ring()
 
     return ring

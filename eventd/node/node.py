@@ -24,13 +24,13 @@ from eventd.dynamic.effective import Following
 from eventd.egress.peers.budget import Budget
 from eventd.egress.peers.transport import Transport
 from eventd.egress.routers.pump import Routing
-from eventd.egress.subscriptions.runner import Outfit
+from eventd.egress.subscriptions.runner import SubscriptionDependencies
 from eventd.errors import EventdError
 from eventd.log.core.eventlog import EventLog
 from eventd.node import lake_shipping
 from eventd.node.garbage import Garbage
 from eventd.node.housekeeping import Housekeeping
-from eventd.node.membership import SHUTDOWN_SECONDS, Membership, Surroundings, rings_of
+from eventd.node.membership import SHUTDOWN_SECONDS, GroupDependencies, Membership, rings_of
 from eventd.node.reconciler import Reconciler
 from eventd.node.schedules import Schedules
 from eventd.node.subscriptions import Subscribers
@@ -54,7 +54,7 @@ logger = logging.getLogger("eventd.node")
 BROKEN_SECONDS = 1.0
 
 
-class Watcher(Metrics):
+class NodeMetrics(Metrics):
     """The figures of a node, and one thing more: a peer that calls us is up, perhaps after a restart."""
 
     def __init__(self, groups: Mapping[str, Membership]) -> None:
@@ -91,7 +91,7 @@ class Node:
         self.keys = Keys.of(settings, clock)
         self.api_address: tuple[str, int] | None = None
         self.groups: dict[str, Membership] = {}
-        self.metrics = Watcher(self.groups)
+        self.metrics = NodeMetrics(self.groups)
         self._clock = clock
         self._chance = chance
         self._claim = claim
@@ -137,21 +137,21 @@ class Node:
         self._started.append(transport.close)
         self.outbox = Budget(self.settings.max_outbox_bytes, self._count_links, self._clock)
         self.metrics.outbox(lambda: self.outbox.held, lambda: self.outbox.waiting)
-        self._around = Surroundings(
+        self._dependencies = GroupDependencies(
             self.log,
             transport,
             self.metrics,
             self.supervisor,
             self.settings.credentials_directory,
             self.settings.max_connections,
-            self._books.tally,
+            self._books.refusals,
             self.outbox,
             ParsingTime(),
         )
         self._started.append(self._stop_groups)
         self.reconciler = Reconciler(self.settings, self._share, self.log, self.groups, self._declared_anew)
         self.subscribers = self._make_subscribers()
-        self.reconciler.begin(self._around, self.subscribers, self.schedules)
+        self.reconciler.begin(self._dependencies, self.subscribers, self.schedules)
         self.routing = Routing(
             self.log,
             lambda: self.reconciler.configs,
@@ -172,7 +172,7 @@ class Node:
     def _make_subscribers(self) -> Subscribers:
         plugins = Plugins(self._clock, environment=plugin_environment())
         self.schedules = Schedules(self.log, plugins, self.supervisor.keep, self.following.changed)
-        outfit = Outfit(
+        dependencies = SubscriptionDependencies(
             self.log,
             plugins,
             lambda plugin: context_of(plugin, self.reconciler.declared),
@@ -180,7 +180,7 @@ class Node:
             self.metrics,
         )
         self._started.append(plugins.close)
-        subscribers = Subscribers(outfit, self.supervisor, self._chance.fraction)
+        subscribers = Subscribers(dependencies, self.supervisor, self._chance.fraction)
         self._started.append(lambda: subscribers.stop(self.settings.drain_timeout))
         self._started.append(self.schedules.stop)
         return subscribers
@@ -209,14 +209,16 @@ class Node:
 
     async def _serve_api(self) -> None:
         settings = self.settings
-        door = Door("", settings.max_connections + settings.max_sse_connections, self.metrics, self._around.parsing)
+        door = Door(
+            "", settings.max_connections + settings.max_sse_connections, self.metrics, self._dependencies.parsing
+        )
         app = build_app(
             Services(
                 self.log,
                 self._take_over_now,
                 self.metrics,
                 self.following,
-                rings_of(self.groups, self._around),
+                rings_of(self.groups, self._dependencies),
                 self._siblings.readiness,
             ),
             keys=self.keys,

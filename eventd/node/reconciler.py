@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from eventd.egress.cursors import follow, forgive, link_name, read_declared, subscription_name
 from eventd.errors import EventdError
 from eventd.log.core.eventlog import EventLog
-from eventd.node.membership import Membership, Surroundings
+from eventd.node.membership import GroupDependencies, Membership
 from eventd.node.schedules import Schedules
 from eventd.node.subscriptions import Subscribers, purposes_of
 from eventd.resources.effective import GroupConfig, effective, schedules, topic_of
@@ -51,9 +51,9 @@ class Reconciler:
         self._told = changed
         self._changed: set[str] = set()  # links whose hold-ups are to be forgotten
 
-    def begin(self, around: Surroundings, subscribers: Subscribers, schedules: Schedules) -> None:
+    def begin(self, around: GroupDependencies, subscribers: Subscribers, schedules: Schedules) -> None:
         """Say what is to be kept in line."""
-        self._around = around
+        self._dependencies = around
         self._subscribers = subscribers
         self._schedules = schedules
 
@@ -114,7 +114,7 @@ class Reconciler:
         if name in self._groups:
             await self._groups[name].update(config)
             return
-        group = Membership(config, topic_id, self._around)
+        group = Membership(config, topic_id, self._dependencies)
         self._groups[name] = group
         if strict:
             await group.start()

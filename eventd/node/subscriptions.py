@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from eventd.egress.cursors import BACKFILL, SUBSCRIPTION, peer_of, subscription_name
 from eventd.egress.loop.active import Consumers
 from eventd.egress.loop.consumer import Consumer
-from eventd.egress.subscriptions.runner import Outfit
+from eventd.egress.subscriptions.runner import SubscriptionDependencies
 from eventd.egress.subscriptions.sink import SubscriptionSink
 from eventd.egress.subscriptions.trigger import Seen
 from eventd.log.core.matching_page import MatchingPage
@@ -45,8 +45,10 @@ def _alone(group: GroupConfig) -> GroupConfig:
 class Subscribers:
     """The subscriptions at work. `chance` gives numbers in [0, 1) for the jitter of the back-off."""
 
-    def __init__(self, outfit: Outfit, supervisor: Supervisor, chance: Callable[[], float]) -> None:
-        self._outfit = outfit
+    def __init__(
+        self, dependencies: SubscriptionDependencies, supervisor: Supervisor, chance: Callable[[], float]
+    ) -> None:
+        self._dependencies = dependencies
         self._spawn = supervisor.spawn
         self._chance = chance
         self._consumers: Consumers[Purpose] = Consumers(supervisor.keep, self._start)
@@ -62,7 +64,7 @@ class Subscribers:
         now = {one.plugin for one in purposes.values()}
         for plugin in dict.fromkeys(one.plugin for one in before.values()):
             if plugin is not None and plugin not in now:
-                await self._outfit.plugins.forget(plugin.name)
+                await self._dependencies.plugins.forget(plugin.name)
         return stale
 
     async def adjust(self, cursors: Iterable[Cursor]) -> None:
@@ -78,9 +80,9 @@ class Subscribers:
         config = purpose.subscription
         books = subscription_name(config.group, config.name)
         return Consumer(
-            self._outfit.log,
+            self._dependencies.log,
             cursor.name,
-            SubscriptionSink(config, purpose.plugin, purpose.group, cursor, books, self._outfit),
+            SubscriptionSink(config, purpose.plugin, purpose.group, cursor, books, self._dependencies),
             version=cursor.selector_version,
             spawn=self._spawn,
             backoff=config.backoff,

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from eventd.egress.cursors import follow, read_declared, reconcile
-from eventd.egress.routers.joining import Joining
+from eventd.egress.routers.graph import Joining
 from eventd.egress.routers.projection import Router
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head

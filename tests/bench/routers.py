@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from eventd.egress.loop.consumer import Consumer
-from eventd.egress.loop.sink import Ack, Opened, Parcel
-from eventd.egress.routers.joining import Joining
+from eventd.egress.loop.sink import Ack, OpenResult, OutboundBatch
+from eventd.egress.routers.graph import Joining
 from eventd.egress.routers.projection import Options, Router, Shape, copy_of
 from eventd.egress.routers.projection import Origin as Source
 from eventd.egress.routers.pump import Routing
@@ -190,10 +190,10 @@ class _Alone:
             self._line.source_id, after, _All(), limit=256, max_bytes=1 << 18, at_tail=True  # type: ignore[arg-type]
         )  # fmt: skip
 
-    async def open(self, cursor: Cursor, page: WirePage) -> Opened:
-        return Opened(True)
+    async def open(self, cursor: Cursor, page: WirePage) -> OpenResult:
+        return OpenResult(True)
 
-    def select(self, page: WirePage, after: int, attempts: int) -> Parcel | None:
+    def select(self, page: WirePage, after: int, attempts: int) -> OutboundBatch | None:
         if not page.count:
             return None
         originals = []
@@ -221,7 +221,7 @@ class _All:
     settles: Callable[..., bool] = staticmethod(lambda _block, _now: True)
 
 
-class _Copies(Parcel):
+class _Copies(OutboundBatch):
     def __init__(self, *fields: Any, cut: CopyPage) -> None:
         super().__init__(*fields)
         object.__setattr__(self, "cut", cut)

@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from eventd.egress.loop.consumer import BROKEN_WAIT, CALM, IDLE_WRITE, REOPEN_AFTER
-from eventd.egress.loop.sink import Ack, Blocked, HeldUp, Rewind, Unavailable
+from eventd.egress.loop.sink import Ack, Blocked, LinkError, Rewind, Unavailable
 from eventd.errors import DatabaseUnavailable, Invalid
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.matching_page import MatchingPage
@@ -228,7 +228,7 @@ async def test_what_this_node_lacks_is_a_failure_that_waits_for_a_change(
 ) -> None:
     await publish(log, topic, "a")
     sink = ScriptedSink(NAME)
-    sink.opening.append(HeldUp("no_signing_key", "no key to sign with"))
+    sink.opening.append(LinkError("no_signing_key", "no key to sign with"))
     async with driving(log, sink, topic) as link:
         await held(link, LinkState.FAILED)
         assert ((await link.cursor()).reason, clock.waits) == ("no_signing_key", [pytest.approx(8)])

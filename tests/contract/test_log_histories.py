@@ -16,7 +16,7 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from eventd.egress.loop.sink import Ack, Parcel, Parked, Unavailable
+from eventd.egress.loop.sink import Ack, OutboundBatch, RecordRefusal, Unavailable
 from eventd.errors import EventdError
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import read_head
@@ -45,25 +45,25 @@ class ReceivingSink(ScriptedSink):
     got: list[int] = field(default_factory=list)
     parked: set[int] = field(default_factory=set)
 
-    def take(self, parcel: Parcel) -> Ack:
+    def take(self, parcel: OutboundBatch) -> Ack:
         self._store(parcel, parcel.records, parcel.upto)
         return Ack(parcel.upto, (row(parcel, self.cursor),), (), "v2")
 
-    def take_and_lose_the_answer(self, parcel: Parcel) -> Ack:
+    def take_and_lose_the_answer(self, parcel: OutboundBatch) -> Ack:
         self.take(parcel)
         raise DOWN
 
-    def take_one(self, parcel: Parcel) -> Ack:
+    def take_one(self, parcel: OutboundBatch) -> Ack:
         upto = parcel.records[0].position
         self._store(parcel, parcel.records[:1], upto)
         return Ack(upto, (row(parcel, self.cursor, upto=upto),), (), "v1", DOWN)
 
-    def refuse_one(self, parcel: Parcel) -> Ack:
+    def refuse_one(self, parcel: OutboundBatch) -> Ack:
         self._store(parcel, parcel.records[1:], parcel.upto)
         self.parked.add(parcel.records[0].position)
-        return Ack(parcel.upto, (row(parcel, self.cursor),), [Parked(parcel.records[0], "bad", "no")], "v2")
+        return Ack(parcel.upto, (row(parcel, self.cursor),), [RecordRefusal(parcel.records[0], "bad", "no")], "v2")
 
-    def _store(self, parcel: Parcel, records: Sequence[Record], upto: int) -> None:
+    def _store(self, parcel: OutboundBatch, records: Sequence[Record], upto: int) -> None:
         if parcel.after > self.mark:
             raise Unavailable("range_ahead", "the peer misses a batch before this one")
         known = {*self.got, *self.parked}

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventd.dynamic.merge import MASK, Effective, merge
-from eventd.dynamic.prepared import Prepared, prepare, prepare_startup
+from eventd.dynamic.prepared import PreparedPart, prepare, prepare_startup
 from eventd.resources.effective import PolicyRule
 from eventd.store.parts.parts import StoredPart
 from eventd.store.rows.registry import StoredResource
@@ -69,11 +69,11 @@ def naive(parts: Sequence[StoredPart], now: int) -> tuple[dict[str, str], set[st
     return given, aside
 
 
-def claims_at(part: Prepared, now: int) -> dict[str, int]:
+def claims_at(part: PreparedPart, now: int) -> dict[str, int]:
     return {one.entry.key.name: one.since for one in part.given if one.ends_at > now}
 
 
-def fits(part: Prepared, now: int) -> bool:
+def fits(part: PreparedPart, now: int) -> bool:
     if any(name in DECLARED for name in claims_at(part, now)):
         return False
     masks = part.directives if part.directives_end > now else ()
@@ -83,7 +83,7 @@ def fits(part: Prepared, now: int) -> bool:
     )
 
 
-def next_to_decide(open_ones: dict[str, dict[str, int]], alive: dict[str, Prepared]) -> str:
+def next_to_decide(open_ones: dict[str, dict[str, int]], alive: dict[str, PreparedPart]) -> str:
     """One that has no elder among the open ones; else the one with the oldest claim that another has, too."""
 
     def age(source: str, name: str) -> tuple[int, str, str]:

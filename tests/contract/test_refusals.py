@@ -9,7 +9,7 @@ import pytest
 from eventd.errors import EventdError
 from eventd.ingress import refusal_counter as counting
 from eventd.ingress.claimed_sender import NOBODY, Claim, claim_in
-from eventd.ingress.refusal_counter import LOOK_SECONDS, ROW_SECONDS, Tally
+from eventd.ingress.refusal_counter import LOOK_SECONDS, ROW_SECONDS, RefusalCounter
 from eventd.log.core.eventlog import EventLog
 from eventd.store.engine.database import fetch
 from eventd.testing import NOW, ManualClock
@@ -22,11 +22,13 @@ SECOND = 1_000_000
 
 
 @pytest.fixture
-def tally(clock: ManualClock) -> Tally:
-    return Tally(clock)
+def tally(clock: ManualClock) -> RefusalCounter:
+    return RefusalCounter(clock)
 
 
-async def test_a_kind_is_written_soon_and_then_once_a_minute(log: EventLog, clock: ManualClock, tally: Tally) -> None:
+async def test_a_kind_is_written_soon_and_then_once_a_minute(
+    log: EventLog, clock: ManualClock, tally: RefusalCounter
+) -> None:
     for _ in range(3):
         tally.note("g", "bad_signature", Claim("b", "k"))
     clock.advance(LOOK_SECONDS)
@@ -45,7 +47,7 @@ async def test_a_kind_is_written_soon_and_then_once_a_minute(log: EventLog, cloc
     assert await log.database.read(fetch, SQL) == [first, second]
 
 
-async def test_kinds_are_told_apart(log: EventLog, tally: Tally) -> None:
+async def test_kinds_are_told_apart(log: EventLog, tally: RefusalCounter) -> None:
     tally.note("g", "x", NOBODY)
     tally.note("g", "y", NOBODY, 4)
     tally.note("h", "x", NOBODY)
@@ -55,7 +57,7 @@ async def test_kinds_are_told_apart(log: EventLog, tally: Tally) -> None:
     assert found == [("g", "", "x", 1), ("g", "", "y", 4), ("h", "", "x", 1), ("g", "b", "x", 1)]
 
 
-async def test_at_the_end_all_is_written(log: EventLog, tally: Tally) -> None:
+async def test_at_the_end_all_is_written(log: EventLog, tally: RefusalCounter) -> None:
     tally.note("g", "x", NOBODY)
     await tally.write(log)
     tally.note("g", "x", NOBODY)
@@ -68,7 +70,7 @@ async def test_at_the_end_all_is_written(log: EventLog, tally: Tally) -> None:
 
 
 async def test_what_could_not_be_written_is_written_later(
-    log: EventLog, clock: ManualClock, tally: Tally, monkeypatch: pytest.MonkeyPatch
+    log: EventLog, clock: ManualClock, tally: RefusalCounter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Down:
         async def submit(self, _unit: object) -> None:
@@ -83,7 +85,7 @@ async def test_what_could_not_be_written_is_written_later(
 
 
 async def test_who_is_named_makes_no_kind_when_there_are_too_many(
-    log: EventLog, clock: ManualClock, tally: Tally, monkeypatch: pytest.MonkeyPatch
+    log: EventLog, clock: ManualClock, tally: RefusalCounter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither in memory nor, minute by minute, in the table."""
     monkeypatch.setattr(counting, "MOST_KINDS", 3)

@@ -11,8 +11,8 @@ import pytest
 
 from eventd.egress.routers.projection import MOST_KEYS, Guarantee, Router
 from eventd.egress.routers.pump import RETRY_SECONDS, Routing
-from eventd.egress.routers.registry import Roster
-from eventd.egress.routers.state import Declared, prepare, read_declared
+from eventd.egress.routers.registry import RouterRegistry
+from eventd.egress.routers.state import DeclaredRouter, prepare, read_declared
 from eventd.log.core.eventlog import EventLog
 from eventd.log.queues.units import Ack, ClaimJobs, JobHandle, JobRequest
 from eventd.log.routers.commit import CommitSteps, RouterStep
@@ -625,14 +625,14 @@ async def test_a_router_that_cannot_be_taken_over_hinders_no_other(
     await routed.make("a")
     for router in ("a->b", "a->c", "a->d"):
         await elsewhere(routed, router)
-    adopt, bad = Roster.adopt, ["a->b"]
+    adopt, bad = RouterRegistry.adopt, ["a->b"]
 
-    def adopting(roster: Roster, declared: Declared, *, tip: int) -> Any:
+    def adopting(roster: RouterRegistry, declared: DeclaredRouter, *, tip: int) -> Any:
         if declared.line.name in bad:
             raise KeyError(declared.line.name)
         return adopt(roster, declared, tip=tip)
 
-    monkeypatch.setattr(Roster, "adopt", adopting)
+    monkeypatch.setattr(RouterRegistry, "adopt", adopting)
     routed.routing.changed()
     await until(lambda: clock.waits, "the fault, and a wait")
     await routed.put("a", 1)

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 import pytest
 
 from eventd.egress.peers.budget import Budget, Half
-from eventd.egress.peers.outbound_batch import CarriedLines
+from eventd.egress.peers.outbound_batch import OutboundLines
 from eventd.log.core.wire_page import WirePage
 from eventd.testing import until
 from federation.peers import EVENTS_PATH
@@ -84,7 +84,7 @@ def uncollected() -> Iterator[None]:
 
 def carried() -> list[int]:
     """The sizes of all pages and batches that are in memory."""
-    return [len(one.body) for one in gc.get_objects() if isinstance(one, WirePage | CarriedLines) and one.body]
+    return [len(one.body) for one in gc.get_objects() if isinstance(one, WirePage | OutboundLines) and one.body]
 
 
 def figure(site: Site, name: str) -> float | None:

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from eventd.api.catalogue import find_operation
 from eventd.api.framework.operations import Services
 from eventd.egress.cursors import BACKFILL, follow, read_declared, subscription_name
-from eventd.egress.subscriptions.runner import Outfit
+from eventd.egress.subscriptions.runner import SubscriptionDependencies
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.values import Record
 from eventd.log.cursors.cursors import Cursor, read_cursors
@@ -145,7 +145,7 @@ class Engine:
     # --- life -------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        outfit = Outfit(self.log, self.plugins, lambda plugin: [], self._note_change, self.told)  # type: ignore[arg-type]
+        outfit = SubscriptionDependencies(self.log, self.plugins, lambda plugin: [], self._note_change, self.told)  # type: ignore[arg-type]
         self.subscribers: Subscribers | None = Subscribers(outfit, self._supervisor, lambda: 0.0)
 
     async def stop(self, seconds: float = 5.0) -> None:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from eventd.egress.routers.joining import Joining
+from eventd.egress.routers.graph import Joining
 from eventd.egress.routers.projection import Options, Router
 from eventd.egress.routers.pump import Routing
 from eventd.errors import Unavailable

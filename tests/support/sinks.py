@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from eventd.egress.loop.consumer import Consumer
-from eventd.egress.loop.sink import Ack, Opened, Parcel, Parked
+from eventd.egress.loop.sink import Ack, OpenResult, OutboundBatch, RecordRefusal
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.matching_page import MatchingPage
 from eventd.log.core.values import Record
@@ -22,25 +22,25 @@ from tests.support.reading import read_records
 BACKOFF = Backoff(base=1.0, cap=8.0, jitter=0.5)
 """With a chance of 0 a delay is nominal: 1, 2, 4, 8, 8 … seconds."""
 
-Answer = Callable[[Parcel], Ack | Awaitable[Ack]] | BaseException
+Answer = Callable[[OutboundBatch], Ack | Awaitable[Ack]] | BaseException
 
 
-def row(parcel: Parcel, cursor: str, *, upto: int | None = None, status: int = 200, sent_at: int = 0) -> Batch:
-    """The proof of a parcel, or of its beginning up to `upto`."""
-    end = parcel.upto if upto is None else upto
+def row(outbound: OutboundBatch, cursor: str, *, upto: int | None = None, status: int = 200, sent_at: int = 0) -> Batch:
+    """The proof of a batch, or of its beginning up to `upto`."""
+    end = outbound.upto if upto is None else upto
     return Batch(
         cursor=cursor,
-        batch_id=f"{parcel.after}-{end}",
-        epoch=parcel.epoch,
-        incarnation=parcel.incarnation,
-        after=parcel.after,
+        batch_id=f"{outbound.after}-{end}",
+        epoch=outbound.epoch,
+        incarnation=outbound.incarnation,
+        after=outbound.after,
         upto=end,
-        events=sum(record.position <= end for record in parcel.records),
+        events=sum(record.position <= end for record in outbound.records),
         bytes=0,
         selector_version=1,
-        exceptions=[(at, why) for at, why in parcel.exceptions if at <= end],
+        exceptions=[(at, why) for at, why in outbound.exceptions if at <= end],
         picked=(),
-        attempts=parcel.attempts,
+        attempts=outbound.attempts,
         sent_at=sent_at,
         acked_at=sent_at,
         status=status,
@@ -64,7 +64,7 @@ class ScriptedSink:
     opening: deque[BaseException] = field(default_factory=deque)
     answers: deque[Answer] = field(default_factory=deque)
     opened: int = 0
-    parcels: list[Parcel] = field(default_factory=list)
+    batches: list[OutboundBatch] = field(default_factory=list)
     taken: list[str] = field(default_factory=list)
 
     def await_room(self, nudge: asyncio.Future[None]) -> None: ...
@@ -75,27 +75,27 @@ class ScriptedSink:
             log, cursor.topic_id, after, limit=limit, max_bytes=max_bytes, until=cursor.until, own=self.own
         )
 
-    async def open(self, cursor: Cursor, page: MatchingPage[Record]) -> Opened:
+    async def open(self, cursor: Cursor, page: MatchingPage[Record]) -> OpenResult:
         self.opened += 1
         if self.opening:
             raise self.opening.popleft()
-        return Opened(self.reached)
+        return OpenResult(self.reached)
 
-    def select(self, page: MatchingPage[Record], after: int, attempts: int) -> Parcel | None:
+    def select(self, page: MatchingPage[Record], after: int, attempts: int) -> OutboundBatch | None:
         matching = [record for record in page.items if self.matches(record)]
         exceptions = [(record.position, why) for record in matching if (why := self.spoils(record))]
         records = [record for record in matching if not self.spoils(record)]
         if not matching:
             return None
         head = page.head
-        return Parcel(after, page.upto, head.epoch, head.incarnation, records, exceptions, attempts=attempts)
+        return OutboundBatch(after, page.upto, head.epoch, head.incarnation, records, exceptions, attempts=attempts)
 
-    async def deliver(self, parcel: Parcel) -> Ack:
-        self.parcels.append(parcel)
+    async def deliver(self, outbound: OutboundBatch) -> Ack:
+        self.batches.append(outbound)
         answer = self.answers.popleft() if self.answers else self.take
         if isinstance(answer, BaseException):
             raise answer
-        ack = answer(parcel)
+        ack = answer(outbound)
         return ack if isinstance(ack, Ack) else await ack
 
     def settled(self, ack: Ack) -> None: ...
@@ -104,31 +104,33 @@ class ScriptedSink:
 
     def wind_down(self) -> None: ...
 
-    def take(self, parcel: Parcel) -> Ack:
+    def take(self, outbound: OutboundBatch) -> Ack:
         """Take all of it."""
-        self.taken += [record.event_id for record in parcel.records]
-        return Ack(parcel.upto, (row(parcel, self.cursor, status=200 if parcel.records else 0),), (), "v2")
+        self.taken += [record.event_id for record in outbound.records]
+        return Ack(outbound.upto, (row(outbound, self.cursor, status=200 if outbound.records else 0),), (), "v2")
 
     def refuse(self, *event_ids: str) -> Answer:
         """Take all but these."""
 
-        def answer(parcel: Parcel) -> Ack:
-            refused = [record for record in parcel.records if record.event_id in event_ids]
-            self.taken += [record.event_id for record in parcel.records if record not in refused]
-            batch = replace(row(parcel, self.cursor), exceptions=[(r.position, "refused") for r in refused])
-            return Ack(parcel.upto, (batch,), [Parked(r, "bad", f"will not have {r.event_id}") for r in refused])
+        def answer(outbound: OutboundBatch) -> Ack:
+            refused = [record for record in outbound.records if record.event_id in event_ids]
+            self.taken += [record.event_id for record in outbound.records if record not in refused]
+            batch = replace(row(outbound, self.cursor), exceptions=[(r.position, "refused") for r in refused])
+            return Ack(
+                outbound.upto, (batch,), [RecordRefusal(r, "bad", f"will not have {r.event_id}") for r in refused]
+            )
 
         return answer
 
     def take_until(self, event_id: str, held_up: Any) -> Answer:
         """Take the beginning, up to and with this event; then be held up."""
 
-        def answer(parcel: Parcel) -> Ack:
-            ids = [record.event_id for record in parcel.records]
+        def answer(outbound: OutboundBatch) -> Ack:
+            ids = [record.event_id for record in outbound.records]
             count = ids.index(event_id) + 1
             self.taken += ids[:count]
-            upto = parcel.records[count - 1].position
-            return Ack(upto, (row(parcel, self.cursor, upto=upto),), (), "v2", held_up)
+            upto = outbound.records[count - 1].position
+            return Ack(upto, (row(outbound, self.cursor, upto=upto),), (), "v2", held_up)
 
         return answer
 
@@ -136,11 +138,11 @@ class ScriptedSink:
         """An answer that waits until the future says what it is."""
         told: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
-        async def wait(parcel: Parcel) -> Ack:
+        async def wait(outbound: OutboundBatch) -> Ack:
             answer = await told
             if isinstance(answer, BaseException):
                 raise answer
-            ack = answer(parcel)
+            ack = answer(outbound)
             assert isinstance(ack, Ack)
             return ack
 

@@ -13,7 +13,7 @@ from eventd.api.topics.models import Answer, Body, NoQuery, Query
 from eventd.api.topics.routes import Call, Route
 from eventd.api.topics.topics import page_size, read_cursor, write_cursor
 from eventd.egress.routers.event_map import check_map
-from eventd.egress.routers.joining import Joining, router_of
+from eventd.egress.routers.graph import Joining, router_of
 from eventd.egress.routers.projection import EventMap, Guarantee, Options, Router
 from eventd.errors import Invalid
 from eventd.log.routers.declare import DeleteRouter, PutRouter, RouterLimits, RouterSpec

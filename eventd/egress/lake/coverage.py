@@ -14,7 +14,7 @@ from eventd.lake.schema import Book
 from eventd.lake.storage import Storage
 
 
-class Kept(NamedTuple):
+class LedgerKey(NamedTuple):
     """A book as a node of this name keeps it, in one epoch of the log."""
 
     node: str
@@ -23,30 +23,30 @@ class Kept(NamedTuple):
 
 
 @dataclass
-class Shelf:
+class LakeCoverage:
     """What of the books of some nodes, in one epoch, is in a lake, and what each node has said of them last."""
 
     epoch: str
-    reaches: dict[Kept, Reach]
+    reaches: dict[LedgerKey, Reach]
     states: dict[str, NodeState]
 
-    def note(self, kept: Kept, after: int, upto: int) -> None:
+    def note(self, kept: LedgerKey, after: int, upto: int) -> None:
         """There is one more segment."""
         before = self.reaches.get(kept)
         self.reaches[kept] = Reach(after=after if before is None else min(before.after, after), upto=upto)
 
 
-def read_shelf(storage: Storage, nodes: Collection[str], epoch: str) -> Shelf:
+def read_coverage(storage: Storage, nodes: Collection[str], epoch: str) -> LakeCoverage:
     """Look what of the books of these nodes in this epoch is there.
 
     What a state promises counts, even where a segment is gone: what is shipped next must not cover up the hole. A file
     that was not finished, so that nothing speaks of it, is removed. Raises LakeUnavailable.
     """
     states = read_states(storage, nodes, epoch)
-    shelf = Shelf(epoch, {}, states)
+    coverage = LakeCoverage(epoch, {}, states)
     for state in states.values():
         for book, reach in state.segments.items():
-            shelf.reaches[Kept(state.node, epoch, book)] = reach
+            coverage.reaches[LedgerKey(state.node, epoch, book)] = reach
     by_slug = {slug(node): node for node in nodes}
     endings: defaultdict[Place, set[str]] = defaultdict(set)
     for entry in storage.list(LANDING):
@@ -55,18 +55,18 @@ def read_shelf(storage: Storage, nodes: Collection[str], epoch: str) -> Shelf:
             endings[place].add(entry.path.removeprefix(place.name))
     for place, there in sorted(endings.items(), key=lambda item: item[0].after):
         if MANIFEST in there:
-            kept = Kept(by_slug[place.slug], epoch, place.book)
-            known = shelf.reaches.get(kept)
+            kept = LedgerKey(by_slug[place.slug], epoch, place.book)
+            known = coverage.reaches.get(kept)
             if known is None or place.upto > known.upto:
-                shelf.note(kept, place.after, place.upto)
+                coverage.note(kept, place.after, place.upto)
     for place, there in endings.items():
-        known = shelf.reaches.get(Kept(by_slug[place.slug], epoch, place.book))
+        known = coverage.reaches.get(LedgerKey(by_slug[place.slug], epoch, place.book))
         if there == {DATA} and (known is None or place.after >= known.upto):
             storage.delete([place.data])
     mine = [folder for name in by_slug for folder in (f"/node={name}/", f"{NODES}/{name}/")]
     left = [path for tree in (LANDING, ARCHIVE, NODES) for path in storage.unfinished(tree)]
     storage.delete(path for path in left if any(folder in path for folder in mine))
-    return shelf
+    return coverage
 
 
 def read_states(storage: Storage, nodes: Collection[str], epoch: str) -> dict[str, NodeState]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from eventd.egress.lake.coverage import Shelf
+from eventd.egress.lake.coverage import LakeCoverage
 from eventd.lake.extract import LinkState as Link
 from eventd.lake.extract import State
 from eventd.lake.manifest import GroupState, NodeState, PeerState, Reach, Selection
@@ -14,7 +14,7 @@ from eventd.lake.schema import Book
 def describe(
     state: State,
     node: str,
-    shelf: Shelf,
+    coverage: LakeCoverage,
     positions: Mapping[Book, int] | None,
     *,
     began_at: int,
@@ -33,7 +33,7 @@ def describe(
         head=state.head,
         complete_until=complete_until,
         books=dict(positions or {}),
-        segments=segments_of(node, shelf),
+        segments=segments_of(node, coverage),
         groups=tuple(
             GroupState(group=group.group, peers=tuple(map(_peer, group.peers)))
             for group in state.groups
@@ -44,9 +44,9 @@ def describe(
     )
 
 
-def segments_of(node: str, shelf: Shelf) -> dict[Book, Reach]:
+def segments_of(node: str, coverage: LakeCoverage) -> dict[Book, Reach]:
     """What of each book lies in segments."""
-    return {kept.book: reach for kept, reach in shelf.reaches.items() if kept.node == node}
+    return {kept.book: reach for kept, reach in coverage.reaches.items() if kept.node == node}
 
 
 def _peer(link: Link) -> PeerState:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from eventd.egress.lake.coverage import Kept, Shelf, read_shelf, read_states
+from eventd.egress.lake.coverage import LakeCoverage, LedgerKey, read_coverage, read_states
 from eventd.egress.lake.node_state import describe, segments_of
 from eventd.egress.lake.protocol import (
     SEGMENTS,
@@ -92,7 +92,7 @@ class Shipper:
         """Know nothing any more: after a failure, the lake is asked what is there."""
         self._storage: Storage | None = None
         self._lake = ""
-        self._shelf: Shelf | None = None
+        self._coverage: LakeCoverage | None = None
         self._round: _Round | None = None
         self._tidying: Iterator[Done] | None = None
 
@@ -106,10 +106,10 @@ class Shipper:
 
     def tidy(self, now: int) -> Answer:
         """Compact, or remove, a little. Raises nothing."""
-        if self._storage is None or self._shelf is None:
+        if self._storage is None or self._coverage is None:
             return TidyResult()
         if self._tidying is None:
-            self._tidying = self._pieces(self._storage, list(self._shelf.states), now)
+            self._tidying = self._pieces(self._storage, list(self._coverage.states), now)
         try:
             done = next(self._tidying, None)
         except EventdError as error:
@@ -131,8 +131,8 @@ class Shipper:
         if self._round is None or self._round.state.epoch != look.epoch:
             state = self._database.read_now(read_state)
             self._round = _Round(state, now, [(node, book) for node in state.nodes for book in Book])
-            if self._shelf is not None and self._shelf.epoch != state.epoch:
-                self._shelf = None
+            if self._coverage is not None and self._coverage.epoch != state.epoch:
+                self._coverage = None
             if state.epoch != look.epoch:
                 return self._step(now)  # it was renewed in between
         enrol = self._reach_lake(self._round.state, look, now)
@@ -149,29 +149,29 @@ class Shipper:
             storage = connect(self._terms.lake)
             self._lake = make_lake(storage, now, self._database.chance).id
             self._storage = storage
-        if self._shelf is None or not {*state.nodes} <= {*self._shelf.states}:
-            self._shelf = self._read_shelf(self._storage, state, now)
+        if self._coverage is None or not {*state.nodes} <= {*self._coverage.states}:
+            self._coverage = self._read_shelf(self._storage, state, now)
         if any(look.cursors[name].selection.get("lake") != self._lake for name in names):
             return CursorsMissing(nodes=tuple(state.nodes), lake=self._lake)
         return None
 
-    def _read_shelf(self, storage: Storage, state: State, now: int) -> Shelf:
-        shelf = read_shelf(storage, state.nodes, state.epoch)
+    def _read_shelf(self, storage: Storage, state: State, now: int) -> LakeCoverage:
+        coverage = read_coverage(storage, state.nodes, state.epoch)
         for node in state.nodes:
-            reach = shelf.reaches.get(Kept(node, state.epoch, Book.EVENTS))
+            reach = coverage.reaches.get(LedgerKey(node, state.epoch, Book.EVENTS))
             if reach is not None and reach.upto > state.head:
                 raise AheadOfLog(
                     f"the lake at {storage.url} has this log up to {reach.upto}, and the log ends at {state.head}",
                     hint="the database is an older copy: stop the node and run `routerd-eventd migrate --new-epoch`",
                 )
-            if node not in shelf.states:  # before its first segment, so that no segment is without a state
-                shelf.states[node] = self._first_state(state, node, shelf, now)
-                write_state(storage, shelf.states[node])
-        return shelf
+            if node not in coverage.states:  # before its first segment, so that no segment is without a state
+                coverage.states[node] = self._first_state(state, node, coverage, now)
+                write_state(storage, coverage.states[node])
+        return coverage
 
-    def _first_state(self, state: State, node: str, shelf: Shelf, now: int) -> NodeState:
+    def _first_state(self, state: State, node: str, coverage: LakeCoverage, now: int) -> NodeState:
         interval = self._terms.interval
-        return describe(state, node, shelf, None, began_at=now, as_of=now, complete_until=0, interval=interval)
+        return describe(state, node, coverage, None, began_at=now, as_of=now, complete_until=0, interval=interval)
 
     # --- a round ----------------------------------------------------------------------------------------------
 
@@ -194,7 +194,7 @@ class Shipper:
 
     def _adopt(self, epoch: str, node: str, book: Book, position: int) -> Shipment | None:
         """What lies beyond the cursor was written before, and the cursor did not get to know of it."""
-        reach = self._on_shelf.reaches.get(Kept(node, epoch, book))
+        reach = self._known.reaches.get(LedgerKey(node, epoch, book))
         if reach is None or reach.upto <= position:
             return None
         return Shipment(node=node, book=book, position=position, upto=reach.upto, adopted=True)
@@ -205,14 +205,14 @@ class Shipper:
         if first is None:
             lost = tuple(reading.lost)
             return Shipment(node=node, book=book, position=position, upto=reading.upto, lost=lost)
-        kept = Kept(node, epoch, book)
-        reach = self._on_shelf.reaches.get(kept)
+        kept = LedgerKey(node, epoch, book)
+        reach = self._known.reaches.get(kept)
         after = position if reach is None else reach.upto
         tables = [first, *reading]
         at = tables[0][OWN_TIME[book]][0].value
         place = landing(book, node, epoch, after, reading.upto, at=at)
         segment = write_segment(self._at, place, tables, node=node, now=now, payloads=self._terms.payloads)
-        self._on_shelf.note(kept, after, reading.upto)
+        self._known.note(kept, after, reading.upto)
         if self._round is not None:
             self._round.shipped.add(node)
         return Shipment(
@@ -229,11 +229,11 @@ class Shipper:
 
     def _tell(self, round_: _Round, node: str, look: _Look, until: int, now: int) -> None:
         """Say how far the node's books are, where that is news, or some time has passed."""
-        before = self._on_shelf.states[node]
+        before = self._known.states[node]
         state = describe(
             round_.state,
             node,
-            self._on_shelf,
+            self._known,
             _positions(look, node),
             began_at=before.began_at,
             as_of=now,
@@ -247,8 +247,8 @@ class Shipper:
     def _tell_meanwhile(self, node: str, look: _Look, now: int) -> None:
         """A round that takes long: say what has come into the lake, but of the node only what was true before."""
         if self._is_time(node, now):
-            before = self._on_shelf.states[node]
-            segments = segments_of(node, self._on_shelf)
+            before = self._known.states[node]
+            segments = segments_of(node, self._known)
             books = _positions(look, node)
             self._write(replace(before, books=books, segments=segments, as_of=now, closed_at=0), now)
 
@@ -260,12 +260,12 @@ class Shipper:
         there = read_states(self._at, [state.node], state.epoch).get(state.node)
         if there is not None:
             removed = {book: reach.after for book, reach in there.segments.items()}
-            for kept, reach in self._on_shelf.reaches.items():
+            for kept, reach in self._known.reaches.items():
                 if kept.node == state.node and (after := removed.get(kept.book, 0)) > reach.after:
-                    self._on_shelf.reaches[kept] = Reach(after=min(after, reach.upto), upto=reach.upto)
-            state = replace(state, segments=segments_of(state.node, self._on_shelf))
+                    self._known.reaches[kept] = Reach(after=min(after, reach.upto), upto=reach.upto)
+            state = replace(state, segments=segments_of(state.node, self._known))
         write_state(self._at, state)
-        self._on_shelf.states[state.node] = state
+        self._known.states[state.node] = state
         self._told_at[state.node] = now
 
     @property
@@ -274,9 +274,9 @@ class Shipper:
         return self._storage
 
     @property
-    def _on_shelf(self) -> Shelf:
-        assert self._shelf is not None
-        return self._shelf
+    def _known(self) -> LakeCoverage:
+        assert self._coverage is not None
+        return self._coverage
 
 
 class _Reading:

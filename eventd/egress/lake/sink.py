@@ -28,7 +28,7 @@ from eventd.egress.lake.protocol import (
     cursor_name,
 )
 from eventd.egress.lake.worker_client import WorkerClient, WorkerLost
-from eventd.egress.loop.sink import Ack, Blocked, HeldUp, Opened, Parcel, Unavailable
+from eventd.egress.loop.sink import Ack, Blocked, LinkError, OpenResult, OutboundBatch, Unavailable
 from eventd.lake.extract import Lost, note_lost
 from eventd.lake.schema import Book
 from eventd.log.core.commit import Transaction
@@ -121,25 +121,25 @@ class LakeSink:
     async def read(self, log: EventLog, cursor: Cursor, after: int) -> RoundPage:
         return RoundPage(after)
 
-    async def open(self, cursor: Cursor, page: RoundPage) -> Opened:
-        return Opened(reached=True)
+    async def open(self, cursor: Cursor, page: RoundPage) -> OpenResult:
+        return OpenResult(reached=True)
 
-    def select(self, page: RoundPage, after: int, attempts: int) -> Parcel:
-        return Parcel(page.upto, page.upto + 1, "", 0, (), attempts=attempts, bare=True)
+    def select(self, page: RoundPage, after: int, attempts: int) -> OutboundBatch:
+        return OutboundBatch(page.upto, page.upto + 1, "", 0, (), attempts=attempts, bare=True)
 
-    async def deliver(self, parcel: Parcel) -> LakeAck:
+    async def deliver(self, outbound: OutboundBatch) -> LakeAck:
         """One step of the round, or of tidying up after one."""
         if self._tidy_due:
             self._tidy_due = False
             await self._tidy()
-            return LakeAck(parcel.after)
+            return LakeAck(outbound.after)
         answer = await self._ask(ShipRequest(now=self._log.clock.now()))
         match answer:
             case Shipment() | RoundEnd():
-                return LakeAck(parcel.upto, answer=answer)
+                return LakeAck(outbound.upto, answer=answer)
             case CursorsMissing():
                 await self._log.database.write(enrol, answer.nodes, answer.lake, self._log.clock.now())
-                return LakeAck(parcel.after)
+                return LakeAck(outbound.after)
             case Failure():
                 raise await self._failed(answer)
             case TidyResult():
@@ -151,11 +151,11 @@ class LakeSink:
         except WorkerLost as error:
             return Failure(kind="unavailable", reason="process", message=str(error))
 
-    async def _failed(self, failure: Failure) -> HeldUp:
+    async def _failed(self, failure: Failure) -> LinkError:
         kinds = {"unavailable": Unavailable, "blocked": Blocked}
         if failure.kind not in kinds:
             await self._worker.close()  # its memory may be wrong
-        return kinds.get(failure.kind, HeldUp)(failure.reason, failure.message)
+        return kinds.get(failure.kind, LinkError)(failure.reason, failure.message)
 
     async def _tidy(self) -> None:
         """Compact or delete a little, once after a round, until nothing is left to do for a while."""

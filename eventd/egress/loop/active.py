@@ -18,7 +18,7 @@ PurposeT = TypeVar("PurposeT")
 
 
 @dataclass(slots=True)
-class _Running(Generic[PurposeT]):
+class _ActiveConsumer(Generic[PurposeT]):
     consumer: Consumer[Any]
     task: asyncio.Task[None]
     purpose: PurposeT
@@ -32,7 +32,7 @@ class Consumers(Generic[PurposeT]):
     def __init__(self, keep: Keep, start: Callable[[Cursor, PurposeT], Consumer[Any]]) -> None:
         self._keep = keep
         self._start = start
-        self._running: dict[str, _Running[PurposeT]] = {}
+        self._running: dict[str, _ActiveConsumer[PurposeT]] = {}
 
     def __iter__(self) -> Iterator[tuple[str, Consumer[Any]]]:
         return iter([(name, one.consumer) for name, one in self._running.items()])
@@ -78,7 +78,7 @@ class Consumers(Generic[PurposeT]):
         consumer = self._start(cursor, purpose)
         task = self._keep(consumer.run, cursor.name)  # it must live: a link that ends with an error is run again
         paused = cursor.paused_at is not None
-        self._running[cursor.name] = _Running(consumer, task, purpose, cursor.selector_version, paused)
+        self._running[cursor.name] = _ActiveConsumer(consumer, task, purpose, cursor.selector_version, paused)
 
     async def end(self, names: Iterable[str], seconds: float) -> None:
         """Let these settle what is under way for that long, then end them."""

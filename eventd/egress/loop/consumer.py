@@ -1,7 +1,7 @@
-"""THE loop: read a page, hand it to the sink, settle, wait.
+"""The one loop of every destination: read a page, hand it to the sink, settle, wait.
 
-One consumer per destination, so a dead one delays nobody. Several parcels may be under way; they are settled in order,
-and when one fails those behind it are given up and sent again from the cursor.
+Each destination has a consumer of its own, so one that is down delays no other. Several batches may be under way; they
+are settled in order, and when one fails, those behind it are cancelled and sent again from the cursor.
 """
 
 from __future__ import annotations
@@ -15,7 +15,18 @@ from typing import Any, Generic
 
 from eventd.egress.loop.cursor_store import CursorStore, StoredCursor
 from eventd.egress.loop.link_log import LinkLog
-from eventd.egress.loop.sink import Ack, Blocked, HeldUp, Opened, PageT, Parcel, Rewind, Sink, Unavailable, letters_of
+from eventd.egress.loop.sink import (
+    Ack,
+    Blocked,
+    LinkError,
+    OpenResult,
+    OutboundBatch,
+    PageT,
+    Rewind,
+    Sink,
+    Unavailable,
+    dead_letters,
+)
 from eventd.egress.loop.wait_any import until_any
 from eventd.errors import DatabaseUnavailable, EventdError, FenceLost, NotFound
 from eventd.log.core.eventlog import EventLog
@@ -40,15 +51,15 @@ REWINDS = "rewinds"
 """The reason of a link whose other side goes back again and again."""
 AT_CAP = 64
 """Attempts whose delay is the cap: a link that is refused waits for a change, and is only probed meanwhile."""
-RESULTS = (HeldUp, Rewind, EventdError)
+RESULTS = (LinkError, Rewind, EventdError)
 """Errors of a delivery that this loop acts on."""
 
 logger = logging.getLogger("eventd.egress")
 
 
 @dataclass(slots=True)
-class _Course:
-    """How far one run of the pump is. All are positions; `asleep_since` is monotonic seconds."""
+class _Progress:
+    """The progress of one run of the pump: positions; `asleep_since` is in monotonic seconds."""
 
     settled: int  # the cursor, as it is written
     sent: int  # end of the last acknowledged range, as it is written
@@ -60,7 +71,7 @@ class _Course:
 
 
 class Consumer(Generic[PageT]):
-    """Drives one cursor through one sink, until it is cancelled or the cursor is finished.
+    """Drives one cursor through one sink, until it is cancelled or the cursor has reached its end.
 
     `version` is that of the selection the sink was made for: when another is declared, the consumer stands still until
     it is replaced. `cursors` keep its position; by default, the stored cursor of its name does. `spawn` starts a task
@@ -97,7 +108,7 @@ class Consumer(Generic[PageT]):
         self._link_log = LinkLog(logger, self._about)
         self._called = False
         self._finishing = False
-        self._flying: deque[tuple[Parcel, asyncio.Task[Ack]]] = deque()
+        self._flying: deque[tuple[OutboundBatch, asyncio.Task[Ack]]] = deque()
         self._tried_upto = 0
         self._failed_upto = 0
         self._opened_at = float("-inf")
@@ -106,23 +117,23 @@ class Consumer(Generic[PageT]):
         self._rewound_at = float("-inf")
 
     def wake(self) -> None:
-        """The other side showed signs of life: wait no longer than after a first failure.
+        """The other side has called: wait as long as after a first failure.
 
-        Not shorter either: a peer that calls often and refuses us would be asked as often.
+        Not shorter: a peer that calls often and refuses this node would be asked as often.
         """
         self._called = True
         self.look_again()
 
     def look_again(self) -> None:
-        """What it waits for may be void by now: read the cursor again, without disturbing what is under way."""
+        """Read the cursor again if the consumer rests; deliveries under way are not disturbed."""
         if self._resting:
             self.reread()
 
     def reopen(self) -> None:
-        """The other side was started anew: it may have less than it had. Compare again, unless that was just done.
+        """The other side was restarted, and may have lost records: compare again, unless that was just done.
 
-        Two nodes tell each other; without the pause each would have the other ask again, for ever. What is under way
-        is settled first: the answer may be from before the start, and then it says nothing about what is there now.
+        Two nodes notify each other; without the pause each would make the other ask again, for ever. Deliveries under
+        way are settled first: their answers may be from before the restart.
         """
         if self._monotonic() - self._opened_at > REOPEN_AFTER:
             self._doubted = True
@@ -144,7 +155,7 @@ class Consumer(Generic[PageT]):
         self.reread()
 
     async def run(self) -> None:
-        """Work until told to finish or cancelled. Returns as well when the cursor is gone or has reached its end."""
+        """Work until `finish` or cancelled. Returns as well when the cursor was deleted or has reached its end."""
         finished = False
         while not (finished or self._finishing):
             self._signal = asyncio.get_running_loop().create_future()
@@ -166,7 +177,7 @@ class Consumer(Generic[PageT]):
                 await self._log.clock.sleep(BROKEN_WAIT)
 
     def _due(self, cursor: Cursor) -> float:
-        """Seconds until the next try; infinite while paused, and when the sink's selection is not in force any more."""
+        """Seconds until the next try; infinite while paused, and when another selection than the sink's is in force."""
         if cursor.paused_at is not None or cursor.selector_version != self._version:
             return float("inf")
         if cursor.retry_at is None or cursor.attempted_at is None:
@@ -184,8 +195,8 @@ class Consumer(Generic[PageT]):
         await self._first(nudge, [], None if seconds == float("inf") else seconds)
 
     async def _attempt(self, cursor: Cursor) -> bool:
-        """Work until something stands in the way; whether the cursor is finished."""
-        course = _Course(
+        """Work until an error or a signal; whether the cursor has reached its end."""
+        progress = _Progress(
             cursor.position,
             cursor.sent_upto,
             cursor.position,
@@ -197,107 +208,109 @@ class Consumer(Generic[PageT]):
         self._failed_upto = cursor.attempted_upto if cursor.attempts else 0
         try:
             with self._log.watch((cursor.topic_id,), own=self._sink.own) as watch:
-                return await self._pump(cursor, course, watch)
+                return await self._pump(cursor, progress, watch)
         except FenceLost:
             return False
         except Rewind as back:
-            await self._go_back(course, back)
-        except HeldUp as held:
-            await self._postpone(course, held)
+            await self._go_back(progress, back)
+        except LinkError as held:
+            await self._postpone(progress, held)
         except DatabaseUnavailable:
             raise  # no fault of the link: `run` tries again soon, while a failed link waits for a change
         except EventdError as error:
-            await self._postpone(course, HeldUp(error.code, str(error)))
+            await self._postpone(progress, LinkError(error.code, str(error)))
         except Exception as error:  # a fault of ours in one link must not end the others
             logger.exception("consumer failed", extra=self._about)
-            await self._postpone(course, HeldUp("internal", f"{type(error).__name__} in this node; see its log"))
+            await self._postpone(progress, LinkError("internal", f"{type(error).__name__} in this node; see its log"))
         finally:
             await self._give_up_flying()
         return False
 
-    async def _go_back(self, course: _Course, back: Rewind) -> None:
-        if back.to >= course.settled:  # nothing to send again: what the other side lacks may still be on its way
-            await self._postpone(course, Unavailable("out_of_step", back.detail))
+    async def _go_back(self, progress: _Progress, back: Rewind) -> None:
+        if back.to >= progress.settled:  # nothing to send again: what the other side lacks may still be on its way
+            await self._postpone(progress, Unavailable("out_of_step", back.detail))
             return
-        at, now = course.settled, self._log.clock.now()
+        at, now = progress.settled, self._log.clock.now()
         await self._log.database.write(rewind, self.name, position=at, to=back.to, epoch=back.epoch, now=now)
-        course.settled = back.to
+        progress.settled = back.to
         calm = self._monotonic() - self._rewound_at > max(CALM, 4 * self._backoff.cap)
         self._rewinds, self._rewound_at = 1 if calm else self._rewinds + 1, self._monotonic()
         if self._rewinds > 1:  # whoever goes back at once again, or always, must not have us send without a pause
             what = f"it went back {self._rewinds} times: {back.detail}"
-            await self._postpone(course, Unavailable(REWINDS, what), failures=self._rewinds - 1)
+            await self._postpone(progress, Unavailable(REWINDS, what), failures=self._rewinds - 1)
 
-    async def _pump(self, cursor: Cursor, course: _Course, watch: Watch) -> bool:
+    async def _pump(self, cursor: Cursor, progress: _Progress, watch: Watch) -> bool:
         assert self._signal is not None
-        opened: Opened | None = None
+        opened: OpenResult | None = None
         while True:
             more = True
             while more and len(self._flying) < self._sink.window and not self._signal.done():
-                page = await self._sink.read(self._log, cursor, course.scanned)
+                page = await self._sink.read(self._log, cursor, progress.scanned)
                 if opened is None:
-                    opened = await self._open(cursor, course, page)
+                    opened = await self._open(cursor, progress, page)
                     continue  # what was found out may make a page of another size
-                self._take(page, course)
+                self._take(page, progress)
                 more = page.full
                 del page  # or the last one would stay in memory for as long as nothing comes
             if self._finishing:
-                await self._land(course, cursor)
+                await self._land(progress, cursor)
             if self._signal.done():
                 return False
-            ended = cursor.until is not None and course.scanned >= cursor.until
+            ended = cursor.until is not None and progress.scanned >= cursor.until
             if not self._flying and not more and ended:
                 await self._log.database.write(end_cursor, cursor)
                 return True
-            if opened is not None and opened.reached and not (self._flying or more or course.healthy):
-                await self._settle_idle(course, succeeded=True)  # up again, and nothing to send that would show it
-            await self._wait(course, watch, more or ended)  # what lies beyond its end is not waited for
+            if opened is not None and opened.reached and not (self._flying or more or progress.healthy):
+                await self._settle_idle(progress, succeeded=True)  # up again, and nothing to send that would show it
+            await self._wait(progress, watch, more or ended)  # what lies beyond its end is not waited for
             while self._flying and self._flying[0][1].done():
-                await self._settle_first(course, cursor)
+                await self._settle_first(progress, cursor)
             self._compare_if_doubted()
 
-    async def _open(self, cursor: Cursor, course: _Course, page: PageT) -> Opened:
+    async def _open(self, cursor: Cursor, progress: _Progress, page: PageT) -> OpenResult:
         self._opened_at, self._doubted = self._monotonic(), False
-        self._tried_upto = max(course.settled, page.upto)  # a link that cannot be opened has failed for all that waited
+        self._tried_upto = max(
+            progress.settled, page.upto
+        )  # a link that cannot be opened has failed for all that waited
         opened = await self._sink.open(cursor, page)
         if opened.proven and opened.proven != cursor.protocol:
-            now, at = self._log.clock.now(), course.settled
+            now, at = self._log.clock.now(), progress.settled
             await self._cursors.settle(
-                replace(self._step(at, at, course.sent, now), protocol=opened.proven, succeeded=False)
+                replace(self._step(at, at, progress.sent, now), protocol=opened.proven, succeeded=False)
             )
         return opened
 
-    async def _land(self, course: _Course, cursor: Cursor) -> None:
-        """Wait for all that is under way, and settle it."""
+    async def _land(self, progress: _Progress, cursor: Cursor) -> None:
+        """Wait for all deliveries under way, and settle them."""
         while self._flying:
-            await self._settle_first(course, cursor)
+            await self._settle_first(progress, cursor)
 
-    async def _settle_first(self, course: _Course, cursor: Cursor) -> None:
-        parcel = self._flying[0][0]
-        # No name for the task: an error that leaves here would hold it, it the error, and both of them the parcel.
-        await self._settle(course, cursor, parcel, await self._flying[0][1])
+    async def _settle_first(self, progress: _Progress, cursor: Cursor) -> None:
+        outbound = self._flying[0][0]
+        # No name for the task: an error that leaves here would hold it, it the error, and both of them the batch.
+        await self._settle(progress, cursor, outbound, await self._flying[0][1])
         self._flying.popleft()
 
-    def _take(self, page: PageT, course: _Course) -> None:
+    def _take(self, page: PageT, progress: _Progress) -> None:
         # What was recorded after the last failure has not failed.
-        attempts = course.failures + 1 if course.scanned < self._failed_upto else 1
-        parcel = self._sink.select(page, course.launched, attempts)
-        course.scanned = page.upto
-        if parcel is None:
+        attempts = progress.failures + 1 if progress.scanned < self._failed_upto else 1
+        outbound = self._sink.select(page, progress.launched, attempts)
+        progress.scanned = page.upto
+        if outbound is None:
             return
-        if parcel.goes:
-            course.launched = parcel.upto
-        delivery = self._spawn(self._sink.deliver(parcel), f"{self.name} {parcel.upto}", expects=RESULTS)
-        self._flying.append((parcel, delivery))
-        self._tried_upto = max(self._tried_upto, parcel.upto)
+        if outbound.goes:
+            progress.launched = outbound.upto
+        delivery = self._spawn(self._sink.deliver(outbound), f"{self.name} {outbound.upto}", expects=RESULTS)
+        self._flying.append((outbound, delivery))
+        self._tried_upto = max(self._tried_upto, outbound.upto)
 
-    async def _wait(self, course: _Course, watch: Watch, more: bool) -> None:
-        """Until the first parcel is done, more can be sent, or a signal comes; write an idle cursor down in time."""
+    async def _wait(self, progress: _Progress, watch: Watch, more: bool) -> None:
+        """Until the first batch is done, more can be sent, or a signal comes; write an idle cursor down in time."""
         timeout = None
-        if not self._flying and course.scanned > course.settled:
-            timeout = course.asleep_since + IDLE_WRITE - self._monotonic()
+        if not self._flying and progress.scanned > progress.settled:
+            timeout = progress.asleep_since + IDLE_WRITE - self._monotonic()
             if timeout <= 0:
-                await self._settle_idle(course)
+                await self._settle_idle(progress)
                 return
         elif not self._flying and self._link_log.reason == DATABASE:
             self._link_log.note(LinkState.RUNNING)  # all that was read is written
@@ -305,7 +318,7 @@ class Consumer(Generic[PageT]):
         if more and not self._flying:
             self._sink.await_room(nudge)
         elif not more and (not self._flying or len(self._flying) < self._sink.window):
-            watch.beyond(course.scanned, nudge)
+            watch.beyond(progress.scanned, nudge)
         await self._first(nudge, [task for _, task in [*self._flying][:1]], timeout)
 
     async def _first(
@@ -320,55 +333,55 @@ class Consumer(Generic[PageT]):
             for one in timer:
                 one.cancel()
 
-    async def _settle(self, course: _Course, cursor: Cursor, parcel: Parcel, ack: Ack) -> None:
+    async def _settle(self, progress: _Progress, cursor: Cursor, outbound: OutboundBatch, ack: Ack) -> None:
         now = self._log.clock.now()
-        sent = max([course.sent, *(batch.upto for batch in ack.batches if batch.status)])
+        sent = max([progress.sent, *(batch.upto for batch in ack.batches if batch.status)])
         asked = ack.asked
-        if ack.upto > course.settled or ack.batches or ack.effect is not None:
-            letters = letters_of(cursor, parcel, ack, now)
-            step = self._step(course.settled, ack.upto, sent, now)
+        if ack.upto > progress.settled or ack.batches or ack.effect is not None:
+            letters = dead_letters(cursor, outbound, ack, now)
+            step = self._step(progress.settled, ack.upto, sent, now)
             step = replace(step, batches=ack.batches, parked=letters, protocol=ack.protocol, succeeded=asked)
             await self._cursors.settle(step, ack)
             self._sink.settled(ack)
             for letter in letters[:1]:  # the dead letters name all
                 about = {"count": len(letters), "event_id": letter.event_id, "reason": letter.reason}
                 logger.warning("dead letters added", extra=self._about | about)
-            course.settled, course.sent = ack.upto, sent
-            # A sink may have handed on only a part of its parcel, or have looked beyond it.
-            course.scanned = ack.upto if ack.upto < parcel.upto else max(course.scanned, ack.upto)
-            course.failures = 0 if asked else course.failures
-            course.asleep_since = self._monotonic()
-            course.healthy = course.healthy or asked
+            progress.settled, progress.sent = ack.upto, sent
+            # A sink may have handed on only a part of its batch, or have looked beyond it.
+            progress.scanned = ack.upto if ack.upto < outbound.upto else max(progress.scanned, ack.upto)
+            progress.failures = 0 if asked else progress.failures
+            progress.asleep_since = self._monotonic()
+            progress.healthy = progress.healthy or asked
             if asked:
                 self._link_log.note(LinkState.RUNNING)
-        if ack.held_up is not None:
-            raise ack.held_up
+        if ack.failure is not None:
+            raise ack.failure
 
     def _step(self, position: int, upto: int, sent_upto: int, now: int) -> Step:
         return Step(self.name, position, upto, sent_upto, now, selector_version=self._version)
 
-    async def _settle_idle(self, course: _Course, *, succeeded: bool = False) -> None:
+    async def _settle_idle(self, progress: _Progress, *, succeeded: bool = False) -> None:
         now = self._log.clock.now()
-        step = self._step(course.settled, course.scanned, course.sent, now)
+        step = self._step(progress.settled, progress.scanned, progress.sent, now)
         await self._cursors.settle(replace(step, succeeded=succeeded))
-        course.settled = course.scanned
-        course.asleep_since = self._monotonic()
-        course.healthy = course.healthy or succeeded
+        progress.settled = progress.scanned
+        progress.asleep_since = self._monotonic()
+        progress.healthy = progress.healthy or succeeded
         if succeeded:
             self._link_log.note(LinkState.RUNNING)
 
-    async def _postpone(self, course: _Course, held: HeldUp, *, failures: int | None = None) -> None:
+    async def _postpone(self, progress: _Progress, held: LinkError, *, failures: int | None = None) -> None:
         now = self._log.clock.now()
         state = {Unavailable: LinkState.BACKING_OFF, Blocked: LinkState.BLOCKED}.get(type(held), LinkState.FAILED)
-        failed = course.failures + 1 if failures is None else failures
+        failed = progress.failures + 1 if failures is None else failures
         attempts = failed if state is LinkState.BACKING_OFF else AT_CAP
         delay = self._backoff.delay(attempts, self._chance(), retry_after=held.retry_after)
-        upto = max(self._tried_upto, course.settled)
+        upto = max(self._tried_upto, progress.settled)
         self._link_log.note(state, held.reason, held.detail)
         retry_at = now + int(delay * SECOND)
         self._countdown.begin(now, retry_at)
         await self._cursors.postpone(
-            Postponement(self.name, course.settled, state, held.reason, held.detail, upto, now, retry_at)
+            Postponement(self.name, progress.settled, state, held.reason, held.detail, upto, now, retry_at)
         )
 
     async def _give_up_flying(self) -> None:

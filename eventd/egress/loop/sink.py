@@ -1,7 +1,7 @@
-"""What a consumer asks of whoever takes its records, and the ways in which a delivery can fail.
+"""The interface between a consumer and its destination, and the ways in which a delivery can fail.
 
 Down is not wrong. `Unavailable` and `Blocked` are about the link: the cursor stays, and the destination is tried again.
-Only an answer about one record sets that record aside, in `Ack.parked`, and the rest goes on.
+Only an answer about one record makes that record a dead letter, in `Ack.refused`; the link continues with the next.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from eventd.log.core.units import Effect
 from eventd.log.cursors.cursors import Batch, Cursor, DeadLetter
 
 LONGEST = 500
-"""Characters that are kept of what another side says."""
+"""Characters that are stored of another side's text."""
 
 
 def plain(text: str) -> str:
-    """What another side says, as it may be stored and shown.
+    """Another side's text, fit to be stored and shown.
 
     It could be megabytes, steer a terminal, or hold what no database takes as text.
     """
     return "".join(character if character.isprintable() else " " for character in text[:LONGEST])
 
 
-class HeldUp(Exception):
-    """The link as a whole cannot go on now.
+class LinkError(Exception):
+    """The link as a whole is down.
 
-    `reason` is a slug out of a fixed set, for it becomes a label of metrics; the message says it in words, and may
-    quote the other side; `retry_after` is what that asked for, in seconds.
+    `reason` is a slug out of a fixed set, because it becomes a label of metrics; `detail` explains it, and may quote
+    the other side, which asked for a pause of `retry_after` seconds.
     """
 
     def __init__(self, reason: str, detail: str, *, retry_after: float | None = None) -> None:
@@ -41,11 +41,11 @@ class HeldUp(Exception):
         self.retry_after = retry_after
 
 
-class Unavailable(HeldUp):
+class Unavailable(LinkError):
     """The other side is down or asks for time: refused connections, time-outs, 429, 5xx."""
 
 
-class Blocked(HeldUp):
+class Blocked(LinkError):
     """The other side answers and refuses the link: a wrong key, a wrong path, a wrong group."""
 
 
@@ -63,14 +63,14 @@ class Rewind(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """What opening found out: whether the other side answered, and the protocol it has proven to speak, if any."""
+class OpenResult:
+    """Whether the other side answered, and the protocol it has proven to speak, if any."""
 
     reached: bool
     proven: str = ""
 
 
-class Carried(Protocol):
+class OutboundRecord(Protocol):
     """A record on its way out: its position here, and its event's id."""
 
     @property
@@ -81,19 +81,19 @@ class Carried(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
-    """What a sink takes of one page. Positions are node-wide; ranges are half-open, `(after, upto]`.
+class OutboundBatch:
+    """The records of one page that a sink delivers. Positions are node-wide; ranges are half-open, `(after, upto]`.
 
     `after` is where the previous range ended; `exceptions` are matching records that are not sent, with the reason;
     `lost` is where a loss begins: retention took (lost, after] before it could be sent; None when nothing was lost.
-    A `bare` parcel has no records, and its range is sent all the same.
+    A `bare` batch has no records, and its range is sent all the same.
     """
 
     after: int
     upto: int
     epoch: str
     incarnation: int
-    records: Sequence[Carried]
+    records: Sequence[OutboundRecord]
     exceptions: Sequence[tuple[int, str]] = ()
     lost: int | None = None
     attempts: int = 1
@@ -106,10 +106,10 @@ class Parcel:
 
 
 @dataclass(frozen=True, slots=True)
-class Parked:
-    """A record that the other side will never take. `attempts` is how often it was tried, where that is known."""
+class RecordRefusal:
+    """A record that the other side refused for good. `attempts` is how often it was tried, 0 where that is unknown."""
 
-    record: Carried
+    record: OutboundRecord
     reason: str
     detail: str
     attempts: int = 0
@@ -117,48 +117,48 @@ class Parked:
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """What became of a parcel.
+    """The result of a delivery.
 
-    `upto` may lie before the parcel's end; then `held_up` says why. It may lie beyond, where the sink looked further by
-    itself. `effect` is written in the transaction that moves the cursor, and the books of what is parked are kept under
-    the name `books`, where that is not the cursor's own.
+    `upto` may lie before the batch's end; then `failure` says why. It may lie beyond, where the sink read further by
+    itself. `effect` is written in the transaction that moves the cursor. Dead letters are stored under the name
+    `books`, where that is not the cursor's own.
     """
 
     upto: int
     batches: Sequence[Batch] = ()
-    parked: Sequence[Parked] = ()
+    refused: Sequence[RecordRefusal] = ()
     protocol: str = ""
-    held_up: HeldUp | None = None
+    failure: LinkError | None = None
     effect: Effect | None = None
     books: str = ""
 
     @property
     def asked(self) -> bool:
-        """Whether the other side was: where nothing had to be handed over, that is no success of the link."""
+        """Whether the other side was asked: a batch without records proves nothing about the link."""
         return self.effect is not None or any(batch.status for batch in self.batches)
 
 
-def letters_of(cursor: Cursor, parcel: Parcel, ack: Ack, now: int) -> list[DeadLetter]:
-    """The dead letters of a parcel."""
+def dead_letters(cursor: Cursor, outbound: OutboundBatch, ack: Ack, now: int) -> list[DeadLetter]:
+    """The dead letters of a batch."""
     # A repair keeps its books under the name of the peer's own cursor: they outlive it.
     books = ack.books or (ack.batches[0].cursor if ack.batches else cursor.name)
     return [
         DeadLetter(
             books,
-            parked.record.position,
+            refused.record.position,
             cursor.topic_id,
-            parked.record.event_id,
-            parked.reason,
-            parked.detail,
-            parked.attempts or parcel.attempts,
+            refused.record.event_id,
+            refused.reason,
+            refused.detail,
+            refused.attempts or outbound.attempts,
             now,
         )
-        for parked in ack.parked
+        for refused in ack.refused
     ]
 
 
-class Scanned(Protocol):
-    """What a consumer must know of a page: the last position that was looked at, and whether more may be waiting."""
+class PageBounds(Protocol):
+    """The last position that a page has scanned, and whether more may be waiting."""
 
     @property
     def upto(self) -> int: ...
@@ -167,11 +167,11 @@ class Scanned(Protocol):
     def full(self) -> bool: ...
 
 
-PageT = TypeVar("PageT", bound=Scanned)
+PageT = TypeVar("PageT", bound=PageBounds)
 
 
 class Sink(Protocol[PageT]):
-    """Takes pages of records somewhere. It reads them in the form it needs: as records, or as lines for the wire."""
+    """Delivers pages of records. It reads them in the form it needs: as records, or as lines for the wire."""
 
     @property
     def window(self) -> int:
@@ -184,33 +184,33 @@ class Sink(Protocol[PageT]):
         ...
 
     def await_room(self, nudge: asyncio.Future[None]) -> None:
-        """There is no room for a parcel: set the nudge when there is."""
+        """Set the nudge when there is room for a batch again."""
         ...
 
     async def read(self, log: EventLog, cursor: Cursor, after: int) -> PageT:
         """The next page beyond `after`, no further than the cursor's own end."""
         ...
 
-    async def open(self, cursor: Cursor, page: PageT) -> Opened:
-        """Get ready to deliver; it may change the size of a page. Raises `HeldUp` or `Rewind`."""
+    async def open(self, cursor: Cursor, page: PageT) -> OpenResult:
+        """Get ready to deliver; it may change the size of a page. Raises `LinkError` or `Rewind`."""
         ...
 
-    def select(self, page: PageT, after: int, attempts: int) -> Parcel | None:
-        """What to deliver of the page; None when nothing in it concerns this sink."""
+    def select(self, page: PageT, after: int, attempts: int) -> OutboundBatch | None:
+        """The batch to deliver; None when nothing in the page concerns this sink."""
         ...
 
-    async def deliver(self, parcel: Any) -> Ack:
-        """Deliver what `select` made. Raises `HeldUp`; then nothing is settled."""
+    async def deliver(self, outbound: Any) -> Ack:
+        """Deliver a batch made by `select`. Raises `LinkError`; then nothing is settled."""
         ...
 
     def settled(self, ack: Ack) -> None:
-        """What `deliver` answered is written."""
+        """The result of `deliver` is committed."""
         ...
 
     async def given_up(self) -> None:
-        """The consumer stands still: what `deliver` has begun or answered, and was not settled, is void."""
+        """The consumer has stopped: deliveries that were not settled are void."""
         ...
 
     def wind_down(self) -> None:
-        """The node is about to stop: end what is under way, and wait for nothing that has not begun."""
+        """The node is about to stop: finish deliveries under way, begin no other."""
         ...

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, overload
 
-from eventd.egress.loop.sink import Parcel
+from eventd.egress.loop.sink import OutboundBatch
 from federation.lines import encode_lines, split_line
 from federation.peers import BATCH_TYPE, RUNS_TYPE
 from federation.runs import split_runs
 
 
-class CarriedLine(NamedTuple):
+class OutboundLine(NamedTuple):
     """One record as it goes over the wire: its position here, its encoded path, and the event's canonical form."""
 
     position: int
@@ -28,7 +28,7 @@ class CarriedLine(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CarriedLines(Sequence[CarriedLine]):
+class OutboundLines(Sequence[OutboundLine]):
     """`body` is that of a v2 batch of so many `events`, of the `form` that is its content type.
 
     `oldest` is the earliest time of recording among them, in microseconds.
@@ -43,30 +43,30 @@ class CarriedLines(Sequence[CarriedLine]):
         return self.events
 
     @cached_property
-    def _apart(self) -> list[CarriedLine]:
+    def _apart(self) -> list[OutboundLine]:
         if self.form == RUNS_TYPE:
-            return [CarriedLine(*record) for record in split_runs(self.body)]
+            return [OutboundLine(*record) for record in split_runs(self.body)]
         rows = map(split_line, self.body.decode().split("\n")[:-1])
-        return [CarriedLine(int(position), path, body) for position, path, body in rows]
+        return [OutboundLine(int(position), path, body) for position, path, body in rows]
 
     @overload
-    def __getitem__(self, index: int) -> CarriedLine: ...
+    def __getitem__(self, index: int) -> OutboundLine: ...
 
     @overload
-    def __getitem__(self, index: slice) -> CarriedLines: ...
+    def __getitem__(self, index: slice) -> OutboundLines: ...
 
-    def __getitem__(self, index: int | slice) -> CarriedLine | CarriedLines:
+    def __getitem__(self, index: int | slice) -> OutboundLine | OutboundLines:
         if isinstance(index, int):
             return self._apart[index]
         lines = self._apart[index]
-        return CarriedLines(encode_lines(lines).encode(), len(lines), self.oldest)
+        return OutboundLines(encode_lines(lines).encode(), len(lines), self.oldest)
 
 
 @dataclass(frozen=True, slots=True)
-class Load(Parcel):
-    """A parcel of lines."""
+class PeerBatch(OutboundBatch):
+    """A batch of lines."""
 
-    records: CarriedLines
+    records: OutboundLines
 
     def picked(self, upto: int) -> list[int]:
         """For the books of a repair, which claims no range: every position up to there that it decides on."""

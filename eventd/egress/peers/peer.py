@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from eventd.egress.loop.sink import Ack, Blocked, HeldUp, Opened, Rewind
+from eventd.egress.loop.sink import Ack, Blocked, LinkError, OpenResult, Rewind
 from eventd.egress.peers.budget import Allowance, Budget
-from eventd.egress.peers.outbound_batch import CarriedLines, Load
+from eventd.egress.peers.outbound_batch import OutboundLines, PeerBatch
 from eventd.egress.peers.push_v1 import PAGE, V1, PushV1
 from eventd.egress.peers.push_v2 import V2, Link, NotSpoken, PushV2, impossible_mark
 from eventd.egress.peers.transport import Transport
@@ -23,12 +23,12 @@ from federation.keys import KeyRing
 from federation.ranges import Mark
 
 
-class Watcher(Protocol):
+class PeerMetrics(Protocol):
     """Who is told what went out, for metrics. Seconds are seconds."""
 
     def delivered(self, group: str, peer: str, count: int, lag: float) -> None: ...
 
-    def parked(self, group: str, peer: str, count: int) -> None: ...
+    def refused(self, group: str, peer: str, count: int) -> None: ...
 
     def failed(self, group: str, peer: str, reason: str) -> None: ...
 
@@ -36,7 +36,7 @@ class Watcher(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Outfit:
+class PeerDependencies:
     """What the sinks of a group share. `random` gives so many random bytes, `ring` the group's keys of the moment."""
 
     transport: Transport
@@ -44,7 +44,7 @@ class Outfit:
     ring: Callable[[], KeyRing]
     clock: Clock
     random: Callable[[int], bytes]
-    watcher: Watcher
+    metrics: PeerMetrics
 
 
 class PeerSink:
@@ -53,10 +53,12 @@ class PeerSink:
     `link` is the name of the peer's own cursor, under which the books are kept.
     """
 
-    def __init__(self, group: GroupConfig, peer: PeerConfig, link: str, cursor: Cursor, outfit: Outfit) -> None:
+    def __init__(
+        self, group: GroupConfig, peer: PeerConfig, link: str, cursor: Cursor, dependencies: PeerDependencies
+    ) -> None:
         self._group = group
         self._peer = peer
-        self._outfit = outfit
+        self._dependencies = dependencies
         self._repair = cursor.kind == "repair"
         selection = Selection.from_json(cursor.selection) if self._repair else Selection.of(peer)
         self._wanted = selection.wanted_by(peer.node_name)
@@ -71,10 +73,12 @@ class PeerSink:
             selector_version=cursor.selector_version,
             repair=self._repair,
         )
-        self._v1 = PushV1(on, outfit.transport, outfit.ring, outfit.clock)
-        self._v2 = PushV2(on, outfit.transport, outfit.ring, outfit.clock, outfit.random, self._skewed)
+        self._v1 = PushV1(on, dependencies.transport, dependencies.ring, dependencies.clock)
+        self._v2 = PushV2(
+            on, dependencies.transport, dependencies.ring, dependencies.clock, dependencies.random, self._skewed
+        )
         self._protocol = "" if peer.protocol == "auto" else peer.protocol
-        self._room = Allowance(outfit.budget, peer.batch_bytes)
+        self._room = Allowance(dependencies.budget, peer.batch_bytes)
         self._opened = False
         self._primed = False
         self._fresh = False
@@ -114,29 +118,29 @@ class PeerSink:
         self._room.is_in_step = not page.full
         return page
 
-    async def open(self, cursor: Cursor, page: WirePage) -> Opened:
+    async def open(self, cursor: Cursor, page: WirePage) -> OpenResult:
         """Find out the protocol, and compare what the peer has with what the books say it has."""
         opened = await self._open(cursor, page)
         self._opened = True
         return opened
 
-    async def _open(self, cursor: Cursor, page: WirePage) -> Opened:
+    async def _open(self, cursor: Cursor, page: WirePage) -> OpenResult:
         self._primed = False
         if self._peer.protocol == "auto":
             self._protocol = cursor.protocol if cursor.protocol == V2 else ""
         if self._protocol == V1:
-            return Opened(reached=False)
+            return OpenResult(reached=False)
         try:
             mark = await self._v2.mark()
         except NotSpoken as answer:
             if self._protocol == V2:
                 raise Blocked("no_v2", f"{answer}, and this link speaks v2 only") from None
             self._protocol = V1
-            return Opened(reached=True)
+            return OpenResult(reached=True)
         self._protocol = V2
         if not self._repair:
             self._compare(cursor, page, mark)
-        return Opened(reached=True, proven=V2)
+        return OpenResult(reached=True, proven=V2)
 
     def _compare(self, cursor: Cursor, page: WirePage, mark: Mark | None) -> None:
         """Compare the peer's mark with what it has confirmed. Raises `Rewind`, or `Blocked` for a mark beyond the log.
@@ -156,7 +160,7 @@ class PeerSink:
         self._fresh = mark is None or not (again or mark.epoch in (epoch, cursor.sent_epoch))
         self._gone_until = page.gaps[-1].upto if page.gaps and again else 0
 
-    def select(self, page: WirePage, after: int, attempts: int) -> Load | None:
+    def select(self, page: WirePage, after: int, attempts: int) -> PeerBatch | None:
         """All of the page: the database has picked it."""
         if (
             page.gaps and not self._wanted.own
@@ -168,8 +172,8 @@ class PeerSink:
             return None
         self._room.carry()
         after, lost = self._begin(page, after)
-        lines, head = CarriedLines(page.body, page.count, page.oldest, page.form), page.head
-        return Load(after, page.upto, head.epoch, head.incarnation, lines, page.exceptions, lost, attempts, bare)
+        lines, head = OutboundLines(page.body, page.count, page.oldest, page.form), page.head
+        return PeerBatch(after, page.upto, head.epoch, head.incarnation, lines, page.exceptions, lost, attempts, bare)
 
     def _is_to_be_told(self, page: WirePage, after: int) -> bool:
         """Whether retention took what the peer has to hear of although there is nothing to send.
@@ -189,19 +193,19 @@ class PeerSink:
         edge = max(page.lost, self._gone_until)
         return (edge, after) if edge > after else (after, None)
 
-    async def deliver(self, parcel: Load) -> Ack:
+    async def deliver(self, outbound: PeerBatch) -> Ack:
         """Deliver by the protocol that was found."""
-        if not parcel.goes:
-            return Ack(parcel.upto, (self._unsent(parcel),))
+        if not outbound.goes:
+            return Ack(outbound.upto, (self._unsent(outbound),))
         try:
-            ack = await (self._v1 if self._protocol == V1 else self._v2).push(parcel)
-        except HeldUp as held:
-            self._outfit.watcher.failed(self._group.name, self._peer.node_name, held.reason)
+            ack = await (self._v1 if self._protocol == V1 else self._v2).push(outbound)
+        except LinkError as held:
+            self._dependencies.metrics.failed(self._group.name, self._peer.node_name, held.reason)
             held.__context__ = None  # what it came of may hold this task, the task the error, and all of them the batch
             raise
         self._primed, self._fresh, self._room.answers = True, False, True
-        if parcel.records:
-            self._tell(parcel, ack)
+        if outbound.records:
+            self._tell(outbound, ack)
         return ack
 
     def settled(self, ack: Ack) -> None:
@@ -216,18 +220,18 @@ class PeerSink:
     def wind_down(self) -> None:
         """A request under way ends within its own time."""
 
-    def _tell(self, parcel: Load, ack: Ack) -> None:
+    def _tell(self, outbound: PeerBatch, ack: Ack) -> None:
         where = (self._group.name, self._peer.node_name)
-        lag = (self._outfit.clock.now() - parcel.records.oldest) / SECOND
-        self._outfit.watcher.delivered(*where, sum(batch.events for batch in ack.batches), max(0.0, lag))
-        if ack.parked:
-            self._outfit.watcher.parked(*where, len(ack.parked))
-        if ack.held_up is not None:
-            self._outfit.watcher.failed(*where, ack.held_up.reason)
+        lag = (self._dependencies.clock.now() - outbound.records.oldest) / SECOND
+        self._dependencies.metrics.delivered(*where, sum(batch.events for batch in ack.batches), max(0.0, lag))
+        if ack.refused:
+            self._dependencies.metrics.refused(*where, len(ack.refused))
+        if ack.failure is not None:
+            self._dependencies.metrics.failed(*where, ack.failure.reason)
 
-    def _unsent(self, parcel: Load) -> Batch:
+    def _unsent(self, outbound: PeerBatch) -> Batch:
         """A line in the books for records that were passed over, so that their fate is known later."""
-        return self._v2.row(parcel, (), status=0)
+        return self._v2.row(outbound, (), status=0)
 
     def _skewed(self, seconds: float) -> None:
-        self._outfit.watcher.skewed(self._group.name, self._peer.node_name, seconds)
+        self._dependencies.metrics.skewed(self._group.name, self._peer.node_name, seconds)

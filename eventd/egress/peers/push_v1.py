@@ -1,4 +1,4 @@
-"""Delivering a parcel by v1: one signed event per request, in order.
+"""Delivering a batch by v1: one signed event per request, in order.
 
 A failure in the middle settles what was taken before it, so nothing is posted twice without need.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from eventd.egress.loop.sink import Ack, Blocked, HeldUp, Parked
-from eventd.egress.peers.outbound_batch import CarriedLine, Load
+from eventd.egress.loop.sink import Ack, Blocked, LinkError, RecordRefusal
+from eventd.egress.peers.outbound_batch import OutboundLine, PeerBatch
 from eventd.egress.peers.push_v2 import Link
 from eventd.egress.peers.transport import Transport
 from eventd.log.cursors.cursors import Batch
@@ -21,7 +21,7 @@ from federation.v1 import is_page, refuses_event_v1, sign_request_v1
 
 V1 = "v1"
 PAGE = 64
-"""Most events of a parcel: one line in the books."""
+"""Most events of a batch: one line in the books."""
 
 
 class PushV1:
@@ -33,37 +33,39 @@ class PushV1:
         self._ring = ring
         self._clock = clock
 
-    async def push(self, parcel: Load) -> Ack:
-        """Deliver the parcel. Raises `HeldUp` when not even its first event was taken."""
+    async def push(self, outbound: PeerBatch) -> Ack:
+        """Deliver the batch. Raises `LinkError` when not even its first event was taken."""
         key = self._key()
         sent_at = self._clock.now()
-        parked: list[Parked] = []
+        refused: list[RecordRefusal] = []
         status = 0
-        for count, record in enumerate(parcel.records):
+        for count, record in enumerate(outbound.records):
             try:
                 status, refusal = await self._post(record, key)
-            except HeldUp as held:
+            except LinkError as held:
                 if count == 0:
                     raise
-                done = parcel.records[count - 1].position
-                row = self._row(parcel, count, done, parked, status=status, sent_at=sent_at, key_id=key.id)
-                return Ack(done, (row,), parked, V1, held)
+                done = outbound.records[count - 1].position
+                row = self._row(outbound, count, done, refused, status=status, sent_at=sent_at, key_id=key.id)
+                return Ack(done, (row,), refused, V1, held)
             if refusal is not None:
-                parked.append(refusal)
-        row = self._row(parcel, len(parcel.records), parcel.upto, parked, status=status, sent_at=sent_at, key_id=key.id)
-        return Ack(parcel.upto, (row,), parked, V1)
+                refused.append(refusal)
+        row = self._row(
+            outbound, len(outbound.records), outbound.upto, refused, status=status, sent_at=sent_at, key_id=key.id
+        )
+        return Ack(outbound.upto, (row,), refused, V1)
 
     def _key(self) -> Key:
         try:
             return self._ring().signer(self._link.node, Algorithm.HMAC_SHA256)
         except NoSigningKey as error:
-            raise HeldUp("no_signing_key", error.message) from None
+            raise LinkError("no_signing_key", error.message) from None
 
-    async def _post(self, record: CarriedLine, key: Key) -> tuple[int, Parked | None]:
-        """The status of a taken event, or with it why it was refused. Raises `HeldUp`."""
+    async def _post(self, record: OutboundLine, key: Key) -> tuple[int, RecordRefusal | None]:
+        """The status of a taken event, or with it why it was refused. Raises `LinkError`."""
         body = record.body.encode()
         if len(body) > V1_MAX_BODY:  # the receiver would cut it and call the signature wrong
-            return 413, Parked(record, "too_large_for_v1", f"{len(body)} bytes; v1 carries {V1_MAX_BODY}")
+            return 413, RecordRefusal(record, "too_large_for_v1", f"{len(body)} bytes; v1 carries {V1_MAX_BODY}")
         headers = sign_request_v1(body, key, now=self._clock.now())
         url = self._link.endpoint + V1_EVENTS_PATH
         answer = await self._transport.post(url, body, headers, seconds=self._link.seconds)
@@ -75,36 +77,36 @@ class PushV1:
             return answer.status, None
         text = _first_line(answer)
         if refuses_event_v1(answer.status, answer.body):
-            return answer.status, Parked(record, "refused", text)
+            return answer.status, RecordRefusal(record, "refused", text)
         raise self._transport.hold_up(answer, self._link.endpoint, detail=text)
 
     def _row(
         self,
-        parcel: Load,
+        outbound: PeerBatch,
         count: int,
         upto: int,
-        parked: list[Parked],
+        refused: list[RecordRefusal],
         *,
         status: int,
         sent_at: int,
         key_id: str,
     ) -> Batch:
-        taken = parcel.records[:count]
-        exceptions = [(at, why) for at, why in parcel.exceptions if at <= upto]
-        exceptions += [(p.record.position, "refused") for p in parked]
+        taken = outbound.records[:count]
+        exceptions = [(at, why) for at, why in outbound.exceptions if at <= upto]
+        exceptions += [(p.record.position, "refused") for p in refused]
         return Batch(
             cursor=self._link.cursor,
             batch_id="",
-            epoch=parcel.epoch,
-            incarnation=parcel.incarnation,
-            after=parcel.after,
+            epoch=outbound.epoch,
+            incarnation=outbound.incarnation,
+            after=outbound.after,
             upto=upto,
-            events=count - len(parked),
+            events=count - len(refused),
             bytes=sum(len(record.body.encode()) for record in taken),
             selector_version=self._link.selector_version,
             exceptions=sorted(exceptions),
-            picked=parcel.picked(upto) if self._link.repair else (),
-            attempts=parcel.attempts + count - 1,
+            picked=outbound.picked(upto) if self._link.repair else (),
+            attempts=outbound.attempts + count - 1,
             sent_at=sent_at,
             acked_at=self._clock.now(),
             status=status,

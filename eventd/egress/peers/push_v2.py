@@ -1,4 +1,4 @@
-"""Delivering a parcel by v2: one signed batch, one signed receipt. Nothing else moves the cursor."""
+"""Delivering a batch by v2: one signed batch, one signed receipt. Nothing else moves the cursor."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from eventd.egress.loop.sink import Ack, Blocked, Carried, HeldUp, Parked, Rewind, Unavailable, plain
-from eventd.egress.peers.outbound_batch import Load
+from eventd.egress.loop.sink import Ack, Blocked, LinkError, OutboundRecord, RecordRefusal, Rewind, Unavailable, plain
+from eventd.egress.peers.outbound_batch import PeerBatch
 from eventd.egress.peers.transport import MAX_ANSWER, Transport, is_of_an_api
 from eventd.log.core.values import Head
 from eventd.log.cursors.cursors import Batch
@@ -95,7 +95,7 @@ class PushV2:
         """The log's head when a page was read last: what the peer has of this link ends there. None before."""
 
     async def mark(self) -> Mark | None:
-        """Where the peer stands. Raises `NotSpoken`, `HeldUp`."""
+        """Where the peer stands. Raises `NotSpoken`, `LinkError`."""
         query = LinkQuery(from_node=self._link.node, to_node=self._link.peer, group=self._link.group)
         signed, answer, _ = await self._send(query, b"{}", MAX_ANSWER)
         if answer.status in (404, 405) and not is_of_an_api(answer):
@@ -108,29 +108,29 @@ class PushV2:
         except BadAnswer as error:
             raise Blocked("unproven_answer", error.message) from None
 
-    async def push(self, parcel: Load) -> Ack:
-        """Deliver the parcel, in halves where it is too large. Raises `HeldUp`, `Rewind`."""
-        body = parcel.records.body
+    async def push(self, outbound: PeerBatch) -> Ack:
+        """Deliver the batch, in halves where it is too large. Raises `LinkError`, `Rewind`."""
+        body = outbound.records.body
         header = BatchHeader(
             from_node=self._link.node,
             to_node=self._link.peer,
             group=self._link.group,
-            batch_id=self._batch_id(parcel, body),
-            range=self._range(parcel),
-            form=parcel.records.form,
+            batch_id=self._batch_id(outbound, body),
+            range=self._range(outbound),
+            form=outbound.records.form,
         )
         sent_at = self._clock.now()
         # At its longest a receipt refuses every line and gives its id, perhaps with more escapes than we use.
-        most = MAX_ANSWER + 2 * len(body) + REFUSAL * len(parcel.records)
+        most = MAX_ANSWER + 2 * len(body) + REFUSAL * len(outbound.records)
         signed, answer, key_id = await self._send(header, body, most)
         if answer.status == 415 and header.form == RUNS_TYPE:  # another program is there by now, or one in between
             self.takes_runs, self._refuses_runs = False, True
-            return await self.push(replace(parcel, records=parcel.records[:]))
-        if answer.status == 413 and len(parcel.records) > 1:
-            return await self._halve(parcel)
-        if answer.status == 413 and parcel.records:
+            return await self.push(replace(outbound, records=outbound.records[:]))
+        if answer.status == 413 and len(outbound.records) > 1:
+            return await self._halve(outbound)
+        if answer.status == 413 and outbound.records:
             self._require_too_large(signed, answer, len(body))
-            return await self._leave_out(parcel)
+            return await self._leave_out(outbound)
         if answer.status != 200:
             raise self._refused(signed, answer, header)
         try:
@@ -142,16 +142,16 @@ class PushV2:
         self._batch_ids = {key: known for key, known in self._batch_ids.items() if known != header.batch_id}
         self.takes_runs = not self._refuses_runs and RUNS_TYPE in answer.headers.get("accept", "")
         self._skewed(self._skew(receipt, sent_at))
-        parked = self._parked(parcel, receipt)
+        refused = self._parked(outbound, receipt)
         row = replace(
-            self.row(parcel, [p.record for p in parked], status=200),
+            self.row(outbound, [p.record for p in refused], status=200),
             batch_id=header.batch_id,
             bytes=len(body),
             sent_at=sent_at,
             key_id=key_id,
             receipt=_evidence(signed, answer),
         )
-        return Ack(parcel.upto, (row,), parked, V2)
+        return Ack(outbound.upto, (row,), refused, V2)
 
     def _require_possible(self, receipt: Receipt) -> None:
         """Raise `Blocked` for a receipt that claims more than this log has given.
@@ -167,7 +167,7 @@ class PushV2:
         try:
             key = self._ring().signer(self._link.node)
         except NoSigningKey as error:
-            raise HeldUp("no_signing_key", error.message) from None
+            raise LinkError("no_signing_key", error.message) from None
         nonce = self._random(16).hex()
         signed = sign_request(header, body, key, now=self._clock.now(), nonce=nonce, window=self._link.window)
         headers = signed.headers | {"Accept-Encoding": "identity"}
@@ -175,60 +175,60 @@ class PushV2:
         answer = await self._transport.post(url, body, headers, seconds=self._link.seconds, most=most)
         return signed, answer, key.id
 
-    def _range(self, parcel: Load) -> Range:
+    def _range(self, outbound: PeerBatch) -> Range:
         if self._link.repair:
-            return Range(epoch=parcel.epoch, incarnation=parcel.incarnation, repair=True)
+            return Range(epoch=outbound.epoch, incarnation=outbound.incarnation, repair=True)
         return Range(
-            epoch=parcel.epoch,
-            incarnation=parcel.incarnation,
-            after=parcel.after,
-            upto=parcel.upto,
-            lost=parcel.lost,
+            epoch=outbound.epoch,
+            incarnation=outbound.incarnation,
+            after=outbound.after,
+            upto=outbound.upto,
+            lost=outbound.lost,
         )
 
-    def _batch_id(self, parcel: Load, body: bytes) -> str:
+    def _batch_id(self, outbound: PeerBatch, body: bytes) -> str:
         """The same bytes over the same range keep their id over all attempts, so a lost receipt is given again."""
-        key = (self._range(parcel), hash(body))
+        key = (self._range(outbound), hash(body))
         if key not in self._batch_ids:
             while len(self._batch_ids) >= BATCH_IDS:
                 del self._batch_ids[next(iter(self._batch_ids))]  # a peer that is down for long: the page has grown
             self._batch_ids[key] = new_event_id(self._clock.now(), self._random(10))
         return self._batch_ids[key]
 
-    async def _halve(self, parcel: Load) -> Ack:
-        middle = len(parcel.records) // 2
-        edge = parcel.records[middle - 1].position
+    async def _halve(self, outbound: PeerBatch) -> Ack:
+        middle = len(outbound.records) // 2
+        edge = outbound.records[middle - 1].position
         first = replace(
-            parcel,
+            outbound,
             upto=edge,
-            records=parcel.records[:middle],
-            exceptions=[(at, why) for at, why in parcel.exceptions if at <= edge],
+            records=outbound.records[:middle],
+            exceptions=[(at, why) for at, why in outbound.exceptions if at <= edge],
         )
         second = replace(
-            parcel,
+            outbound,
             after=edge,
             lost=None,
-            records=parcel.records[middle:],
-            exceptions=[(at, why) for at, why in parcel.exceptions if at > edge],
+            records=outbound.records[middle:],
+            exceptions=[(at, why) for at, why in outbound.exceptions if at > edge],
         )
         done = await self.push(first)
-        if done.held_up is not None:  # only a part of the first half was taken
+        if done.failure is not None:  # only a part of the first half was taken
             return done
         try:
             rest = await self.push(second)
-        except HeldUp as held:
-            return replace(done, held_up=held)
-        return Ack(rest.upto, (*done.batches, *rest.batches), (*done.parked, *rest.parked), V2, rest.held_up)
+        except LinkError as held:
+            return replace(done, failure=held)
+        return Ack(rest.upto, (*done.batches, *rest.batches), (*done.refused, *rest.refused), V2, rest.failure)
 
-    async def _leave_out(self, parcel: Load) -> Ack:
+    async def _leave_out(self, outbound: PeerBatch) -> Ack:
         """Park the only record, and deliver its range without it: the peer would miss that before the next batch."""
-        [record] = parcel.records
-        parked = Parked(record, "too_large", "the peer takes no batch of this size")
+        [record] = outbound.records
+        refused = RecordRefusal(record, "too_large", "the peer takes no batch of this size")
         if self._link.repair:
-            return Ack(parcel.upto, (self.row(parcel, [record], status=413),), (parked,), V2)
-        exceptions = sorted([*parcel.exceptions, (record.position, "refused")])
-        done = await self.push(replace(parcel, records=parcel.records[:0], exceptions=exceptions))
-        return replace(done, parked=(parked,))
+            return Ack(outbound.upto, (self.row(outbound, [record], status=413),), (refused,), V2)
+        exceptions = sorted([*outbound.exceptions, (record.position, "refused")])
+        done = await self.push(replace(outbound, records=outbound.records[:0], exceptions=exceptions))
+        return replace(done, refused=(refused,))
 
     # --- answers ----------------------------------------------------------------------------------------------
 
@@ -255,7 +255,7 @@ class PushV2:
             return False
         return True
 
-    def _refused(self, signed: SignedRequest, answer: Answer, header: BatchHeader) -> HeldUp | Rewind:
+    def _refused(self, signed: SignedRequest, answer: Answer, header: BatchHeader) -> LinkError | Rewind:
         error = read_error(answer.body)
         if error is not None and error.code == "range_ahead":
             mark = error.mark
@@ -264,7 +264,7 @@ class PushV2:
             return Unavailable("range_ahead", "the peer misses a batch before this one")
         return self._hold_up(answer)
 
-    def _hold_up(self, answer: Answer) -> HeldUp:
+    def _hold_up(self, answer: Answer) -> LinkError:
         error = read_error(answer.body)
         if error is None:
             return self._transport.hold_up(answer, self._link.endpoint)
@@ -275,17 +275,17 @@ class PushV2:
             return self._transport.hold_up(answer, self._link.endpoint, detail=f"{error.code}: {detail}")
         return self._transport.hold_up(answer, self._link.endpoint, code=error.code, detail=detail)
 
-    def _parked(self, parcel: Load, receipt: Receipt) -> list[Parked]:
+    def _parked(self, outbound: PeerBatch, receipt: Receipt) -> list[RecordRefusal]:
         """The records the receipt refuses. Raises `Blocked` when it does not add up to what was sent."""
         told = receipt.accepted + receipt.duplicates + len(receipt.refused)
-        if told == len(parcel.records) and not receipt.refused:
+        if told == len(outbound.records) and not receipt.refused:
             return []  # mostly: and then nobody has to take the lines apart
-        by_position = {record.position: record for record in parcel.records}
+        by_position = {record.position: record for record in outbound.records}
         refused = {refusal.position: refusal for refusal in receipt.refused}
         if told != len(by_position) or not refused.keys() <= by_position.keys():
             raise Blocked("unproven_answer", "the receipt does not add up to what was sent")
         return [
-            Parked(by_position[position], plain(refusal.reason), self._words(refusal))
+            RecordRefusal(by_position[position], plain(refusal.reason), self._words(refusal))
             for position, refusal in refused.items()
         ]
 
@@ -293,23 +293,23 @@ class PushV2:
         owner = f": there the id belongs to an event of {plain(refusal.owner)}" if refusal.owner else ""
         return f"refused by {self._link.peer}{owner}"
 
-    def row(self, parcel: Load, refused: Sequence[Carried], *, status: int) -> Batch:
-        """The line in the books for a parcel."""
+    def row(self, outbound: PeerBatch, refused: Sequence[OutboundRecord], *, status: int) -> Batch:
+        """The line in the books for a batch."""
         now = self._clock.now()
-        exceptions = [*parcel.exceptions, *((record.position, "refused") for record in refused)]
+        exceptions = [*outbound.exceptions, *((record.position, "refused") for record in refused)]
         return Batch(
             cursor=self._link.cursor,
             batch_id="",
-            epoch=parcel.epoch,
-            incarnation=parcel.incarnation,
-            after=parcel.after,
-            upto=parcel.upto,
-            events=len(parcel.records) - len(refused),
+            epoch=outbound.epoch,
+            incarnation=outbound.incarnation,
+            after=outbound.after,
+            upto=outbound.upto,
+            events=len(outbound.records) - len(refused),
             bytes=0,
             selector_version=self._link.selector_version,
             exceptions=sorted(exceptions),
-            picked=parcel.picked(parcel.upto) if self._link.repair else (),
-            attempts=parcel.attempts,
+            picked=outbound.picked(outbound.upto) if self._link.repair else (),
+            attempts=outbound.attempts,
             sent_at=now,
             acked_at=now,
             status=status,

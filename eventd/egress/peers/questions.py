@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from eventd.egress.loop.sink import Blocked, HeldUp
+from eventd.egress.loop.sink import Blocked, LinkError
 from eventd.egress.loop.sink import Unavailable as Down
 from eventd.egress.peers.transport import Transport, is_of_an_api
 from eventd.errors import Conflict, EventdError, Unavailable
@@ -80,7 +80,7 @@ class Asker:
                 return read_reply(answer.body, kind)
         except NoSigningKey as error:
             raise Conflict(f"group {self.group.name}: {error.message}") from None
-        except HeldUp as held:
+        except LinkError as held:
             raise self._down(held) from None
         except BadAnswer as error:
             raise Conflict(f"{self.peer.node_name} cannot be believed: {error.message}") from None
@@ -104,7 +104,7 @@ class Asker:
             raise self._down(held)
         await self.clock.sleep(min(5.0, (isinstance(held, Down) and held.retry_after) or 0.5))
 
-    def _down(self, held: HeldUp) -> EventdError:
+    def _down(self, held: LinkError) -> EventdError:
         words = f"{self.peer.node_name} cannot be asked: {held.detail}"
         hint = f"routerctl federation links --group {self.group.name} tells how the link is doing"
         return Conflict(words, hint=hint) if isinstance(held, Blocked) else Unavailable(words, hint=hint)

@@ -18,7 +18,7 @@ from functools import lru_cache, partial
 from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
-from eventd.egress.loop.sink import Blocked, HeldUp, Unavailable
+from eventd.egress.loop.sink import Blocked, LinkError, Unavailable
 from eventd.net.exchange import Answer, AnswerTooLarge, Exchange, NoAnswer, Pool
 from eventd.runtime.clock import SECOND, Clock
 from federation.event import micros
@@ -82,7 +82,7 @@ class Transport:
             )
         return exchange
 
-    def hold_up(self, answer: Answer, endpoint: str, *, code: str = "", detail: str = "") -> HeldUp:
+    def hold_up(self, answer: Answer, endpoint: str, *, code: str = "", detail: str = "") -> LinkError:
         """What an answer other than 2xx says about the link to the peer at `endpoint`."""
         if is_of_an_api(answer):
             return Blocked("not_a_listener", f"{endpoint} is {_API}")

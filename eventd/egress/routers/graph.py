@@ -10,14 +10,16 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from eventd.egress.routers.projection import Router
+from eventd.egress.routers.projection import Router, decode_options
+from eventd.log.topics.errors import Incompatible, RouterCycle
+from eventd.log.topics.router_rows import RouterRow
 from eventd.log.topics.topics import GROUP
 
 MOST_COPIES = 10_000
 """Copies of one record that are foretold; two routers side by side, ten times in a row, already make a thousand."""
 
 
-class Foretold(NamedTuple):
+class CopyForecast(NamedTuple):
     """What one record written to a topic comes to in another: copies, and how many of them it has more than once.
 
     `endless`: there were more than anybody counted.
@@ -132,7 +134,7 @@ class Graph:
                     waiting.append(edge.source)
         return [*found.values()][::-1]
 
-    def foretell(self, topic: str) -> dict[str, Foretold]:
+    def foretell(self, topic: str) -> dict[str, CopyForecast]:
         """What one record written to a topic comes to in each topic it gets to, filters aside."""
         holds: defaultdict[str, list[int]] = defaultdict(list, {topic: [0]})
         waiting, made = deque([(topic, 0, 0)]), 0
@@ -148,7 +150,7 @@ class Graph:
                 waiting.append((edge.dest, kept, hops + 1))
         counts = Counter({at: len(copies) for at, copies in holds.items()})
         return {
-            at: Foretold(count - (at == topic), count - 1, bool(waiting))
+            at: CopyForecast(count - (at == topic), count - 1, bool(waiting))
             for at, count in sorted(counts.items())
             if at != topic or count > 1
         }
@@ -208,3 +210,37 @@ def _told(router: Router) -> str:
         *([" ".join(options.filter)] if options.filter else []),
     ]
     return router.name + (f" [{', '.join(marks)}]" if marks else "")
+
+
+def router_of(line: RouterRow) -> Router:
+    """A router as its line says it is."""
+    return Router(line.name, line.source, line.dest, decode_options(line.options))
+
+
+def graph_of(lines: Sequence[RouterRow]) -> Graph:
+    """The graph of some routers."""
+    return Graph(map(router_of, lines))
+
+
+class Joining:
+    """The rules for one new router, or for one that gets other options."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+
+    def require_alone(self, into: Sequence[RouterRow]) -> None:
+        """Raise `Incompatible` where it would write to a topic beside routers from other sources, and must not."""
+        other = graph_of(into).meets(self._router)
+        if other is None:
+            return
+        raise Incompatible(
+            f"the topic {other.dest!r} already gets the records of {other.source!r} by the router {other.name!r}",
+            hint="records of several sources meet only where every router into the topic has fan_in",
+            detail={"topic": other.dest, "reason": "router_dest_fan_in"},
+        )
+
+    def require_no_cycle(self, beyond: Sequence[RouterRow]) -> None:
+        """Raise `RouterCycle` where it would close a cycle that it must not."""
+        cycle = graph_of(beyond).cycle_closed_by(self._router)
+        if cycle is not None:
+            raise RouterCycle(cycle)

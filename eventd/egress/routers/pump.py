@@ -19,12 +19,12 @@ from functools import partial
 
 from eventd.egress.routers.graph import Graph
 from eventd.egress.routers.projection import FAN_IN_HOPS
-from eventd.egress.routers.registry import Roster
+from eventd.egress.routers.registry import RouterRegistry
 from eventd.egress.routers.state import (
-    Batch,
-    Declared,
-    Running,
-    Upstream,
+    DeclaredRouter,
+    RouterBatch,
+    RouterState,
+    SourceState,
     moves_of,
     prepare,
     read_declared,
@@ -79,18 +79,18 @@ class Routing:
         self._max_bytes = max_bytes
         self._groups = groups
         self._spawn = spawn
-        self._roster = Roster()
+        self._registry = RouterRegistry()
         self._version = -1
         self._stale = False
         self._reloading: asyncio.Task[None] | None = None
         self._unsure = False
         self._looking: asyncio.Task[None] | None = None
         self._loading = asyncio.Lock()
-        self._waiting: deque[Upstream] = deque()
+        self._waiting: deque[SourceState] = deque()
         self._passes: dict[asyncio.Task[None], None] = {}
         self._rests: dict[asyncio.Future[None], None] = {}
         self._waits = asyncio.Event()
-        self._pending: dict[Upstream, None] = {}
+        self._pending: dict[SourceState, None] = {}
         self._closed = False
 
     # --- which routers there are --------------------------------------------------------------------------------
@@ -98,15 +98,15 @@ class Routing:
     @property
     def graph(self) -> Graph:
         """What the routers make of the topics."""
-        return self._roster.graph
+        return self._registry.graph
 
     def feeds(self, topic: str) -> bool:
         """Whether any router writes to a topic."""
-        return self._roster.feeds(topic)
+        return self._registry.feeds(topic)
 
     def seen_seq(self, name: str) -> int:
         """Up to which seq of its source a router has seen all; 0 where it is not known."""
-        router = self._roster.routers.get(name)
+        router = self._registry.routers.get(name)
         return 0 if router is None else router.seen_seq
 
     async def load(self) -> None:
@@ -117,7 +117,7 @@ class Routing:
             self._stale = False
             version, found = await self._log.database.read(read_declared)
             try:
-                await self._roster.replace(found, lambda: self._log.wakeups.head, self._log.clock.sleep)
+                await self._registry.replace(found, lambda: self._log.wakeups.head, self._log.clock.sleep)
                 self._version = version
             finally:  # those that could be taken over move
                 self._told(None)
@@ -133,25 +133,27 @@ class Routing:
             self._stale = False
             try:
                 head = await self._log.database.read_for_delivery(read_head)
-                if head.topics_version != self._version or any(router.lost for router in self._roster.routers.values()):
+                if head.topics_version != self._version or any(
+                    router.lost for router in self._registry.routers.values()
+                ):
                     await self.load()
             except Exception as error:  # a fault of ours as well: routers that are not loaded move nothing
                 logger.warning("reading routers failed", exc_info=error)
                 self._version, self._stale = -1, True
                 self._waits.set()
                 return
-        self._release([router for router in self._roster.routers.values() if router.held == NO_GROUP])
+        self._release([router for router in self._registry.routers.values() if router.held == NO_GROUP])
 
     def put(self, line: RouterRow, version: int | None) -> None:
         """A router was declared through this process, which made this version of topics; None if it was as before."""
-        self._queue(self._roster.adopt(Declared.of(line), tip=self._log.wakeups.head))
+        self._queue(self._registry.adopt(DeclaredRouter.of(line), tip=self._log.wakeups.head))
         if version is not None:
             self._follow(version)
 
     def removed(self, names: Iterable[str], version: int) -> None:
         """Through this process, routers were removed, or a topic with all of its own: that made this version."""
         for name in names:
-            self._roster.drop(name)
+            self._registry.drop(name)
         self._follow(version)
 
     def _follow(self, version: int) -> None:
@@ -169,14 +171,14 @@ class Routing:
             self._look_everywhere()
             return
         for topic_id in topics:
-            if (source := self._roster.sources.get(topic_id)) is not None:
+            if (source := self._registry.sources.get(topic_id)) is not None:
                 source.tip = self._log.wakeups.head
                 self._queue(source)
-            self._release(self._roster.into(topic_id))
+            self._release(self._registry.into(topic_id))
 
     def _look_everywhere(self) -> None:
         """Any topic may have grown: ask for all of them at once which did, instead of reading each."""
-        for source in self._roster.sources.values():
+        for source in self._registry.sources.values():
             source.tip = self._log.wakeups.head
         self._unsure = True
         if not self._closed and (self._looking is None or self._looking.done()):
@@ -186,9 +188,9 @@ class Routing:
         while self._unsure and not self._closed:
             self._unsure = False
             try:
-                head, seqs = await self._log.database.read_for_delivery(read_heads, [*self._roster.sources])
+                head, seqs = await self._log.database.read_for_delivery(read_heads, [*self._registry.sources])
                 for index, (topic_id, head_seq) in enumerate(seqs.items()):
-                    if (source := self._roster.sources.get(topic_id)) is not None:
+                    if (source := self._registry.sources.get(topic_id)) is not None:
                         source.look(head, head_seq)
                         self._release(source.routers.values())
                         self._queue(source)
@@ -200,14 +202,14 @@ class Routing:
                 self._waits.set()
                 return
 
-    def _release(self, routers: Iterable[Running]) -> None:
+    def _release(self, routers: Iterable[RouterState]) -> None:
         """Let routers that are held try again."""
         for router in routers:
             if router.held:
                 router.held = ""
                 self._queue(router.source)
 
-    def _queue(self, source: Upstream) -> None:
+    def _queue(self, source: SourceState) -> None:
         if source.queued or source.moving or self._closed or not source.is_due:
             return
         if self._lazy and not source.is_awaited:
@@ -220,7 +222,7 @@ class Routing:
         self._waiting.append(source)
         self._fill()
 
-    def _queue_later(self, source: Upstream, seconds: float) -> None:
+    def _queue_later(self, source: SourceState, seconds: float) -> None:
         if source.resting:
             return
         source.resting = True
@@ -228,12 +230,12 @@ class Routing:
         self._rests[rest] = None
         rest.add_done_callback(lambda rest: self._rested(rest, source))
 
-    def _rested(self, rest: asyncio.Future[None], source: Upstream) -> None:
+    def _rested(self, rest: asyncio.Future[None], source: SourceState) -> None:
         self._rests.pop(rest, None)
         source.resting = False
         self._queue(source)
 
-    def _rest(self, source: Upstream) -> None:
+    def _rest(self, source: SourceState) -> None:
         watched = any(self._log.wakeups.is_watched(router.line.dest_id) for router in source.routers.values())
         source.rest(self._log.clock.monotonic(), watched=watched)
 
@@ -245,7 +247,7 @@ class Routing:
             self._passes[task] = None
             task.add_done_callback(partial(self._ended, source))
 
-    def _ended(self, source: Upstream, task: asyncio.Task[None]) -> None:
+    def _ended(self, source: SourceState, task: asyncio.Task[None]) -> None:
         self._passes.pop(task, None)
         source.moving = False
         source.moved()
@@ -282,7 +284,7 @@ class Routing:
 
     # --- moving them ----------------------------------------------------------------------------------------------
 
-    async def _pass(self, source: Upstream) -> None:
+    async def _pass(self, source: SourceState) -> None:
         """Move the routers of one source until none has anything to do, or others have waited long enough."""
         try:
             source.begin(self._log.clock.monotonic())
@@ -304,25 +306,25 @@ class Routing:
             logger.exception("routers failed", extra={"topic": source.name})
             self._fail(source, error)
 
-    def _fail(self, source: Upstream, error: Exception) -> None:
+    def _fail(self, source: SourceState, error: Exception) -> None:
         if not self._closed:
             logger.warning("routers waiting", extra={"topic": source.name, "error": str(error)})
         source.trouble = True
         self._wait(source)
 
-    async def _step(self, source: Upstream, batch: Batch) -> None:
+    async def _step(self, source: SourceState, batch: RouterBatch) -> None:
         """Move routers that stand at one place over the next page."""
         groups = self._groups()
         routers = [router for router in batch.routers if not self._is_barred(router, groups)]
         if not routers:
             return
-        batch, holes = Batch(routers, batch.until), source.holes
+        batch, holes = RouterBatch(routers, batch.until), source.holes
         ask = source.ask(batch, groups, now=self._log.clock.now(), records=PAGE_RECORDS, size=PAGE_BYTES)
         here = (ask.position, ask.seq)
         ready = await self._log.database.read_for_delivery(prepare, ask)  # meanwhile routers may change, or be removed
         if ready is None:
             for router in routers:
-                self._roster.drop(router.line.name)
+                self._registry.drop(router.line.name)
             return
         source.passed += ready.page.upto_seq - here[1]
         routers = [r for r in routers if not r.gone and r.kind in ready.cuts and (r.seen, r.seen_seq) == here]
@@ -335,19 +337,19 @@ class Routing:
             for router in routers:
                 router.holes = router.holes if router.held else holes
 
-    def _wait(self, source: Upstream) -> None:
+    def _wait(self, source: SourceState) -> None:
         """Look at a source again in a while."""
         self._pending[source] = None
         self._waits.set()
 
-    def _is_barred(self, router: Running, groups: Mapping[str, GroupConfig]) -> bool:
+    def _is_barred(self, router: RouterState, groups: Mapping[str, GroupConfig]) -> bool:
         """Whether a router leads into a group that this node does not take part in; then it is held."""
         if router.group and router.group not in groups:
             router.held = NO_GROUP
             self._wait(router.source)
         return bool(router.held)
 
-    async def _submit(self, moves: Sequence[tuple[Running, RouterStep]]) -> None:
+    async def _submit(self, moves: Sequence[tuple[RouterState, RouterStep]]) -> None:
         """Make moves, a slice in each transaction."""
         slices = [*slices_of(moves)]
         futures = [
@@ -358,7 +360,7 @@ class Routing:
             for (router, move), moved in zip(part.moves, await future, strict=True):
                 self._settle(router, move, moved)
 
-    def _settle(self, router: Running, move: RouterStep, moved: StepResult | None) -> None:
+    def _settle(self, router: RouterState, move: RouterStep, moved: StepResult | None) -> None:
         if moved is None:
             router.lost = True
             self.changed()
@@ -373,8 +375,8 @@ class Routing:
 
     def _tell_of_hole(self, topic_id: int) -> None:
         """A topic got a hole, by which no head moves: tell those who follow it."""
-        if topic_id in self._roster.sources:
-            self._roster.sources[topic_id].holes += 1
+        if topic_id in self._registry.sources:
+            self._registry.sources[topic_id].holes += 1
         self._log.wakeups.touch(topic_id)
 
     # --- having what is on its way --------------------------------------------------------------------------------
@@ -384,7 +386,7 @@ class Routing:
 
         A router that is held (its destination is full, say) is not waited for.
         """
-        upstream = self._roster.upstream(topic_id)
+        upstream = self._registry.upstream(topic_id)
         if not upstream:
             return
         soon = self._log.clock.monotonic() - RETRY_SOON
@@ -404,7 +406,7 @@ class Routing:
             if timer is not None:
                 timer.cancel()
 
-    async def _reach(self, router: Running, tip: int, timer: asyncio.Future[None]) -> None:
+    async def _reach(self, router: RouterState, tip: int, timer: asyncio.Future[None]) -> None:
         source = router.source
         while router.is_due and router.seen <= tip and not (source.trouble or timer.done() or self._closed):
             move = source.next_move()  # who waits is known before it is queued: then it does not rest

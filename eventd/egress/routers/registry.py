@@ -6,19 +6,19 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
 from eventd.egress.routers.graph import Graph
-from eventd.egress.routers.state import Declared, Running, Upstream
+from eventd.egress.routers.state import DeclaredRouter, RouterState, SourceState
 
 ADOPTED_AT_ONCE = 200
 """Routers after which the loop has its turn while they are taken over."""
 
 
-class Roster:
+class RouterRegistry:
     """Which routers there are. For one loop alone."""
 
     def __init__(self) -> None:
-        self.sources: dict[int, Upstream] = {}
-        self.routers: dict[str, Running] = {}
-        self._into: defaultdict[int, dict[str, Running]] = defaultdict(dict)
+        self.sources: dict[int, SourceState] = {}
+        self.routers: dict[str, RouterState] = {}
+        self._into: defaultdict[int, dict[str, RouterState]] = defaultdict(dict)
         self._fed: Counter[str] = Counter()
         self._graph: Graph | None = None
 
@@ -33,11 +33,11 @@ class Roster:
         """Whether any router writes to a topic."""
         return topic in self._fed
 
-    def into(self, topic_id: int) -> Collection[Running]:
+    def into(self, topic_id: int) -> Collection[RouterState]:
         """The routers that write to a topic."""
         return self._into[topic_id].values() if topic_id in self._into else ()
 
-    def adopt(self, declared: Declared, *, tip: int) -> Upstream:
+    def adopt(self, declared: DeclaredRouter, *, tip: int) -> SourceState:
         """Take a router over as it is declared; the topic it reads. `tip`: where that may end, if it is new here."""
         line = declared.line
         router = self.routers.get(line.name)
@@ -50,9 +50,9 @@ class Roster:
             return router.source
         source = self.sources.get(line.source_id)
         if source is None:
-            source = self.sources[line.source_id] = Upstream(line.source_id, line.source)
+            source = self.sources[line.source_id] = SourceState(line.source_id, line.source)
         source.tip = max(source.tip, tip)
-        router = self.routers[line.name] = source.routers[line.name] = Running(declared, source)
+        router = self.routers[line.name] = source.routers[line.name] = RouterState(declared, source)
         self._into[line.dest_id][line.name] = router
         self._fed[line.dest] += 1
         self._graph = None
@@ -64,7 +64,7 @@ class Roster:
             self.drop(name)
 
     async def replace(
-        self, found: Sequence[Declared], tip: Callable[[], int], sleep: Callable[[float], Awaitable[None]]
+        self, found: Sequence[DeclaredRouter], tip: Callable[[], int], sleep: Callable[[float], Awaitable[None]]
     ) -> None:
         """Take over all these routers, and forget all others. `tip()`: where a topic that is new here may end.
 
@@ -97,9 +97,9 @@ class Roster:
             del self._into[router.line.dest_id]
         self._fed -= Counter([router.line.dest])
 
-    def upstream(self, topic_id: int) -> list[Running]:
+    def upstream(self, topic_id: int) -> list[RouterState]:
         """All routers through which a record may come to a topic, the farthest first."""
-        found: dict[str, Running] = {}
+        found: dict[str, RouterState] = {}
         seen, waiting = {topic_id}, deque([topic_id])
         while waiting:
             for router in self.into(waiting.popleft()):

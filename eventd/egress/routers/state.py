@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 
 from eventd.dynamic.guard import OBSERVED, SelfCapture, refuse_captured
 from eventd.egress.routers.event_map import cut_events
-from eventd.egress.routers.joining import router_of
+from eventd.egress.routers.graph import router_of
 from eventd.egress.routers.projection import Router, Shape, cut_records
 from eventd.log.core.head import read_head
 from eventd.log.core.values import Drafts
@@ -44,7 +44,7 @@ Kind = Shape | str
 """What tells copies apart: their shape; for the topic of a group, the router's name."""
 
 
-class Declared(NamedTuple):
+class DeclaredRouter(NamedTuple):
     """A router as it was read: its line, what it does, and the kind of its copies."""
 
     line: RouterRow
@@ -58,12 +58,12 @@ class Declared(NamedTuple):
         return cls(line, router, line.name if line.dest.startswith(GROUP) else Shape.of(router))
 
 
-def read_declared(conn: Connection) -> tuple[int, list[Declared]]:
+def read_declared(conn: Connection) -> tuple[int, list[DeclaredRouter]]:
     """The version of topics, and the routers of it."""
-    return read_head(conn).topics_version, [*map(Declared.of, read_routers(conn))]
+    return read_head(conn).topics_version, [*map(DeclaredRouter.of, read_routers(conn))]
 
 
-class Running:
+class RouterState:
     """A router at work.
 
     `position`, `seq` and `state` are written down; it has `seen` all up to a position and a seq. `held` says why it
@@ -76,14 +76,14 @@ class Running:
         *("position", "seq", "state", "seen", "seen_seq", "held", "held_at", "lost", "gone", "holes"),
     )
 
-    def __init__(self, declared: Declared, source: Upstream) -> None:
+    def __init__(self, declared: DeclaredRouter, source: SourceState) -> None:
         self.source = source
         self.held_at = 0.0
         self.gone = False
         self.holes = 0
         self._begin(declared)
 
-    def _begin(self, declared: Declared) -> None:
+    def _begin(self, declared: DeclaredRouter) -> None:
         self.line, self.router, self.kind = line, _, _ = declared
         self.group = line.dest.removeprefix(GROUP) if line.dest.startswith(GROUP) else ""
         self.cursor = line.cursor
@@ -93,7 +93,7 @@ class Running:
         self.held = ""
         self.lost = False
 
-    def declare(self, declared: Declared) -> bool:
+    def declare(self, declared: DeclaredRouter) -> bool:
         """Take over what is declared; whether that is anything new."""
         if self.lost or declared.line.version != self.line.version:
             self._begin(declared)
@@ -113,12 +113,12 @@ class Running:
         """Whether it has passed over records, and that is not written down."""
         return self.seen_seq > self.seq and not (self.lost or self.gone)
 
-    def move(self, page: SourcePage, cut: CopyPage, lost: int, gate: GroupAdmission | None) -> RouterStep:
+    def move(self, page: SourcePage, cut: CopyPage, lost: int, admission: GroupAdmission | None) -> RouterStep:
         """Its step over a page."""
         upto, seq = page.upto, page.upto_seq
-        return self._step(upto, seq, cut, lost, gate, self.state != "running", self.durable)
+        return self._step(upto, seq, cut, lost, admission, self.state != "running", self.durable)
 
-    def note(self) -> tuple[Running, RouterStep]:
+    def note(self) -> tuple[RouterState, RouterStep]:
         """The step by which what it has passed over is written down."""
         return self, self._step(self.seen, self.seen_seq, NO_COPIES, 0, None, False, False)
 
@@ -134,14 +134,14 @@ class Running:
             self.held, self.held_at = moved.held, at
 
 
-class Batch(NamedTuple):
+class RouterBatch(NamedTuple):
     """Routers that stand at one place, and where the next one stands: there they fall in with it."""
 
-    routers: list[Running]
+    routers: list[RouterState]
     until: int | None
 
 
-class Upstream:
+class SourceState:
     """A topic that routers read. `tip`: the last position at which it may have grown.
 
     `queued` and `moving`: its routers wait for their turn, or have it. `trouble`: they could not be moved, and wait.
@@ -153,7 +153,7 @@ class Upstream:
     def __init__(self, topic_id: int, name: str) -> None:
         self.topic_id = topic_id
         self.name = name
-        self.routers: dict[str, Running] = {}
+        self.routers: dict[str, RouterState] = {}
         self.tip = self.holes = 0
         self.queued = self.moving = self.trouble = self.writes = self.resting = False
         self.rests_until = self._ended_at = float("-inf")
@@ -202,20 +202,20 @@ class Upstream:
             if router.seen_seq == head_seq and router.holes == self.holes:
                 router.seen = max(router.seen, head)
 
-    def next_batch(self, kinds: int) -> Batch:
+    def next_batch(self, kinds: int) -> RouterBatch:
         """The routers that are the farthest behind and stand at one place, up to so many kinds of them."""
-        places: defaultdict[tuple[int, int], list[Running]] = defaultdict(list)
+        places: defaultdict[tuple[int, int], list[RouterState]] = defaultdict(list)
         for router in self.routers.values():
             if router.is_due:
                 places[router.seen, router.seen_seq].append(router)
         if not places:
-            return Batch([], None)
+            return RouterBatch([], None)
         first, *others = sorted(places)
         some = {*[*dict.fromkeys(router.kind for router in places[first])][:kinds]}
         until = next((position for position, _ in others if position > first[0]), None)
-        return Batch([router for router in places[first] if router.kind in some], until)
+        return RouterBatch([router for router in places[first] if router.kind in some], until)
 
-    def ask(self, batch: Batch, groups: Mapping[str, GroupConfig], *, now: int, records: int, size: int) -> Ask:
+    def ask(self, batch: RouterBatch, groups: Mapping[str, GroupConfig], *, now: int, records: int, size: int) -> Ask:
         """What is to be read and made for a batch."""
         first = batch.routers[0]
         wanted = {router.kind: (router, groups.get(router.group)) for router in batch.routers}
@@ -223,9 +223,9 @@ class Upstream:
         return Ask(self.topic_id, first.seen, first.seen_seq, batch.until, limit, size, now, wanted)
 
 
-def slices_of(moves: Sequence[tuple[Running, RouterStep]]) -> Iterator[Slice]:
+def slices_of(moves: Sequence[tuple[RouterState, RouterStep]]) -> Iterator[Slice]:
     """The moves of each transaction."""
-    part: list[tuple[Running, RouterStep]] = []
+    part: list[tuple[RouterState, RouterStep]] = []
     weight = size = 0
     for each in moves:
         cut = each[1].copies
@@ -242,7 +242,7 @@ def slices_of(moves: Sequence[tuple[Running, RouterStep]]) -> Iterator[Slice]:
 class Slice(NamedTuple):
     """Moves that are made by one transaction, and as how many records they count."""
 
-    moves: list[tuple[Running, RouterStep]]
+    moves: list[tuple[RouterState, RouterStep]]
     weight: int
 
 
@@ -256,7 +256,7 @@ class Ask(NamedTuple):
     limit: int
     max_bytes: int
     now: int
-    wanted: Mapping[Kind, tuple[Running, GroupConfig | None]]
+    wanted: Mapping[Kind, tuple[RouterState, GroupConfig | None]]
 
 
 class Ready(NamedTuple):
@@ -283,32 +283,32 @@ def prepare(conn: Connection, ask: Ask) -> Ready | None:
     return Ready(page, {kind: _cut(page, *who) for kind, who in ask.wanted.items()})
 
 
-def _cut(page: SourcePage, running: Running, group: GroupConfig | None) -> CopyPage:
+def _cut(page: SourcePage, running: RouterState, group: GroupConfig | None) -> CopyPage:
     if isinstance(running.kind, Shape):
         return cut_records(page, running.kind)
     return NO_COPIES if group is None else cut_events(page, running.router, group)
 
 
 def moves_of(
-    batch: Sequence[Running], ready: Ready, groups: Mapping[str, GroupConfig], cyclic: Collection[Running]
-) -> list[tuple[Running, RouterStep]]:
+    batch: Sequence[RouterState], ready: Ready, groups: Mapping[str, GroupConfig], cyclic: Collection[RouterState]
+) -> list[tuple[RouterState, RouterStep]]:
     """The moves of routers over a page. Those that have nothing to copy only see it; that is written down later.
 
     What a source never got is told on, but not by routers of a cycle: there it would go round.
     """
-    moves: list[tuple[Running, RouterStep]] = []
-    page, gates = ready.page, {name: _gate(group) for name, group in groups.items()}
+    moves: list[tuple[RouterState, RouterStep]] = []
+    page, admissions = ready.page, {name: _admission(group) for name, group in groups.items()}
     for router in batch:
         cut = ready.cuts[router.kind]
         lost = page.lost + (0 if router in cyclic else page.trimmed)
         if cut or cut.failures or lost:
-            moves.append((router, router.move(page, cut, lost, gates.get(router.group))))
+            moves.append((router, router.move(page, cut, lost, admissions.get(router.group))))
         else:
             router.seen, router.seen_seq = page.upto, page.upto_seq
     return moves
 
 
-def _gate(group: GroupConfig) -> GroupAdmission:
+def _admission(group: GroupConfig) -> GroupAdmission:
     return GroupAdmission(group.retention.max_bytes, _screen)
 
 

@@ -20,7 +20,7 @@ from federation.event import UNSET, Event, encode, expiry_micros, from_micros, n
 from federation.lenient import parse_time
 
 
-class Returned(msgspec.Struct, rename="camel"):
+class PluginEvent(msgspec.Struct, rename="camel"):
     """An event as a plugin writes it. Without a payload, `attributes` are one, with `message` among them.
 
     Without expiry or `ttl` it lasts as long as the result; with a `ttl` that is not above 0 it lasts for ever.
@@ -63,7 +63,7 @@ def derive(result: Result, batch: Batch, derivation: str, group: GroupConfig, no
 def _event(
     raw: Mapping[str, Any], origin: str, chain: Sequence[str], result: Result, group: GroupConfig, now: int
 ) -> Event:
-    given = msgspec.convert(raw, Returned)
+    given = msgspec.convert(raw, PluginEvent)
     payload = given.payload
     if payload is None:
         payload = given.attributes | ({"message": given.message} if given.message else {})
@@ -86,7 +86,7 @@ def _event(
     return normalise(event, now=now)
 
 
-def _id_of(origin: str, given: Returned, payload: Mapping[str, str]) -> str:
+def _id_of(origin: str, given: PluginEvent, payload: Mapping[str, str]) -> str:
     said = msgspec.json.encode([given.type, given.subject, given.dedupe_key, sorted(payload.items())])
     return f"derived-{hashlib.sha256(origin.encode() + said).hexdigest()[:24]}"
 

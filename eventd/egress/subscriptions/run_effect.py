@@ -27,7 +27,7 @@ class Given(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Harvest:
+class RunEffect:
     """A part, facts, the end of what earlier parts say of some subjects, and the end of the run in the books.
 
     `ending` makes the run's line, at a time and with what came of it. `ceiling` is the most bytes of the topic. Where

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 from eventd.dynamic.guard import observations_of, refuse_captured, refuse_proposed
 from eventd.dynamic.part import form_part, subscription_owner
-from eventd.egress.loop.sink import Ack, Blocked, Parked, Unavailable
+from eventd.egress.loop.sink import Ack, Blocked, RecordRefusal, Unavailable
 from eventd.egress.subscriptions.derivation import derive
-from eventd.egress.subscriptions.run_effect import Harvest, Loss
+from eventd.egress.subscriptions.run_effect import Loss, RunEffect
 from eventd.egress.subscriptions.window import Batch
 from eventd.errors import Conflict, EventdError, Invalid
 from eventd.log.core.eventlog import EventLog
@@ -37,14 +37,14 @@ BROKEN_OFF = "it was broken off: the node was stopped, or the subscription chang
 NOT_STORED = "what it gave was not stored: the subscription was held up or changed meanwhile"
 
 
-class Watcher(Protocol):
+class SubscriptionMetrics(Protocol):
     """Who is told of runs, for metrics. Seconds are seconds."""
 
     def ran(self, group: str, subscription: str, status: str, events: int, seconds: float) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Outfit:
+class SubscriptionDependencies:
     """What the subscriptions of a node share. `context` gives the resources a plugin may see, as they are now.
 
     `changed` is told that there may be other parts.
@@ -54,10 +54,10 @@ class Outfit:
     plugins: Plugins
     context: Callable[[PluginConfig], Sequence[dict[str, Any]]]
     changed: Callable[[], None]
-    watcher: Watcher
+    metrics: SubscriptionMetrics
 
 
-class Tries:
+class PluginRunner:
     """The tries of one cursor. `until` is where a batch ends that was tried before and is not done.
 
     A batch that has failed as often as it may is run by halves. While these succeed, the next try is of what is left of
@@ -71,7 +71,7 @@ class Tries:
         group: GroupConfig,
         cursor: Cursor,
         books: str,
-        outfit: Outfit,
+        dependencies: SubscriptionDependencies,
     ) -> None:
         self._config = config
         self._plugin = plugin
@@ -80,7 +80,7 @@ class Tries:
         self._is_backfill = cursor.until is not None
         self._topic_id = cursor.topic_id
         self._books = books
-        self._outfit = outfit
+        self._dependencies = dependencies
         self._owner = subscription_owner(config.name)
         self._open = ""  # what to say of a run that has begun and whose end is not written
         self._begun = 0.0
@@ -112,7 +112,7 @@ class Tries:
     def settled(self, ack: Ack) -> None:
         """What a run gave is written."""
         self._open = ""
-        searching = self._attempt > self._config.max_attempts and not ack.parked
+        searching = self._attempt > self._config.max_attempts and not ack.refused
         if not (searching and self.until is not None and ack.upto < self.until):
             self.forget()
 
@@ -134,7 +134,7 @@ class Tries:
     async def run(self, batch: Batch) -> Ack:
         """Run the plugin over a batch, or over as much of it as it takes. Raises `Blocked` and `Unavailable`."""
         if not batch.kept:
-            return Ack(batch.upto, effect=self._harvest(batch), books=self._books)
+            return Ack(batch.upto, effect=self._effect(batch), books=self._books)
         if self._exhausted is not None:
             last, self._exhausted = self._exhausted, None
             if len(batch.kept) == 1:
@@ -193,7 +193,7 @@ class Tries:
     async def _once(self, batch: Batch, run_id: int) -> Ack:
         """One run. Raises `PluginFailed`."""
         assert self._plugin is not None
-        self._begun = self._outfit.log.clock.monotonic()
+        self._begun = self._dependencies.log.clock.monotonic()
         events = [one.event for one in batch.kept]
         request = Request(
             plugin=self._plugin.name,
@@ -201,9 +201,9 @@ class Tries:
             topic=subscription_topic(self._config.name),
             now=self._now(),
             events=events,
-            context=self._outfit.context(self._plugin),
+            context=self._dependencies.context(self._plugin),
         )
-        outcome = await self._outfit.plugins.run(self._plugin, request)
+        outcome = await self._dependencies.plugins.run(self._plugin, request)
         try:
             part = form_part(
                 owner=self._owner,
@@ -227,7 +227,7 @@ class Tries:
         except Conflict as error:
             raise refused_after(outcome, error.code, error.message) from None
         self._tell(batch, RunStatus.SUCCEEDED)
-        effect = self._harvest(
+        effect = self._effect(
             batch,
             part=part,
             drafts=drafts,
@@ -244,8 +244,8 @@ class Tries:
     def _derivation(self) -> str:
         return f"{self._group.node_name}/{self._config.name}"
 
-    def _harvest(self, batch: Batch, **gave: Any) -> Harvest:
-        return Harvest(
+    def _effect(self, batch: Batch, **gave: Any) -> RunEffect:
+        return RunEffect(
             owner=self._owner,
             topic=self._topic_id,
             ceiling=self._group.retention.max_bytes,
@@ -269,35 +269,35 @@ class Tries:
     def _park(self, batch: Batch, run_id: int, attempt: int, failure: PluginFailed) -> Ack:
         """Set the one event aside that the plugin cannot take, with what the plugin said of it."""
         said = f"{failure}; it wrote: {failure.stderr}" if failure.stderr else str(failure)
-        letter = Parked(batch.kept[0], failure.reason, said[:KEPT], attempt)
-        effect = self._harvest(
+        letter = RecordRefusal(batch.kept[0], failure.reason, said[:KEPT], attempt)
+        effect = self._effect(
             batch,
             run_id=run_id,
             ending=lambda now, given: ended_badly(failure, at=now, status=RunStatus.PARKED),
         )
         self._open = NOT_STORED
         self._tell(batch, RunStatus.PARKED)
-        return Ack(batch.upto, parked=(letter,), effect=effect, books=self._books)
+        return Ack(batch.upto, refused=(letter,), effect=effect, books=self._books)
 
     def _park_untried(self, batch: Batch, last: Run) -> Ack:
         """Set an event aside that has had all its tries: the node went down with the last one, or more were allowed."""
         reason = "node_ended" if last.error == NODE_ENDED else "plugin_failed"
         said = f"{last.error}; it wrote: {last.stderr}" if last.stderr else last.error
-        letter = Parked(batch.kept[0], reason, said[:KEPT], last.attempt)
-        effect = self._harvest(batch, run_id=last.id, ending=lambda now, given: _parked(last, now))
+        letter = RecordRefusal(batch.kept[0], reason, said[:KEPT], last.attempt)
+        effect = self._effect(batch, run_id=last.id, ending=lambda now, given: _parked(last, now))
         self._tell(batch, RunStatus.PARKED, ran=False)
-        return Ack(batch.upto, parked=(letter,), effect=effect, books=self._books)
+        return Ack(batch.upto, refused=(letter,), effect=effect, books=self._books)
 
     def _tell(self, batch: Batch, status: RunStatus, *, ran: bool = True) -> None:
-        seconds = self._outfit.log.clock.monotonic() - self._begun if ran else 0.0
-        self._outfit.watcher.ran(self._group.name, self._config.name, status, len(batch.kept), seconds)
+        seconds = self._dependencies.log.clock.monotonic() - self._begun if ran else 0.0
+        self._dependencies.metrics.ran(self._group.name, self._config.name, status, len(batch.kept), seconds)
 
     @property
     def _database(self) -> Database:
-        return self._outfit.log.database
+        return self._dependencies.log.database
 
     def _now(self) -> int:
-        return self._outfit.log.clock.now()
+        return self._dependencies.log.clock.now()
 
 
 def _parked(last: Run, now: int) -> RunEnd:

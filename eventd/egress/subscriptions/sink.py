@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from eventd.egress.loop.sink import Ack, Opened, Parcel
-from eventd.egress.subscriptions.runner import Outfit, Tries
+from eventd.egress.loop.sink import Ack, OpenResult, OutboundBatch
+from eventd.egress.subscriptions.runner import PluginRunner, SubscriptionDependencies
 from eventd.egress.subscriptions.trigger import Seen, Trigger
 from eventd.egress.subscriptions.window import MOST_BYTES, MOST_EVENTS, Batch, Window
 from eventd.log.core.eventlog import EventLog
@@ -22,7 +22,7 @@ from federation.event import is_alive
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered(Parcel):
+class WindowBatch(OutboundBatch):
     """What the first page of a batch holds; the sink looks for the rest by itself. `full`: more is waiting.
 
     `gone` are the positions `(after, upto]` that retention removed before they were looked at.
@@ -46,20 +46,20 @@ class SubscriptionSink:
         group: GroupConfig,
         cursor: Cursor,
         books: str,
-        outfit: Outfit,
+        dependencies: SubscriptionDependencies,
     ) -> None:
         self._config = config
         self._topic_id = cursor.topic_id
         self._until = cursor.until
-        self._log = outfit.log
-        self._changed = outfit.changed
+        self._log = dependencies.log
+        self._changed = dependencies.changed
         self._trigger = asked = Trigger.of(config, group.node_name)
         self._asked: Trigger | None = None
         if cursor.selection:  # a backfill: what is asked for may be less by now than when it began
             self._trigger, self._asked = Trigger.from_json(cursor.selection), asked
         # What is tried once more is run alone: whatever came after it is not to be undone.
         self._most = 1 if self._trigger.positions else MOST_EVENTS
-        self._tries = Tries(config, plugin, group, cursor, books, outfit)
+        self._tries = PluginRunner(config, plugin, group, cursor, books, dependencies)
         self._at = 0
         self._follows = False
         self._stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -94,30 +94,30 @@ class SubscriptionSink:
         """Where a batch that is tried again, or a backfill, ends."""
         return self._until if self._tries.until is None else self._tries.until
 
-    async def open(self, cursor: Cursor, page: MatchingPage[Seen]) -> Opened:
+    async def open(self, cursor: Cursor, page: MatchingPage[Seen]) -> OpenResult:
         """Look up whether what comes next was tried before. Where nothing waits, nothing is in the way."""
         self._follows = False
         await self._tries.recall(cursor.position)
-        return Opened(reached=True)
+        return OpenResult(reached=True)
 
-    def select(self, page: MatchingPage[Seen], after: int, attempts: int) -> Gathered | None:
+    def select(self, page: MatchingPage[Seen], after: int, attempts: int) -> WindowBatch | None:
         """All of the page."""
         gone = (page.gaps[0].after, page.gaps[-1].upto) if page.gaps else None
         if not page.items and gone is None:
             if self._is_complete(page.upto):
                 self._tries.forget()  # all of it has expired meanwhile
             return None
-        return Gathered(
+        return WindowBatch(
             self._at, page.upto, page.head.epoch, page.head.incarnation, page.items, full=page.full, gone=gone
         )
 
     # --- delivering -------------------------------------------------------------------------------------------
 
-    async def deliver(self, parcel: Gathered) -> Ack:
+    async def deliver(self, outbound: WindowBatch) -> Ack:
         """Gather until the window closes, run the plugin, and say what it gave."""
-        if parcel.gone is not None:  # said first, and by itself: what comes after it is read again
-            return self._tries.note_loss(*parcel.gone)
-        batch = await self._gather(parcel)
+        if outbound.gone is not None:  # said first, and by itself: what comes after it is read again
+            return self._tries.note_loss(*outbound.gone)
+        batch = await self._gather(outbound)
         return Ack(0) if batch is None else await self._tries.run(batch)
 
     def settled(self, ack: Ack) -> None:
@@ -134,13 +134,13 @@ class SubscriptionSink:
         if not self._stopping.done():
             self._stopping.set_result(None)
 
-    async def _gather(self, parcel: Gathered) -> Batch | None:
+    async def _gather(self, outbound: WindowBatch) -> Batch | None:
         """The batch, once its window has closed; None when the node stops before that."""
         window = Window(self._config.batch_window, self._config.debounce, self._most)
         # A step of the wall clock must neither close the window nor keep it open: it counts by the clock as it is now.
         opened, clock = Moment.of(self._log.clock), self._log.clock
-        window.add(parcel.records)
-        upto, more = parcel.upto, parcel.full
+        window.add(outbound.records)
+        upto, more = outbound.upto, outbound.full
         with self._log.watch((self._topic_id,)) as watch:
             while True:
                 now = opened.wall + clock.steady() - opened.steady
@@ -154,7 +154,7 @@ class SubscriptionSink:
                 wait = 0 if self._is_complete(upto) else window.closes_in(now)
                 if wait <= 0:
                     seen, upto = _not_overtaken(window.seen, upto)
-                    return Batch.of(parcel.after, upto, _in_force(seen, clock.now()))
+                    return Batch.of(outbound.after, upto, _in_force(seen, clock.now()))
                 more = await self._wait(watch.beyond(upto), wait / SECOND)
 
     def _is_complete(self, upto: int) -> bool:

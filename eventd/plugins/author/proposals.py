@@ -42,7 +42,7 @@ class TooMuch(Exception):
     """The function proposes more than a result may hold; it was stopped."""
 
 
-class Gathered:
+class ProposalWriter:
     """Proposals, each written down as it comes: a function that never stops yielding is stopped here.
 
     `latest`: what a later event says of a resource takes the place of what an earlier one said.

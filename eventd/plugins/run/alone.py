@@ -31,7 +31,7 @@ BROKEN_OFF: Final = "it was broken off: whoever ran it was stopped, or what had 
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RunOrder:
     """What a run is made of. `ttl` in microseconds bounds how long its part holds; `kept`: it is written down."""
 
     config: PluginConfig
@@ -42,7 +42,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Gave:
+class RunResult:
     """What a run came to."""
 
     part: NewPart
@@ -50,20 +50,22 @@ class Gave:
     outcome: Outcome
 
 
-def read_by_hand(conn: Connection, name: str, now: int, *, kept: bool) -> Asked:
+def read_by_hand(conn: Connection, name: str, now: int, *, kept: bool) -> RunOrder:
     """A run that a person asks for. Raises NotFound."""
     stored = read_resources(conn)
     config = find_plugin(stored, name)
     owner = plugin_owner(name)
-    return Asked(config, _request(conn, stored, config, owner if kept else "", MANUAL_TRIGGER, now), owner, kept=kept)
+    return RunOrder(
+        config, _request(conn, stored, config, owner if kept else "", MANUAL_TRIGGER, now), owner, kept=kept
+    )
 
 
-def read_by_clock(conn: Connection, schedule: ScheduleConfig, now: int) -> Asked:
+def read_by_clock(conn: Connection, schedule: ScheduleConfig, now: int) -> RunOrder:
     """A run that is due. Raises NotFound where the plugin is not declared any more."""
     stored = read_resources(conn)
     config = find_plugin(stored, schedule.plugin)
     request = _request(conn, stored, config, schedule.owner, INTERVAL_TRIGGER, now)
-    return Asked(config, request, schedule.owner, schedule.ttl)
+    return RunOrder(config, request, schedule.owner, schedule.ttl)
 
 
 def find_plugin(stored: Sequence[StoredResource], name: str) -> PluginConfig:
@@ -99,7 +101,7 @@ def _hash(stored: Sequence[StoredResource]) -> str:
     return hashlib.sha256(json.dumps(documents, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-async def run_alone(database: Database, clock: Clock, running: Plugins, asked: Asked) -> Gave:
+async def run_alone(database: Database, clock: Clock, running: Plugins, asked: RunOrder) -> RunResult:
     """Run it, and keep what it gave. Raises PluginFailed, and Invalid for a result that cannot be stored."""
     run_id = await database.write(_begin, asked, clock.now()) if asked.kept else None
     ending = RunEnd(status=RunStatus.INTERRUPTED, completed_at=0, error=BROKEN_OFF)
@@ -111,7 +113,7 @@ async def run_alone(database: Database, clock: Clock, running: Plugins, asked: A
         generation = asked.request.previous_generation + 1
         if run_id is not None:
             generation = await database.write(_store, run_id, part, outcome, clock.now())
-        return Gave(part, generation, outcome)
+        return RunResult(part, generation, outcome)
     except PluginFailed as failed:
         ending = ended_badly(failed, at=failed.completed_at)
         raise
@@ -123,7 +125,7 @@ async def run_alone(database: Database, clock: Clock, running: Plugins, asked: A
             await database.write(_end, run_id, replace(ending, completed_at=clock.now()))
 
 
-def _begin(conn: Connection, asked: Asked, now: int) -> int:
+def _begin(conn: Connection, asked: RunOrder, now: int) -> int:
     by_clock = asked.request.trigger == INTERVAL_TRIGGER
     line = NewRun(
         plugin=asked.config.name,

@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
-from eventd.plugins.author.proposals import Gathered, TooMuch
+from eventd.plugins.author.proposals import ProposalWriter, TooMuch
 from eventd.processes.lifeline import end_with
 from federation.event import Event
 
@@ -63,7 +63,7 @@ class Function:
 
     def __call__(self, events: list[Event], context: list[dict[str, Any]]) -> bytes:
         """Run it over the events of a request; the `status` it makes."""
-        gathered = Gathered(latest=self._each)
+        gathered = ProposalWriter(latest=self._each)
         placed = (context,) if self._context == "placed" else ()
         named = {"context": context} if self._context == "named" else {}
         if self._each:
@@ -73,7 +73,7 @@ class Function:
             self._gather(gathered, self._call(events, *placed, **named), "")
         return gathered.status()
 
-    def _gather(self, gathered: Gathered, value: Any, subject: str) -> None:
+    def _gather(self, gathered: ProposalWriter, value: Any, subject: str) -> None:
         if inspect.isawaitable(value):
             value = self._until_complete(value)
         if hasattr(value, "__aiter__"):
@@ -94,7 +94,7 @@ async def _awaited(awaitable: Any) -> Any:
     return await awaitable
 
 
-async def _drain(gathered: Gathered, values: Any, subject: str) -> None:
+async def _drain(gathered: ProposalWriter, values: Any, subject: str) -> None:
     async for value in values:
         gathered.add(value, subject)
 

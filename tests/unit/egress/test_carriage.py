@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from eventd.egress.peers.outbound_batch import CarriedLine, CarriedLines, Load
+from eventd.egress.peers.outbound_batch import OutboundLine, OutboundLines, PeerBatch
 from federation.peers import BATCH_TYPE, RUNS_TYPE
 
 BODY = b'3\t\t{"id":"a"}\n5\tx,y\t{"id":"b"}\n9\t\t{"id":"c"}\n'
-LINES = CarriedLines(BODY, 3, oldest=7)
+LINES = OutboundLines(BODY, 3, oldest=7)
 
 
-def _load(lines: CarriedLines, *exceptions: tuple[int, str]) -> Load:
-    return Load(0, 10, "e", 1, lines, exceptions)
+def _load(lines: OutboundLines, *exceptions: tuple[int, str]) -> PeerBatch:
+    return PeerBatch(0, 10, "e", 1, lines, exceptions)
 
 
 def test_lines_come_apart_into_position_path_and_body() -> None:
     assert list(LINES) == [
-        CarriedLine(3, "", '{"id":"a"}'),
-        CarriedLine(5, "x,y", '{"id":"b"}'),
-        CarriedLine(9, "", '{"id":"c"}'),
+        OutboundLine(3, "", '{"id":"a"}'),
+        OutboundLine(5, "x,y", '{"id":"b"}'),
+        OutboundLine(9, "", '{"id":"c"}'),
     ]
     assert [line.event_id for line in LINES] == ["a", "b", "c"]
 
@@ -28,11 +28,11 @@ def test_a_part_of_the_lines_is_the_same_bytes() -> None:
 
 
 def test_runs_come_apart_like_lines_and_a_part_of_them_is_lines() -> None:
-    runs = CarriedLines(b'3\t2\t22\t\n{"id":"a"}\n{"id":"b"}\n9\t1\t11\tx,y\n{"id":"c"}\n', 3, 7, RUNS_TYPE)
+    runs = OutboundLines(b'3\t2\t22\t\n{"id":"a"}\n{"id":"b"}\n9\t1\t11\tx,y\n{"id":"c"}\n', 3, 7, RUNS_TYPE)
     assert list(runs) == [
-        CarriedLine(3, "", '{"id":"a"}'),
-        CarriedLine(4, "", '{"id":"b"}'),
-        CarriedLine(9, "x,y", '{"id":"c"}'),
+        OutboundLine(3, "", '{"id":"a"}'),
+        OutboundLine(4, "", '{"id":"b"}'),
+        OutboundLine(9, "x,y", '{"id":"c"}'),
     ]
     part = runs[1:]
     assert (part.body, part.form) == (b'4\t\t{"id":"b"}\n9\tx,y\t{"id":"c"}\n', BATCH_TYPE)

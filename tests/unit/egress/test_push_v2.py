@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from eventd.egress.loop.sink import LONGEST, Ack, Blocked, HeldUp
-from eventd.egress.peers.outbound_batch import CarriedLines, Load
+from eventd.egress.loop.sink import LONGEST, Ack, Blocked, LinkError
+from eventd.egress.peers.outbound_batch import OutboundLines, PeerBatch
 from eventd.egress.peers.push_v2 import BATCH_IDS, Link, PushV2
 from eventd.egress.peers.transport import Transport
 from eventd.log.core.values import Head
@@ -92,9 +92,9 @@ def _push(reply: Reply, *, repair: bool = False) -> tuple[PushV2, Peer]:
     ), peer
 
 
-def _load(count: int) -> Load:
+def _load(count: int) -> PeerBatch:
     text = "".join(f'{position}\t\t{{"id":"e{position}"}}\n' for position in range(1, count + 1))
-    return Load(0, count, "epoch", 1, CarriedLines(text.encode(), count, 1))
+    return PeerBatch(0, count, "epoch", 1, OutboundLines(text.encode(), count, 1))
 
 
 def _in_parts(most: int, *down: int) -> Reply:
@@ -108,9 +108,9 @@ def _in_parts(most: int, *down: int) -> Reply:
     return reply
 
 
-def _runs(count: int) -> Load:
+def _runs(count: int) -> PeerBatch:
     events = "".join(f'{{"id":"e{position}"}}\n' for position in range(1, count + 1)).encode()
-    return Load(0, count, "epoch", 1, CarriedLines(Run(1, count, "", events).encode(), count, 1, RUNS_TYPE))
+    return PeerBatch(0, count, "epoch", 1, OutboundLines(Run(1, count, "", events).encode(), count, 1, RUNS_TYPE))
 
 
 async def test_a_receipt_beyond_the_log_blocks_the_link() -> None:
@@ -144,7 +144,7 @@ async def test_a_peer_that_takes_runs_no_more_gets_lines_at_once() -> None:
     push, peer = _push(lambda positions: [])
     push.takes_runs = True
     ack = await push.push(_runs(3))
-    assert (ack.upto, ack.held_up, peer.taken) == (3, None, [1, 2, 3])
+    assert (ack.upto, ack.failure, peer.taken) == (3, None, [1, 2, 3])
     assert peer.forms == [RUNS_TYPE, BATCH_TYPE]
     assert not push.takes_runs
     peer.takes = (BATCH_TYPE, RUNS_TYPE)
@@ -156,14 +156,14 @@ async def test_runs_that_are_too_large_go_in_halves_of_lines() -> None:
     push, peer = _push(_in_parts(2))
     peer.takes = (BATCH_TYPE, RUNS_TYPE)
     ack = await push.push(_runs(5))
-    assert (ack.upto, ack.held_up, peer.taken) == (5, None, [1, 2, 3, 4, 5])
+    assert (ack.upto, ack.failure, peer.taken) == (5, None, [1, 2, 3, 4, 5])
     assert set(peer.forms[1:]) == {BATCH_TYPE}
 
 
 async def test_what_is_too_large_goes_in_halves() -> None:
     push, peer = _push(_in_parts(2))
     ack = await push.push(_load(7))
-    assert (ack.upto, ack.held_up, peer.taken) == (7, None, [1, 2, 3, 4, 5, 6, 7])
+    assert (ack.upto, ack.failure, peer.taken) == (7, None, [1, 2, 3, 4, 5, 6, 7])
     assert [(batch.after, batch.upto) for batch in ack.batches] == [(0, 1), (1, 3), (3, 5), (5, 7)]
 
 
@@ -174,8 +174,8 @@ async def test_a_half_that_fails_in_its_own_half_ends_the_delivery_there(repair:
     ack = await push.push(_load(4))
     assert isinstance(ack, Ack)
     assert (ack.upto, peer.taken) == (1, [1])
-    assert ack.held_up is not None
-    assert ack.held_up.reason == "http_503"
+    assert ack.failure is not None
+    assert ack.failure.reason == "http_503"
 
 
 def _refusing(position: int) -> Reply:
@@ -187,8 +187,8 @@ async def test_one_record_that_the_peer_itself_calls_too_large_is_parked(repair:
     push, peer = _push(_refusing(2), repair=repair)
     peer.limit = 5
     ack = await push.push(_load(4))
-    assert (ack.upto, ack.held_up, peer.taken) == (4, None, [1, 3, 4])
-    assert [(one.record.position, one.reason) for one in ack.parked] == [(2, "too_large")]
+    assert (ack.upto, ack.failure, peer.taken) == (4, None, [1, 3, 4])
+    assert [(one.record.position, one.reason) for one in ack.refused] == [(2, "too_large")]
 
 
 @pytest.mark.parametrize("limit", [None, 1000], ids=["unsigned", "of another body"])
@@ -197,9 +197,9 @@ async def test_a_413_that_proves_nothing_blocks_the_link_and_parks_nothing(repai
     push, peer = _push(_refusing(2), repair=repair)
     peer.limit = limit
     ack = await push.push(_load(4))
-    assert (ack.upto, peer.taken, list(ack.parked)) == (1, [1], [])
-    assert isinstance(ack.held_up, Blocked)
-    assert ack.held_up.reason == "unproven_too_large"
+    assert (ack.upto, peer.taken, list(ack.refused)) == (1, [1], [])
+    assert isinstance(ack.failure, Blocked)
+    assert ack.failure.reason == "unproven_too_large"
     with pytest.raises(Blocked, match="one event alone"):
         await _push(_refusing(1))[0].push(_load(1))
 
@@ -208,7 +208,7 @@ async def test_a_413_that_proves_nothing_blocks_the_link_and_parks_nothing(repai
 async def test_what_an_answer_says_is_kept_short_and_plain_and_its_code_is_one_of_ours(code: str) -> None:
     error: dict[str, Any] = {"code": code, "message": "no\u0000\u001b[31m" + "o" * 100_000, "serverTime": "t" * 9000}
     push, _ = _push(lambda _: json.dumps({"error": error}))
-    with pytest.raises(HeldUp) as held:
+    with pytest.raises(LinkError) as held:
         await push.push(_load(1))
     assert held.value.reason == "http_503"
     assert len(held.value.detail) <= LONGEST
@@ -217,7 +217,7 @@ async def test_what_an_answer_says_is_kept_short_and_plain_and_its_code_is_one_o
 
 async def test_the_code_of_an_error_we_know_is_the_reason() -> None:
     push, _ = _push(lambda _: '{"error":{"code":"full","message":"no room"}}')
-    with pytest.raises(HeldUp) as held:
+    with pytest.raises(LinkError) as held:
         await push.push(_load(1))
     assert (held.value.reason, held.value.detail) == ("full", "the peer answered 503 full: no room")
 
@@ -226,13 +226,13 @@ async def test_a_receipt_that_refuses_every_line_is_not_too_long() -> None:
     longest = "ü" * 512
     push, _ = _push(lambda positions: [Refusal(at, longest, "source_not_allowed") for at in positions])
     text = "".join(f'{10**14 + at}\t\t{{"id":"{longest}"}}\n' for at in range(500))
-    ack = await push.push(Load(0, 10**14 + 500, "epoch", 1, CarriedLines(text.encode(), 500, 1)))
-    assert len(ack.parked) == 500
+    ack = await push.push(PeerBatch(0, 10**14 + 500, "epoch", 1, OutboundLines(text.encode(), 500, 1)))
+    assert len(ack.refused) == 500
 
 
 async def test_the_reason_a_peer_gives_for_a_refusal_is_kept_short_and_plain() -> None:
     push, _ = _push(lambda positions: [Refusal(positions[0], "", "bad\u0000" * 100_000)])
-    [parked] = (await push.push(_load(2))).parked
+    [parked] = (await push.push(_load(2))).refused
     assert parked.reason == ("bad " * LONGEST)[:LONGEST]
 
 
@@ -240,13 +240,13 @@ async def test_a_receipt_lets_go_of_its_own_batch_alone_and_few_are_remembered()
     """The others are still under way: sent again, they must be known for the same batches."""
     push, _ = _push(_in_parts(1000, 5))
     first, second = _load(2), _load(6)
-    with pytest.raises(HeldUp):
+    with pytest.raises(LinkError):
         await push.push(second)
     under_way = dict(push._batch_ids)
     await push.push(first)
     assert push._batch_ids == under_way
     assert len(under_way) == 1
     for count in range(6, 6 + 2 * BATCH_IDS):
-        with pytest.raises(HeldUp):
+        with pytest.raises(LinkError):
             await push.push(_load(count))
     assert len(push._batch_ids) == BATCH_IDS

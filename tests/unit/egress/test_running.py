@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from eventd.egress.routers.projection import Guarantee, Options
-from eventd.egress.routers.registry import Roster
+from eventd.egress.routers.registry import RouterRegistry
 from eventd.egress.routers.state import (
     ROUTER_WEIGHT,
     SLICE_BYTES,
     SLICE_WEIGHT,
-    Declared,
-    Running,
-    Upstream,
+    DeclaredRouter,
+    RouterState,
+    SourceState,
     slices_of,
 )
 from eventd.log.core.records import write_body
@@ -32,10 +32,10 @@ def line(name: str, *, at: int = 10, durability: str = "disk", version: int = 1,
     )  # fmt: skip
 
 
-def upstream(*lines: RouterRow, tip: int = 20) -> Upstream:
-    source = Upstream(1, "source")
+def upstream(*lines: RouterRow, tip: int = 20) -> SourceState:
+    source = SourceState(1, "source")
     source.tip = tip
-    source.routers = {each.name: Running(Declared.of(each), source) for each in lines}
+    source.routers = {each.name: RouterState(DeclaredRouter.of(each), source) for each in lines}
     return source
 
 
@@ -44,14 +44,14 @@ def cut(copies: int, size: int = 1) -> CopyPage:
     return CopyPage.of_records([Copy(at, at, "", "1", body) for at in range(11, 11 + copies)])
 
 
-def moves(source: Upstream, each: CopyPage) -> list[tuple[Running, RouterStep]]:
+def moves(source: SourceState, each: CopyPage) -> list[tuple[RouterState, RouterStep]]:
     return [
         (router, RouterStep(1, router.cursor, 10, 1, 1, 100, 20, 20, each, 0, None, False, router.durable))
         for router in source.routers.values()
     ]
 
 
-def names(routers: list[Running]) -> list[str]:
+def names(routers: list[RouterState]) -> list[str]:
     return [router.line.name for router in routers]
 
 
@@ -124,16 +124,16 @@ def test_other_options_take_effect_and_the_same_ones_change_nothing() -> None:
     source = upstream(line("r1"))
     router = source.routers["r1"]
     router.seen = router.position = 15
-    assert not router.declare(Declared.of(line("r1", durability="fsync")))
+    assert not router.declare(DeclaredRouter.of(line("r1", durability="fsync")))
     assert (router.seen, router.durable) == (15, True)
-    assert router.declare(Declared.of(line("r1", at=15, version=2, preserve_tag=False)))
+    assert router.declare(DeclaredRouter.of(line("r1", at=15, version=2, preserve_tag=False)))
     assert router.router.options == Options(preserve_tag=False)
 
 
 def test_a_roster_knows_who_feeds_what_and_forgets_what_is_dropped() -> None:
-    roster = Roster()
+    roster = RouterRegistry()
     for each in (line("r1"), line("r2")):
-        roster.adopt(Declared.of(each), tip=20)
+        roster.adopt(DeclaredRouter.of(each), tip=20)
     assert roster.feeds("d1")
     assert names([*roster.into(101)]) == ["r1"]
     assert names(roster.upstream(102)) == ["r2"]
@@ -147,9 +147,9 @@ def test_a_roster_knows_who_feeds_what_and_forgets_what_is_dropped() -> None:
 
 
 def test_a_router_that_was_made_anew_under_its_name_begins_anew() -> None:
-    roster = Roster()
-    roster.adopt(Declared.of(line("r1")), tip=20)
+    roster = RouterRegistry()
+    roster.adopt(DeclaredRouter.of(line("r1")), tip=20)
     before = roster.routers["r1"]
-    roster.adopt(Declared.of(line("r1", at=18)._replace(id=7)), tip=20)
+    roster.adopt(DeclaredRouter.of(line("r1", at=18)._replace(id=7)), tip=20)
     assert before.gone
     assert roster.routers["r1"].seen == 18

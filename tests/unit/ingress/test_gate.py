@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from eventd.ingress import reorder_buffer as gates
-from eventd.ingress.reorder_buffer import Gate, LinkLife
+from eventd.ingress.reorder_buffer import LinkLife, ReorderBuffer
 from eventd.testing import ManualClock, until
 from federation.ranges import Mark, Range
 
@@ -21,11 +21,11 @@ def _life(node: str, epoch: str = "e", incarnation: int = 1) -> LinkLife:
 
 
 @pytest.fixture
-def gate() -> Gate:
-    return Gate(ManualClock(), 1000)
+def gate() -> ReorderBuffer:
+    return ReorderBuffer(ManualClock(), 1000)
 
 
-async def test_a_batch_waits_for_the_one_before_it(gate: Gate) -> None:
+async def test_a_batch_waits_for_the_one_before_it(gate: ReorderBuffer) -> None:
     life = _life("x")
     await gate.enter(life, _claim(0, 5), 10)
     async with asyncio.TaskGroup() as group:
@@ -36,7 +36,7 @@ async def test_a_batch_waits_for_the_one_before_it(gate: Gate) -> None:
     assert (gate.knows(life), gate._upto(life), gate._room, gate._waiting) == (True, 9, 1000, {})
 
 
-async def test_only_the_last_history_of_a_sender_is_remembered(gate: Gate) -> None:
+async def test_only_the_last_history_of_a_sender_is_remembered(gate: ReorderBuffer) -> None:
     first, second = _life("x"), _life("x", "f")
     await gate.enter(first, _claim(0, 5), 10)
     gate.learn(second, Mark(epoch="f", incarnation=1, upto=3, base=0))
@@ -47,7 +47,9 @@ async def test_only_the_last_history_of_a_sender_is_remembered(gate: Gate) -> No
     assert gate._passed == {}
 
 
-async def test_who_was_not_heard_of_for_longest_is_forgotten_first(monkeypatch: pytest.MonkeyPatch, gate: Gate) -> None:
+async def test_who_was_not_heard_of_for_longest_is_forgotten_first(
+    monkeypatch: pytest.MonkeyPatch, gate: ReorderBuffer
+) -> None:
     monkeypatch.setattr(gates, "MOST_LINKS", 10)
     await gate.enter(_life("peer"), _claim(0, 1), 1)
     for number in range(100):

@@ -10,13 +10,13 @@ import pytest
 
 from eventd.plugins import Emit, Mask, Part, Plan, Resource
 from eventd.plugins.author.authoring import write_time
-from eventd.plugins.author.proposals import MAX_BYTES, Gathered, TooMuch
+from eventd.plugins.author.proposals import MAX_BYTES, ProposalWriter, TooMuch
 
 ROUTE = {"apiVersion": "n/v1", "kind": "Route", "metadata": {"name": "r"}, "spec": {}}
 
 
 def gather(*values: Any, subject: str = "") -> dict[str, Any]:
-    gathered = Gathered()
+    gathered = ProposalWriter()
     for value in values:
         gathered.add(value, subject)
     found: dict[str, Any] = json.loads(gathered.status())
@@ -87,7 +87,7 @@ def test_what_is_none_of_these_is_named(value: Any, told: str) -> None:
 
 def test_too_much_is_noticed_while_it_comes() -> None:
     endless = ({"type": "x" * 100_000} for _ in iter(int, 1))
-    gathered = Gathered()
+    gathered = ProposalWriter()
     with pytest.raises(TooMuch):
         gathered.add(endless)
     assert len(gathered.status()) <= MAX_BYTES + 1000
@@ -100,7 +100,7 @@ def test_a_time_needs_a_zone_and_is_written_in_utc() -> None:
 
 
 def test_where_the_latest_counts_a_resource_is_named_once() -> None:
-    gathered = Gathered(latest=True)
+    gathered = ProposalWriter(latest=True)
     for number, subject in ((1, "a"), (2, "b"), (3, "a")):
         gathered.add(Resource("n/v1", "Route", subject, {"said": number}), subject)
     found = json.loads(gathered.status())["resources"]
