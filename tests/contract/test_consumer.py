@@ -94,7 +94,7 @@ async def test_it_goes_on_where_it_stopped(log: EventLog, topic: int) -> None:
     async with driving(log, sink, topic) as link:
         await until(lambda: link.at(3))
     assert sink.taken == ["a", "b", "c"]
-    assert sink.parcels[-1].after == 2
+    assert sink.batches[-1].after == 2
 
 
 async def test_pages_bound_a_parcel(log: EventLog, topic: int) -> None:
@@ -102,7 +102,7 @@ async def test_pages_bound_a_parcel(log: EventLog, topic: int) -> None:
     sink = ScriptedSink(NAME, page=(3, 1 << 20))
     async with driving(log, sink, topic) as link:
         await until(lambda: link.at(7))
-    assert [[r.event_id for r in parcel.records] for parcel in sink.parcels] == [[*"abc"], [*"def"], [*"g"]]
+    assert [[r.event_id for r in parcel.records] for parcel in sink.batches] == [[*"abc"], [*"def"], [*"g"]]
 
 
 async def test_a_record_that_is_refused_is_set_aside_and_the_rest_goes_on(log: EventLog, topic: int) -> None:
@@ -128,7 +128,7 @@ async def test_an_append_to_another_topic_does_not_wake_it(log: EventLog, topic:
         await give_turns()
         await publish(log, topic, "a")
         await until(lambda: link.at(2))
-    assert [(parcel.after, parcel.upto) for parcel in sink.parcels] == [(0, 2)]
+    assert [(parcel.after, parcel.upto) for parcel in sink.batches] == [(0, 2)]
 
 
 async def test_a_sink_for_own_records_is_not_given_what_came_from_elsewhere(log: EventLog, topic: int) -> None:
@@ -159,12 +159,12 @@ async def test_a_destination_that_is_down_is_tried_again_ever_more_rarely(
             assert cursor.attempted_upto == 2, "what was tried: failed, not merely pending"
             clock.advance(seconds - 0.001)
             await give_turns()
-            assert len(sink.parcels) == attempt, "not a moment earlier"
+            assert len(sink.batches) == attempt, "not a moment earlier"
             clock.advance(0.001)
         await until(lambda: link.at(2))
         cursor = await link.cursor()
         assert (cursor.state, cursor.attempts, cursor.last_error) == (LinkState.RUNNING, 0, "")
-    assert [parcel.attempts for parcel in sink.parcels] == [1, 2, 3, 4, 5, 6, 7]
+    assert [parcel.attempts for parcel in sink.batches] == [1, 2, 3, 4, 5, 6, 7]
     assert await rows(log, batches, "attempts") == [(7,)]
 
 
@@ -240,7 +240,7 @@ async def test_one_destination_that_is_down_delays_no_other(log: EventLog, topic
     hangs, told = dead.later()
     dead.answers.append(hangs)
     async with driving(log, dead, topic), driving(log, alive, topic) as link:
-        await until(lambda: dead.parcels)
+        await until(lambda: dead.batches)
         await publish(log, topic, "b", "c")
         await until(lambda: link.at(3))
         assert dead.taken == []
@@ -320,12 +320,12 @@ async def test_a_sign_of_life_does_not_disturb_a_transfer(log: EventLog, topic: 
     hangs, told = sink.later()
     sink.answers.append(hangs)
     async with driving(log, sink, topic) as link:
-        await until(lambda: sink.parcels)
+        await until(lambda: sink.batches)
         link.consumer.wake()
         await give_turns()
         told.set_result(sink.take)
         await until(lambda: link.at(1))
-    assert (len(sink.parcels), sink.taken) == (1, ["a"])
+    assert (len(sink.batches), sink.taken) == (1, ["a"])
 
 
 async def test_what_a_partial_answer_took_is_settled_and_the_rest_is_tried_again(
@@ -341,7 +341,7 @@ async def test_what_a_partial_answer_took_is_settled_and_the_rest_is_tried_again
         clock.advance(1)
         await until(lambda: link.at(4))
     assert sink.taken == ["a", "b", "c", "d"]
-    assert [(parcel.after, parcel.upto) for parcel in sink.parcels] == [(0, 4), (2, 4)]
+    assert [(parcel.after, parcel.upto) for parcel in sink.batches] == [(0, 4), (2, 4)]
     assert await rows(log, batches, "after", "upto") == [(0, 2), (2, 4)]
 
 
@@ -354,7 +354,7 @@ async def test_what_came_after_a_failure_has_not_failed(log: EventLog, topic: in
         await publish(log, topic, "b")
         clock.advance(1)
         await until(lambda: link.at(2))
-    tries = [([record.event_id for record in parcel.records], parcel.attempts) for parcel in sink.parcels]
+    tries = [([record.event_id for record in parcel.records], parcel.attempts) for parcel in sink.batches]
     assert tries == [(["a"], 1), (["a"], 2), (["b"], 1)]
 
 
@@ -412,9 +412,9 @@ async def test_several_parcels_are_under_way_and_settle_in_order(log: EventLog, 
     waiting = [sink.later() for _ in range(4)]
     sink.answers.extend(answer for answer, _ in waiting)
     async with driving(log, sink, topic) as link:
-        await until(lambda: len(sink.parcels) == 3)
+        await until(lambda: len(sink.batches) == 3)
         await give_turns()
-        assert len(sink.parcels) == 3, "no more than the window"
+        assert len(sink.batches) == 3, "no more than the window"
         waiting[2][1].set_result(sink.take)
         waiting[1][1].set_result(sink.take)
         await until(lambda: len(sink.taken) == 4)
@@ -423,7 +423,7 @@ async def test_several_parcels_are_under_way_and_settle_in_order(log: EventLog, 
         await until(lambda: link.at(6))
         waiting[3][1].set_result(sink.take)
         await until(lambda: link.at(8))
-    assert [(p.after, p.upto) for p in sink.parcels] == [(0, 2), (2, 4), (4, 6), (6, 8)]
+    assert [(p.after, p.upto) for p in sink.batches] == [(0, 2), (2, 4), (4, 6), (6, 8)]
     assert await rows(log, batches, "after", "upto") == [(0, 2), (2, 4), (4, 6), (6, 8)]
 
 
@@ -433,7 +433,7 @@ async def test_at_the_end_of_its_cursor_it_waits_for_the_answer_and_reads_nothin
     answer, told = sink.later()
     sink.answers.append(answer)
     async with driving(log, sink, topic, until=2) as link:
-        await until(lambda: sink.parcels)
+        await until(lambda: sink.batches)
         for _ in range(20):  # while it would read about as often
             await link.cursor()
         assert sink.reads <= 2
@@ -461,7 +461,7 @@ async def test_when_the_first_fails_those_behind_it_are_given_up_and_sent_again(
     first, second, third = (sink.later() for _ in range(3))
     sink.answers.extend([first[0], second[0], third[0]])
     async with driving(log, sink, topic) as link:
-        await until(lambda: len(sink.parcels) == 3)
+        await until(lambda: len(sink.batches) == 3)
         second[1].set_result(sink.take)  # done, but not settled: the cursor is not there yet
         first[1].set_result(DOWN)
         await held(link, LinkState.BACKING_OFF, 1)
@@ -469,7 +469,7 @@ async def test_when_the_first_fails_those_behind_it_are_given_up_and_sent_again(
         assert ((await link.cursor()).position, (await link.cursor()).attempted_upto) == (0, 6)
         clock.advance(1)
         await until(lambda: link.at(6))
-    assert [r.event_id for parcel in sink.parcels[3:] for r in parcel.records] == [*"abcdef"]
+    assert [r.event_id for parcel in sink.batches[3:] for r in parcel.records] == [*"abcdef"]
     assert await rows(log, batches, "after", "upto") == [(0, 2), (2, 4), (4, 6)]
 
 
@@ -484,14 +484,14 @@ async def test_a_pause_gives_up_what_is_under_way_and_a_resumption_sends_it_at_o
     hangs, told = sink.later()
     sink.answers.append(hangs)
     async with driving(log, sink, topic) as link:
-        await until(lambda: sink.parcels)
+        await until(lambda: sink.batches)
         await database.write(set_paused, NAME, at=NOW, by="ann")
         link.consumer.reread()
         await until(told.cancelled)
         await publish(log, topic, "b")
         link.consumer.reread()  # more than once does no harm
         await give_turns()
-        assert (len(sink.parcels), clock.waits) == (1, []), "a pause has no end of its own"
+        assert (len(sink.batches), clock.waits) == (1, []), "a pause has no end of its own"
         await database.write(set_paused, NAME, at=None, by="")
         link.consumer.reread()
         await until(lambda: link.at(2))
@@ -538,11 +538,11 @@ async def test_when_somebody_else_moved_the_cursor_it_goes_on_from_there(log: Ev
     hangs, told = sink.later()
     sink.answers.append(hangs)
     async with driving(log, sink, topic) as link:
-        await until(lambda: sink.parcels)
+        await until(lambda: sink.batches)
         await log.settle(Step(NAME, 0, 1, 1, NOW))
         told.set_result(sink.take)
         await until(lambda: link.at(2))
-    assert [(p.after, p.upto) for p in sink.parcels] == [(0, 2), (1, 2)]
+    assert [(p.after, p.upto) for p in sink.batches] == [(0, 2), (1, 2)]
     assert await rows(log, batches, "after", "upto") == [(1, 2)], "the step that lost its fence left no proof"
 
 
@@ -554,7 +554,7 @@ async def test_when_another_selection_was_declared_it_settles_nothing_and_waits_
     hangs, told = sink.later()
     sink.answers.append(hangs)
     async with driving(log, sink, topic) as link:
-        await until(lambda: sink.parcels)
+        await until(lambda: sink.batches)
         await database.write(declare_selection, NAME, 2, {}, NOW)
         told.set_result(sink.take)
         await until(lambda: link.consumer._resting)
@@ -562,7 +562,7 @@ async def test_when_another_selection_was_declared_it_settles_nothing_and_waits_
         link.consumer.wake()
         await give_turns()
         assert await link.at(0)
-    assert [(p.after, p.upto) for p in sink.parcels] == [(0, 2)]
+    assert [(p.after, p.upto) for p in sink.batches] == [(0, 2)]
     assert await rows(log, batches, "id") == []
 
 
@@ -572,7 +572,7 @@ async def test_told_to_finish_it_settles_what_is_under_way_and_takes_nothing_mor
     first, second = sink.later(), sink.later()
     sink.answers.extend([first[0], second[0]])
     async with driving(log, sink, topic) as link:
-        await until(lambda: len(sink.parcels) == 2)
+        await until(lambda: len(sink.batches) == 2)
         link.consumer.finish()
         second[1].set_result(sink.take)
         await give_turns()
@@ -602,11 +602,11 @@ async def test_a_destination_that_was_started_is_compared_after_what_is_under_wa
     hangs, told = sink.later()
     sink.answers.append(hangs)
     async with driving(log, sink, topic) as link:
-        await until(lambda: sink.parcels)
+        await until(lambda: sink.batches)
         clock.advance(since)
         link.consumer.reopen()
         await give_turns()
-        assert (sink.opened, len(sink.parcels)) == (1, 1), "what is under way is not disturbed"
+        assert (sink.opened, len(sink.batches)) == (1, 1), "what is under way is not disturbed"
         told.set_result(sink.take)
         await until(lambda: link.at(1))
         await publish(log, topic, "b")
@@ -626,7 +626,7 @@ async def test_a_destination_that_has_less_gets_it_again(log: EventLog, topic: i
         await until(lambda: link.at(4))
         assert (await link.cursor()).rewound_from == 2
     assert sink.taken == [*"ababcd"]
-    assert sink.parcels[2].after == 0
+    assert sink.batches[2].after == 0
 
 
 @pytest.mark.parametrize("to", [2, 3, 100])
@@ -653,14 +653,14 @@ async def test_a_destination_that_goes_back_again_and_again_is_given_time(
     sink.answers.extend([sink.take, Rewind(0, "the peer stands at 0")] * 6)
     async with driving(log, sink, topic) as link:
         for times, seconds in ((2, 1.0), (3, 2.0), (4, 4.0), (5, 8.0), (6, 8.0)):
-            await until(lambda times=times: len(sink.parcels) == 2 * times)  # type: ignore[misc]
+            await until(lambda times=times: len(sink.batches) == 2 * times)  # type: ignore[misc]
             await held(link, LinkState.BACKING_OFF)
             cursor = await link.cursor()
             assert (cursor.position, cursor.reason, clock.waits) == (0, "rewinds", [seconds])
             assert cursor.last_error == f"it went back {times} times: the peer stands at 0"
             link.consumer.wake()  # its calls do not shorten that
             await give_turns()
-            assert len(sink.parcels) == 2 * times
+            assert len(sink.batches) == 2 * times
             clock.advance(seconds)
         await until(lambda: link.at(4))
         await publish(log, topic, "e")
@@ -694,7 +694,7 @@ async def test_passing_what_is_no_concern_of_it_is_written_down_in_time(
         assert ((await link.cursor()).sent_upto, clock.waits) == (1, [])
         await publish(log, topic, "x2", "mine2")
         await until(lambda: link.at(6))
-    assert [(p.after, p.upto) for p in sink.parcels] == [(0, 1), (1, 6)], "the ranges stay contiguous"
+    assert [(p.after, p.upto) for p in sink.batches] == [(0, 1), (1, 6)], "the ranges stay contiguous"
     assert await rows(log, batches, "after", "upto") == [(0, 1), (1, 6)]
 
 
@@ -838,7 +838,7 @@ async def test_cancelled_it_leaves_nothing_running(log: EventLog, topic: int) ->
     waiting = [sink.later() for _ in range(2)]
     sink.answers.extend(answer for answer, _ in waiting)
     async with driving(log, sink, topic) as link:
-        await until(lambda: len(sink.parcels) == 2)
+        await until(lambda: len(sink.batches) == 2)
         link.task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await link.task

@@ -195,14 +195,14 @@ class Histories(RuleBasedStateMachine):
         async def consume() -> None:
             log = self._logs[at]
             async with driving(log, sink, topic_id) as link:
-                wanted = len(sink.parcels) + parcels
+                wanted = len(sink.batches) + parcels
                 await self._publish(self._logs[at - 1], topic_id, drafts)
 
                 async def far_enough() -> bool:
                     head = await log.look_around()
                     for wait in log_waits(self._clock):
                         self._clock.advance(wait)
-                    return len(sink.parcels) >= wanted or (await link.cursor()).position >= head.last
+                    return len(sink.batches) >= wanted or (await link.cursor()).position >= head.last
 
                 await until(far_enough)
             sink.answers.clear()
