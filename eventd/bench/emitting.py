@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from eventd.bench.ledger import Ledger
 from eventd.bench.result import Show
-from eventd.bench.site import Wanted
-from eventd.bench.targets import Found, GroupTarget
-from eventd.bench.wire import LOOK_SECONDS, Door, Load, cpu_now, now
+from eventd.bench.site import BenchPlan
+from eventd.bench.targets import GroupTarget, StoredEvent
+from eventd.bench.wire import LOOK_SECONDS, LoadResult, NodeClient, cpu_now, now
 from eventd.client import Client
 from eventd.client.publishing import Publisher
 from eventd.runtime.clock import SystemClock
@@ -19,17 +19,17 @@ from eventd.runtime.supervisor import Supervisor
 
 
 @dataclass(slots=True)
-class Emitting:
+class EmitRun:
     """One run: `window` emitters at once, each of which awaits its event before it emits the next."""
 
-    door: Door
+    door: NodeClient
     target: GroupTarget
-    wanted: Wanted
+    wanted: BenchPlan
     window: int
     ledger: Ledger = field(default_factory=Ledger)
     _latencies: list[float] = field(default_factory=list)
 
-    async def pour(self, show: Show, words: str) -> Load:
+    async def pour(self, show: Show, words: str) -> LoadResult:
         """Emit all of it. Raises the node's error where it refuses any."""
         client, supervisor = Client(str(self.door.address), self.door.key), Supervisor(SystemClock())
         async with client, client.publisher(self.target.group, window=self.window) as publisher:
@@ -46,7 +46,7 @@ class Emitting:
                 seconds, busy = now() - begun, cpu_now() - cpu
             finally:
                 await supervisor.stop()
-        return Load([], self._latencies, seconds, round(busy / seconds, 2))
+        return LoadResult([], self._latencies, seconds, round(busy / seconds, 2))
 
     def _tell(self, show: Show, words: str, passed: float) -> None:
         wanted = self.wanted
@@ -69,9 +69,9 @@ class Emitting:
             await publisher.emit(event(number))
             kept(now() - begun)
 
-    async def read(self, door: Door, show: Show, words: str) -> list[Found]:
+    async def read(self, door: NodeClient, show: Show, words: str) -> list[StoredEvent]:
         """All that the node holds of it."""
-        found: list[Found] = []
+        found: list[StoredEvent] = []
         async for page in self.target.read(door):
             found += page
             show(words, len(found), self.ledger.count)

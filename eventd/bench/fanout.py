@@ -9,8 +9,8 @@ from eventd.bench.children import free_ports
 from eventd.bench.ledger import differing
 from eventd.bench.links import PATIENCE_SECONDS, links_of, seconds_of_batches, settle
 from eventd.bench.nodes import Node, group_of, pause, peer_of
-from eventd.bench.pouring import LOOK_SECONDS, Pouring, held
-from eventd.bench.result import Measured
+from eventd.bench.pouring import LOOK_SECONDS, LoadRun, held
+from eventd.bench.result import UnverifiedResult
 from eventd.bench.site import Site
 from eventd.bench.targets import GroupTarget
 from eventd.bench.wire import cpu_now, now
@@ -25,7 +25,7 @@ class Fanout:
     def __init__(self, peers: int, dead: int) -> None:
         self._peers = peers
         self._dead = dead
-        self._pouring: Pouring
+        self._pouring: LoadRun
 
     @property
     def nodes(self) -> int:
@@ -33,7 +33,7 @@ class Fanout:
         return 1 + self._peers - self._dead
 
     def settings(self, site: Site) -> dict[str, object]:
-        """How many peers."""
+        """Number of peers."""
         return {"peers": self._peers, "dead": self._dead}
 
     async def prepare(self, site: Site) -> None:
@@ -45,10 +45,10 @@ class Fanout:
             await node.declare(group_of(node, site.name, listens=True))
             await node.listening(site.name)
         await sender.declare(group_of(sender, site.name))
-        self._pouring = Pouring(sender.door, target, site.wanted)
+        self._pouring = LoadRun(sender.door, target, site.wanted)
         await self._pouring.pour(site.show, "filling the sender")
 
-    async def measure(self, site: Site) -> Measured:
+    async def measure(self, site: Site) -> UnverifiedResult:
         """Declare the peers, and look at the living ones until each holds all."""
         sender, *living = site.nodes
         count, before = self._pouring.ledger.count, sender.cpu_seconds
@@ -72,7 +72,7 @@ class Fanout:
         events = count * len(living)
         if before is not None and after is not None:
             figures["sender_cpu_us_per_event_and_peer"] = round((after - before) / events * 1e6, 2)
-        return Measured(events, seconds, batches, busy / seconds, events * site.wanted.size, figures)
+        return UnverifiedResult(events, seconds, batches, busy / seconds, events * site.wanted.size, figures)
 
     async def _until_all_have(self, site: Site, living: list[Node], begun: float) -> list[float]:
         """Seconds until each of them had all; those that stand still for too long are left to the verification."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 from eventd.bench.ledger import differing
 from eventd.bench.links import PATIENCE_SECONDS, join, last_receipt, resume, seconds_of_batches, settle, troubles
 from eventd.bench.nodes import OwnNode, group_of
-from eventd.bench.pouring import Pouring, arrive
-from eventd.bench.result import Measured
+from eventd.bench.pouring import LoadRun, arrive
+from eventd.bench.result import UnverifiedResult
 from eventd.bench.site import Site
 from eventd.bench.targets import GroupTarget
 from eventd.runtime.clock import SystemClock
@@ -22,7 +22,7 @@ class Federation:
     nodes = 2
 
     def __init__(self) -> None:
-        self._pouring: Pouring
+        self._pouring: LoadRun
 
     def settings(self, site: Site) -> dict[str, object]:
         """Nothing beside what every measurement may be asked for."""
@@ -38,14 +38,14 @@ class Federation:
             await b.declare(group_of(b, site.name, listens=True))
             await b.listening(site.name)
         await join(a, [b], site.name, paused=True)
-        self._pouring = Pouring(a.door, target, site.wanted)
+        self._pouring = LoadRun(a.door, target, site.wanted)
         await self._pouring.pour(site.show, "filling the first node")
         if isinstance(b, OwnNode):
             await b.start()
             await b.declare(group_of(b, site.name, listens=True))
             await b.listening(site.name)
 
-    async def measure(self, site: Site) -> Measured:
+    async def measure(self, site: Site) -> UnverifiedResult:
         """Let them go."""
         a, b = site.nodes
         count = self._pouring.ledger.count
@@ -61,7 +61,7 @@ class Federation:
         await settle(a, site.name, [b])
         batches = await seconds_of_batches(a.door, site.name, last)
         figures["batches"] = float(len(batches))
-        return Measured(count, came.seconds, batches, came.busy, count * site.wanted.size, figures)
+        return UnverifiedResult(count, came.seconds, batches, came.busy, count * site.wanted.size, figures)
 
     async def verify(self, site: Site) -> list[str]:
         """A holds what was sent, and B the same in the order of A."""

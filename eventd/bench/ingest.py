@@ -5,13 +5,13 @@ Milliseconds are those of a request, or of a single event.
 
 from __future__ import annotations
 
-from eventd.bench.emitting import Emitting
+from eventd.bench.emitting import EmitRun
 from eventd.bench.nodes import group_of
-from eventd.bench.pouring import Pouring
-from eventd.bench.result import Measured
-from eventd.bench.site import Site, Wanted
+from eventd.bench.pouring import LoadRun
+from eventd.bench.result import UnverifiedResult
+from eventd.bench.site import BenchPlan, Site
 from eventd.bench.targets import GroupTarget, Target, TopicTarget
-from eventd.bench.wire import Door
+from eventd.bench.wire import NodeClient
 from eventd.runtime.clock import SystemClock
 
 CLASSES = {"full": "fsync", "normal": "disk"}
@@ -27,7 +27,7 @@ class Ingest:
     def __init__(self, to: str = "group", *, window: int = 0) -> None:
         self._to = to
         self._window = window
-        self._pouring: Pouring | Emitting
+        self._pouring: LoadRun | EmitRun
 
     def settings(self, site: Site) -> dict[str, object]:
         """What was asked for beside what every measurement may be asked for."""
@@ -46,11 +46,11 @@ class Ingest:
         time = SystemClock().now()
         target = GroupTarget(site.name, node.name, site.run, wanted.size, time, named=not self._window)
         if self._window:
-            self._pouring = Emitting(node.door, target, wanted, self._window)
+            self._pouring = EmitRun(node.door, target, wanted, self._window)
         else:
             self._pouring = pouring(node.door, target, wanted)
 
-    async def measure(self, site: Site) -> Measured:
+    async def measure(self, site: Site) -> UnverifiedResult:
         """Pour."""
         (node,), run = site.nodes, self._pouring
         before = node.cpu_seconds
@@ -62,7 +62,7 @@ class Ingest:
             figures["node_cpu"] = round((after - before) / load.seconds, 2)
             figures["node_cpu_us_per_event"] = round((after - before) / count * 1e6, 2)
         size = count * site.wanted.size
-        return Measured(count, load.seconds, load.latencies, load.busy, size, figures)
+        return UnverifiedResult(count, load.seconds, load.latencies, load.busy, size, figures)
 
     async def verify(self, site: Site) -> list[str]:
         """Read all of it back."""
@@ -71,8 +71,8 @@ class Ingest:
         return run.ledger.problems(one.number for one in found)
 
 
-def pouring(door: Door, target: Target, wanted: Wanted) -> Pouring:
+def pouring(door: NodeClient, target: Target, wanted: BenchPlan) -> LoadRun:
     """Batches, made beforehand."""
-    made = Pouring(door, target, wanted)
+    made = LoadRun(door, target, wanted)
     made.prepare()
     return made

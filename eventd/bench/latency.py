@@ -10,12 +10,12 @@ import asyncio
 from eventd.bench.ledger import differing
 from eventd.bench.links import PATIENCE_SECONDS, join
 from eventd.bench.nodes import group_of, pause
-from eventd.bench.pouring import Pouring, arrive
-from eventd.bench.result import Measured
+from eventd.bench.pouring import LoadRun, arrive
+from eventd.bench.result import UnverifiedResult
 from eventd.bench.site import Site
-from eventd.bench.streams import Stream, Turn, open_streams
+from eventd.bench.streams import Stream, WriteProgress, open_streams
 from eventd.bench.targets import GroupTarget
-from eventd.bench.wire import Line, cpu_now, now, percentile, read_answer
+from eventd.bench.wire import HttpConnection, cpu_now, now, percentile, read_answer
 from eventd.errors import Unavailable
 from eventd.runtime.clock import SystemClock
 
@@ -32,9 +32,9 @@ class Latency:
     nodes = 2
 
     def __init__(self) -> None:
-        self._pouring: Pouring
+        self._pouring: LoadRun
         self._target: GroupTarget
-        self._turn: Turn
+        self._turn: WriteProgress
         self._stream: Stream
 
     def settings(self, site: Site) -> dict[str, object]:
@@ -49,9 +49,9 @@ class Latency:
         await b.declare(group_of(b, site.name, listens=True))
         await b.listening(site.name)
         await join(a, [b], site.name)
-        self._pouring = Pouring(a.door, self._target, site.wanted)
-        self._turn = Turn()
-        line = await a.door.open(Line)
+        self._pouring = LoadRun(a.door, self._target, site.wanted)
+        self._turn = WriteProgress()
+        line = await a.door.open(HttpConnection)
         try:
             read_answer(await line.ask(self._next())).json()
             await arrive(b.door, site.name, 1, site.show, "the first event", longest=PATIENCE_SECONDS)
@@ -66,7 +66,7 @@ class Latency:
         numbers = self._pouring.ledger.take(0, 1)
         return self._pouring.door.request("POST", self._target.path, self._target.batch(numbers))
 
-    async def _one(self, line: Line) -> tuple[float, float]:
+    async def _one(self, line: HttpConnection) -> tuple[float, float]:
         """Seconds until it was acknowledged at A, and until it was heard at B."""
         number = self._pouring.ledger.count
         asked = self._next()
@@ -84,11 +84,11 @@ class Latency:
             raise Unavailable(f"event {number} was not heard at B within {PATIENCE_SECONDS:g} s") from None
         return acknowledged - begun, self._turn.times[0] - begun
 
-    async def measure(self, site: Site) -> Measured:
+    async def measure(self, site: Site) -> UnverifiedResult:
         """One after the other."""
         a = site.nodes[0]
         wanted, taken = site.wanted, list[tuple[float, float]]()
-        line = await a.door.open(Line)
+        line = await a.door.open(HttpConnection)
         begun, cpu = now(), cpu_now()
         try:
             while now() - begun < wanted.seconds if wanted.seconds else len(taken) < wanted.events:
@@ -103,7 +103,7 @@ class Latency:
             "acknowledged_p99_ms": percentile(acknowledged, 99),
         }
         size = len(taken) * wanted.size
-        return Measured(len(taken), seconds, [heard for _, heard in taken], busy / seconds, size, figures)
+        return UnverifiedResult(len(taken), seconds, [heard for _, heard in taken], busy / seconds, size, figures)
 
     async def verify(self, site: Site) -> list[str]:
         """Both nodes hold all, in one order; the watcher heard of each once."""

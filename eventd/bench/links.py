@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from eventd.bench.nodes import LOOK_SECONDS, Node, group_of, pause, peer_of
-from eventd.bench.wire import Door, now
+from eventd.bench.wire import NodeClient, now
 
 PATIENCE_SECONDS = 60.0
 """What has not come in, and nothing else did, for so long does not come any more."""
@@ -52,12 +52,12 @@ async def troubles(sender: Node, group: str) -> list[str]:
     ]
 
 
-async def last_receipt(door: Door) -> int:
+async def last_receipt(door: NodeClient) -> int:
     """Where the sender's book of receipts ends now."""
     return int((await door.tell("GET", "/api/v1/books"))["books"]["receipts"]["last"])
 
 
-async def seconds_of_batches(door: Door, group: str, after: int) -> list[float]:
+async def seconds_of_batches(door: NodeClient, group: str, after: int) -> list[float]:
     """How long each later batch took from being sent to its receipt, as the sender's books say."""
     found: list[float] = []
     more, epoch = True, ""

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from eventd.bench.ledger import differing
 from eventd.bench.links import PATIENCE_SECONDS, join
 from eventd.bench.nodes import group_of
-from eventd.bench.pouring import Pouring, arrive
-from eventd.bench.result import Measured, Show
+from eventd.bench.pouring import LoadRun, arrive
+from eventd.bench.result import Show, UnverifiedResult
 from eventd.bench.site import Site
-from eventd.bench.streams import Stream, Turn, open_streams
+from eventd.bench.streams import Stream, WriteProgress, open_streams
 from eventd.bench.targets import GroupTarget, TopicTarget
-from eventd.bench.watch import Writes, heard_wrongly
-from eventd.bench.wire import Line, Load, now, percentile
+from eventd.bench.watch import WatchedWrites, heard_wrongly
+from eventd.bench.wire import HttpConnection, LoadResult, now, percentile
 from eventd.runtime.clock import SystemClock
 from eventd.runtime.supervisor import Supervisor
 
@@ -30,14 +30,14 @@ class Mixed:
 
     def __init__(self, watchers: int) -> None:
         self._watchers = watchers
-        self._writes = Writes(watchers)
-        self._pouring: Pouring
-        self._pulse: Pouring
+        self._writes = WatchedWrites(watchers)
+        self._pouring: LoadRun
+        self._pulse: LoadRun
         self._streams: Sequence[Stream] = ()
         self._is_over = False
 
     def settings(self, site: Site) -> dict[str, object]:
-        """How many watch the topic."""
+        """Number of watchers of the topic."""
         return {"watchers": self._watchers}
 
     async def prepare(self, site: Site) -> None:
@@ -50,13 +50,13 @@ class Mixed:
         await b.listening(site.name)
         await join(a, [b], site.name)
         await a.declare_topic(site.name, {"durability": "fsync"})
-        self._pouring = Pouring(a.door, target, wanted)
-        self._pulse = Pouring(a.door, TopicTarget(site.name, wanted.size), wanted)
+        self._pouring = LoadRun(a.door, target, wanted)
+        self._pulse = LoadRun(a.door, TopicTarget(site.name, wanted.size), wanted)
         await a.door.tell("POST", self._pulse.target.path, self._pulse.target.batch(self._pulse.ledger.take(0, 1)))
-        turn = self._writes.turn = Turn()
+        turn = self._writes.turn = WriteProgress()
         self._streams = await open_streams(a.door, [site.name] * self._watchers, turn, from_seq=0)
 
-    async def measure(self, site: Site) -> Measured:
+    async def measure(self, site: Site) -> UnverifiedResult:
         """Until the time is over; what is on its way to B then is waited for."""
         supervisor, (_, b) = Supervisor(SystemClock()), site.nodes
         begun = now()
@@ -78,9 +78,9 @@ class Mixed:
             "watch_p50_ms": percentile(self._writes.each, 50),
             "watch_p99_ms": percentile(self._writes.each, 99),
         }
-        return Measured(count, seconds, load.latencies, load.busy, count * site.wanted.size, figures)
+        return UnverifiedResult(count, seconds, load.latencies, load.busy, count * site.wanted.size, figures)
 
-    async def _pour(self, show: Show, beat: asyncio.Task[None]) -> Load:
+    async def _pour(self, show: Show, beat: asyncio.Task[None]) -> LoadResult:
         """Pour, unless the writes to the topic fail."""
 
         def told(words: str, done: int, of: int) -> None:
@@ -93,7 +93,7 @@ class Mixed:
     async def _beat(self, site: Site) -> None:
         """Write to the topic, one after the other."""
         door = site.nodes[0].door
-        line = await door.open(Line)
+        line = await door.open(HttpConnection)
         try:
             while not self._is_over:
                 await self._writes.one(door, line, self._pulse)

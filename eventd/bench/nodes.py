@@ -12,7 +12,7 @@ from typing import Any
 
 from eventd.bench.children import bare_environment
 from eventd.bench.machine import cpu_of
-from eventd.bench.wire import Door, now
+from eventd.bench.wire import NodeClient, now
 from eventd.errors import Conflict, EventdError, NotFound, Unavailable
 from eventd.net.address import Address
 from eventd.runtime.chance import SYSTEM
@@ -41,7 +41,7 @@ async def pause(seconds: float) -> None:
 class Node:
     """A node that runs: its door, and where its group listens, if it is to listen. What we declare goes with us."""
 
-    def __init__(self, name: str, door: Door, *, listen: tuple[str, int] | None = None, secret: str = "") -> None:
+    def __init__(self, name: str, door: NodeClient, *, listen: tuple[str, int] | None = None, secret: str = "") -> None:
         self.name = name
         self.door = door
         self.listen = listen
@@ -105,7 +105,7 @@ class OwnNode(Node):
         self.home.mkdir()
         self.key = SYSTEM.token(16).hex()
         api, port = ports
-        door = Door(Address(False, "127.0.0.1", api, ""), self.key)
+        door = NodeClient(Address(False, "127.0.0.1", api, ""), self.key)
         super().__init__(name, door, listen=("127.0.0.1", port), secret=secret)
         self._database = database
         self._log = folder / f"{name}.log"

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from eventd.bench.ledger import Ledger
 from eventd.bench.nodes import pause
 from eventd.bench.result import Show
-from eventd.bench.site import Wanted
-from eventd.bench.targets import Found, Target
-from eventd.bench.wire import Door, Load, cpu_now, now
+from eventd.bench.site import BenchPlan
+from eventd.bench.targets import StoredEvent, Target
+from eventd.bench.wire import LoadResult, NodeClient, cpu_now, now
 
 KEEP = 512
 """Of an answer: its status, and that of its events it is all new."""
@@ -21,12 +21,12 @@ LOOK_SECONDS = 0.01
 
 
 @dataclass(slots=True)
-class Pouring:
+class LoadRun:
     """One run: what is to be sent, and the ledger of it."""
 
-    door: Door
+    door: NodeClient
     target: Target
-    wanted: Wanted
+    wanted: BenchPlan
     ledger: Ledger = field(default_factory=Ledger)
     sent_bytes: int = 0
     _ready: list[deque[bytes]] = field(default_factory=list)
@@ -58,7 +58,7 @@ class Pouring:
         while now() < deadline if self.wanted.seconds else self.ledger.count < self.wanted.events:
             yield self._next(line)
 
-    async def pour(self, show: Show, words: str) -> Load:
+    async def pour(self, show: Show, words: str) -> LoadResult:
         """Send all of it. Raises the node's error where it refuses any."""
         begun, wanted = now(), self.wanted
 
@@ -70,21 +70,21 @@ class Pouring:
         rows = [self._row(line, deadline) for line in range(wanted.in_flight)]
         return await self.door.load(rows, keep=KEEP, told=told)
 
-    async def read(self, door: Door, show: Show, words: str) -> list[Found]:
+    async def read(self, door: NodeClient, show: Show, words: str) -> list[StoredEvent]:
         """All that a node holds of it."""
-        found: list[Found] = []
-        pages: AsyncIterator[list[Found]] = self.target.read(door)
+        found: list[StoredEvent] = []
+        pages: AsyncIterator[list[StoredEvent]] = self.target.read(door)
         async for page in pages:
             found += page
             show(words, len(found), self.ledger.count)
         return found
 
-    def problems(self, found: Sequence[Found]) -> list[str]:
+    def problems(self, found: Sequence[StoredEvent]) -> list[str]:
         """What is wrong with what was read."""
         return self.ledger.problems(one.number for one in found)
 
 
-async def held(door: Door, group: str) -> int:
+async def held(door: NodeClient, group: str) -> int:
     """How many events of a group are durable on a node."""
     told = await door.tell("GET", "/api/v1/status")
     return next((int(one["events"]) for one in told["groups"] if one["group"] == group), 0)
@@ -100,7 +100,7 @@ class Arrival:
     busy: float
 
 
-async def arrive(door: Door, group: str, count: int, show: Show, words: str, *, longest: float) -> Arrival:
+async def arrive(door: NodeClient, group: str, count: int, show: Show, words: str, *, longest: float) -> Arrival:
     """Wait until a node holds so many; what does not come within `longest` without any news is not waited for."""
     begun, cpu = now(), cpu_now()
     news, before = now(), 0

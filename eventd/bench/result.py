@@ -13,7 +13,7 @@ Show = Callable[[str, int, int], None]
 
 
 @dataclass(slots=True)
-class Measured:
+class UnverifiedResult:
     """What was counted, in which time, how long each took, and what else there is to tell. Not verified yet."""
 
     events: int
@@ -29,7 +29,7 @@ class Result:
     """One run, to its end."""
 
     bench: str
-    measured: Measured
+    measured: UnverifiedResult
     problems: list[str]
     settings: dict[str, Any]
     machine: dict[str, Any]

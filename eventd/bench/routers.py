@@ -12,13 +12,13 @@ from eventd.bench.ingest import CLASSES
 from eventd.bench.ledger import differing
 from eventd.bench.links import PATIENCE_SECONDS
 from eventd.bench.nodes import pause
-from eventd.bench.pouring import Pouring
-from eventd.bench.result import Measured
+from eventd.bench.pouring import LoadRun
+from eventd.bench.result import UnverifiedResult
 from eventd.bench.site import Site
-from eventd.bench.streams import Stream, Turn, open_streams
+from eventd.bench.streams import Stream, WriteProgress, open_streams
 from eventd.bench.targets import TopicTarget
-from eventd.bench.watch import Writes, heard_wrongly
-from eventd.bench.wire import Door, Line, cpu_now, now
+from eventd.bench.watch import WatchedWrites, heard_wrongly
+from eventd.bench.wire import HttpConnection, NodeClient, cpu_now, now
 
 ONES = 20
 """Single writes."""
@@ -35,7 +35,7 @@ class Routers:
     def __init__(self, routers: int) -> None:
         self._routers = routers
         self._topics: list[str] = []
-        self._pouring: Pouring
+        self._pouring: LoadRun
         self._streams: Sequence[Stream] = ()
 
     def settings(self, site: Site) -> dict[str, object]:
@@ -54,10 +54,10 @@ class Routers:
             site.show("declaring", at, self._routers)
             await node.declare_topic(topic, config)
             await node.door.tell("PUT", f"/v0/routers/{topic}", {"source": source, "dest": topic})
-        self._pouring = Pouring(node.door, TopicTarget(source, site.wanted.size), site.wanted)
+        self._pouring = LoadRun(node.door, TopicTarget(source, site.wanted.size), site.wanted)
         self._pouring.prepare()
 
-    async def measure(self, site: Site) -> Measured:
+    async def measure(self, site: Site) -> UnverifiedResult:
         """All at once, and then one by one."""
         (node,), pouring = site.nodes, self._pouring
         before, begun, cpu = node.cpu_seconds, now(), cpu_now()
@@ -70,7 +70,7 @@ class Routers:
         if before is not None and after is not None:
             figures["node_cpu_us_per_copy"] = round((after - before) / copies * 1e6, 2)
         each = await self._one_by_one(site, node.door, count)
-        return Measured(copies, seconds, each, busy / seconds, copies * site.wanted.size, figures)
+        return UnverifiedResult(copies, seconds, each, busy / seconds, copies * site.wanted.size, figures)
 
     async def _all_copied(self, site: Site, count: int) -> None:
         """Until each topic has all; or nothing came for too long, which the verification tells."""
@@ -91,11 +91,11 @@ class Routers:
             if not (cursor := page.get("next_cursor") or ""):
                 return found
 
-    async def _one_by_one(self, site: Site, door: Door, count: int) -> list[float]:
-        writes = Writes(self._routers)
-        writes.turn = Turn()
+    async def _one_by_one(self, site: Site, door: NodeClient, count: int) -> list[float]:
+        writes = WatchedWrites(self._routers)
+        writes.turn = WriteProgress()
         self._streams = await open_streams(door, self._topics, writes.turn, from_seq=count - 1)
-        line = await door.open(Line)
+        line = await door.open(HttpConnection)
         try:
             for at in range(ONES):
                 await writes.one(door, line, self._pouring)

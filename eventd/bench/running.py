@@ -7,12 +7,12 @@ from typing import Any, Protocol
 import eventd
 from eventd.api.framework.moments import show_time
 from eventd.bench.machine import machine
-from eventd.bench.result import Measured, Result, Show
-from eventd.bench.site import Site, Wanted, open_site
+from eventd.bench.result import Result, Show, UnverifiedResult
+from eventd.bench.site import BenchPlan, Site, open_site
 from eventd.runtime.clock import SystemClock
 
 
-class Bench(Protocol):
+class Benchmark(Protocol):
     """What there is to measure. `nodes` says on how many."""
 
     @property
@@ -25,12 +25,12 @@ class Bench(Protocol):
 
     async def prepare(self, site: Site) -> None: ...
 
-    async def measure(self, site: Site) -> Measured: ...
+    async def measure(self, site: Site) -> UnverifiedResult: ...
 
     async def verify(self, site: Site) -> list[str]: ...
 
 
-async def run_bench(bench: Bench, wanted: Wanted, show: Show, leftover: list[str]) -> Result:
+async def run_bench(bench: Benchmark, wanted: BenchPlan, show: Show, leftover: list[str]) -> Result:
     """Run it. `leftover` gets what could not be removed from nodes that are not ours."""
     at = machine(None)
     async with open_site(wanted, bench.nodes, show, leftover) as site:

@@ -12,7 +12,7 @@ from pathlib import Path
 from eventd.bench.children import free_ports
 from eventd.bench.nodes import Node, OwnNode
 from eventd.bench.result import Show
-from eventd.bench.wire import Door
+from eventd.bench.wire import NodeClient
 from eventd.errors import Invalid
 from eventd.net.address import Address
 from eventd.runtime.chance import SYSTEM
@@ -21,7 +21,7 @@ NAMES = ("bench-a", "bench-b")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class BenchPlan:
     """What every measurement may be asked for. `seconds` comes in the place of `events`."""
 
     events: int
@@ -44,7 +44,7 @@ class Wanted:
 class Site:
     """The nodes, and a name for all that is declared on them."""
 
-    wanted: Wanted
+    wanted: BenchPlan
     show: Show
     nodes: Sequence[Node]
     folder: Path
@@ -70,7 +70,7 @@ class Site:
 
 
 @asynccontextmanager
-async def open_site(wanted: Wanted, count: int, show: Show, leftover: list[str]) -> AsyncIterator[Site]:
+async def open_site(wanted: BenchPlan, count: int, show: Show, leftover: list[str]) -> AsyncIterator[Site]:
     """So many nodes, none of ours started yet. At the end they are gone; `leftover` gets what could not be removed."""
     async with AsyncExitStack() as stack:
         folder = _make_folder(wanted.folder)
@@ -93,7 +93,7 @@ def _make_folder(inside: str) -> Path:
     return Path(tempfile.mkdtemp(prefix="routerctl-bench-", dir=inside or None)).absolute()
 
 
-def _own(wanted: Wanted, count: int, folder: Path) -> list[Node]:
+def _own(wanted: BenchPlan, count: int, folder: Path) -> list[Node]:
     databases = [wanted.database, wanted.peer_database][:count]
     if count > 1 and len({bool(url) for url in databases}) > 1:
         raise Invalid("two nodes need two databases", hint="give both: --database URL --peer-database URL")
@@ -113,7 +113,7 @@ def _own(wanted: Wanted, count: int, folder: Path) -> list[Node]:
     ]
 
 
-def _given(wanted: Wanted, count: int, folder: Path) -> list[Node]:
+def _given(wanted: BenchPlan, count: int, folder: Path) -> list[Node]:
     if len(wanted.servers) != count:
         told = {1: "this measurement needs one node", 2: "this measurement needs two nodes"}.get(count)
         if told is None or len(wanted.servers) > count:
@@ -134,6 +134,6 @@ def _given(wanted: Wanted, count: int, folder: Path) -> list[Node]:
         file.write_text(SYSTEM.token(32).hex() + "\n")
         secret = secret or str(file)
     return [
-        Node(name, Door(address, key), listen=listen if at else None, secret=secret)
+        Node(name, NodeClient(address, key), listen=listen if at else None, secret=secret)
         for at, (name, address, key) in enumerate(zip(NAMES, addresses, keys, strict=False))
     ]

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from eventd.api.errors.codes import restore
-from eventd.bench.wire import HEAD_END, Door, now, read_answer
+from eventd.bench.wire import HEAD_END, NodeClient, now, read_answer
 from eventd.errors import EventdError, Unavailable
 
 MARK_BYTES = 96
 BEGIN_SECONDS = 60.0
 
 
-class Turn:
+class WriteProgress:
     """One write on its way: who has heard of it, and when."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Turn:
 class Stream(asyncio.Protocol):
     """A watcher. `begun` is done when it has got what `since` says."""
 
-    def __init__(self, turn: Turn, asked: bytes, since: bytes) -> None:
+    def __init__(self, turn: WriteProgress, asked: bytes, since: bytes) -> None:
         self.received: list[bytes] = []
         self.begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._turn = turn
@@ -115,7 +115,7 @@ def mark_of(number: int) -> bytes:
     return b'"n":%d,' % number
 
 
-async def open_streams(door: Door, topics: Sequence[str], turn: Turn, *, from_seq: int) -> list[Stream]:
+async def open_streams(door: NodeClient, topics: Sequence[str], turn: WriteProgress, *, from_seq: int) -> list[Stream]:
     """A watcher for each of these, with a session of its own, all in step."""
     asked = [_session(door, topic, from_seq) for topic in topics]
     sessions = (await door.load([asked])).jsons()[0]
@@ -132,7 +132,7 @@ async def open_streams(door: Door, topics: Sequence[str], turn: Turn, *, from_se
     return streams
 
 
-async def open_stream(door: Door, path: str, turn: Turn, since: bytes) -> Stream:
+async def open_stream(door: NodeClient, path: str, turn: WriteProgress, since: bytes) -> Stream:
     """One watcher of a path."""
     asked = door.request("GET", path)
     return await door.open(lambda: Stream(turn, asked, since))
@@ -146,6 +146,6 @@ async def _all_begun(streams: Sequence[Stream]) -> None:
         raise EventdError(f"not all {len(streams)} watchers were served within {BEGIN_SECONDS:g} s") from None
 
 
-def _session(door: Door, topic: str, from_seq: int) -> bytes:
+def _session(door: NodeClient, topic: str, from_seq: int) -> bytes:
     body = {"topics": {topic: {"from_seq": from_seq}}, "heartbeat_ms": 60_000}
     return door.request("POST", "/v0/watch", body)

@@ -14,12 +14,12 @@ from typing import Any
 
 from eventd.bench.links import PATIENCE_SECONDS
 from eventd.bench.nodes import API, group_of, pause
-from eventd.bench.pouring import Pouring
-from eventd.bench.result import Measured
+from eventd.bench.pouring import LoadRun
+from eventd.bench.result import UnverifiedResult
 from eventd.bench.site import Site
-from eventd.bench.streams import Stream, Turn, open_stream
+from eventd.bench.streams import Stream, WriteProgress, open_stream
 from eventd.bench.targets import GroupTarget
-from eventd.bench.wire import Line, cpu_now, now, read_answer
+from eventd.bench.wire import HttpConnection, cpu_now, now, read_answer
 from eventd.errors import Unavailable
 from eventd.runtime.clock import SystemClock
 
@@ -47,9 +47,9 @@ class Subscriptions:
 
     def __init__(self, subscriptions: int) -> None:
         self._subscriptions = subscriptions
-        self._pouring: Pouring
+        self._pouring: LoadRun
         self._target: GroupTarget
-        self._turn: Turn
+        self._turn: WriteProgress
         self._stream: Stream
 
     def settings(self, site: Site) -> dict[str, object]:
@@ -64,13 +64,13 @@ class Subscriptions:
         self._target = GroupTarget(site.name, node.name, site.run, site.wanted.size, now_, types=types)
         await node.start()
         await node.declare(group_of(node, site.name), _plugin(site.folder))
-        self._pouring = Pouring(node.door, self._target, site.wanted)
+        self._pouring = LoadRun(node.door, self._target, site.wanted)
         await self._pouring.pour(site.show, "filling the log")
-        self._turn = Turn()
+        self._turn = WriteProgress()
         self._stream = await open_stream(node.door, "/api/v1/effective/stream", self._turn, b"event: state")
         await self._stream.begun
 
-    async def measure(self, site: Site) -> Measured:
+    async def measure(self, site: Site) -> UnverifiedResult:
         """Subscribe, see it drained, and go on one by one."""
         (node,), count = site.nodes, self._pouring.ledger.count
         before, begun, cpu = node.cpu_seconds, now(), cpu_now()
@@ -81,12 +81,12 @@ class Subscriptions:
         figures = {}
         if before is not None and after is not None:
             figures["node_cpu_us_per_event"] = round((after - before) / count * 1e6, 2)
-        line = await node.door.open(Line)
+        line = await node.door.open(HttpConnection)
         try:
             taken = [await self._one(site, line) for _ in range(ONES + WARM_UP)][WARM_UP:]
         finally:
             line.close()
-        return Measured(count, seconds, taken, busy / seconds, count * site.wanted.size, figures)
+        return UnverifiedResult(count, seconds, taken, busy / seconds, count * site.wanted.size, figures)
 
     async def _all_there(self, site: Site, count: int) -> None:
         """Until so many resources were heard of; what does not come is left to the verification."""
@@ -99,7 +99,7 @@ class Subscriptions:
             site.show("deriving", have, count)
             await pause(0.01)
 
-    async def _one(self, site: Site, line: Line) -> float:
+    async def _one(self, site: Site, line: HttpConnection) -> float:
         """Seconds from the request to the resource."""
         (number,) = numbers = self._pouring.ledger.take(0, 1)
         asked = self._pouring.door.request("POST", self._target.path, self._target.batch(numbers))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from eventd.bench.wire import Door
+from eventd.bench.wire import NodeClient
 from eventd.client import NewEvent
 from eventd.errors import Invalid
 from federation.event import Event, encode, from_micros, normalise
@@ -16,7 +16,7 @@ from federation.event import Event, encode, from_micros, normalise
 PAGE = 1000
 
 
-class Found(NamedTuple):
+class StoredEvent(NamedTuple):
     """One event as it was read back: the number it was sent under, or a text of nobody's sending, and its digest."""
 
     number: int | str
@@ -82,7 +82,7 @@ class GroupTarget:
         subject = f"10.88.{number // 250 % 250}.{number % 250}/32"
         return NewEvent(kind, subject, {"number": f"{number:010}", "pad": self._pad})
 
-    async def read(self, door: Door) -> AsyncIterator[list[Found]]:
+    async def read(self, door: NodeClient) -> AsyncIterator[list[StoredEvent]]:
         """Everything that the group holds, page by page, in the order of that node's log."""
         after: str | None = ""
         while after is not None:
@@ -90,13 +90,13 @@ class GroupTarget:
             yield [self._found(event) for event in page["events"]]
             after = page["next"]
 
-    def _found(self, event: dict[str, Any]) -> Found:
+    def _found(self, event: dict[str, Any]) -> StoredEvent:
         for local in ("recordedAt", "seq", "path"):  # its own matter of each node
             del event[local]
         digest = hashlib.blake2b(msgspec.json.encode(event), digest_size=16).digest()
         told = str(event["payload"].get("number"))
         number = self.number_of(str(event["id"])) if self._named else int(told) if told.isdecimal() else told
-        return Found(event["id"] if told != f"{number:010}" else number, digest)
+        return StoredEvent(event["id"] if told != f"{number:010}" else number, digest)
 
     def number_of(self, id: str) -> int | str:
         """The number an event was sent under; the id where we did not send it."""
@@ -122,22 +122,22 @@ class TopicTarget:
         rows = [f'{{"data":{{"n":{n},"pad":"{pad}"}},"tag":"bench:tag"}}' for n in numbers]
         return f'{{"records":[{",".join(rows)}]}}'.encode()
 
-    async def read(self, door: Door) -> AsyncIterator[list[Found]]:
+    async def read(self, door: NodeClient) -> AsyncIterator[list[StoredEvent]]:
         """All records of the topic, in order; no seq may be missing."""
         at, more = 0, True
         while more:
             page = await door.tell("POST", f"{self.path}/diff", {"from_seq": at, "limit": PAGE})
             lost = page["tombstone"]
-            yield [] if lost is None else [Found(f"a gap: {lost}", b"")]
+            yield [] if lost is None else [StoredEvent(f"a gap: {lost}", b"")]
             yield [_record(record) for record in page["records"]]
             at, more = page["next_from_seq"], not page["caught_up"]
 
 
-def _record(record: dict[str, Any]) -> Found:
+def _record(record: dict[str, Any]) -> StoredEvent:
     data = record.get("data")
     digest = hashlib.blake2b(msgspec.json.encode(data), digest_size=16).digest()
     number = data.get("n") if isinstance(data, dict) else None
-    return Found(number if isinstance(number, int) else f"seq {record['$seq']}", digest)
+    return StoredEvent(number if isinstance(number, int) else f"seq {record['$seq']}", digest)
 
 
 Target = GroupTarget | TopicTarget

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from eventd.bench.ingest import CLASSES
 from eventd.bench.ledger import differing
 from eventd.bench.nodes import pause
-from eventd.bench.pouring import Pouring
-from eventd.bench.result import Measured
+from eventd.bench.pouring import LoadRun
+from eventd.bench.result import UnverifiedResult
 from eventd.bench.site import Site
-from eventd.bench.streams import Stream, Turn, mark_of, open_streams
+from eventd.bench.streams import Stream, WriteProgress, mark_of, open_streams
 from eventd.bench.targets import TopicTarget
-from eventd.bench.wire import Door, Line, cpu_now, now, percentile, read_answer
+from eventd.bench.wire import HttpConnection, NodeClient, cpu_now, now, percentile, read_answer
 from eventd.errors import Unavailable
 
 REST_SECONDS = 0.01
@@ -30,8 +30,8 @@ class Watch:
 
     def __init__(self, watchers: int) -> None:
         self._watchers = watchers
-        self._writes = Writes(watchers)
-        self._pouring: Pouring
+        self._writes = WatchedWrites(watchers)
+        self._pouring: LoadRun
         self._streams: Sequence[Stream] = ()
 
     def settings(self, site: Site) -> dict[str, object]:
@@ -44,17 +44,17 @@ class Watch:
         target = TopicTarget(site.name, site.wanted.size)
         await node.start()
         await node.declare_topic(site.name, {"durability": CLASSES[site.wanted.durability]})
-        self._pouring = Pouring(node.door, target, site.wanted)
+        self._pouring = LoadRun(node.door, target, site.wanted)
         await node.door.tell("POST", target.path, target.batch(self._pouring.ledger.take(0, 1)))
         site.show("opening the streams", 0, 0)
-        turn = self._writes.turn = Turn()
+        turn = self._writes.turn = WriteProgress()
         self._streams = await open_streams(node.door, [site.name] * self._watchers, turn, from_seq=0)
 
-    async def measure(self, site: Site) -> Measured:
+    async def measure(self, site: Site) -> UnverifiedResult:
         """Write."""
         (node,), wanted, writes = site.nodes, site.wanted, self._writes
         before, cpu, begun = node.cpu_seconds, cpu_now(), now()
-        line = await node.door.open(Line)
+        line = await node.door.open(HttpConnection)
         try:
             while now() - begun < wanted.seconds if wanted.seconds else len(writes.last) < wanted.events:
                 await writes.one(node.door, line, self._pouring)
@@ -67,7 +67,7 @@ class Watch:
         heard = len(writes.each)
         if before is not None and after is not None:
             figures["node_cpu_us_per_event"] = round((after - before) / heard * 1e6, 2)
-        return Measured(heard, seconds, writes.each, busy / seconds, heard * wanted.size, figures)
+        return UnverifiedResult(heard, seconds, writes.each, busy / seconds, heard * wanted.size, figures)
 
     async def verify(self, site: Site) -> list[str]:
         """The topic holds each write once, in order, and so did each watcher hear of it."""
@@ -77,16 +77,16 @@ class Watch:
         return problems + heard_wrongly(self._streams, [one.number for one in found])
 
 
-class Writes:
+class WatchedWrites:
     """Writes that watchers hear of, one at a time: seconds to each of them, and to the last of each write."""
 
     def __init__(self, watchers: int) -> None:
-        self.turn: Turn
+        self.turn: WriteProgress
         self.each: list[float] = []
         self.last: list[float] = []
         self._watchers = watchers
 
-    async def one(self, door: Door, line: Line, pouring: Pouring) -> None:
+    async def one(self, door: NodeClient, line: HttpConnection, pouring: LoadRun) -> None:
         """Rest, write, and wait until all have heard of it."""
         (number,) = numbers = pouring.ledger.take(0, 1)
         asked = door.request("POST", pouring.target.path, pouring.target.batch(numbers))

@@ -81,7 +81,7 @@ def length_of(data: bytes | bytearray) -> int:
     return end + len(HEAD_END) + int(data[at + len(_LENGTH) : line])
 
 
-class Line(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """One connection that stays open: one question at a time."""
 
     def __init__(self) -> None:
@@ -143,7 +143,7 @@ def _lost() -> Unavailable:
     return Unavailable("the connection to the node was lost", hint="did the node end?")
 
 
-class Caller(Line):
+class Caller(HttpConnection):
     """Asks a row of questions, each as soon as the one before is answered; no task is woken for it.
 
     Of an answer it keeps the first `keep` bytes, 0 for all; what is none of success ends the row.
@@ -192,7 +192,7 @@ class Caller(Line):
             self.done.set_exception(error)
 
 
-class Load(NamedTuple):
+class LoadResult(NamedTuple):
     """What a run of several clients gave: answers by client, seconds of each question, of all, and of a core."""
 
     answers: list[list[bytes]]
@@ -224,7 +224,7 @@ def percentile(seconds: Sequence[float], percent: float) -> float:
     return round(ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))] * 1000, 3) if ordered else 0.0
 
 
-class Door:
+class NodeClient:
     """The way to one node: its API's address, and the key to it."""
 
     def __init__(self, address: Address, key: str = "") -> None:
@@ -257,7 +257,7 @@ class Door:
 
     async def ask(self, method: str, path: str, body: Any = None) -> Answer:
         """The same, whatever the status of the answer is."""
-        line = await self.open(Line)
+        line = await self.open(HttpConnection)
         try:
             async with asyncio.timeout(ASKING_SECONDS):
                 raw = await line.ask(self.request(method, path, body))
@@ -269,7 +269,7 @@ class Door:
 
     async def load(
         self, rows: Sequence[Iterable[bytes]], *, keep: int = 0, told: Callable[[int], None] = lambda _: None
-    ) -> Load:
+    ) -> LoadResult:
         """As many clients as there are rows of questions, each with a connection of its own, all at once.
 
         `told` hears now and then how many answers there are. Raises what the first question that failed was told.
@@ -291,7 +291,7 @@ class Door:
             for caller in callers:
                 caller.close()
         latencies = [seconds for caller in callers for seconds in caller.latencies]
-        return Load([caller.answers for caller in callers], latencies, seconds, round(busy / seconds, 2))
+        return LoadResult([caller.answers for caller in callers], latencies, seconds, round(busy / seconds, 2))
 
 
 async def _all_done(callers: Sequence[Caller], deadline: float, told: Callable[[int], None]) -> None:

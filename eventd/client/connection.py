@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from aiohttp import BaseConnector, ClientSession, StreamReader
 
 REQUEST_SECONDS = 60.0
+MAX_ERROR_BYTES = 1 << 20
+MAX_FRAME_BYTES = 256 << 20
+"""Of one event of a stream."""
 _NOT_NOW = (429, 502, 503, 504)
 _ERRORS = 400
 
@@ -179,9 +182,11 @@ class Connection:
                 self._url(target), headers=headers, timeout=timeout, allow_redirects=False
             ) as response:
                 if response.status >= _ERRORS:
-                    told = await response.read()
+                    told = await response.content.read(MAX_ERROR_BYTES)
                     _require_success(response.status, response.headers.get("Retry-After", ""), told)
                 yield _frames(response.content)
+        except _FrameTooLarge:
+            raise self._transport.lost(f"an event of its stream is larger than {MAX_FRAME_BYTES >> 20} MiB") from None
         except TimeoutError:
             raise self._transport.lost(f"no answer within {silence:g} s") from None
         except (ClientError, OSError) as error:
@@ -249,10 +254,18 @@ def _tail(query: Query | None) -> str:
     return f"?{urlencode(texts)}" if texts else ""
 
 
+class _FrameTooLarge(Exception):
+    """An event of a stream is larger than this program reads."""
+
+
 async def _frames(content: StreamReader) -> AsyncIterator[Frame]:
     """The events of a stream that have come to their end; comments keep it alive and are nothing else."""
     said: dict[bytes, bytes] = {}
+    size = 0
     async for line in _lines(content):
+        size = size + len(line) if line else 0
+        if size > MAX_FRAME_BYTES:
+            raise _FrameTooLarge
         if line:
             name, _, value = line.partition(b":")
             said[name] = value.removeprefix(b" ")
@@ -263,12 +276,17 @@ async def _frames(content: StreamReader) -> AsyncIterator[Frame]:
 
 
 async def _lines(content: StreamReader) -> AsyncIterator[bytes]:
-    """Lines of any length, without their ends."""
+    """Lines without their ends."""
     parts: list[bytes] = []
+    size = 0
     async for chunk in content.iter_any():
         *whole, rest = chunk.split(b"\n")
         for line in whole:
             yield b"".join((*parts, line)).removesuffix(b"\r")
             parts.clear()
+            size = 0
         if rest:
             parts.append(rest)
+            size += len(rest)
+        if size > MAX_FRAME_BYTES:
+            raise _FrameTooLarge

@@ -12,7 +12,7 @@ from eventd.log.core.head import lock_head
 from eventd.log.topics.deleted_topics import delete_topic
 from eventd.resources.effective import topic_of
 from eventd.resources.kinds.registry import EVENT_GROUP, EVENT_PEER, KINDS
-from eventd.resources.reading.documents import Identity, Loaded
+from eventd.resources.reading.documents import Identity, ReadResult
 from eventd.resources.reading.yaml_text import write_yaml
 from eventd.resources.validation.check import check
 from eventd.resources.validation.references import referring
@@ -184,7 +184,7 @@ def execute(conn: Connection, planned: Plan, *, now: int) -> None:
 
 def apply_loaded(
     conn: Connection,
-    loaded: Loaded,
+    loaded: ReadResult,
     *,
     now: int,
     prune: bool = False,

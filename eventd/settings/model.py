@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -19,42 +20,42 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr,
 
 from eventd.errors import SettingsError
 from eventd.settings.values import (
-    UNITS,
     Age,
     AgeOrNone,
     AnyPath,
+    BodySize,
     Endpoint,
     FilePath,
     Format,
     Lake,
     Level,
+    MemorySize,
     Seconds,
+    StoredSize,
+    Switch,
     Text,
-    Truth,
     read_bounded,
-    read_ceiling,
     read_database,
     read_endpoint,
     read_group,
     read_lines,
-    read_room,
-    read_size,
     rights_of_others,
     show,
 )
+from eventd.text.duration import DAY
 from eventd.text.quoting import with_value
 
 __all__ = [
     "BadSettings",
     "Endpoint",
     "Problem",
+    "SettingRow",
     "Settings",
-    "Shown",
     "flag_of",
     "lake_environment",
     "load",
     "plugin_environment",
-    "surroundings",
+    "service_environment",
     "variable_of",
 ]
 
@@ -95,7 +96,7 @@ class BadSettings(SettingsError):
         return all(problem.usage for problem in self.problems)
 
 
-class Shown(NamedTuple):
+class SettingRow(NamedTuple):
     """One setting as it may be shown: no key, no password."""
 
     name: str
@@ -108,88 +109,87 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    data_dir: FilePath = Field(Path("eventd-data"), description="Folder of the node's files; made if it is missing.")
+    data_dir: FilePath = Field(Path("eventd-data"), description="Folder of the node's files; created if it is missing.")
     database_url: Annotated[str, BeforeValidator(read_database)] = Field(
-        "", repr=False, description="The database. Default: the SQLite file `eventd.db` in the data folder."
+        "", repr=False, description="Database URL (default: the SQLite file `eventd.db` in the data folder)."
     )
     database_url_file: Text = Field(
-        "", description="File that holds the database URL, for one with a password; or `credential:NAME`."
+        "", description="File with the database URL, if it holds a password; or `credential:NAME`."
     )
     api_listen: Annotated[Endpoint, BeforeValidator(read_endpoint)] = Field(
-        Endpoint("127.0.0.1", 8780), description="`HOST:PORT` of the API, health and metrics; port 0 takes a free one."
+        Endpoint("127.0.0.1", 8780),
+        description="`HOST:PORT` of the API, health checks and metrics; port 0 chooses a free one.",
     )
     port_file: AnyPath = Field(
-        None, description="File that gets `HOST:PORT` of the API once it listens, and goes when the node stops."
+        None, description="File to write the API's `HOST:PORT` to once it listens; deleted when the node stops."
     )
     api_keys: Annotated[SecretStr, BeforeValidator(read_lines)] = Field(
-        SecretStr(""), description="Keys to the API: `KEY[:SCOPES[:PREFIXES]]`, parted by commas."
+        SecretStr(""), description="API keys: `KEY[:SCOPES[:PREFIXES]]`, separated by commas."
     )
-    api_keys_file: Text = Field(
-        "", description="File with more keys to the API, or `credential:NAME`; SIGHUP reads it again."
+    api_keys_file: Text = Field("", description="File with more API keys, or `credential:NAME`; SIGHUP re-reads it.")
+    allow_insecure_no_auth: Switch = Field(
+        False, description="Serve the API without keys, even if other machines can reach it."
     )
-    allow_insecure_no_auth: Truth = Field(
-        False, description="Serve the API without keys even where other machines reach it."
-    )
-    allow_debugger: Truth = Field(
-        False, description="Let the node's user attach debuggers and read its /proc files; allow core dumps."
+    allow_debugger: Switch = Field(
+        False, description="Allow the node's user to attach debuggers and read its /proc files; allow core dumps."
     )
     group: Annotated[str | None, BeforeValidator(read_group)] = Field(
-        None, description="Run this EventGroup alone; the others of the database rest."
+        None, description="Run only this EventGroup of the database."
     )
     workers: int = Field(
-        1, ge=1, le=64, description="Processes that share the API and the groups; the first does what is done once."
+        1,
+        ge=1,
+        le=64,
+        description="Processes that share the API and the groups; the first also does the work done once per node.",
     )
-    standby: Truth = Field(
-        False, description="Wait while another node serves the database (Postgres), and take over when it ends."
+    standby: Switch = Field(
+        False, description="Stand by while another node serves the database (Postgres), and take over when it ends."
     )
     log_format: Format = Field("auto", description="`json`, `text`, or `auto`: text on a terminal, JSON otherwise.")
-    log_level: Level = Field("info", description="The least that is logged: `debug`, `info`, `warning` or `error`.")
-    drain_timeout: Seconds = Field(20.0, description="How long a stop waits for what is under way.")
-    prune_interval: Seconds = Field(60.0, description="Time between two rounds of retention.")
-    batch_retention: Age = Field(7 * UNITS["d"], description="How long the record of a delivered batch is kept.")
-    dead_letter_retention: Age = Field(30 * UNITS["d"], description="How long a dead letter is kept.")
-    run_retention: Age = Field(7 * UNITS["d"], description="How long the record of a plugin's run is kept.")
-    part_retention: Age = Field(UNITS["d"], description="How long a part is kept after all of it has ended.")
+    log_level: Level = Field("info", description="Lowest level that is logged: `debug`, `info`, `warning` or `error`.")
+    drain_timeout: Seconds = Field(20.0, description="How long a stop waits for work in progress.")
+    prune_interval: Seconds = Field(60.0, description="Time between two runs of retention.")
+    batch_retention: Age = Field(7 * DAY, description="How long the ledger row of a delivered batch is kept.")
+    dead_letter_retention: Age = Field(30 * DAY, description="How long a dead letter is kept.")
+    run_retention: Age = Field(7 * DAY, description="How long a plugin's run is kept.")
+    part_retention: Age = Field(DAY, description="How long a part is kept after it has expired.")
     lake: Lake = Field(
-        "", repr=False, description="Folder or fsspec address of the lake that the books are shipped to; empty: none."
+        "", repr=False, description="Folder or fsspec address of the lake for the delivery ledger; empty: none."
     )
-    lake_interval: Seconds = Field(10.0, description="What came in is shipped after this time at the latest.")
-    lake_rows: int = Field(
-        100_000, ge=1000, le=2_000_000, description="Rows of one segment; as many are shipped at once."
-    )
-    lake_payloads: Truth = Field(False, description="Ship what the events say, too; otherwise a digest stands for it.")
-    lake_compact_after: AgeOrNone = Field(
-        UNITS["d"], description="So long after its end a day is put into the archive; 0: never."
-    )
-    lake_retention: AgeOrNone = Field(0, description="How long days are kept in the lake; 0: for ever.")
+    lake_interval: Seconds = Field(10.0, description="Longest time until new rows are shipped.")
+    lake_rows: int = Field(100_000, ge=1000, le=2_000_000, description="Rows of one segment, which is shipped at once.")
+    lake_payloads: Switch = Field(False, description="Ship payloads of events, too; otherwise their digests.")
+    lake_compact_after: AgeOrNone = Field(DAY, description="How long after its end a day is archived; 0: never.")
+    lake_retention: AgeOrNone = Field(0, description="How long days are kept in the lake; 0: forever.")
     lake_nice: int = Field(
         19,
         ge=0,
         le=19,
-        description="How far the shipping process gives way on this machine; 0: not at all, 19: to everybody.",
+        description="Niceness of the shipping process, 0 to 19; 19 yields to all other processes.",
     )
-    max_body_bytes: Annotated[int, BeforeValidator(read_size)] = Field(
-        64 << 20, description="The largest request body the API takes: of events and of records."
-    )
+    max_body_bytes: BodySize = Field(64 << 20, description="Largest body of an API request with events or records.")
     max_connections: int = Field(
-        256, ge=16, le=65536, description="Open connections of each listener; beyond, strangers go first."
+        256,
+        ge=16,
+        le=65536,
+        description="Open connections of each listener; beyond it, unauthenticated ones are closed first.",
     )
-    max_outbox_bytes: Annotated[int, BeforeValidator(read_room)] = Field(
-        256 << 20, description="Memory of a process for batches on their way to all peers together."
+    max_outbox_bytes: MemorySize = Field(
+        256 << 20, description="Memory of a process for outbound batches to all peers together."
     )
-    max_topics: int = Field(100_000, ge=0, description="Topics that hold records. 0, here and below: any number.")
-    max_routers: int = Field(10_000, ge=0, description="Routers between topics.")
-    max_total_bytes: Annotated[int, BeforeValidator(read_ceiling)] = Field(
-        0, description="Bytes of data and meta in all topics."
-    )
-    max_watch_sessions: int = Field(10_000, ge=0, description="Sessions of watchers that are remembered.")
+    max_topics: int = Field(100_000, ge=0, description="Maximum number of topics; 0 here and below: no limit.")
+    max_routers: int = Field(10_000, ge=0, description="Maximum number of routers.")
+    max_total_bytes: StoredSize = Field(0, description="Maximum bytes of data and meta in all topics.")
+    max_watch_sessions: int = Field(10_000, ge=0, description="Maximum number of watch sessions kept.")
     max_sse_connections: int = Field(
-        10_000, ge=0, description="Open streams of /v0, WebSockets among them; the API has so many more connections."
+        10_000, ge=0, description="Open streams of /v0, including WebSockets; counted in addition to max_connections."
     )
-    max_sse_connections_per_key: int = Field(1_000, ge=0, description="Open streams of one key to the API.")
-    max_inflight_per_key: int = Field(1_000, ge=0, description="Requests of one key to the API under way at once.")
-    probe_auth: Truth = Field(False, description="Ask for a key at /healthz, /readyz, /v0/health and /v0/ready, too.")
-    credentials_directory: AnyPath = Field(None, description="Where `credential:NAME` is looked for; systemd sets it.")
+    max_sse_connections_per_key: int = Field(1_000, ge=0, description="Open streams per API key.")
+    max_inflight_per_key: int = Field(1_000, ge=0, description="Concurrent requests per API key.")
+    probe_auth: Switch = Field(False, description="Require a key for /healthz, /readyz, /v0/health and /v0/ready, too.")
+    credentials_directory: AnyPath = Field(
+        None, description="Folder of the files that `credential:NAME` names; systemd sets it."
+    )
 
     _origins: dict[str, str] = PrivateAttr(default_factory=dict)
     _warnings: tuple[str, ...] = PrivateAttr(())
@@ -221,14 +221,18 @@ class Settings(BaseModel):
             raise ValueError(f"{name}: no credentials directory is set; systemd sets it for LoadCredential=")
         return self.credentials_directory / name.removeprefix(_CREDENTIAL)
 
-    def describe(self) -> list[Shown]:
+    def describe(self) -> list[SettingRow]:
         """Every setting with the value in force and where it comes from."""
-        return [Shown(name, show(name, getattr(self, name)), self.origin(name)) for name in type(self).model_fields]
+        return [
+            SettingRow(name, show(name, getattr(self, name)), self.origin(name)) for name in type(self).model_fields
+        ]
 
 
 def flag_of(name: str) -> str:
     """The flag of a setting; empty where a command line, which everyone on the machine can read, is no place for it."""
-    return "" if name in ("api_keys", "credentials_directory") else f"--{name.replace('_', '-')}"
+    if name in ("api_keys", "credentials_directory"):
+        return ""
+    return "--database" if name == "database_url" else f"--{name.replace('_', '-')}"
 
 
 def variable_of(name: str) -> str:
@@ -260,7 +264,7 @@ def load(
     return settings
 
 
-def surroundings(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+def service_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """What the service manager and the terminal tell a program; none of it is a setting of ours."""
     environ = os.environ if environ is None else environ
     names = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "NO_COLOR", "TERM")
@@ -273,14 +277,14 @@ def plugin_environment(environ: Mapping[str, str] | None = None) -> dict[str, st
     return {"PATH": environ.get("PATH", "") or "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 
 
-def java_surroundings(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+def java_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """Where a Java may be found, where we may keep files of ours, and whether Spark started us."""
     environ = os.environ if environ is None else environ
     names = ("JAVA_HOME", "PATH", "HOME", "XDG_CACHE_HOME", "PYSPARK_GATEWAY_PORT", "SPARK_HOME")
     return {name: environ[name] for name in names if environ.get(name)}
 
 
-def hand_on(values: Mapping[str, str]) -> None:
+def export_variables(values: Mapping[str, str]) -> None:
     """Put variables into our own environment, for a program that a library starts with it."""
     os.environ.update(values)
 
@@ -289,7 +293,9 @@ def worker_environment(environ: Mapping[str, str] | None = None) -> dict[str, st
     """What a process that shares a node's work finds in its environment: all but its settings, which it is handed, and
     the way to the service manager."""
     environ = os.environ if environ is None else environ
-    return {name: value for name, value in lake_environment(environ).items() if name not in surroundings(environ)}
+    return {
+        name: value for name, value in lake_environment(environ).items() if name not in service_environment(environ)
+    }
 
 
 def lake_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -367,22 +373,29 @@ def _from_file(path: Path, problems: list[Problem]) -> Iterator[tuple[str, tuple
         return
     fields = [name for name in Settings.model_fields if name != "credentials_directory"]
     for key, value in content.items():
+        origin = f"{path}{_line_of(str(key), text)}: {key}"
         if key in fields:
-            yield key, (value, f"{path}: {key}")
+            yield key, (value, origin)
         else:
-            problems.append(Problem(f"{path}: {key}", f"there is no such setting{_meant(str(key), fields)}"))
+            problems.append(Problem(origin, f"there is no such setting{_meant(str(key), fields)}"))
+
+
+def _line_of(key: str, text: str) -> str:
+    """`:LINE` of a key in a settings file; blank where it is written in an unusual way."""
+    found = re.search(rf"""^\[?["']?{re.escape(key)}["']?[ \t]*[]:=]""", text, re.MULTILINE)
+    return f":{text.count(chr(10), 0, found.start()) + 1}" if found else ""
 
 
 def _yaml(path: Path, text: str) -> dict[Any, Any]:
     if path.suffix not in (".yaml", ".yml"):
-        raise ValueError("must end in .toml, .yaml or .yml, so that its format is known")
+        raise ValueError("must end in .toml, .yaml or .yml, which names its format")
     try:
         content = yaml.safe_load(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         raise ValueError(f"is not valid YAML{f' on line {mark.line + 1}' if mark else ''}") from None
     if content is not None and not isinstance(content, dict):
-        raise ValueError("must hold one setting a line, as `name: value`")
+        raise ValueError("must hold one setting per line, as `name: value`")
     return content or {}
 
 
@@ -390,7 +403,7 @@ def _strangers(environ: Mapping[str, str]) -> Iterator[str]:
     known = [*map(variable_of, Settings.model_fields), *_NOT_OURS]
     for name in sorted(environ):
         if name.startswith("EVENTD_") and name not in known:
-            yield f"{name} is no setting{_meant(name, known)}"
+            yield f"{name} is not a setting{_meant(name, known)}"
 
 
 def _meant(name: str, known: Iterable[str]) -> str:

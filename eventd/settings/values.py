@@ -6,20 +6,20 @@ from __future__ import annotations
 
 import re
 import stat
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, SecretStr
 
+from eventd.errors import Invalid
 from eventd.lake.address import shown
+from eventd.text.duration import SECOND, BadDuration, brief_duration, parse_duration
+from eventd.text.quoting import quoted
+from eventd.text.size import GIB, KIB, MIB, format_size, parse_size
 
-SECOND = 1_000_000
-UNITS = {"d": 86400 * SECOND, "h": 3600 * SECOND, "m": 60 * SECOND, "s": SECOND, "ms": SECOND // 1000}
 MAX_BYTES = 1 << 20
 """Of a file with settings or a secret."""
-SIZES = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10, "B": 1, "": 1}
 _DATABASES = ("sqlite:///", "postgresql+psycopg://", "postgresql://", "postgres://")
 
 
@@ -80,7 +80,7 @@ def read_path(value: Any) -> Path:
     return Path(read_text(value)).expanduser().absolute()
 
 
-def read_truth(value: Any) -> bool:
+def read_switch(value: Any) -> bool:
     """A switch."""
     word = str(value).strip().lower()
     if word not in ("1", "true", "yes", "on", "0", "false", "no", "off"):
@@ -92,18 +92,22 @@ def read_endpoint(value: Any) -> Endpoint:
     """`HOST:PORT`."""
     match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^:\[\]\s/]+)):(\d{1,5})", read_text(value))
     if match is None or int(match[3]) > 65535:
-        raise ValueError(f"{value!r} is no address: write HOST:PORT, such as 127.0.0.1:8780 or [::1]:8780")
+        raise ValueError(f"{value!r} is not an address: write HOST:PORT, such as 127.0.0.1:8780 or [::1]:8780")
     return Endpoint(match[1] or match[2], int(match[3]))
 
 
 def read_age(value: Any) -> int:
-    """Microseconds."""
-    text = str(value).strip()
-    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,6})?)\s*(ms|s|m|h|d)", text)
-    if match is None:
-        advice = f"a unit is missing, {text}s?" if text.isdigit() else "write one such as 500ms, 30s, 5m, 12h or 7d"
-        raise ValueError(f"{value!r} is no duration: {advice}")
-    return round(float(match[1]) * UNITS[match[2]])
+    """Microseconds. A blank before the unit is allowed, as in `30 s`."""
+    text = re.sub(r"\s+(?=[a-zµμ]+$)", "", str(value).strip())
+    try:
+        age = parse_duration(text)
+    except BadDuration as error:
+        raise _refused(error) from None
+    if age < 0:
+        raise ValueError(f"{quoted(text)} must not be negative")
+    if text == "0":
+        raise ValueError(f"{quoted(text)} has no unit: write 0s")
+    return age
 
 
 def read_age_or_none(value: Any) -> int:
@@ -122,55 +126,48 @@ def read_lake(value: Any) -> str:
 def read_seconds(value: Any) -> float:
     """Seconds, more than none."""
     if not (microseconds := read_age(value)):
-        raise ValueError("must be longer than nothing")
+        raise ValueError("must be longer than 0s")
     return microseconds / SECOND
 
 
+def size_between(least: int, most: int) -> BeforeValidator:
+    """Bytes, both bounds allowed."""
+
+    def read(value: Any) -> int:
+        size = read_size(value)
+        if not least <= size <= most:
+            raise ValueError(f"{quoted(value)} is not between {format_size(least)} and {format_size(most)}")
+        return size
+
+    return BeforeValidator(read)
+
+
 def read_size(value: Any) -> int:
-    """Bytes."""
-    match = re.fullmatch(r"(\d{1,12})\s*(\w*)", str(value).strip())
-    if match is None or match[2] not in SIZES:
-        raise ValueError(f"{value!r} is no size: write a number of bytes, or one such as 512KiB, 16MiB or 1GiB")
-    size = int(match[1]) * SIZES[match[2]]
-    if not 1 << 10 <= size <= 1 << 30:
-        raise ValueError(f"{value!r} is not between 1KiB and 1GiB")
-    return size
+    """Bytes. A blank before the unit is allowed, as in `16 MiB`."""
+    try:
+        return parse_size(re.sub(r"\s+(?=[A-Za-z]+$)", "", str(value).strip()))
+    except Invalid as error:
+        raise _refused(error) from None
 
 
-def read_room(value: Any) -> int:
-    """Bytes of memory."""
-    size = _read_large(value, "write a number of bytes, or one such as 256MiB or 2GiB")
-    if not 1 << 20 <= size <= 1 << 40:
-        raise ValueError(f"{value!r} is not between 1MiB and 1024GiB")
-    return size
-
-
-def read_ceiling(value: Any) -> int:
-    """Bytes that may be stored; 0: any number."""
-    return _read_large(value, "write a number of bytes, or one such as 512MiB or 20GiB; 0 for any")
-
-
-def _read_large(value: Any, meant: str) -> int:
-    match = re.fullmatch(r"(\d{1,18})\s*(\w*)", str(value).strip())
-    if match is None or match[2] not in SIZES:
-        raise ValueError(f"{value!r} is no size: {meant}")
-    return min(int(match[1]) * SIZES[match[2]], 1 << 62)
+def _refused(error: Invalid) -> ValueError:
+    return ValueError(str(error))
 
 
 def read_database(value: Any) -> str:
     """The URL of a database we can use."""
     url = read_text(value)
     if not url.startswith(_DATABASES) or url in ("sqlite:///", "sqlite:///:memory:"):
-        raise ValueError("is no database URL: write sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME")
+        raise ValueError("is not a database URL: write sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME")
     if re.search(r"[?&](ssl)?password=", url):
-        raise ValueError("has its password in the query, where it would be shown: write it before the @")
+        raise ValueError("has its password in the query, which is shown in logs: write it before the @")
     return url
 
 
 def read_group(value: Any) -> str:
     """The name of an EventGroup."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,126}", read_text(value)):
-        raise ValueError(f"{value!r} cannot be the name of an EventGroup")
+        raise ValueError(f"{value!r} is not a valid name of an EventGroup")
     return read_text(value)
 
 
@@ -179,20 +176,24 @@ def one_of(*words: str) -> BeforeValidator:
 
     def choose(value: Any) -> str:
         if (word := str(value).strip().lower()) not in words:
-            raise ValueError(f"{value!r} is none of {', '.join(words)}")
+            raise ValueError(f"{value!r} is not one of {', '.join(words)}")
         return word
 
     return BeforeValidator(choose)
 
 
 Text = Annotated[str, BeforeValidator(read_text)]
-Truth = Annotated[bool, BeforeValidator(read_truth)]
+Switch = Annotated[bool, BeforeValidator(read_switch)]
 FilePath = Annotated[Path, BeforeValidator(read_path)]
 AnyPath = Annotated[Path | None, BeforeValidator(read_path)]
 Seconds = Annotated[float, BeforeValidator(read_seconds)]
 Age = Annotated[int, BeforeValidator(read_age)]
 AgeOrNone = Annotated[int, BeforeValidator(read_age_or_none)]
 Lake = Annotated[str, BeforeValidator(read_lake)]
+BodySize = Annotated[int, size_between(KIB, GIB)]
+MemorySize = Annotated[int, size_between(MIB, 1024 * GIB)]
+StoredSize = Annotated[int, BeforeValidator(read_size)]
+"""0: any number."""
 Format = Annotated[Literal["auto", "json", "text"], one_of("auto", "json", "text")]
 Level = Annotated[Literal["debug", "info", "warning", "error"], one_of("debug", "info", "warning", "error")]
 
@@ -209,21 +210,15 @@ def show(name: str, value: Any) -> str:
         case bool():
             return str(value).lower()
         case float():
-            return _largest(round(value * SECOND), UNITS)
-        case int() if name.startswith(("max_", "lake_rows", "lake_nice", "workers")) and not name.endswith("_bytes"):
+            return brief_duration(round(value * SECOND))
+        case int() if name.endswith("_bytes"):
+            return format_size(value)
+        case int() if name.startswith(("max_", "lake_rows", "lake_nice", "workers")):
             return str(value)
         case int():
-            return _largest(value, SIZES if name.endswith("_bytes") else UNITS)
+            return brief_duration(value) if value else "0"
         case _:
             return "" if value is None else str(value)
-
-
-def _largest(value: int, units: Mapping[str, int]) -> str:
-    """In the largest unit that holds it exactly."""
-    if not value:
-        return "0"
-    unit, size = next((unit, size) for unit, size in units.items() if value % size == 0 or unit in ("ms", "B"))
-    return f"{value / size:g}{unit}" if value % size else f"{value // size}{unit}"
 
 
 def _without_password(url: str) -> str:

@@ -1,4 +1,7 @@
-"""Durations as people write them, in Go's syntax: `5m`, `1.5h`, `200ms`. Inside the node they are microseconds."""
+"""Durations as people write them: `90s`, `15m`, `1h30m`, `168h`, `7d`. Inside the node they are microseconds.
+
+The grammar is that of Go, and days.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,14 @@ MILLISECOND = 1_000
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
+DAY = 24 * HOUR
 
 LONGEST = (2**63 - 1) // 1000
 """What fits 64 bits of nanoseconds, about 292 years: other programs that read the same text stop there too."""
 
-PATTERN = r"[-+]?(?:0|(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+)"
+_NUMBER = r"[0-9]+\.?[0-9]*|\.[0-9]+"
+_UNIT = r"ns|us|µs|μs|ms|s|m|h|d"
+PATTERN = rf"[-+]?(?:0|(?:(?:{_NUMBER})(?:{_UNIT}))+)"
 
 _UNITS = {
     "ns": Fraction(1, 1000),
@@ -28,9 +34,10 @@ _UNITS = {
     "s": Fraction(SECOND),
     "m": Fraction(MINUTE),
     "h": Fraction(HOUR),
+    "d": Fraction(DAY),
 }
 _WHOLE = re.compile(PATTERN)
-_PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
+_PART = re.compile(rf"({_NUMBER})({_UNIT})")
 _LONGEST_TEXT = 64
 
 
@@ -56,11 +63,9 @@ def _hint(text: str) -> str:
     stripped = text.strip()
     if re.fullmatch(r"[-+]?[0-9.]{1,20}", stripped):
         return f"a unit is missing: {stripped}s?"
-    if days := re.fullmatch(r"([0-9]{1,6})\s*(?:d|days?)", stripped):
-        return f"there is no unit for days: {int(days[1]) * 24}h"
     if weeks := re.fullmatch(r"([0-9]{1,5})\s*(?:w|weeks?)", stripped):
-        return f"there is no unit for weeks: {int(weeks[1]) * 168}h"
-    return "units are ns, us, ms, s, m and h, without blanks"
+        return f"there is no unit for weeks: {int(weeks[1]) * 7}d"
+    return "units are ns, us, ms, s, m, h and d, without blanks"
 
 
 def format_duration(microseconds: int) -> str:
@@ -76,6 +81,14 @@ def format_duration(microseconds: int) -> str:
     minutes, rest = divmod(rest, MINUTE)
     text = f"{hours}h{minutes}m" if hours else f"{minutes}m" if minutes else ""
     return f"{sign}{text}{_decimal(rest, SECOND)}s"
+
+
+def brief_duration(microseconds: int) -> str:
+    """In the largest unit that holds it exactly: `7d`, `90m`, `500ms`; `0s` for none."""
+    for unit, name in ((DAY, "d"), (HOUR, "h"), (MINUTE, "m"), (SECOND, "s"), (MILLISECOND, "ms")):
+        if microseconds and microseconds % unit == 0:
+            return f"{microseconds // unit}{name}"
+    return format_duration(microseconds)
 
 
 def _decimal(value: int, unit: int) -> str:

@@ -20,7 +20,7 @@ _UNITS = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, **
 
 
 class BadSize(Invalid):
-    """The text is no size. The message is a clause that reads on after a field's name."""
+    """The text is not a size. The message is a clause that reads on after a field's name."""
 
     code = "bad_size"
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 from typer.testing import CliRunner
 
-from eventd.cli.routerctl import app
+from eventd.cli.routerctl_commands import app
 from tests.support.source import ROOT
 from tests.support.spark_cluster import quick_spark
 from tests.support.terminals import make_commands

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import typer
 
-from eventd.cli import routerd_eventd
+from eventd.cli import routerd_eventd_commands
 from eventd.resources.reading.documents import load_text
 from eventd.resources.validation.check import check_draft
 from tests.support.ports import free_port
@@ -129,7 +129,7 @@ def test_the_readme_shows_what_the_commands_print() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=str)
 def test_every_call_of_the_daemon_can_be_typed(page: Path) -> None:
     """Those of routerctl are read with its reference."""
-    app: Any = typer.main.get_command(routerd_eventd.app)
+    app: Any = typer.main.get_command(routerd_eventd_commands.app)
     text = (ROOT / page).read_text()
     for line in re.findall(r"^ *(?:\$ )?routerd-eventd ([^\n|>&#]+)|`routerd-eventd ([^`]+)`", text, re.MULTILINE):
         name, *words = "".join(line).replace("\n", " ").split()

@@ -252,4 +252,4 @@ def test_a_stop_hands_over_at_once_on_the_same_address(pair: tuple[Running, Runn
 def test_a_sqlite_file_has_no_standby(processes: Processes) -> None:
     node = processes.serve("a", "--standby", ready=False)
     assert node.wait_exit() == 1
-    assert "a node can stand by only for one on Postgres" in node.log()
+    assert "--standby needs Postgres" in node.log()

@@ -71,7 +71,7 @@ def test_the_node_may_be_down(processes: Processes) -> None:
     asked = _control(processes, a, "verify", "--peer", "b", "--repair")
     assert asked.returncode == 4
     assert "151-400" in asked.stdout
-    assert "no node serves this database now; they go out when it is started" in asked.stderr
+    assert "no node serves this database now; a node sends them when it starts" in asked.stderr
     a.start()
     b.wait_holds({*OLD, *NEW})
     a.wait_sent("b")

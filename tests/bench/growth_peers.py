@@ -17,7 +17,7 @@ from typing import Any
 
 from eventd.bench.children import bare_environment, free_ports
 from eventd.bench.nodes import pause
-from eventd.bench.wire import Door, now
+from eventd.bench.wire import NodeClient, now
 from eventd.net.address import Address
 from tests.bench.growth_costs import Wrong
 from tests.bench.growth_logs import GROUP, A, Shape, fill_own
@@ -50,8 +50,8 @@ class Sink:
     process: Popen[str]
 
     @property
-    def door(self) -> Door:
-        return Door(Address(False, "127.0.0.1", self.port, ""))
+    def door(self) -> NodeClient:
+        return NodeClient(Address(False, "127.0.0.1", self.port, ""))
 
     async def counts(self) -> dict[str, dict[str, Any]]:
         """What each peer holds."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from eventd.bench.children import free_ports
 from eventd.bench.nodes import API, OwnNode
-from eventd.bench.wire import Line, now, read_answer
+from eventd.bench.wire import HttpConnection, now, read_answer
 from eventd.runtime.clock import SystemClock
 from eventd.store.engine.database import Database
 from eventd.store.rows.registry import announce, put_resource
@@ -80,7 +80,7 @@ async def ask_all(node: FilledNode, asked: Sequence[bytes]) -> tuple[list[Any], 
 
     Raises the node's error. The connection is opened before the clock starts.
     """
-    line = await node.door.open(Line)
+    line = await node.door.open(HttpConnection)
     try:
         meter = Meter(node)
         answers = [read_answer(await line.ask(one)) for one in asked]

@@ -27,11 +27,11 @@ from eventd.bench.federation import Federation
 from eventd.bench.ingest import Ingest
 from eventd.bench.latency import Latency
 from eventd.bench.machine import usable_cores
-from eventd.bench.result import Measured, Result
-from eventd.bench.running import Bench, run_bench
-from eventd.bench.site import Site, Wanted
+from eventd.bench.result import Result, UnverifiedResult
+from eventd.bench.running import Benchmark, run_bench
+from eventd.bench.site import BenchPlan, Site
 from eventd.bench.targets import PAGE, GroupTarget
-from eventd.bench.wire import Line, now, read_answer
+from eventd.bench.wire import HttpConnection, now, read_answer
 from eventd.errors import EventdError, Invalid
 from eventd.runtime.clock import SystemClock
 from tests.bench.kept_ratios import Measure, Row, table, to_keep, worse
@@ -158,14 +158,14 @@ async def _measure(options: argparse.Namespace) -> Figures:
 
 async def _flow(figures: Figures, folder: Path, events: int) -> None:
     """What events take: many that come in, are read, and go to another node; and one alone."""
-    wanted = Wanted(events, size=SIZE, batch=BATCH, folder=str(folder))
+    wanted = BenchPlan(events, size=SIZE, batch=BATCH, folder=str(folder))
     before = bare_loop(folder, _bodies(events), events)
     ingest = await _run(IngestAndRead(), wanted)
     catch_up = await _run(Federation(), wanted)
     after = bare_loop(folder, _bodies(events), events)
     bare, bare_cpu = ((one + other) / 2 for one, other in zip(before, after, strict=True))
     flushed = flush(folder) * 1000
-    lone = await _run(Latency(), Wanted(LONE, size=SIZE, folder=str(folder)))
+    lone = await _run(Latency(), BenchPlan(LONE, size=SIZE, folder=str(folder)))
     flushed = (flushed + flush(folder) * 1000) / 2
     of_ingest, of_catch_up = ingest["figures"], catch_up["figures"]
     cpu_of_both = of_catch_up["sender_cpu_us_per_event"] + of_catch_up["receiver_cpu_us_per_event"]
@@ -183,7 +183,7 @@ def _bodies(events: int) -> list[bytes]:
     return [target.batch(range(first, min(first + BATCH, events))) for first in range(0, events, BATCH)]
 
 
-async def _run(bench: Bench, wanted: Wanted) -> dict[str, Any]:
+async def _run(bench: Benchmark, wanted: BenchPlan) -> dict[str, Any]:
     left: list[str] = []
     result: Result = await run_bench(bench, wanted, lambda _words, _done, _of: None, left)
     if not result.verified:
@@ -213,7 +213,7 @@ class IngestAndRead(Ingest):
         super().__init__()
         self._pages: list[bytes] = []
 
-    async def measure(self, site: Site) -> Measured:
+    async def measure(self, site: Site) -> UnverifiedResult:
         """The ingest, with the rate of the reading among its figures."""
         measured = await super().measure(site)
         target = self._pouring.target
@@ -226,7 +226,7 @@ class IngestAndRead(Ingest):
     async def _read(self, site: Site, target: GroupTarget) -> None:
         """Over one connection; of a page only where the next begins is looked at."""
         door, token = site.nodes[0].door, msgspec.json.Decoder(_Next)
-        line = await door.open(Line)
+        line = await door.open(HttpConnection)
         try:
             after: str | None = ""
             while after is not None:

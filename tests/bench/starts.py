@@ -17,7 +17,7 @@ import eventd
 from eventd.bench.children import free_ports
 from eventd.bench.nodes import OwnNode, group_of, pause
 from eventd.bench.pouring import held
-from eventd.bench.wire import Door
+from eventd.bench.wire import NodeClient
 from eventd.errors import Unavailable
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.values import Draft
@@ -109,7 +109,7 @@ async def _until_ready(node: OwnNode, events: int) -> float:
         node.stop()
 
 
-async def _is_ready(door: Door) -> bool:
+async def _is_ready(door: NodeClient) -> bool:
     try:
         return (await door.ask("GET", "/readyz")).status == 200
     except Unavailable:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from eventd.bench.wire import Line, now
+from eventd.bench.wire import HttpConnection, now
 from tests.bench.wire import open_line, read_answer
 
 
@@ -19,7 +19,7 @@ class Steady:
         self._port = port
         self._make = make
         self._every = every
-        self._free: list[Line] = []
+        self._free: list[HttpConnection] = []
         self._asking: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:

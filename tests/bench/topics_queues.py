@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from tests.bench.topics_site import Figures, Site, fill, site
-from tests.bench.wire import Line, open_line, percentile, read_answer, request, tell
+from tests.bench.wire import HttpConnection, open_line, percentile, read_answer, request, tell
 
 _SEQ = re.compile(rb'"\$seq":(\d+)')
 
@@ -21,7 +21,7 @@ _SEQ = re.compile(rb'"\$seq":(\d+)')
 class _Worker:
     """One node that works, on a connection of its own."""
 
-    def __init__(self, line: Line, queue: str, name: str, most: int) -> None:
+    def __init__(self, line: HttpConnection, queue: str, name: str, most: int) -> None:
         self.done: list[int] = []
         self.claims: list[float] = []
         self.acks: list[float] = []

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.bench.topics_site import Figures, Site, cpu_seconds, fill, site
-from tests.bench.wire import Load, load, read_answer, request
+from tests.bench.wire import LoadResult, load, read_answer, request
 
 LIMITS = (1, 256, 1000)
 CLIENTS = (1, 4)
@@ -54,7 +54,7 @@ async def _pages(at: Site, name: str, limit: int, clients: int, options: argpars
     }
 
 
-def _verify(done: Load, starts: Sequence[int], limit: int) -> None:
+def _verify(done: LoadResult, starts: Sequence[int], limit: int) -> None:
     for pages in done.jsons():
         for start, page in zip(starts, pages, strict=True):
             expected = [*range(start + 1, start + limit + 1)]

@@ -21,7 +21,7 @@ from typing import Any
 
 from eventd.errors import EventdError, Unavailable
 from tests.bench.topics_site import Figures, Site, fill, make_record, read_numbers, resident_mib, site, write_of
-from tests.bench.wire import Line, open_line, read_answer, request, tell
+from tests.bench.wire import HttpConnection, open_line, read_answer, request, tell
 
 TOPIC = "records"
 SLICE = 100_000
@@ -141,7 +141,7 @@ class _Writer:
         self._next = number * 10**8
         self._size = size
         self._lot = lot
-        self._line: Line | None = None
+        self._line: HttpConnection | None = None
 
     async def run(self) -> None:
         """Until it is told to stop, and its last batch is acknowledged."""

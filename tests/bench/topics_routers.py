@@ -26,7 +26,7 @@ from tests.bench.topics_site import (
     write_of,
 )
 from tests.bench.topics_writes import bare_insert_rate
-from tests.bench.wire import Load, load, open_line, request, tell
+from tests.bench.wire import LoadResult, load, open_line, request, tell
 
 SOURCE = "source"
 FEWEST, MOST = 200, 2000
@@ -98,7 +98,7 @@ async def _routers(at: Site, count: int, options: argparse.Namespace) -> Figures
     return figures
 
 
-async def _declare(at: Site, count: int, options: argparse.Namespace) -> Load:
+async def _declare(at: Site, count: int, options: argparse.Namespace) -> LoadResult:
     for number in range(count):
         await tell(at.port, "PUT", f"/v0/topics/dest-{number}", {"durability": options.durability})
     bodies = [{"source": SOURCE, "dest": f"dest-{number}", "guarantee": options.guarantee} for number in range(count)]

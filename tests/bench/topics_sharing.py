@@ -13,7 +13,7 @@ import asyncio
 from pathlib import Path
 
 from eventd.bench import streams as watchers
-from eventd.bench.streams import Turn
+from eventd.bench.streams import WriteProgress
 from tests.bench.topics_site import Figures, Site, cpu_seconds, parts, read_numbers, site, write_of
 from tests.bench.topics_watch import write_all
 from tests.bench.wire import door, load, percentile, tell
@@ -37,7 +37,7 @@ async def measure_sharing(directory: Path, options: argparse.Namespace) -> Figur
 
 
 async def _one_by_one(at: Site, topics: list[str], options: argparse.Namespace) -> Figures:
-    turn, numbers = Turn(), range(1, options.told + 1)
+    turn, numbers = WriteProgress(), range(1, options.told + 1)
     streams = await watchers.open_streams(door(at.port), topics, turn, from_seq=0)
     size, cpu = _stored_bytes(at), cpu_seconds(at.node)
     seconds, _, busy = await write_all(

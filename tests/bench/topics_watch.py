@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from eventd.bench import streams as watchers
-from eventd.bench.streams import Stream, Turn, mark_of
+from eventd.bench.streams import Stream, WriteProgress, mark_of
 from tests.bench.topics_site import Figures, Site, site, write_of
-from tests.bench.wire import Line, compact, door, load, open_line, percentile, read_answer, request, tell
+from tests.bench.wire import HttpConnection, compact, door, load, open_line, percentile, read_answer, request, tell
 
 SOME_SECONDS = 0.02
 SECONDS_PER_WATCHER = 0.0005
@@ -41,10 +41,10 @@ async def measure_watch(directory: Path, options: argparse.Namespace) -> Figures
     return figures
 
 
-class Poll(Line):
+class Poll(HttpConnection):
     """A watcher that asks again as soon as it is answered. `asked(n)` is its question after n answers."""
 
-    def __init__(self, turn: Turn, asked: Callable[[int], bytes]) -> None:
+    def __init__(self, turn: WriteProgress, asked: Callable[[int], bytes]) -> None:
         super().__init__()
         self.received: list[bytes] = []
         self._turn = turn
@@ -68,7 +68,7 @@ class Poll(Line):
 
 
 async def write_all(
-    port: int, turn: Turn, asked: Callable[[int], bytes], numbers: range, watchers: int
+    port: int, turn: WriteProgress, asked: Callable[[int], bytes], numbers: range, watchers: int
 ) -> tuple[list[float], list[float], float]:
     """Write one after the other: seconds to each watcher, to the last one of each write, and of a core a second."""
     line = await open_line(port)
@@ -115,7 +115,7 @@ async def _make_topic(port: int, topic: str, size: int) -> None:
 
 async def _streams(at: Site, count: int, options: argparse.Namespace) -> Figures:
     topic = f"streams-{count}"
-    numbers, turn = range(1, options.told + 1), Turn()
+    numbers, turn = range(1, options.told + 1), WriteProgress()
     await _make_topic(at.port, topic, options.size)
     streams = await open_streams(at.port, topic, count, turn, from_seq=0)
     mine = await write_all(at.port, turn, lambda n: write_of(topic, [n], options.size), numbers, count)
@@ -136,7 +136,7 @@ def _tell(number: int, size: int) -> bytes:
     return request("POST", "/tell", {"n": number, "pad": "x" * max(0, size - 60)})
 
 
-async def open_streams(port: int, topic: str, count: int, turn: Turn, *, from_seq: int) -> list[Stream]:
+async def open_streams(port: int, topic: str, count: int, turn: WriteProgress, *, from_seq: int) -> list[Stream]:
     """So many watchers, each with a session of its own, all at the head."""
     return await watchers.open_streams(door(port), [topic] * count, turn, from_seq=from_seq)
 
@@ -148,7 +148,7 @@ async def _open(port: int, make: Callable[[], Any], **options: Any) -> Any:
 
 async def _polls(at: Site, count: int, options: argparse.Namespace) -> Figures:
     topic = f"polls-{count}"
-    numbers, turn = range(1, options.told + 1), Turn()
+    numbers, turn = range(1, options.told + 1), WriteProgress()
     await _make_topic(at.port, topic, options.size)
     path = f"/v0/topics/{topic}/diff"
     asked = [request("POST", path, {"from_seq": 1 + seq, "wait_ms": 30_000}) for seq in range(len(numbers) + 1)]
@@ -185,7 +185,7 @@ async def _stalled(at: Site, options: argparse.Namespace) -> Figures:
 
 async def _beside(at: Site, topic: str, options: argparse.Namespace, *, is_stalled: bool) -> float:
     """Milliseconds to the watchers of a topic, with one among them that does not read, or without it."""
-    turn, count = Turn(), options.beside
+    turn, count = WriteProgress(), options.beside
     await _make_topic(at.port, topic, STALL_SIZE)
     stalled = await _open_stalled(at.port, topic) if is_stalled else None
     before = STALL_BYTES // STALL_SIZE
@@ -210,7 +210,7 @@ async def _open_stalled(port: int, topic: str) -> Stream:
     room.setblocking(False)
     session = await tell(port, "POST", "/v0/watch", {"topics": {topic: {"from_seq": 0}}, "heartbeat_ms": 60_000})
     asked = request("GET", session["stream_url"])
-    stream: Stream = await _open(port, lambda: Stream(Turn(), asked, b"caught-up"), sock=room)
+    stream: Stream = await _open(port, lambda: Stream(WriteProgress(), asked, b"caught-up"), sock=room)
     await stream.begun
     stream.transport.pause_reading()
     return stream

@@ -15,7 +15,7 @@ from contextlib import closing
 from pathlib import Path
 
 from tests.bench.topics_site import Figures, Site, cpu_seconds, make_record, parts, site, verify, write_of
-from tests.bench.wire import Load, compact, load, request, tell
+from tests.bench.wire import LoadResult, compact, load, request, tell
 
 CLIENTS = 16
 BATCH = 100
@@ -70,7 +70,7 @@ async def _batches(at: Site, name: str, durability: str, batches: int, size: int
 
 async def _write(
     at: Site, topic: str, durability: str, batches: Sequence[Sequence[range]], size: int
-) -> tuple[Load, Load, float]:
+) -> tuple[LoadResult, LoadResult, float]:
     """Write, and feed the rival: how both went, and the seconds of a core that the node took."""
     await tell(at.port, "PUT", f"/v0/topics/{topic}", {"durability": durability})
     await _warm_up(at, durability, len(batches), size)

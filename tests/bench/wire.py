@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 import msgspec
 import uvloop
 
-from eventd.bench.wire import HEAD_END, Answer, Door, Line, Load, percentile, read_answer
+from eventd.bench.wire import HEAD_END, Answer, HttpConnection, LoadResult, NodeClient, percentile, read_answer
 from eventd.net.address import Address
 
 __all__ = [
     "Answer",
-    "Line",
-    "Load",
+    "HttpConnection",
+    "LoadResult",
     "compact",
     "door",
     "load",
@@ -48,12 +48,12 @@ def request(method: str, path: str, body: Any = None, **headers: str) -> bytes:
     return "\r\n".join([head.decode(), *lines]).encode() + HEAD_END + content
 
 
-async def open_line(port: int) -> Line:
+async def open_line(port: int) -> HttpConnection:
     """A connection to this machine."""
-    return await door(port).open(Line)
+    return await door(port).open(HttpConnection)
 
 
-async def load(port: int, asked: Sequence[Sequence[bytes]]) -> Load:
+async def load(port: int, asked: Sequence[Sequence[bytes]]) -> LoadResult:
     """As many clients as there are rows of questions, each with a connection of its own, all at once."""
     return await door(port).load(asked)
 
@@ -64,6 +64,6 @@ async def tell(port: int, method: str, path: str, body: Any = None) -> Any:
 
 
 @cache
-def door(port: int) -> Door:
+def door(port: int) -> NodeClient:
     """The way to a node of this machine."""
-    return Door(Address(False, "127.0.0.1", port, ""))
+    return NodeClient(Address(False, "127.0.0.1", port, ""))

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from eventd.resources.apply import apply_loaded, delete_resources
 from eventd.resources.reading.documents import Identity, load_text
-from eventd.resources.reading.problems import Rejected
+from eventd.resources.reading.problems import InvalidResources
 from eventd.store.engine.database import Database, fetch
 from eventd.store.rows.registry import read_resources
 from eventd.testing import NOW, until
@@ -39,6 +39,6 @@ async def test_a_peer_is_not_declared_for_a_group_that_is_just_being_deleted(
             await until(lambda: database.read(fetch, waiting), "the declaration to wait for the one before it")
         go_on.set()
         await asyncio.wrap_future(deleting)
-        with pytest.raises(Rejected, match="edge"):
+        with pytest.raises(InvalidResources, match="edge"):
             await late
     assert await database.read(read_resources) == []

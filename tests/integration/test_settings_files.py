@@ -30,7 +30,7 @@ def test_a_flag_comes_before_a_variable_before_the_file(tmp_path: Path) -> None:
     settings = load({"group": "flag"}, {"EVENTD_GROUP": "variable", "EVENTD_LOG_LEVEL": "debug"}, file)
     assert (settings.group, settings.log_level, settings.drain_timeout) == ("flag", "debug", 1.0)
     origins = [settings.origin(name) for name in ("group", "log_level", "drain_timeout", "log_format")]
-    assert origins == ["--group", "EVENTD_LOG_LEVEL", f"{file}: drain_timeout", "default"]
+    assert origins == ["--group", "EVENTD_LOG_LEVEL", f"{file}:3: drain_timeout", "default"]
 
 
 def test_the_file_is_named_by_a_variable(tmp_path: Path) -> None:
@@ -53,12 +53,12 @@ def test_all_problems_are_told_at_once_each_with_its_origin(tmp_path: Path) -> N
     environ = {"EVENTD_API_LISTEN": "8780", "EVENTD_MAX_BODY_BYTES": "lots"}
     assert sorted(problems_of({"log_format": "xml"}, environ, file)) == sorted(
         [
-            f"{file}: log_levl: there is no such setting (did you mean log_level?)",
-            f"{file}: drain_timeout: 5 is no duration: a unit is missing, 5s?",
-            f"{file}: port_file: must be text, not 7: put it in quotes",
-            "EVENTD_API_LISTEN: '8780' is no address: write HOST:PORT, such as 127.0.0.1:8780 or [::1]:8780",
-            "EVENTD_MAX_BODY_BYTES: 'lots' is no size: write a number of bytes, or one such as 512KiB, 16MiB or 1GiB",
-            "--log-format: 'xml' is none of auto, json, text",
+            f"{file}:1: log_levl: there is no such setting (did you mean log_level?)",
+            f"{file}:2: drain_timeout: '5' is not a duration; write 30s, 5m or 168h (a unit is missing: 5s?)",
+            f"{file}:3: port_file: must be text, not 7: put it in quotes",
+            "EVENTD_API_LISTEN: '8780' is not an address: write HOST:PORT, such as 127.0.0.1:8780 or [::1]:8780",
+            "EVENTD_MAX_BODY_BYTES: 'lots' is not a size; write a number of bytes, or 512KiB, 8MiB or 1GiB",
+            "--log-format: 'xml' is not one of auto, json, text",
         ]
     )
 
@@ -68,8 +68,8 @@ def test_all_problems_are_told_at_once_each_with_its_origin(tmp_path: Path) -> N
     [
         ("c.toml", "a = ", "Invalid value (at end of document)"),
         ("c.yaml", "a: [", "is not valid YAML on line 1"),
-        ("c.yaml", "- a\n", "must hold one setting a line, as `name: value`"),
-        ("c.json", "{}", "must end in .toml, .yaml or .yml, so that its format is known"),
+        ("c.yaml", "- a\n", "must hold one setting per line, as `name: value`"),
+        ("c.json", "{}", "must end in .toml, .yaml or .yml, which names its format"),
     ],
 )
 def test_a_file_that_cannot_be_understood_is_named(tmp_path: Path, name: str, text: str, reason: str) -> None:
@@ -90,7 +90,7 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
 def test_a_nested_or_systemd_only_setting_is_no_setting_of_the_file(tmp_path: Path) -> None:
     file = written(tmp_path, "c.toml", 'credentials_directory = "/x"\n[api]\nlisten = "x"\n')
     places = {problem.partition(": there is no such setting")[0] for problem in problems_of(file=file)}
-    assert places == {f"{file}: credentials_directory", f"{file}: api"}
+    assert places == {f"{file}:1: credentials_directory", f"{file}:2: api"}
 
 
 def test_the_database_url_comes_from_a_file(tmp_path: Path) -> None:
@@ -104,13 +104,13 @@ def test_a_database_given_twice_is_refused(tmp_path: Path) -> None:
     file = written(tmp_path, "url", "sqlite:////x.db")
     flags = {"database_url": "sqlite:////y.db", "database_url_file": str(file)}
     assert problems_of(flags) == [
-        "--database-url-file: the database is also given by --database-url: leave one of them out"
+        "--database-url-file: the database is also given by --database: leave one of them out"
     ]
 
 
 def test_a_file_with_something_else_than_a_database_url_is_refused(tmp_path: Path) -> None:
     (problem,) = problems_of({"database_url_file": str(written(tmp_path, "url", "geheim"))})
-    assert problem.startswith("--database-url-file: is no database URL")
+    assert problem.startswith("--database-url-file: is not a database URL")
     assert "geheim" not in problem
 
 

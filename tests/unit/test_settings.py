@@ -16,7 +16,7 @@ from eventd.settings.model import (
     lake_environment,
     load,
     plugin_environment,
-    surroundings,
+    service_environment,
     variable_of,
 )
 from eventd.settings.values import MAX_BYTES
@@ -53,7 +53,7 @@ def test_a_blank_variable_and_a_flag_that_was_not_given_say_nothing() -> None:
 
 def test_the_message_is_one_line_for_one_problem_and_a_list_for_several() -> None:
     one = BadSettings([*_problems({"log_level": "x"})])
-    assert one.message == "--log-level: 'x' is none of debug, info, warning, error"
+    assert one.message == "--log-level: 'x' is not one of debug, info, warning, error"
     few = BadSettings([*_problems({"max_connections": "3"})])
     assert few.message == "--max-connections: must be at least 16, not '3'"
     two = BadSettings([*_problems({"log_level": "x", "group": "-"})])
@@ -83,8 +83,8 @@ def test_only_wrong_flags_are_a_wrong_usage(flags: dict[str, Any], environ: dict
 def test_an_unknown_variable_is_a_warning_with_a_guess() -> None:
     settings = load({}, {"EVENTD_DATADIR": "/x", "EVENTD_SERVER": "http://x", "OTHER": "y", "EVENTD_QQ": ""})
     assert settings.warnings == (
-        "EVENTD_DATADIR is no setting (did you mean EVENTD_DATA_DIR?)",
-        "EVENTD_QQ is no setting",
+        "EVENTD_DATADIR is not a setting (did you mean EVENTD_DATA_DIR?)",
+        "EVENTD_QQ is not a setting",
     )
 
 
@@ -104,7 +104,7 @@ def test_an_endpoint_is_read_and_shown_the_same(text: str, endpoint: Endpoint) -
 @pytest.mark.parametrize("text", ["", "8780", ":8780", "a:b", "a:70000", "::1:80", "http://a:80", "a b:80"])
 def test_what_is_no_endpoint_is_refused(text: str) -> None:
     (problem,) = problems_of({"api_listen": text})
-    assert "is no address" in problem
+    assert "is not an address" in problem
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,8 @@ def test_which_hosts_only_this_machine_reaches(host: str, alone: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("500ms", 0.5), ("30s", 30), ("1.5m", 90), ("12h", 43200), ("7d", 604800)]
+    ("text", "seconds"),
+    [("500ms", 0.5), ("30s", 30), ("30 s", 30), ("1.5m", 90), ("1h30m", 5400), ("12h", 43200), ("7d", 604800)],
 )
 def test_durations(text: str, seconds: float) -> None:
     settings = load({"drain_timeout": text, "batch_retention": text}, {})
@@ -127,10 +128,18 @@ def test_durations(text: str, seconds: float) -> None:
     assert settings.batch_retention == seconds * 1_000_000
 
 
-@pytest.mark.parametrize("text", ["", "5", "-1s", "1y", "s", "1 day", "9999999999s"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        *[(text, f"{text!r} is not a duration; write 30s, 5m or 168h") for text in ("", "5", "1y", "s", "1day")],
+        ("0", "'0' has no unit: write 0s"),
+        ("-1s", "'-1s' must not be negative"),
+        ("9999999999s", "'9999999999s' is longer than 292 years"),
+    ],
+)
+def test_what_is_no_duration_is_refused(text: str, reason: str) -> None:
     (problem,) = problems_of({"batch_retention": text})
-    assert "is no duration" in problem
+    assert problem.startswith(f"--batch-retention: {reason}")
 
 
 def test_a_stop_and_a_round_of_retention_take_some_time() -> None:
@@ -172,7 +181,7 @@ def test_what_is_neither_true_nor_false_is_refused() -> None:
 @pytest.mark.parametrize("url", ["mysql://x/y", "sqlite://", "sqlite:///", "sqlite:///:memory:", "/data/eventd.db"])
 def test_what_is_no_database_url_is_refused_and_not_repeated(url: str) -> None:
     (problem,) = problems_of({"database_url": url})
-    assert problem.startswith("--database-url: is no database URL")
+    assert problem.startswith("--database: is not a database URL")
 
 
 def test_a_password_in_the_query_of_a_url_is_refused() -> None:
@@ -188,7 +197,7 @@ def test_an_odd_folder_name_makes_a_url_that_leads_there() -> None:
 def test_a_group_is_named_like_a_resource() -> None:
     assert load({"group": "edge-1.a"}, {}).group == "edge-1.a"
     (problem,) = problems_of({"group": "a/b"})
-    assert problem == "--group: 'a/b' cannot be the name of an EventGroup"
+    assert problem == "--group: 'a/b' is not a valid name of an EventGroup"
 
 
 def test_a_credential_without_a_directory_says_who_sets_it() -> None:
@@ -242,7 +251,7 @@ def test_a_key_is_never_a_flag_and_every_other_setting_is() -> None:
 
 def test_the_surroundings_are_no_settings() -> None:
     environ = {"NOTIFY_SOCKET": "@x", "NO_COLOR": "1", "TERM": "", "HOME": "/h"}
-    assert surroundings(environ) == {"NOTIFY_SOCKET": "@x", "NO_COLOR": "1"}
+    assert service_environment(environ) == {"NOTIFY_SOCKET": "@x", "NO_COLOR": "1"}
 
 
 def test_a_plugin_sees_where_programs_are_and_nothing_else() -> None:

@@ -22,8 +22,8 @@ from eventd.log.core.head import lock_head
 from eventd.log.delivery.repairs import count_dead_letters, read_dead_letters
 from eventd.resources.apply import Action, Change, Plan, apply_loaded, delete_resources
 from eventd.resources.kinds.registry import EVENT_GROUP, EVENT_PEER, EVENT_SUBSCRIPTION, KINDS, PLUGIN
-from eventd.resources.reading.documents import Identity, Loaded, load_text
-from eventd.resources.reading.problems import MOST_FOUND, Problem, Rejected
+from eventd.resources.reading.documents import Identity, ReadResult, load_text
+from eventd.resources.reading.problems import MOST_FOUND, InvalidResources, Problem
 from eventd.resources.validation.foreign import KindId, full_word, meant_kinds
 from eventd.resources.validation.resource import document, from_stored, identity_of
 from eventd.store.engine.database import Connection
@@ -54,18 +54,18 @@ class Sources(Params):
 
     sources: Annotated[list[Source], FailFast()] = Field(min_length=1, description="Each has a name and a text.")
 
-    def load(self) -> Loaded:
+    def load(self) -> ReadResult:
         """What was read, and the problems of reading. Large sources take seconds: not to be called on the loop."""
-        loaded, values = Loaded(), 0
+        loaded, values = ReadResult(), 0
         for source in self.sources:
             if source.problem:
-                found = Loaded(problems=(Problem(source.name, source.line, 0, "", source.problem),))
+                found = ReadResult(problems=(Problem(source.name, source.line, 0, "", source.problem),))
             else:
                 found = load_text(source.name, source.text, MOST_VALUES)
             values += sum(draft.node.size for draft in found.drafts)
             if values > MOST_VALUES:
                 message = f"the sources hold more than {MOST_VALUES} values together"
-                return Loaded(problems=(Problem(source.name, 0, 0, "", message, "apply them in several steps"),))
+                return ReadResult(problems=(Problem(source.name, 0, 0, "", message, "apply them in several steps"),))
             loaded += found
             if len(loaded.problems) >= MOST_FOUND:
                 break
@@ -98,7 +98,7 @@ Events = dict[str, int]
 """How many events each group holds, by its name."""
 
 
-def _apply_now(conn: Connection, loaded: Loaded, params: Apply, now: int) -> tuple[Plan, Events]:
+def _apply_now(conn: Connection, loaded: ReadResult, params: Apply, now: int) -> tuple[Plan, Events]:
     if not params.dry_run:
         lock_head(conn)  # two declarations at once: the second is checked against what the first has left
     events = count_events(conn)
@@ -310,7 +310,7 @@ async def _delete_sources(services: Services, params: DeleteResources) -> dict[s
     loaded = await asyncio.to_thread(params.load)
     nameless = (d.problem((), "lacks apiVersion, kind or metadata.name") for d in loaded.drafts if d.identity is None)
     if problems := [*islice(chain(loaded.problems, nameless), MOST_FOUND)]:
-        raise Rejected(problems)
+        raise InvalidResources(problems)
     doomed = list(dict.fromkeys(draft.identity for draft in loaded.drafts if draft.identity))
     if params.ignore_not_found:
         stored = {identity_of(row) for row in await services.database.read(read_resources)}

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from eventd.errors import EventdError
-from eventd.settings.model import java_surroundings
+from eventd.settings.model import java_environment
 
 OLDEST: Final = 17
 """What Spark 4 needs."""
@@ -61,7 +61,7 @@ class Java(NamedTuple):
 
 def java_home(environ: Mapping[str, str] | None = None) -> Path:
     """The JAVA_HOME to give to Spark. Raises NoJava."""
-    environ = java_surroundings(environ)
+    environ = java_environment(environ)
     return _with_launcher(find_java(environ), environ)
 
 

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from eventd.audit.spark.extra import require
 from eventd.audit.spark.java import java_home
 from eventd.errors import EventdError, Invalid
-from eventd.settings.model import hand_on, java_surroundings
+from eventd.settings.model import export_variables, java_environment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -89,7 +89,7 @@ def open_session(
         running.conf.set("spark.sql.session.timeZone", "UTC")
         yield running
         return
-    submitted = "PYSPARK_GATEWAY_PORT" in java_surroundings()
+    submitted = "PYSPARK_GATEWAY_PORT" in java_environment()
     with contextlib.ExitStack() as stack:
         settings = {**_ALWAYS, "spark.app.name": app, "spark.ui.showConsoleProgress": str(progress).lower()}
         if not submitted:
@@ -114,7 +114,9 @@ def _pyspark() -> Any:
 def _of_our_own(master: str, memory: str, place: Path, packages: Sequence[Path]) -> dict[str, str]:
     """What must be known before Java starts. Sets the variables that only an environment can carry."""
     _check_master(master)
-    hand_on({"JAVA_HOME": str(java_home()), "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable})
+    export_variables(
+        {"JAVA_HOME": str(java_home()), "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    )
     settings = {
         "spark.master": master,
         "spark.driver.memory": memory,
@@ -124,7 +126,7 @@ def _of_our_own(master: str, memory: str, place: Path, packages: Sequence[Path])
         "spark.submit.pyFiles": ",".join(map(str, packages)),
     }
     if _on_this_machine(master):
-        hand_on({"SPARK_LOCAL_IP": "127.0.0.1"})
+        export_variables({"SPARK_LOCAL_IP": "127.0.0.1"})
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return settings
 

@@ -1,5 +1,5 @@
 """routerctl audit: run, stream, generate.
 
 May import: api.framework, audit.engine, audit.generate, audit.report, audit.spark, cli.gateway, cli.program,
-    cli.terminal, runtime, settings, text.
+    cli.terminal, runtime, text.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -10,10 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from eventd.cli.gateway.lake_choice import LakeOption, lake_address
+from eventd.cli.gateway.options import SHOW
 from eventd.cli.gateway.session import Session, offline
-from eventd.cli.program.stopping import Stopping
+from eventd.cli.program.stopping import StopFlag
+from eventd.cli.program.values import Duration
 from eventd.cli.terminal.output import Column, count, moment, note, text
-from eventd.errors import CheckFailed, Invalid
+from eventd.errors import CheckFailed
 from eventd.runtime.clock import SECOND
 
 if TYPE_CHECKING:
@@ -21,21 +25,38 @@ if TYPE_CHECKING:
     from eventd.audit.report.report import Report
     from eventd.errors import LakeUnavailable
 
-LakeOption = Annotated[str, typer.Option("--lake", metavar="LAKE", help="Folder or address of the lake. [EVENTD_LAKE]")]
+SILENCE = Duration.read("15m")
+EVERY = Duration.read("30s")
+WATERMARK = Duration.read("1h")
+SPAN = Duration.read("24h")
+NO_SKEW = Duration(0)
+
+EveryOption = Annotated[
+    Duration, typer.Option("--every", metavar="DURATION", min=SECOND, help="Time between two looks at the lake.")
+]
+WatermarkOption = Annotated[
+    Duration,
+    typer.Option("--watermark", metavar="DURATION", min=0, help="How long after its end an hour may become final."),
+]
 FailOption = Annotated[
     list[str] | None,
     typer.Option(
         "--fail-on",
         metavar="WHAT",
-        help="End with 4 if this is found: a kind of finding, unproven, completeness<99.99; repeatable.",
+        help="Exit with status 4 on this: a kind of finding, unproven, or completeness<99.99; repeatable.",
     ),
 ]
 SloOption = Annotated[
-    str, typer.Option("--slo", metavar="FILE", help="FederationSLO documents to hold deliveries against.")
+    str, typer.Option("--slo", metavar="FILE", help="File with FederationSLO documents to check deliveries against.")
 ]
 SilenceOption = Annotated[
-    str,
-    typer.Option("--silence", metavar="AGE", help="A node whose last report is older is silent: unproven."),
+    Duration,
+    typer.Option(
+        "--silence",
+        metavar="AGE",
+        min=SECOND,
+        help="Age of the last report from which on a node counts as silent, and its events as unproven.",
+    ),
 ]
 RecheckOption = Annotated[
     float,
@@ -44,36 +65,40 @@ RecheckOption = Annotated[
         metavar="PERCENT",
         min=0,
         max=100,
-        help="Share of what earlier runs read whose digests are checked again.",
+        help="Share of the data of earlier runs whose digests are checked again.",
     ),
 ]
 MasterOption = Annotated[
-    str, typer.Option("--master", metavar="MASTER", help="Where Spark works; all cores of this machine by default.")
+    str, typer.Option("--master", metavar="MASTER", help="Spark master (default: all cores of this machine).")
 ]
-MemoryOption = Annotated[str, typer.Option("--memory", metavar="SIZE", help="What Spark may take on this machine.")]
+MemoryOption = Annotated[
+    str, typer.Option("--memory", metavar="SIZE", help="Memory that Spark may take on this machine, such as 2GiB.")
+]
 
 
-@offline
+@offline("output")
 def run(
     session: Session,
     out: Annotated[
-        str, typer.Option("--out", metavar="DIR", help="Folder or address for the report; it is made if it is missing.")
+        str, typer.Option("--out", metavar="DIR", help="Folder or address for the report; created if it is missing.")
     ],
     lake: LakeOption = "",
     since: Annotated[
         str,
-        typer.Option("--from", metavar="TIME", help="Events of that hour or later: RFC 3339, or how long ago (36h)."),
+        typer.Option(
+            "--from", metavar="TIME", help="Only events of that hour or later: RFC 3339, or an age such as 36h."
+        ),
     ] = "",
-    until: Annotated[str, typer.Option("--to", metavar="TIME", help="Events before the end of that hour.")] = "",
+    until: Annotated[str, typer.Option("--to", metavar="TIME", help="Only events before the end of that hour.")] = "",
     fail_on: FailOption = None,
     slo: SloOption = "",
     master: MasterOption = "",
-    memory: MemoryOption = "2g",
-    silence: SilenceOption = "15m",
+    memory: MemoryOption = "2GiB",
+    silence: SilenceOption = SILENCE,
     recheck: RecheckOption = 5.0,
-    full: Annotated[bool, typer.Option("--full", help="Read everything again, not only what is new.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Read all data again, not only new data.")] = False,
 ) -> None:
-    """Balance the books of all nodes in a lake, and write what was found to report.json, report.html and tables."""
+    """Audit the delivery ledgers of all nodes in a lake; write findings to report.json, report.html and tables."""
     from eventd.audit.spark.extra import require
 
     require()
@@ -84,7 +109,7 @@ def run(
 
     first, last = read_span(since, until, SystemClock().now(), names=("--from", "--to"))
     request = Request(
-        lake=_lake(session, lake),
+        lake=lake_address(lake),
         out=out,
         since=first,
         until=last,
@@ -92,10 +117,10 @@ def run(
         conditions=read_conditions(fail_on or []),
         full=full,
         master=master,
-        patience=_micros("--silence", silence, least=SECOND),
+        patience=silence,
         recheck=recheck,
     )
-    report = run_on(request, memory=memory, progress=session.out.is_table and sys.stderr.isatty())
+    report = run_on(request, memory=_spark_size(memory), progress=session.out.is_table and sys.stderr.isatty())
     _show(session, report, out)
     if report.failed:
         raise CheckFailed(f"the audit fails on {', '.join(report.failed)}", hint=f"see report.html in {out}")
@@ -121,36 +146,36 @@ def _show(session: Session, report: Report, out: str) -> None:
     session.out.value({name: told[name] for name in ("verdict", "headline", "failed", "totals", "findings")})
 
 
-@offline
+@offline(*SHOW)
 def stream(
     session: Session,
     out: Annotated[
-        str, typer.Option("--out", metavar="DIR", help="Folder or address for what is found; made if it is missing.")
+        str, typer.Option("--out", metavar="DIR", help="Folder or address for the findings; created if it is missing.")
     ],
     lake: LakeOption = "",
-    every: Annotated[str, typer.Option("--every", metavar="TIME", help="How often to look for news.")] = "30s",
-    watermark: Annotated[
-        str, typer.Option("--watermark", metavar="TIME", help="How long after its end an hour may become final.")
-    ] = "1h",
+    every: EveryOption = EVERY,
+    watermark: WatermarkOption = WATERMARK,
     since: Annotated[
         str,
         typer.Option(
-            "--from", metavar="TIME", help="Events of that hour or later: RFC 3339, or a window that moves (48h)."
+            "--from",
+            metavar="TIME",
+            help="Only events of that hour or later: RFC 3339, or a moving window such as 48h.",
         ),
     ] = "",
     fail_on: FailOption = None,
     slo: SloOption = "",
     checkpoint: Annotated[
         str,
-        typer.Option("--checkpoint", metavar="DIR", help="Where Spark keeps what was seen; in --out by default."),
+        typer.Option("--checkpoint", metavar="DIR", help="Where Spark keeps its progress (default: in --out)."),
     ] = "",
     master: MasterOption = "",
-    memory: MemoryOption = "2g",
-    silence: SilenceOption = "15m",
+    memory: MemoryOption = "2GiB",
+    silence: SilenceOption = SILENCE,
     recheck: RecheckOption = 0.1,
-    once: Annotated[bool, typer.Option("--once", help="Look at what is there now, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Audit the present data, then exit.")] = False,
 ) -> None:
-    """Keep the audit of a lake up to date: whenever a node has said something new, until Ctrl-C."""
+    """Keep the audit of a lake up to date whenever a node ships new data, until Ctrl-C."""
     from eventd.audit.spark.extra import require
 
     require()
@@ -163,24 +188,24 @@ def stream(
     clock = SystemClock()
     read_moment("from", since, clock.now())
     request = Request(
-        lake=_lake(session, lake),
+        lake=lake_address(lake),
         out=out,
         objectives=read_objectives(slo or None),
         conditions=read_conditions(fail_on or []),
         master=master,
-        patience=_micros("--silence", silence, least=SECOND),
+        patience=silence,
         recheck=recheck,
     )
     following = Following(
         request,
         since=lambda: read_moment("from", since, clock.now()),
-        every=_micros("--every", every, least=SECOND),
-        watermark=_micros("--watermark", watermark, least=0),
+        every=every,
+        watermark=watermark,
         checkpoint=checkpoint,
         once=once,
     )
-    with Stopping() as stopping:
-        stream_on(following, _Listener(session, stopping), memory=memory)
+    with StopFlag() as stopping:
+        stream_on(following, _Listener(session, stopping), memory=_spark_size(memory))
 
 
 def _number(name: str) -> Callable[[Mapping[str, Any]], str]:
@@ -199,8 +224,8 @@ _BATCH: tuple[Column, ...] = (
 class _Listener:
     """Shows what a stream tells, a line for each batch, and has it end when somebody said so."""
 
-    def __init__(self, session: Session, stopping: Stopping) -> None:
-        self._show = session.out.stream_rows(_BATCH)
+    def __init__(self, session: Session, stopping: StopFlag) -> None:
+        self._show = session.out.stream_rows(_BATCH, name=lambda row: str(row["time"]))
         self._stopping = stopping
 
     @property
@@ -220,30 +245,22 @@ class _Listener:
         note(f"{error}; trying again in {seconds:.0f} s")
 
 
-def _lake(session: Session, named: str) -> str:
-    """The lake that is named, or that of the settings. Raises Invalid where there is none."""
-    from eventd.settings.model import load
-
-    url = load({**session.where.flags(), "lake": named or None}).lake
-    if not url:
-        raise Invalid("no lake is named", hint="say --lake FOLDER, or set EVENTD_LAKE")
-    return url
-
-
-@offline
+@offline("output")
 def generate(
     session: Session,
-    out: Annotated[str, typer.Option("--out", metavar="LAKE", help="An empty folder or address for the lake.")],
+    out: Annotated[str, typer.Option("--out", metavar="LAKE", help="Empty folder or address for the lake.")],
     truth: Annotated[
         Path | None, typer.Option("--truth", metavar="FILE", help="Write the findings of a correct audit to FILE.")
     ] = None,
     nodes: Annotated[int, typer.Option(metavar="N", help="Nodes.")] = 5,
     events: Annotated[int, typer.Option(metavar="N", help="Events that all nodes together emit.")] = 100_000,
-    span: Annotated[str, typer.Option(metavar="TIME", help="Time that the ledgers cover.")] = "24h",
-    skew: Annotated[str, typer.Option(metavar="TIME", help="Largest error of a node's clock, either way.")] = "0s",
+    span: Annotated[Duration, typer.Option(metavar="DURATION", help="Time that the ledgers cover.")] = SPAN,
+    skew: Annotated[
+        Duration, typer.Option(metavar="DURATION", help="Largest error of a node's clock, either way.")
+    ] = NO_SKEW,
     seed: Annotated[int, typer.Option(metavar="N", help="The same seed makes the same ledgers.")] = 1,
-    lose: Annotated[int, typer.Option(metavar="N", help="Events that one peer never gets.")] = 0,
-    duplicate: Annotated[int, typer.Option(metavar="N", help="Deliveries that are made twice.")] = 0,
+    lose: Annotated[int, typer.Option(metavar="N", help="Events that one peer never receives.")] = 0,
+    duplicate: Annotated[int, typer.Option(metavar="N", help="Deliveries made twice.")] = 0,
     forge: Annotated[int, typer.Option(metavar="N", help="Forged events and receipts.")] = 0,
     loop: Annotated[int, typer.Option(metavar="N", help="Deliveries to the source, or by a second sender.")] = 0,
 ) -> None:
@@ -257,8 +274,8 @@ def generate(
     settings = Settings(
         nodes=nodes,
         events=events,
-        span=_micros("--span", span),
-        skew=_micros("--skew", skew),
+        span=span,
+        skew=skew,
         seed=seed,
         lose=lose,
         duplicate=duplicate,
@@ -291,14 +308,16 @@ def _bar(total: int, *, shown: bool) -> Iterator[Callable[[int], None]]:
         yield lambda done: bar.update(task, completed=done)
 
 
-def _micros(option: str, text: str, *, least: int | None = None) -> int:
-    """A duration as microseconds, no shorter than `least`. Raises BadParameter."""
-    from eventd.text.duration import BadDuration, parse_duration
+def _spark_size(text: str) -> str:
+    """A size as Spark writes it, in MiB; one in Spark's own spelling, such as `2g`, stays. Raises BadParameter."""
+    from eventd.text.size import MIB, BadSize, parse_size
 
+    if re.fullmatch(r"[0-9]{1,9}[kmgt]b?", text):
+        return text
     try:
-        found = parse_duration(text)
-    except BadDuration as error:
-        raise typer.BadParameter(f"{option}: {error}") from None
-    if least is not None and found < least:
-        raise typer.BadParameter(f"{option} must be at least {least // SECOND}s, and is {text}")
-    return found
+        size = parse_size(text)
+    except BadSize as error:
+        raise typer.BadParameter(f"--memory: {error}") from None
+    if size < MIB:
+        raise typer.BadParameter(f"--memory: must be at least 1MiB, not {text}")
+    return f"{size // MIB}m"

@@ -8,32 +8,46 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from eventd.cli.bench.measurement import Job, measurement
+from eventd.cli.bench.measurement import Measurement, measurement
+from eventd.cli.gateway.options import REMOTE
 from eventd.cli.gateway.session import Session
+from eventd.cli.program.values import Duration, Size
 from eventd.cli.terminal.output import count
-from eventd.errors import Invalid
+from eventd.text.duration import HOUR, MILLISECOND, SECOND
+from eventd.text.size import MIB
 
 if TYPE_CHECKING:
-    from eventd.bench.site import Wanted
+    from eventd.bench.site import BenchPlan
 
 
 def _events(usual: int, what: str = "events") -> Any:
     """How many of them a measurement takes unless something else is said."""
-    told = f"How many {what}; {usual:,} if nothing is said."
+    told = f"Number of {what} (default: {usual:,})."
     return typer.Option("--events", metavar="NUMBER", min=1, max=100_000_000, help=told)
 
 
+SIZE = Size(350)
+TEN_SECONDS = Duration.read("10s")
+
 DurationOption = Annotated[
-    str, typer.Option("--duration", metavar="TIME", help="Instead of a number of events: for so long, such as 10s.")
+    Duration | None,
+    typer.Option(
+        "--duration",
+        metavar="DURATION",
+        min=MILLISECOND,
+        max=HOUR,
+        help="Measure for this long, such as 10s, instead of a number of events.",
+    ),
 ]
 SizeOption = Annotated[
-    int, typer.Option("--size", metavar="BYTES", min=32, max=1 << 20, help="Bytes of one event as it is stored.")
+    Size, typer.Option("--size", metavar="SIZE", min=32, max=MIB, help="Size of one event as it is stored.")
 ]
-BatchOption = Annotated[
-    int, typer.Option("--batch", metavar="NUMBER", min=1, max=10_000, help="Events of one request.")
-]
+BatchOption = Annotated[int, typer.Option("--batch", metavar="NUMBER", min=1, max=10_000, help="Events per request.")]
 InFlightOption = Annotated[
-    int, typer.Option("--in-flight", metavar="NUMBER", min=1, max=1000, help="Connections, each with one request.")
+    int,
+    typer.Option(
+        "--in-flight", metavar="NUMBER", min=1, max=1000, help="Connections, each with one request at a time."
+    ),
 ]
 Durability = Literal["full", "normal"]
 DurabilityOption = Annotated[
@@ -41,48 +55,52 @@ DurabilityOption = Annotated[
     typer.Option(
         "--durability",
         metavar="CLASS",
-        help="Of a topic: full is flushed to the disk before it is acknowledged (fsync), normal outlives the node and"
-        " perhaps not the power (disk).",
+        help="Durability of topics: full flushes to disk before it acknowledges (fsync), normal survives the end of"
+        " the node, but perhaps no power failure (disk).",
     ),
 ]
 FolderOption = Annotated[
-    str, typer.Option("--folder", metavar="DIR", help="Where the nodes get their temporary folder: which disk.")
+    str, typer.Option("--folder", metavar="DIR", help="Parent of the nodes' temporary folder, which chooses the disk.")
 ]
 
 PeerServerOption = Annotated[
-    str, typer.Option("--peer-server", metavar="URL", help="With --server: the node that the events go to.")
+    str, typer.Option("--peer-server", metavar="URL", help="With --server: the node that receives the events.")
 ]
 PeerKeyOption = Annotated[
     Path | None,
-    typer.Option("--peer-key-file", metavar="PATH", help="Its key, where it is another than that of --server."),
+    typer.Option("--peer-key-file", metavar="PATH", help="API key of the peer, if it differs from that of --server."),
 ]
 PeerListenOption = Annotated[
     str,
     typer.Option(
-        "--peer-listen", metavar="HOST:PORT", help="Where it is to listen for the group; a free port of this machine."
+        "--peer-listen",
+        metavar="HOST:PORT",
+        help="Address where the peer listens for the group (default: a free port of this machine).",
     ),
 ]
 SecretOption = Annotated[
     str,
     typer.Option(
-        "--secret-file", metavar="PATH", help="Secret that both nodes can read there; one of this machine's own."
+        "--secret-file",
+        metavar="PATH",
+        help="File with a secret that both nodes can read (default: one created on this machine).",
     ),
 ]
 PeerDatabaseOption = Annotated[
-    str, typer.Option("--peer-database", metavar="URL", help="The second node's database, with --database.")
+    str, typer.Option("--peer-database", metavar="URL", help="With --database: database of the second node.")
 ]
 
 
-@measurement
+@measurement(*REMOTE, "database")
 def ingest(
     session: Session,
     events: Annotated[int | None, _events(200_000)] = None,
-    duration: DurationOption = "",
-    size: SizeOption = 350,
+    duration: DurationOption = None,
+    size: SizeOption = SIZE,
     batch: BatchOption = 256,
     in_flight: InFlightOption = 4,
     to: Annotated[
-        Literal["group", "topic"], typer.Option("--to", metavar="WHAT", help="Into a group, or into a topic.")
+        Literal["group", "topic"], typer.Option("--to", metavar="WHAT", help="Emit to a group, or write to a topic.")
     ] = "group",
     window: Annotated[
         int,
@@ -91,31 +109,31 @@ def ingest(
             metavar="COUNT",
             min=0,
             max=10_000,
-            help="Single events through the client for Python programs, so many at a time; --batch and --in-flight do"
-            " not count then. 0: batches.",
+            help="Emit single events with the Python client, COUNT at a time; ignores --batch and"
+            " --in-flight. 0: batches.",
         ),
     ] = 0,
     durability: DurabilityOption = "full",
     folder: FolderOption = "",
-) -> Job:
-    """Measure how many events a second one node takes over its API, and how long a request waits."""
+) -> Measurement:
+    """Measure how many events per second a node accepts over its API, and the latency of a request."""
     from eventd.bench.ingest import Ingest
 
     if window and to == "topic":
-        raise typer.BadParameter("--window is for events of a group: leave out --to topic")
+        raise typer.BadParameter("--window emits events to a group: leave out --to topic")
     if to == "group" and durability != "full":
         raise typer.BadParameter("events of a group are always flushed: --durability normal needs --to topic")
     how_many = _amount(events, duration, 200_000)
-    options = {"size": size, "batch": batch, "in_flight": in_flight, "durability": durability, "folder": folder}
-    return Job(Ingest(to, window=window), _wanted(session, **how_many, **options))
+    options = {"size": int(size), "batch": batch, "in_flight": in_flight, "durability": durability, "folder": folder}
+    return Measurement(Ingest(to, window=window), _wanted(session, **how_many, **options))
 
 
-@measurement
+@measurement(*REMOTE, "database")
 def federation(
     session: Session,
     events: Annotated[int | None, _events(200_000)] = None,
-    duration: DurationOption = "",
-    size: SizeOption = 350,
+    duration: DurationOption = None,
+    size: SizeOption = SIZE,
     batch: BatchOption = 256,
     in_flight: InFlightOption = 4,
     peer_server: PeerServerOption = "",
@@ -124,129 +142,128 @@ def federation(
     secret_file: SecretOption = "",
     peer_database: PeerDatabaseOption = "",
     folder: FolderOption = "",
-) -> Job:
-    """Measure how many events a second a node catches up with that was away while another was filled."""
+) -> Measurement:
+    """Measure how many events per second a node receives while it catches up with another one."""
     from eventd.bench.federation import Federation
 
     peer = _peer(peer_server, peer_key_file, peer_listen, secret_file, peer_database)
-    options = {"size": size, "batch": batch, "in_flight": in_flight, "folder": folder}
-    return Job(Federation(), _wanted(session, **_amount(events, duration, 200_000), **options, **peer))
+    options = {"size": int(size), "batch": batch, "in_flight": in_flight, "folder": folder}
+    return Measurement(Federation(), _wanted(session, **_amount(events, duration, 200_000), **options, **peer))
 
 
-@measurement
+@measurement(*REMOTE, "database")
 def latency(
     session: Session,
     events: Annotated[int | None, _events(500)] = None,
-    duration: DurationOption = "",
-    size: SizeOption = 350,
+    duration: DurationOption = None,
+    size: SizeOption = SIZE,
     peer_server: PeerServerOption = "",
     peer_key_file: PeerKeyOption = None,
     peer_listen: PeerListenOption = "",
     secret_file: SecretOption = "",
     peer_database: PeerDatabaseOption = "",
     folder: FolderOption = "",
-) -> Job:
-    """Measure how long one event takes, from the call that writes it at one node until it is heard at the other."""
+) -> Measurement:
+    """Measure the latency of one event, from the emitting call at one node to a watcher at the other."""
     from eventd.bench.latency import Latency
 
     peer = _peer(peer_server, peer_key_file, peer_listen, secret_file, peer_database)
-    options = {"size": size, "batch": 1, "in_flight": 1, "folder": folder}
-    return Job(Latency(), _wanted(session, **_amount(events, duration, 500), **options, **peer))
+    options = {"size": int(size), "batch": 1, "in_flight": 1, "folder": folder}
+    return Measurement(Latency(), _wanted(session, **_amount(events, duration, 500), **options, **peer))
 
 
-@measurement
+@measurement()
 def fanout(
     session: Session,
-    peers: Annotated[int, typer.Option("--peers", metavar="NUMBER", min=1, max=64, help="How many peers.")] = 4,
+    peers: Annotated[int, typer.Option("--peers", metavar="NUMBER", min=1, max=64, help="Number of peers.")] = 4,
     dead: Annotated[
-        int, typer.Option("--dead", metavar="NUMBER", min=0, max=63, help="Of these: where nobody listens.")
+        int, typer.Option("--dead", metavar="NUMBER", min=0, max=63, help="Peers among them that do not listen.")
     ] = 2,
     events: Annotated[int | None, _events(50_000)] = None,
-    duration: DurationOption = "",
-    size: SizeOption = 350,
+    duration: DurationOption = None,
+    size: SizeOption = SIZE,
     batch: BatchOption = 256,
     in_flight: InFlightOption = 4,
     folder: FolderOption = "",
-) -> Job:
-    """Measure how fast one node sends the same to many peers, some of them dead."""
+) -> Measurement:
+    """Measure how fast one node sends events to many peers, some of them dead."""
     from eventd.bench.fanout import Fanout
 
     if dead >= peers:
-        raise typer.BadParameter(f"--dead {dead}: at least one of the {count(peers, 'peer')} must live")
-    if session.where.server or session.where.database:
-        raise typer.BadParameter("fanout starts nodes of its own, on SQLite: leave out --server and --database")
-    options = {"size": size, "batch": batch, "in_flight": in_flight, "folder": folder}
-    return Job(Fanout(peers, dead), _wanted(session, **_amount(events, duration, 50_000), **options))
+        raise typer.BadParameter(f"--dead {dead}: at least one of the {count(peers, 'peer')}  must be alive")
+    options = {"size": int(size), "batch": batch, "in_flight": in_flight, "folder": folder}
+    return Measurement(Fanout(peers, dead), _wanted(session, **_amount(events, duration, 50_000), **options))
 
 
-@measurement
+@measurement(*REMOTE, "database")
 def watch(
     session: Session,
     watchers: Annotated[
-        int, typer.Option("--watchers", metavar="NUMBER", min=1, max=10_000, help="How many watch the topic.")
+        int, typer.Option("--watchers", metavar="NUMBER", min=1, max=10_000, help="Number of watchers of the topic.")
     ] = 100,
     events: Annotated[int | None, _events(100, "writes")] = None,
-    duration: DurationOption = "",
-    size: SizeOption = 350,
+    duration: DurationOption = None,
+    size: SizeOption = SIZE,
     durability: DurabilityOption = "full",
     folder: FolderOption = "",
-) -> Job:
-    """Measure how soon the watchers of a topic hear of a write."""
+) -> Measurement:
+    """Measure how soon the watchers of a topic receive a record."""
     from eventd.bench.watch import Watch
 
-    options = {"size": size, "batch": 1, "in_flight": 1, "durability": durability, "folder": folder}
-    return Job(Watch(watchers), _wanted(session, **_amount(events, duration, 100), **options))
+    options = {"size": int(size), "batch": 1, "in_flight": 1, "durability": durability, "folder": folder}
+    return Measurement(Watch(watchers), _wanted(session, **_amount(events, duration, 100), **options))
 
 
-@measurement
+@measurement(*REMOTE, "database")
 def routers(
     session: Session,
     routers: Annotated[
-        int, typer.Option("--routers", metavar="NUMBER", min=1, max=1000, help="How many routers from one topic.")
+        int, typer.Option("--routers", metavar="NUMBER", min=1, max=1000, help="Number of routers from one topic.")
     ] = 10,
     events: Annotated[int | None, _events(5_000, "records of the source")] = None,
-    duration: DurationOption = "",
-    size: SizeOption = 350,
+    duration: DurationOption = None,
+    size: SizeOption = SIZE,
     batch: BatchOption = 16,
     in_flight: InFlightOption = 1,
     durability: DurabilityOption = "full",
     folder: FolderOption = "",
-) -> Job:
-    """Measure how fast routers copy one topic into others, and how soon a copy is heard."""
+) -> Measurement:
+    """Measure how fast routers copy one topic to others, and how soon a watcher receives a copy."""
     from eventd.bench.routers import Routers
 
-    options = {"size": size, "batch": batch, "in_flight": in_flight, "durability": durability, "folder": folder}
-    return Job(Routers(routers), _wanted(session, **_amount(events, duration, 5_000), **options))
+    options = {"size": int(size), "batch": batch, "in_flight": in_flight, "durability": durability, "folder": folder}
+    return Measurement(Routers(routers), _wanted(session, **_amount(events, duration, 5_000), **options))
 
 
-@measurement
+@measurement("database")
 def subscriptions(
     session: Session,
     subscriptions: Annotated[
-        int, typer.Option("--subscriptions", metavar="NUMBER", min=1, max=500, help="How many share the events.")
+        int,
+        typer.Option(
+            "--subscriptions", metavar="NUMBER", min=1, max=500, help="Number of subscriptions that share the events."
+        ),
     ] = 10,
     events: Annotated[int | None, _events(5_000)] = None,
-    duration: DurationOption = "",
-    size: SizeOption = 350,
+    duration: DurationOption = None,
+    size: SizeOption = SIZE,
     folder: FolderOption = "",
-) -> Job:
-    """Measure how soon an event is in the effective configuration, through a plugin."""
+) -> Measurement:
+    """Measure how soon an event changes the effective configuration, through a plugin."""
     from eventd.bench.subscriptions import Subscriptions
 
-    if session.where.server:
-        raise typer.BadParameter("subscriptions brings a plugin along, for a node of its own: leave out --server")
-    options = {"size": size, "batch": 256, "in_flight": 1, "folder": folder}
-    return Job(Subscriptions(subscriptions), _wanted(session, **_amount(events, duration, 5_000), **options))
+    options = {"size": int(size), "batch": 256, "in_flight": 1, "folder": folder}
+    return Measurement(Subscriptions(subscriptions), _wanted(session, **_amount(events, duration, 5_000), **options))
 
 
-@measurement
+@measurement(*REMOTE, "database")
 def mixed(
     session: Session,
     watchers: Annotated[
-        int, typer.Option("--watchers", metavar="NUMBER", min=1, max=10_000, help="How many watch a topic meanwhile.")
+        int, typer.Option("--watchers", metavar="NUMBER", min=1, max=10_000, help="Number of watchers of a topic.")
     ] = 10,
-    duration: DurationOption = "10s",
-    size: SizeOption = 350,
+    duration: DurationOption = TEN_SECONDS,
+    size: SizeOption = SIZE,
     batch: BatchOption = 256,
     in_flight: InFlightOption = 2,
     peer_server: PeerServerOption = "",
@@ -255,13 +272,13 @@ def mixed(
     secret_file: SecretOption = "",
     peer_database: PeerDatabaseOption = "",
     folder: FolderOption = "",
-) -> Job:
-    """Measure all at once for a while: events written, sent to another node, and a topic that is watched."""
+) -> Measurement:
+    """Measure emitting, sending to another node and watching a topic at the same time."""
     from eventd.bench.mixed import Mixed
 
     peer = _peer(peer_server, peer_key_file, peer_listen, secret_file, peer_database)
-    options = {"size": size, "batch": batch, "in_flight": in_flight, "folder": folder}
-    return Job(Mixed(watchers), _wanted(session, **_amount(None, duration, 0), **options, **peer))
+    options = {"size": int(size), "batch": batch, "in_flight": in_flight, "folder": folder}
+    return Measurement(Mixed(watchers), _wanted(session, **_amount(None, duration, 0), **options, **peer))
 
 
 def _peer(server: str, key_file: Path | None, listen: str, secret_file: str, database: str) -> dict[str, Any]:
@@ -274,7 +291,7 @@ def _peer(server: str, key_file: Path | None, listen: str, secret_file: str, dat
         raise typer.BadParameter(f"--peer-listen: {error}") from None
     for option, value in (("--peer-key-file", key_file), ("--peer-listen", listen), ("--secret-file", secret_file)):
         if value and not server:
-            raise typer.BadParameter(f"{option} is for nodes that run: add --server URL --peer-server URL")
+            raise typer.BadParameter(f"{option} is for running nodes: add --server URL --peer-server URL")
     return {
         "peer_server": server,
         "peer_key_file": key_file,
@@ -284,41 +301,33 @@ def _peer(server: str, key_file: Path | None, listen: str, secret_file: str, dat
     }
 
 
-def _amount(events: int | None, duration: str, usual: int) -> dict[str, Any]:
-    """How many events, or for how long. Raises `BadParameter` for both, and for what is no time."""
-    from eventd.text.duration import parse_duration
-
-    if not duration:
+def _amount(events: int | None, duration: Duration | None, usual: int) -> dict[str, Any]:
+    """How many events, or for how long. Raises `BadParameter` for both."""
+    if duration is None:
         return {"events": events or usual}
     if events is not None:
-        raise typer.BadParameter("--events and --duration are two ways to say one thing: leave one out")
-    try:
-        seconds = parse_duration(duration) / 1_000_000
-    except Invalid as error:
-        raise typer.BadParameter(f"--duration: {error}") from None
-    if not 0 < seconds <= 3600:
-        raise typer.BadParameter(f"--duration {duration}: must be more than nothing and at most 1h")
-    return {"events": 0, "seconds": seconds}
+        raise typer.BadParameter("--events and --duration exclude each other: leave one out")
+    return {"events": 0, "seconds": duration / SECOND}
 
 
-def _wanted(session: Session, **options: Any) -> Wanted:
+def _wanted(session: Session, **options: Any) -> BenchPlan:
     """All that is asked for, with the nodes that the shared options name."""
-    from eventd.bench.site import Wanted
+    from eventd.bench.site import BenchPlan
 
-    where, second = session.where, options.pop("peer_server", "")
-    if second and not where.server:
-        raise typer.BadParameter("--peer-server needs --server: the events go from that one to the peer")
-    servers = tuple(server for server in (where.server, second) if server)
+    node, second = session.node, options.pop("peer_server", "")
+    if second and not node.server:
+        raise typer.BadParameter("--peer-server needs --server, which names the sending node")
+    servers = tuple(server for server in (node.server, second) if server)
     for name in ("folder", "database", "peer_database"):
-        if servers and (options.get(name) or (name == "database" and where.database)):
+        if servers and (options.get(name) or (name == "database" and node.database)):
             option = f"--{name.replace('_', '-')}"
-            raise typer.BadParameter(f"{option} is for nodes of its own, and --server names one that runs")
-    options["database"] = _database("--database", where.database or "")
+            raise typer.BadParameter(f"{option} is for nodes that the command starts, but --server names a running one")
+    options["database"] = _database("--database", node.database or "")
     options["peer_database"] = _database("--peer-database", options.get("peer_database", ""))
     peer_key_file = options.pop("peer_key_file", None)
-    key = where.read_key() if servers else ""
-    peer_key = replace(where, key="", key_file=peer_key_file).read_key() if peer_key_file is not None else key
-    return Wanted(servers=servers, key=key, peer_key=peer_key, **options)
+    key = node.read_key() if servers else ""
+    peer_key = replace(node, key="", key_file=peer_key_file).read_key() if peer_key_file is not None else key
+    return BenchPlan(servers=servers, key=key, peer_key=peer_key, **options)
 
 
 def _database(option: str, url: str) -> str:
@@ -328,7 +337,7 @@ def _database(option: str, url: str) -> str:
     if url in ("", "sqlite"):
         return ""
     if url.startswith("sqlite:"):
-        raise typer.BadParameter(f"{option}: a file of SQLite is made anew for each run; --folder says where")
+        raise typer.BadParameter(f"{option}: each run creates its own SQLite file: use --folder to choose the disk")
     try:
         return read_database(url)
     except ValueError as error:

@@ -11,32 +11,32 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from eventd.cli.gateway.options import SHOW, parameters, variant
 from eventd.cli.gateway.session import Session, offline
-from eventd.cli.program.stopping import CancelOnSignal
+from eventd.cli.program.declaring import declare
+from eventd.cli.program.interrupt import INTERRUPTED
+from eventd.cli.program.stopping import EndOnSignal
 from eventd.cli.terminal.bar import Bar
 from eventd.cli.terminal.output import Column, count, note
 from eventd.errors import CheckFailed, Invalid
 
 if TYPE_CHECKING:
     from eventd.bench.result import Result
-    from eventd.bench.running import Bench
-    from eventd.bench.site import Wanted
+    from eventd.bench.running import Benchmark
+    from eventd.bench.site import BenchPlan
 
-INTERRUPTED = 130
 NEARLY_A_CORE = 0.85
-LEFT_OUT = ("data_dir", "state_file")
-"""Options that name the files of a node that is there: a measurement makes its own."""
 
 
-class Job(NamedTuple):
+class Measurement(NamedTuple):
     """What is to be measured, and how."""
 
-    bench: Bench
-    wanted: Wanted
+    bench: Benchmark
+    wanted: BenchPlan
 
 
 @dataclass(frozen=True, slots=True)
-class Keeping:
+class ResultFiles:
     """What is done with the result."""
 
     save: Path | None
@@ -45,7 +45,7 @@ class Keeping:
 
 
 _KEEPING: dict[str, tuple[Any, Any]] = {
-    "json": (Annotated[bool, typer.Option("--json", help="One JSON object; the same as -o json.")], False),
+    "json": (Annotated[bool, typer.Option("--json", help="Print one JSON object; the same as -o json.")], False),
     "save": (
         Annotated[Path | None, typer.Option("--save", metavar="FILE", help="Append the result to this file.")],
         None,
@@ -56,7 +56,7 @@ _KEEPING: dict[str, tuple[Any, Any]] = {
             typer.Option(
                 "--compare",
                 metavar="FILE",
-                help="Tell the ratio to the last results in this file with the same settings on such a machine.",
+                help="Compare with the latest results of the same settings and machine in this file.",
             ),
         ],
         None,
@@ -64,56 +64,42 @@ _KEEPING: dict[str, tuple[Any, Any]] = {
     "plot": (
         Annotated[
             Path | None,
-            typer.Option("--plot", metavar="FILE", help="Draw this result and those kept before, as an SVG image."),
+            typer.Option("--plot", metavar="FILE", help="Draw this result and the earlier ones as an SVG image."),
         ],
         None,
     ),
 }
 
 
-def measurement(command: Callable[..., Job]) -> Callable[..., None]:
-    """A command that says what to measure, made to measure it, with the options of `_KEEPING` after its own."""
-    own = list(inspect.signature(command, eval_str=True).parameters.values())
-    kept = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        for name, (annotation, default) in _KEEPING.items()
-    ]
+def measurement(*names: str) -> Callable[[Callable[..., Measurement]], Callable[..., None]]:
+    """A command that says what to measure, made to measure it, with the options of `_KEEPING` after its own.
 
-    def begin(session: Session, **given: Any) -> None:
-        if given.pop("json"):
-            session.out.format = "json"
-        keeping = Keeping(**{name: given.pop(name) for name in Keeping.__slots__})
-        _carry_out(session, command(session, **given), keeping)
+    `names` are the options by which it takes a node of the operator's. A server counts only if the command line names
+    it, not a variable: it gets a lot to do.
+    """
 
-    session, *rest = own
-    keywords = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in rest]
-    begin.__signature__ = inspect.Signature([session, *keywords, *kept])  # type: ignore[attr-defined]
-    begin.__name__, begin.__doc__ = command.__name__, command.__doc__
-    return _as_guest(offline(begin))
+    def decorate(command: Callable[..., Measurement]) -> Callable[..., None]:
+        def begin(session: Session, **given: Any) -> None:
+            if given.pop("json"):
+                session.out.format = "json"
+            keeping = ResultFiles(**{name: given.pop(name) for name in ResultFiles.__slots__})
+            _carry_out(session, command(session, **given), keeping)
 
+        own = list(inspect.signature(command, eval_str=True).parameters.values())
+        with_own = offline(*names, *SHOW, **({"server": variant("server", envvar=None)} if "server" in names else {}))
+        return with_own(declare(begin, command, [*own, *parameters(_KEEPING)]))
 
-def _as_guest(command: Callable[..., None]) -> Callable[..., None]:
-    """Without the options of files; and a server counts only if the command line names it: it gets a lot to do."""
-    signature = inspect.signature(command)
-    shown = [one for name, one in signature.parameters.items() if name not in LEFT_OUT]
-
-    def run(context: typer.Context, **given: Any) -> None:
-        if getattr(context.get_parameter_source("server"), "name", "") != "COMMANDLINE":
-            given["server"] = ""
-        command(context, **given, **dict.fromkeys(LEFT_OUT))
-
-    run.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
-    run.__name__, run.__doc__ = command.__name__, command.__doc__
-    return run
+    return decorate
 
 
-def _carry_out(session: Session, job: Job, keeping: Keeping) -> None:
+def _carry_out(session: Session, job: Measurement, keeping: ResultFiles) -> None:
     from eventd.bench.kept import compare, keep, read_kept
 
     kept = _look_before(keeping)
     if job.wanted.durability != "full":
-        note("note: durability normal: what is acknowledged last may be lost with the power; the usual one is full")
+        note(
+            "note: durability normal: the last acknowledged records may be lost in a power failure; the default is full"
+        )
     result = _measure(job)
     told = result.show()
     if keeping.compare is not None:
@@ -122,24 +108,25 @@ def _carry_out(session: Session, job: Job, keeping: Keeping) -> None:
             note(f"note: {keeping.compare} holds no verified {result.bench} with these settings on such a machine")
     _show(session, told)
     if told["client_cpu"] > NEARLY_A_CORE:
-        note(f"note: this command took {told['client_cpu']:.0%} of a core: it may be what is slow, and not the node")
+        note(f"note: this command took {told['client_cpu']:.0%} of a core: it may be the bottleneck, not the node")
     if keeping.save is not None:
         keep(keeping.save, told)
     if keeping.plot is not None:
         _draw(keeping.plot, read_kept(keeping.save) if keeping.save is not None else [*kept, told], told)
     if not result.verified:
         raise CheckFailed(
-            f"what was read back is not what was sent: {'; '.join(result.problems)}", hint="the figures do not count"
+            f"the records read back differ from those sent: {'; '.join(result.problems)}",
+            hint="the figures are not valid",
         )
 
 
-def _look_before(keeping: Keeping) -> list[dict[str, Any]]:
+def _look_before(keeping: ResultFiles) -> list[dict[str, Any]]:
     """What was kept. Raises what would otherwise be noticed only when the measurement is done."""
     from eventd.bench.kept import read_kept
 
     if keeping.plot is not None:
         if keeping.save is None and keeping.compare is None:
-            raise typer.BadParameter("--plot draws what is kept: add --save FILE or --compare FILE")
+            raise typer.BadParameter("--plot draws saved results: add --save FILE or --compare FILE")
         if keeping.plot.suffix != ".svg":
             raise typer.BadParameter(f"--plot {keeping.plot}: the name must end in .svg")
     for file in (keeping.save, keeping.plot):
@@ -150,7 +137,7 @@ def _look_before(keeping: Keeping) -> list[dict[str, Any]]:
     return read_kept(keeping.compare) if keeping.compare is not None else []
 
 
-def _measure(job: Job) -> Result:
+def _measure(job: Measurement) -> Result:
     """Run it on a loop of the kind that a node has. Whatever ends it, its nodes and files end with it."""
     import uvloop
 
@@ -159,7 +146,7 @@ def _measure(job: Job) -> Result:
     bar, left = Bar(), list[str]()
 
     async def main() -> Result:
-        with CancelOnSignal() as signals:
+        with EndOnSignal() as signals:
             try:
                 return await run_bench(job.bench, job.wanted, bar.show, left)
             except asyncio.CancelledError:

@@ -48,11 +48,11 @@ def check_settings(settings: Settings) -> Iterator[Check]:
         yield Check("api keys", "failed", str(error))
         return
     if keys:
-        yield Check("api keys", "ok", "a key is needed")
+        yield Check("api keys", "ok", "an API key is required")
     elif settings.api_listen.is_loopback:
-        yield Check("api keys", "ok", "none: whoever is on this machine may use the API")
+        yield Check("api keys", "ok", "none: every user of this machine may use the API")
     else:
-        yield Check("api keys", "warning", f"none: whoever reaches {settings.api_listen} may use the API")
+        yield Check("api keys", "warning", f"none: every client that reaches {settings.api_listen} may use the API")
 
 
 def keys_of(settings: Settings) -> Keys:
@@ -86,7 +86,7 @@ def check_database(settings: Settings) -> Iterator[Check]:
         if database.path is not None:
             yield _check_folder(database.path.parent)
         if database.path is not None and not database.path.exists():
-            yield Check("database", "ok", f"{database.label()} is not there yet: serve makes it")
+            yield Check("database", "ok", f"{database.label()} does not exist yet: `serve` creates it")
             return
         yield from _look_inside(settings, database)
     except EventdError as error:
@@ -98,7 +98,7 @@ def check_database(settings: Settings) -> Iterator[Check]:
 def _check_folder(folder: Path) -> Check:
     standing = next(place for place in (folder, *folder.parents) if place.exists())
     if not standing.is_dir():
-        return Check("folder", "failed", f"{standing} is no folder")
+        return Check("folder", "failed", f"{standing} is not a folder")
     if not os.access(standing, os.W_OK | os.X_OK):
         return Check("folder", "failed", f"{standing} cannot be written by this user")
     free = shutil.disk_usage(standing).free
@@ -116,7 +116,7 @@ def _look_inside(settings: Settings, database: Database) -> Iterator[Check]:
         yield Check("integrity", "failed" if damage else "ok", "; ".join(damage) or "no damage found")
     if missing:
         can_serve = database.kind == "sqlite"
-        advice = "serve applies them" if can_serve else "run `routerd-eventd migrate`"
+        advice = "`serve` applies them" if can_serve else "run `routerd-eventd migrate`"
         yield Check("schema", "ok" if can_serve else "failed", f"{count(len(missing), 'migration')} to apply: {advice}")
         return
     yield Check("schema", "ok", f"revision {migrations.NEWEST}, the newest")
@@ -135,4 +135,4 @@ def missing_group(settings: Settings, database: Database) -> str:
     declared = [row.name for row in database.read_now(read_resources, EVENT_GROUP.name)]
     if settings.group in declared:
         return ""
-    return f"there is no EventGroup {settings.group} to run alone (declared: {', '.join(declared) or 'none'})"
+    return f"there is no EventGroup {settings.group} to run (declared: {', '.join(declared) or 'none'})"

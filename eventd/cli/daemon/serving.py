@@ -62,7 +62,7 @@ class Manager(Protocol):
     def close(self) -> None: ...
 
 
-class Steward:
+class ServiceRunner:
     """Sees one node through its life, from the loop's main task.
 
     SIGTERM and SIGINT drain it, a second one leaves at once, SIGHUP re-reads its secrets.
@@ -231,7 +231,7 @@ async def run_node(
 ) -> None:
     """Make a node on this loop and see it through. Raises `EventdError`, whatever it was that failed."""
     try:
-        await Steward(make(), settings, manager, clock, announce).run()
+        await ServiceRunner(make(), settings, manager, clock, announce).run()
     except (EventdError, OSError):
         raise
     except Exception as error:

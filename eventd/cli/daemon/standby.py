@@ -50,7 +50,7 @@ class Standby:
         self._prepare = prepare
         self._make = make
         self._metrics = Metrics()
-        self._silence = Silence()
+        self._silence = ClaimSilence()
         self._holder = ""
         self._sockets: list[socket.socket] = []
         self._node: Service | None = None
@@ -172,7 +172,7 @@ class Standby:
         self._sockets = []
 
 
-class Silence:
+class ClaimSilence:
     """For how long each holder of a claim has not checked it, by the clock of this process."""
 
     def __init__(self) -> None:

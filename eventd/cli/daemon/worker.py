@@ -12,7 +12,7 @@ import sys
 from typing import Any, NoReturn
 
 from eventd.cli.daemon.serving import run_service
-from eventd.cli.daemon.workers import BEAT_SECONDS, Terms
+from eventd.cli.daemon.workers import BEAT_SECONDS, WorkerConfig
 from eventd.cli.program.exits import ExitCode, tune
 from eventd.errors import EventdError
 from eventd.node.node import Node
@@ -59,7 +59,7 @@ def main(lifeline: int) -> NoReturn:
     """Take the terms from the standard input, and serve. `lifeline` is a pipe whose other end the parent holds."""
     end_with(lifeline)
     tune()
-    terms: Terms = pickle.load(sys.stdin.buffer)
+    terms: WorkerConfig = pickle.load(sys.stdin.buffer)
     settings = terms.settings.model_copy(update={"port_file": None})
     configure_logging(sys.stderr, format=settings.log_format, level=settings.log_level)
     _sign(terms.share.worker)

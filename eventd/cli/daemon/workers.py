@@ -41,7 +41,7 @@ main(int(sys.argv[1]))
 logger = logging.getLogger("eventd.workers")
 
 
-class Terms(NamedTuple):
+class WorkerConfig(NamedTuple):
     """What a process is to do. `sockets` are the numbers of descriptors that it inherits, `origin` is that of the
     node's `SystemClock`.
     """
@@ -103,7 +103,7 @@ class Workers:
         claim = self._claim.name if self._claim else ""
         share = Share(number, self._settings.workers, resumed, self._folder, claim)
         sockets = tuple(each.fileno() for each in self._sockets)
-        terms = pickle.dumps(Terms(self._settings, share, sockets, self._origin))
+        terms = pickle.dumps(WorkerConfig(self._settings, share, sockets, self._origin))
         process = Process.start_python(_MAIN, (), worker_environment(), self._clock, inherited=sockets)
         process.stdin.write(terms, last=True)
         return process

@@ -19,18 +19,18 @@ from pathlib import Path
 
 from rich.console import Console
 
-from eventd.cli.demo.nodes import GROUP, NAMES, DemoFailed, Holding, Link, Stage
+from eventd.cli.demo.nodes import GROUP, NAMES, Contents, DemoFailed, Link, Stage
 from eventd.cli.demo.picture import (
     WIDTH,
+    Narrator,
     Picture,
-    Teller,
     delivery_table,
     holding_table,
     link_table,
     process_table,
     proof_table,
 )
-from eventd.cli.program.stopping import CancelOnSignal
+from eventd.cli.program.stopping import EndOnSignal
 from eventd.runtime.clock import SystemClock
 
 MANY = 300
@@ -61,12 +61,12 @@ def run(*, keep: bool = False) -> None:
         with asyncio.Runner() as runner:
             runner.run(_play(console, keep=keep))
     except (KeyboardInterrupt, asyncio.CancelledError):
-        raise DemoFailed("stopped before its end; its nodes and files are gone") from None
+        raise DemoFailed("stopped before its end; its nodes and files are deleted") from None
 
 
 async def _play(console: Console, *, keep: bool) -> None:
-    demo = Demo(Teller(console))
-    with CancelOnSignal():
+    demo = Demo(Narrator(console))
+    with EndOnSignal():
         async with demo.stage:
             await demo.play()
             if keep:
@@ -78,7 +78,7 @@ async def _play(console: Console, *, keep: bool) -> None:
 class Demo:
     """The story, act by act."""
 
-    def __init__(self, tell: Teller) -> None:
+    def __init__(self, tell: Narrator) -> None:
         self.clock = SystemClock()
         self.stage = Stage(self.clock, self._tick)
         self._tell = tell
@@ -231,7 +231,7 @@ class Demo:
     def _link_to_down(self, name: str) -> Link:
         return self.stage.nodes[name].seen.links[DOWN]
 
-    async def _read_all(self) -> dict[str, Holding]:
+    async def _read_all(self) -> dict[str, Contents]:
         return {node.name: await self.stage.holding(node) for node in self._nodes}
 
     async def _time_of(self, name: str, event_id: str) -> float:
@@ -250,9 +250,9 @@ class Demo:
     def say_goodbye(self) -> None:
         """What to do next; everything of the demo is gone by now."""
         self._tell.act("→", "Your turn")
-        self._tell.note("The three nodes are gone, with all their files. To have them stay, and play with them:")
+        self._tell.note("The three nodes and their files are deleted. To keep them and try things:")
         self._tell.paste(f"{_program('routerd-eventd')} demo --keep")
-        self._tell.note("All that a node can be asked:")
+        self._tell.note("All commands:")
         self._tell.paste(f"{_program('routerctl')} --help")
         self._tell.note("Two nodes of your own take five minutes: see README.md.")
 
@@ -263,11 +263,11 @@ class Demo:
             self._tell.note(words, gap=True)
             for command in commands:
                 self._tell.paste(command)
-        self._tell.note("The nodes stay until Ctrl-C.", gap=True)
+        self._tell.note("The nodes run until Ctrl-C.", gap=True)
         with suppress(asyncio.CancelledError):
             while True:
                 await self.clock.sleep(3600)
-        self._tell.note("The nodes are gone, with all their files.")
+        self._tell.note("The nodes and their files are deleted.")
 
     def _suggestions(self) -> Iterator[tuple[str, ...]]:
         daemon, control = _program("routerd-eventd"), _program("routerctl")
@@ -321,6 +321,6 @@ def _observed(name: str, count: int, round_: int) -> tuple[str, list[str]]:
     return name, lines
 
 
-def _difference(one: Holding, other: Holding) -> str:
+def _difference(one: Contents, other: Contents) -> str:
     extra, missing = len(one.ids - other.ids), len(other.ids - one.ids)
     return f"{missing} are missing, {extra} are too many" if extra or missing else "the ids agree, the contents do not"

@@ -49,7 +49,7 @@ class Link(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class NodeState:
     """What a node told when it was last asked. `records` counts what is stored, `facts` the different ids."""
 
     facts: int = 0
@@ -57,7 +57,7 @@ class Sight:
     links: Mapping[str, Link] = field(default_factory=dict)
 
 
-class Holding(NamedTuple):
+class Contents(NamedTuple):
     """Everything a node holds: how many facts of each source, and one digest over the ids and contents of all."""
 
     by_source: dict[str, int]
@@ -73,7 +73,7 @@ class DemoNode:
         self.home = home
         self.port = port
         self.api = ""
-        self.seen = Sight()
+        self.seen = NodeState()
         self.log_path = home.with_suffix(".log")
         self._port_file = home.with_suffix(".api")
         self._child: subprocess.Popen[bytes] | None = None
@@ -232,13 +232,13 @@ class Stage:
             if node.running and node.api:
                 node.seen = await self._see(node)
 
-    async def _see(self, node: DemoNode) -> Sight:
+    async def _see(self, node: DemoNode) -> NodeState:
         status = await self.ask(node, "/api/v1/status")
         mine = [group for group in status["groups"] if group["group"] == GROUP]
         if not mine:
-            return Sight()
+            return NodeState()
         links = await self.ask(node, f"/api/v1/groups/{GROUP}/links")
-        return Sight(mine[0]["events"], mine[0]["seq"], {link["peer"]: _link(link) for link in links["outbound"]})
+        return NodeState(mine[0]["events"], mine[0]["seq"], {link["peer"]: _link(link) for link in links["outbound"]})
 
     async def is_ready(self, node: DemoNode) -> bool:
         """Whether it listens for its peers."""
@@ -246,7 +246,7 @@ class Stage:
             return False
         return bool((await self.ask(node, "/readyz"))["checks"].get(f"group {GROUP}") == "ok")
 
-    async def holding(self, node: DemoNode) -> Holding:
+    async def holding(self, node: DemoNode) -> Contents:
         """Read every fact the node holds, page by page."""
         facts: list[dict[str, Any]] = []
         after: str | None = ""
@@ -305,7 +305,7 @@ def _link(told: Mapping[str, Any]) -> Link:
     return Link(*(told[name] for name in names))
 
 
-def _hold(facts: Sequence[Mapping[str, Any]]) -> Holding:
+def _hold(facts: Sequence[Mapping[str, Any]]) -> Contents:
     """Where and when a node stored a fact is its own affair and left out of the digest; all else is in it."""
     local = ("recordedAt", "seq", "path")
     said = [{name: value for name, value in fact.items() if name not in local} for fact in facts]
@@ -314,4 +314,4 @@ def _hold(facts: Sequence[Mapping[str, Any]]) -> Holding:
     for fact in sorted(said, key=lambda fact: str(fact["id"])):
         digest.update(json.dumps(fact, sort_keys=True, ensure_ascii=False).encode() + b"\n")
         by_source[fact["sourceNode"]] = by_source.get(fact["sourceNode"], 0) + 1
-    return Holding(by_source, frozenset(fact["id"] for fact in said), digest.hexdigest())
+    return Contents(by_source, frozenset(fact["id"] for fact in said), digest.hexdigest())

@@ -16,7 +16,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from eventd.cli.demo.nodes import NAMES, DemoNode, Holding, Link
+from eventd.cli.demo.nodes import NAMES, Contents, DemoNode, Link
 
 WIDTH = 80
 BOX = 25
@@ -92,7 +92,7 @@ def process_table(nodes: Sequence[DemoNode]) -> Table:
     return table
 
 
-def holding_table(nodes: Sequence[DemoNode], held: Mapping[str, Holding]) -> Table:
+def holding_table(nodes: Sequence[DemoNode], held: Mapping[str, Contents]) -> Table:
     """How many facts of each source every node holds."""
     table = _table(("NODE", "left"), *((f"FROM {name.upper()}", "right") for name in NAMES), ("ALL", "right"))
     for node in nodes:
@@ -132,7 +132,7 @@ def delivery_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
-def proof_table(nodes: Sequence[DemoNode], held: Mapping[str, Holding]) -> Table:
+def proof_table(nodes: Sequence[DemoNode], held: Mapping[str, Contents]) -> Table:
     """Each node's books side by side; the digest covers every id and every content."""
     table = _table(
         ("NODE", "left"), ("FACTS", "right"), ("STORED", "right"), ("SHA-256 OF ALL IDS AND CONTENTS", "left")
@@ -143,7 +143,7 @@ def proof_table(nodes: Sequence[DemoNode], held: Mapping[str, Holding]) -> Table
     return table
 
 
-class Teller:
+class Narrator:
     """Tells the story line by line. On a terminal the picture stays below it and follows what happens."""
 
     def __init__(self, console: Console) -> None:

@@ -16,17 +16,17 @@ from eventd.cli.gateway.selecting import (
     all_groups,
     one_group,
 )
-from eventd.cli.gateway.session import Session, connected
+from eventd.cli.gateway.session import Session, connected, connected_without_table
 from eventd.cli.terminal.output import Column, count, moment, note, text
 
 LETTERS = (
-    Column("LETTER", text("id")),
+    Column("ID", text("id")),
     Column("EVENT_ID", text("eventId")),
     Column("PEER", text("peer")),
     Column("REASON", text("reason")),
     Column("DETAIL", text("detail")),
     Column("ATTEMPTS", text("attempts")),
-    Column("PARKED", moment("parkedAt")),
+    Column("SINCE", moment("parkedAt")),
     Column("GROUP", text("group"), wide=True),
     Column("TYPE", text("type"), wide=True),
     Column("SUBJECT", text("subject"), wide=True),
@@ -34,10 +34,10 @@ LETTERS = (
 )
 
 LettersArgument = Annotated[
-    list[int] | None, typer.Argument(metavar="[LETTER]...", help="Letters, as list names them.")
+    list[int] | None, typer.Argument(metavar="[LETTER]...", help="Ids of dead letters, as `list` shows them.")
 ]
-EveryOption = Annotated[bool, typer.Option("--all", help="All letters of the group.")]
-OfPeerOption = Annotated[str, typer.Option("--peer", metavar="NODE", help="All letters of this peer.")]
+EveryOption = Annotated[bool, typer.Option("--all", help="All dead letters of the group.")]
+OfPeerOption = Annotated[str, typer.Option("--peer", metavar="NODE", help="All dead letters of this peer.")]
 
 
 @connected
@@ -45,17 +45,18 @@ async def list_letters(
     session: Session,
     group: GroupsOption = "",
     peer: PeerFilter = "",
-    event_id: Annotated[str, typer.Option("--event-id", metavar="ID", help="Only of this event.")] = "",
+    event_id: Annotated[str, typer.Option("--event-id", metavar="ID", help="Only this event.")] = "",
     oldest: OldestOption = False,
     limit: LimitOption = 100,
     before: Annotated[
-        int, typer.Option("--before", metavar="LETTER", min=0, help="Show those before this letter.")
+        int, typer.Option("--before", metavar="LETTER", min=0, help="Show those before this dead letter.")
     ] = 0,
     after: Annotated[
-        int, typer.Option("--after", metavar="LETTER", min=0, help="Show those after this letter, the oldest first.")
+        int,
+        typer.Option("--after", metavar="LETTER", min=0, help="Show those after this dead letter, the oldest first."),
     ] = 0,
 ) -> None:
-    """Show what peers refused for good, and why."""
+    """List dead letters with the reason of each."""
     pages = Pages(session, "dead_letters.list", "deadLetters", limit=limit, after=after, before=before, oldest=oldest)
     for name in await all_groups(session, group):
         await pages.read(name, peer=peer, event_id=event_id)
@@ -63,7 +64,7 @@ async def list_letters(
     pages.tell()
 
 
-@connected
+@connected_without_table
 async def retry(
     session: Session,
     letter: LettersArgument = None,
@@ -71,18 +72,18 @@ async def retry(
     peer: OfPeerOption = "",
     all: EveryOption = False,
 ) -> None:
-    """Send dead letters once more and take them off the list."""
+    """Send dead letters again and remove them from the list."""
     choice = _choice(letter, peer, everything=all)
     answer = await session.call("dead_letters.retry", group=await one_group(session, group), **choice)
     if not session.out.is_table:
         session.out.rows((), [answer], name=lambda row: str(row["retried"]))
         return
-    session.out.line(f"sending {count(answer['retried'], 'letter')} once more")
+    session.out.line(f"sending {count(answer['retried'], 'dead letter')} again")
     for kept in answer["kept"]:
-        note(f"note: letter {kept['id']} stays: {kept['reason']}")
+        note(f"note: dead letter {kept['id']} stays: {kept['reason']}")
 
 
-@connected
+@connected_without_table
 async def drop(
     session: Session,
     letter: LettersArgument = None,
@@ -90,16 +91,16 @@ async def drop(
     peer: OfPeerOption = "",
     all: EveryOption = False,
 ) -> None:
-    """Forget dead letters. Their events stay stored, and stay refused."""
+    """Delete dead letters. Their events stay stored and are not sent again."""
     choice = _choice(letter, peer, everything=all)
     answer = await session.call("dead_letters.drop", group=await one_group(session, group), **choice)
     if session.out.is_table:
-        session.out.line(f"dropped {count(answer['dropped'], 'letter')}")
+        session.out.line(f"dropped {count(answer['dropped'], 'dead letter')}")
     else:
         session.out.rows((), [answer], name=lambda row: str(row["dropped"]))
 
 
 def _choice(letters: list[int] | None, peer: str, *, everything: bool) -> dict[str, Any]:
     if sum((bool(letters), bool(peer), everything)) != 1:
-        raise typer.BadParameter("choose letters in one way: LETTER..., --peer, or --all")
+        raise typer.BadParameter("choose dead letters in one way: LETTER..., --peer, or --all")
     return {"ids": letters or [], "peer": peer, "all": everything}

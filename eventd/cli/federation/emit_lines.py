@@ -126,7 +126,9 @@ class Emission:
         for (number, _), result in zip(lines, results, strict=True):
             self.counts[result["result"]] += 1
             if result["result"] == "conflict":
-                self.refuse(number, f"the id {result['id']} is taken by another content or another source")
+                self.refuse(
+                    number, f"the id {result['id']} belongs to an event with other content or of another source"
+                )
 
     @property
     def waits(self) -> bool:
@@ -136,7 +138,7 @@ class Emission:
     def progress(self, ahead: int) -> str:
         """Up to where all lines are stored or refused; `ahead` is the first line that was not added."""
         first = min([ahead, *(lines[0][0] for lines in self._waiting.values() if lines)])
-        return f"lines before {first} are dealt with, repeat from there"
+        return f"lines before {first} are done; repeat from there"
 
     def _interrupted(self, error: EventdError) -> EventdError:
         """What stopped us, with the first line that is not known to be stored."""
@@ -202,6 +204,6 @@ def _report(session: Session, emission: Emission) -> None:
     if session.out.is_table:
         taken = {word: number for word, number in counts.items() if number and word != "conflict"}
         words = f": {', '.join(f'{number} {word}' for word, number in taken.items())}" if taken else ""
-        session.out.line(f"{count(sum(taken.values()), 'event')} taken{words}")
+        session.out.line(f"{count(sum(taken.values()), 'event')} accepted{words}")
     elif session.out.format != "name":
         session.out.value({**counts, "bad": emission.bad, "badLines": emission.refused})

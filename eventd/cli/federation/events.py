@@ -24,7 +24,7 @@ from eventd.cli.gateway.selecting import (
     all_groups,
     one_group,
 )
-from eventd.cli.gateway.session import Session, connected
+from eventd.cli.gateway.session import Session, connected, connected_without_table
 from eventd.cli.program.values import MayBeEmpty
 from eventd.cli.terminal.output import Column, count, moment, note, text
 from eventd.errors import Invalid
@@ -81,37 +81,43 @@ def _pairs(payload: Mapping[str, str]) -> str:
     return " ".join(f"{key}={value}" for key, value in payload.items()) or "-"
 
 
+StdinOption = Annotated[
+    bool,
+    typer.Option(
+        "--stdin",
+        help="Read events from standard input, one JSON object per line. --type, --source-node, --subject and"
+        " --ttl then apply to lines without their own.",
+    ),
+]
+
+
 @connected
 async def emit(
     session: Session,
     group: GroupOption = "",
-    type: Annotated[str, typer.Option("--type", help="What was observed, as a dotted name.")] = "",
-    subject: Annotated[str, MayBeEmpty("--subject", help="What it is about, such as an address.")] = "",
+    type: Annotated[str, typer.Option("--type", help="Type of the event, a dotted name.")] = "",
+    subject: Annotated[str, MayBeEmpty("--subject", help="Subject of the event, such as an address.")] = "",
     source_node: Annotated[
-        str, typer.Option("--source-node", metavar="NODE", help="Who observed it; the group's own node by default.")
+        str,
+        typer.Option("--source-node", metavar="NODE", help="Node that observed it (default: the group's own node)."),
     ] = "",
-    id: Annotated[str, typer.Option("--id", help="The event's id; a new one by default.")] = "",
-    dedupe_key: Annotated[str, typer.Option("--dedupe-key", help="Names the thing observed; the id by default.")] = "",
+    id: Annotated[str, typer.Option("--id", help="Id of the event (default: a new one).")] = "",
+    dedupe_key: Annotated[
+        str, typer.Option("--dedupe-key", help="Key by which repeated events are dropped (default: the id).")
+    ] = "",
     payload: Annotated[
-        list[str] | None, typer.Option("--payload", metavar="KEY=VALUE", help="An attribute; repeat it for several.")
+        list[str] | None, typer.Option("--payload", metavar="KEY=VALUE", help="Attribute of the payload; repeatable.")
     ] = None,
     ttl: Annotated[
         str,
-        typer.Option("--ttl", metavar="DURATION", help="How long it holds from then on, such as 90s or 1h."),
+        typer.Option("--ttl", metavar="DURATION", help="Time until the event expires, such as 90s or 1h."),
     ] = "",
     observed_at: Annotated[
-        str, typer.Option("--observed-at", metavar="TIME", help="When it was observed, RFC 3339; now by default.")
+        str, typer.Option("--observed-at", metavar="TIME", help="Time of the observation, RFC 3339 (default: now).")
     ] = "",
-    stdin: Annotated[
-        bool,
-        typer.Option(
-            "--stdin",
-            help="Read events from the standard input, one JSON object a line. --type, --source-node, --subject and"
-            " --ttl then apply to lines that lack them.",
-        ),
-    ] = False,
+    stdin: StdinOption = False,
 ) -> None:
-    """Record an observed fact, durably, to be sent to the group's peers."""
+    """Store an event durably and send it to the group's peers."""
     given = {
         "type": type,
         "subject": subject,
@@ -129,24 +135,24 @@ async def emit(
         own = [name for name in said if name not in DEFAULTS]
         if own:
             option = OPTION_OF[own[0]]
-            raise typer.BadParameter(f"{option} is about one event: with --stdin each line has its own {own[0]}")
+            raise typer.BadParameter(f"{option} applies to one event: with --stdin, each line has its own {own[0]}")
         if ttl:
             _check_ttl(ttl)
         await emit_lines(session, group, {name: str(value) for name, value in said.items()})
         return
     if not type:
-        raise typer.BadParameter("say what was observed with --type, or read events with --stdin")
+        raise typer.BadParameter("add --type, or read events with --stdin")
     answer = await session.call("events.emit", group=await one_group(session, group), events=[said])
     (result,) = answer["results"]
     session.out.one(EVENTS, result["event"] or {**said, "id": result["id"]}, name=_event_name)
     if session.out.is_table and result["result"] != "new":
-        note(f"note: {result['id']} was there already: {result['result']}")
+        note(f"note: {result['id']} exists already: {result['result']}")
 
 
 def _pair(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise typer.BadParameter(f"--payload {text!r} is no KEY=VALUE")
+        raise typer.BadParameter(f"--payload {text!r} is not KEY=VALUE")
     return key, value
 
 
@@ -169,12 +175,14 @@ async def list_events(
     session: Session,
     group: GroupsOption = "",
     type: TypeFilter = None,
-    subject: Annotated[str, typer.Option("--subject", metavar="PREFIX", help="Only of subjects that begin so.")] = "",
-    source_node: Annotated[str, typer.Option("--source-node", metavar="NODE", help="Only of this node.")] = "",
+    subject: Annotated[
+        str, typer.Option("--subject", metavar="PREFIX", help="Only subjects that start with PREFIX.")
+    ] = "",
+    source_node: Annotated[str, typer.Option("--source-node", metavar="NODE", help="Only events of this node.")] = "",
     id: Annotated[str, typer.Option("--id", help="Only this event.")] = "",
     since: SinceFilter = "",
     until: UntilFilter = "",
-    include_expired: Annotated[bool, typer.Option("--include-expired", help="Show also what has expired.")] = False,
+    include_expired: Annotated[bool, typer.Option("--include-expired", help="Include expired events.")] = False,
     newest: Annotated[bool, typer.Option("--newest", help="Show the newest first.")] = False,
     oldest: OldestOption = False,
     limit: LimitOption = 100,
@@ -182,7 +190,7 @@ async def list_events(
     after: AfterOption = "",
     watch: WatchOption = False,
 ) -> None:
-    """List the newest events, one row for each id; the newest comes last."""
+    """List the newest events, one row per id; the newest comes last."""
     asked = {
         "type": type or [],
         "subject_prefix": subject,
@@ -198,7 +206,7 @@ async def list_events(
 
         if newest or oldest or before:
             option = "--newest" if newest else "--oldest" if oldest else "--before"
-            raise typer.BadParameter(f"--watch shows what is new in its order: leave {option} out")
+            raise typer.BadParameter(f"--watch shows events in the order of arrival: leave {option} out")
         await watch_events(session, names, asked, EVENTS, limit=limit, after=after)
         return
     pages = Pages(
@@ -216,18 +224,18 @@ async def list_events(
     session.out.rows(EVENTS, pages.rows, name=_event_name)
     pages.tell()
     if id and not pages.rows:
-        hidden = "" if include_expired else "; what has expired is shown with --include-expired"
-        note(f"note: no event {id} answers that{hidden}")
+        hidden = "" if include_expired else "; --include-expired shows expired events"
+        note(f"note: no event {id} matches{hidden}")
 
 
 @connected
 async def deliveries(
     session: Session,
     group: GroupsOption = "",
-    event_id: Annotated[str, typer.Option("--event-id", metavar="ID", help="Only of this event.")] = "",
+    event_id: Annotated[str, typer.Option("--event-id", metavar="ID", help="Only this event.")] = "",
     peer: PeerFilter = "",
     status: Annotated[
-        list[Status] | None, typer.Option("--status", help="Only in this state; repeat it for several.")
+        list[Status] | None, typer.Option("--status", help="Only deliveries in this state; repeatable.")
     ] = None,
     type: TypeFilter = None,
     since: SinceFilter = "",
@@ -237,7 +245,7 @@ async def deliveries(
     before: BeforeOption = "",
     after: AfterOption = "",
 ) -> None:
-    """Show the state of each event at each peer, of the newest events; the newest come last."""
+    """List deliveries of the newest events: the state of each event at each peer; the newest come last."""
     pages = Pages(session, "deliveries.list", "deliveries", limit=limit, after=after, before=before, oldest=oldest)
     for name in await all_groups(session, group):
         await pages.read(
@@ -256,7 +264,7 @@ async def deliveries(
         note(f"note: no delivery of event {event_id} matches; look for the event: {find}")
 
 
-@connected
+@connected_without_table
 async def prune(session: Session, group: GroupOption = "") -> None:
     """Apply the group's retention now."""
     answer = await session.call("events.prune", group=await one_group(session, group))
@@ -265,4 +273,6 @@ async def prune(session: Session, group: GroupOption = "") -> None:
         return
     session.out.line(f"removed {count(answer['removed'], 'record')} of group {answer['group']}")
     if not answer["bounded"]:
-        note(f"note: group {answer['group']} has no retention.maxEvents and no retention.maxAge: it keeps everything")
+        note(
+            f"note: group {answer['group']} keeps everything: it sets neither retention.maxEvents nor retention.maxAge"
+        )

@@ -26,7 +26,7 @@ Compare = Callable[[Session, str, str, Bar], Awaitable[dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Mended:
+class RepairReport:
     """The last report, how many events were asked to be sent again, and why that did not end well."""
 
     report: dict[str, Any]
@@ -39,35 +39,38 @@ class Mended:
     def words(self, peer: str) -> str:
         """In one line."""
         if not self.asked and not self.trouble:
-            return "nothing was missing, so nothing was sent"
+            return "nothing was missing; nothing was sent"
         told = f"sent {count(self.asked, 'event')} to {peer} again"
         if self.trouble:
             return f"{told}: {self.trouble}"
-        return f"{told}, and compared again: {'it holds them' if not self.report['events']['missing'] else 'not all'}"
+        held = "some are still missing" if self.report["events"]["missing"] else "it holds all of them"
+        return f"{told}, and compared again: {held}"
 
 
-async def mend(session: Session, group: str, peer: str, report: dict[str, Any], compare: Compare, bar: Bar) -> Mended:
+async def repair_peer(
+    session: Session, group: str, peer: str, report: dict[str, Any], compare: Compare, bar: Bar
+) -> RepairReport:
     """Have the node send again what the report names, wait, and compare again, as long as that helps."""
     asked = 0
     for _ in range(MOST_ROUNDS):
         missing = report["events"]["missing"]
         if not missing:
-            return Mended(report, asked)
+            return RepairReport(report, asked)
         sent, refused = await _ask(session, group, peer, plan(report["events"]["gaps"]))
         asked += sent
         if not sent:
-            return Mended(report, asked, refused)
+            return RepairReport(report, asked, refused)
         if not served(session):
-            words = "no node serves this database now; they go out when it is started"
-            return Mended(report, asked, words)
+            words = "no node serves this database now; a node sends them when it starts"
+            return RepairReport(report, asked, words)
         if trouble := await _wait(session, group, peer, bar):
-            return Mended(report, asked, trouble)
+            return RepairReport(report, asked, trouble)
         report = await compare(session, group, peer, bar)
         if not report["compared"]:
-            return Mended(report, asked)
+            return RepairReport(report, asked)
         if report["events"]["missing"] >= missing:
-            return Mended(report, asked, f"{peer} still lacks {count(report['events']['missing'], 'event')}")
-    return Mended(report, asked, "there is more: run it again")
+            return RepairReport(report, asked, f"{peer} still lacks {count(report['events']['missing'], 'event')}")
+    return RepairReport(report, asked, "more events are missing: run it again")
 
 
 async def _ask(session: Session, group: str, peer: str, parts: Sequence[Mapping[str, Any]]) -> tuple[int, str]:
@@ -115,11 +118,11 @@ async def _wait(session: Session, group: str, peer: str, bar: Bar) -> str:
         ahead = sum(repair["until"] - repair["position"] for repair in repairs if repair["until"] is not None)
         most = max(most, ahead)
         if link["pausedAt"]:
-            return f"{peer} is paused; they go out when it is resumed: routerctl federation resume {peer}"
+            return f"{peer} is paused; resume it to send them: routerctl federation resume {peer}"
         if ahead != left:
             left, moved = ahead, clock.monotonic()
         elif clock.monotonic() - moved > STILL_SECONDS:
             why = next((repair["lastError"] for repair in repairs if repair["lastError"]), link["state"])
-            return f"nothing has moved for {STILL_SECONDS:g} s: {why}"
+            return f"no progress for {STILL_SECONDS:g} s: {why}"
         bar.show(f"sending to {peer} again", most - ahead, most)
         await clock.sleep(LOOK_SECONDS)

@@ -22,7 +22,7 @@ from eventd.cli.gateway.selecting import (
     all_groups,
     one_group,
 )
-from eventd.cli.gateway.session import Session, connected
+from eventd.cli.gateway.session import Session, connected, connected_without_table
 from eventd.cli.terminal.output import Column, count, joined, note, show_moment, span, text
 
 SUMMARY = (
@@ -63,10 +63,10 @@ async def summary(
     peer: PeerFilter = "",
     type: TypeFilter = None,
     include_expired: Annotated[
-        bool, typer.Option("--include-expired", help="Count also what was delivered and has expired since.")
+        bool, typer.Option("--include-expired", help="Count delivered events that have expired since, too.")
     ] = False,
 ) -> None:
-    """Add up the deliveries to each peer. The lag is measured from the recording of an event here."""
+    """Count deliveries per peer and state. The lag is measured from the time an event was stored here."""
     rows: list[dict[str, Any]] = []
     for name in await all_groups(session, group):
         answer = await session.call(
@@ -81,7 +81,7 @@ async def summary(
 
 def _tell_losses(row: Mapping[str, Any]) -> None:
     """What the short table has no column for and nobody should overlook."""
-    words = {"expired": "expired on their way", "refused": "refused", "unknown": "of unknown state"}
+    words = {"expired": "expired before delivery", "refused": "refused", "unknown": "of unknown state"}
     lost = [f"{row[name]} {told}" for name, told in words.items() if row[name]]
     if lost:
         note(f"note: {row['peer']} in group {row['group']}: {', '.join(lost)}")
@@ -93,7 +93,7 @@ def _link_name(row: Mapping[str, Any]) -> str:
 
 @connected
 async def links(session: Session, group: GroupsOption = "", peer: PeerFilter = "", watch: WatchOption = False) -> None:
-    """Show each link: its state and why, what waits, and what came in."""
+    """List links with state, reason, backlog and lag, and what arrived from each peer."""
     names = await all_groups(session, group)
     if watch:
         from eventd.cli.federation.watch import watch_links
@@ -114,22 +114,22 @@ async def links(session: Session, group: GroupsOption = "", peer: PeerFilter = "
         session.out.line()
         session.out.table(INBOUND, inbound)
     if outbound and session.out.is_table and not _process(session):
-        note("note: no node serves this database now; this is how the last one left its links")
+        note("note: no node serves this database now; these are the links as the last node left them")
 
 
 @connected
 async def gaps(
     session: Session,
     group: GroupsOption = "",
-    node: Annotated[str, typer.Option("--from", metavar="NODE", help="Only of this sender, by its node name.")] = "",
+    node: Annotated[str, typer.Option("--from", metavar="NODE", help="Only this sender, by its node name.")] = "",
     oldest: OldestOption = False,
     limit: LimitOption = 100,
-    before: Annotated[int, typer.Option("--before", metavar="GAP", min=0, help="Show those before this gap.")] = 0,
+    before: Annotated[int, typer.Option("--before", metavar="GAP", min=0, help="Show the gaps before this one.")] = 0,
     after: Annotated[
-        int, typer.Option("--after", metavar="GAP", min=0, help="Show those after this gap, the oldest first.")
+        int, typer.Option("--after", metavar="GAP", min=0, help="Show the gaps after this one, the oldest first.")
     ] = 0,
 ) -> None:
-    """Show what senders could not deliver any more: ranges of their positions that they lost, or took back."""
+    """List gaps: ranges of positions that senders lost or withdrew and can no longer deliver."""
     pages = Pages(session, "links.gaps", "gaps", limit=limit, after=after, before=before, oldest=oldest)
     for name in await all_groups(session, group):
         await pages.read(name, node=node)
@@ -143,16 +143,16 @@ async def pause(
     peer: PeerArgument,
     group: GroupOption = "",
     by: Annotated[
-        str, typer.Option("--by", metavar="WHO", help="Who pauses it, or why; your user name by default.")
+        str, typer.Option("--by", metavar="WHO", help="Who pauses it, or why (default: your user name).")
     ] = "",
 ) -> None:
-    """Stop sending to a peer. What it has to get is kept, and waits."""
+    """Stop sending to a peer. Its events are kept until the link is resumed."""
     by = by or user()
     answer = await session.call("links.pause", group=await one_group(session, group), peer=peer, by=by)
     _show_link(session, answer)
     (link,) = answer["outbound"]
     if link["pausedBy"] != by:
-        note(f"note: {peer} was paused before, by {link['pausedBy']} at {show_moment(link['pausedAt'])}")
+        note(f"note: {peer} is paused already, by {link['pausedBy']} since {show_moment(link['pausedAt'])}")
 
 
 def user() -> str:
@@ -167,7 +167,7 @@ def user() -> str:
 
 @connected
 async def resume(session: Session, peer: PeerArgument, group: GroupOption = "") -> None:
-    """Send to a paused peer again. Also ends the back-off of one that is not paused."""
+    """Resume sending to a paused peer. Ends the back-off of a peer that is not paused."""
     answer = await session.call("links.resume", group=await one_group(session, group), peer=peer)
     _show_link(session, answer)
 
@@ -177,30 +177,33 @@ def _show_link(session: Session, answer: Mapping[str, Any]) -> None:
     session.out.one(OUTBOUND, link, name=_link_name)
 
 
-@connected
+@connected_without_table
 async def redeliver(
     session: Session,
     peer: PeerArgument,
     group: GroupOption = "",
-    id: Annotated[list[str] | None, typer.Option("--id", help="This event; repeat it for several.")] = None,
+    id: Annotated[list[str] | None, typer.Option("--id", help="This event; repeatable.")] = None,
     from_seq: Annotated[
-        int | None, typer.Option("--from-seq", metavar="SEQ", min=1, help="From this number of the group on.")
+        int | None, typer.Option("--from-seq", metavar="SEQ", min=1, help="First sequence number in the group.")
     ] = None,
     to_seq: Annotated[
-        int | None, typer.Option("--to-seq", metavar="SEQ", min=1, help="Up to this number of the group.")
+        int | None, typer.Option("--to-seq", metavar="SEQ", min=1, help="Last sequence number in the group.")
     ] = None,
     since: Annotated[
-        str, typer.Option("--since", metavar="TIME", help="Recorded here then or later: RFC 3339, or how long ago.")
+        str,
+        typer.Option(
+            "--since", metavar="TIME", help="Only events stored here at or after TIME: RFC 3339, or an age such as 15m."
+        ),
     ] = "",
-    until: Annotated[str, typer.Option("--until", metavar="TIME", help="Recorded here then or earlier.")] = "",
+    until: Annotated[
+        str, typer.Option("--until", metavar="TIME", help="Only events stored here at or before TIME.")
+    ] = "",
     dry_run: DryRunOption = False,
 ) -> None:
-    """Send events to a peer again: some by id, or a range, or a span of time. The peer drops what it has."""
+    """Send events to a peer again, by id, range or time span. The peer drops those it has."""
     ways = [bool(id), from_seq is not None or to_seq is not None, bool(since or until)]
     if sum(ways) != 1:
-        raise typer.BadParameter(
-            "say what to send in one way: --id, a range of --from-seq and --to-seq, or --since and --until"
-        )
+        raise typer.BadParameter("choose events in one way: --id, --from-seq and --to-seq, or --since and --until")
     answer = await session.call(
         "deliveries.redeliver",
         group=await one_group(session, group),
@@ -222,11 +225,11 @@ def _told(answer: Mapping[str, Any]) -> str:
     verb = "would send" if answer["dryRun"] else "sends"
     told = f"{verb} {count(answer['events'], 'event')} ({answer['bytes']} bytes) to {answer['peer']} again"
     if answer["events"]:
-        told += f", recorded from {show_moment(answer['oldest'])} to {show_moment(answer['newest'])}"
+        told += f", stored from {show_moment(answer['oldest'])} to {show_moment(answer['newest'])}"
     words = {
         "expired": "expired",
-        "notMeant": "not meant for this peer",
-        "waiting": "on their way already",
+        "notMeant": "not selected for this peer",
+        "waiting": "in flight already",
         "evicted": "removed by retention",
     }
     left = [f"{answer[name]} {word}" for name, word in words.items() if answer[name]]
@@ -235,7 +238,7 @@ def _told(answer: Mapping[str, Any]) -> str:
 
 @connected
 async def status(session: Session) -> None:
-    """Show all groups at a glance: sizes, peers, the state of links."""
+    """Show an overview of all groups: sizes, peers, link states."""
     answer = await session.call("groups.status")
     if session.out.format in ("json", "yaml"):
         session.out.value(answer)

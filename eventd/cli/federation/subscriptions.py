@@ -9,7 +9,7 @@ import typer
 
 from eventd.cli.federation.links import user
 from eventd.cli.gateway.selecting import GroupsOption
-from eventd.cli.gateway.session import Session, connected
+from eventd.cli.gateway.session import Session, connected, connected_without_table
 from eventd.cli.terminal.output import Column, count, moment, note, span, text
 
 STATES = (
@@ -42,7 +42,7 @@ RUNS = (
 )
 LONGEST_ERROR = 60
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The EventSubscription.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the EventSubscription.")]
 
 
 def _state(row: Mapping[str, Any]) -> str:
@@ -59,7 +59,7 @@ def _short(words: str) -> str:
 
 @connected
 async def list_states(session: Session, group: GroupsOption = "") -> None:
-    """Show each subscription: its phase, what waits, what was parked, its last run."""
+    """List subscriptions with phase, backlog, dead letters and last run."""
     answer = await session.call("subscriptions.list", group=group)
     session.out.rows(STATES, answer["subscriptions"], name=lambda row: str(row["subscription"]))
 
@@ -67,23 +67,24 @@ async def list_states(session: Session, group: GroupsOption = "") -> None:
 @connected
 async def runs(
     session: Session,
-    name: Annotated[
-        str, typer.Argument(metavar="[NAME]", help="The EventSubscription; here or with --subscription.")
-    ] = "",
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="Name of the EventSubscription.")] = "",
     subscription: Annotated[
-        str, typer.Option("--subscription", metavar="NAME", help="The same; `EventSubscription/NAME` is one, too.")
+        str, typer.Option("--subscription", metavar="NAME", help="The same; `EventSubscription/NAME` is accepted, too.")
     ] = "",
     group: GroupsOption = "",
-    event_id: Annotated[str, typer.Option("--event-id", metavar="ID", help="Only of this event.")] = "",
+    event_id: Annotated[str, typer.Option("--event-id", metavar="ID", help="Only this event.")] = "",
     status: Annotated[
-        str, typer.Option("--status", metavar="STATUS", help="Only `pending`, `succeeded` or `failed`.")
+        str,
+        typer.Option("--status", metavar="STATUS", help="Only runs with status `pending`, `succeeded` or `failed`."),
     ] = "",
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="The newest so many runs.")] = 100,
-    before: Annotated[int | None, typer.Option("--before", metavar="ID", min=1, help="Runs before this one.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="Maximum number of runs, the newest.")] = 100,
+    before: Annotated[
+        int | None, typer.Option("--before", metavar="ID", min=1, help="Only runs before this one.")
+    ] = None,
 ) -> None:
-    """Show what became of each event, the newest run first; also of a subscription that was deleted."""
+    """List the runs of a subscription, the newest first; also of a deleted one."""
     if bool(name) == bool(subscription):
-        raise typer.BadParameter("say which subscription, once: NAME or --subscription")
+        raise typer.BadParameter("name the subscription once: NAME or --subscription")
     asked: dict[str, Any] = {"group": group, "event_id": event_id, "status": status, "limit": limit}
     if before is not None:
         asked["before"] = before
@@ -92,7 +93,7 @@ async def runs(
     if not answer["runs"]:
         await _tell_stranger(session, (name or subscription).removeprefix("EventSubscription/"))
     if answer["next"] is not None:
-        note(f"note: there may be more; go on with --before {answer['next']}")
+        note(f"note: there may be more: continue with --before {answer['next']}")
 
 
 async def _tell_stranger(session: Session, name: str) -> None:
@@ -103,52 +104,58 @@ async def _tell_stranger(session: Session, name: str) -> None:
         note(f"note: there is no EventSubscription {name} (declared: {', '.join(declared) or 'none'})")
 
 
-@connected
+@connected_without_table
 async def retry(
     session: Session,
     name: NameArgument,
     group: GroupsOption = "",
     event_id: Annotated[
-        list[str] | None, typer.Option("--event-id", metavar="ID", help="Only this parked event; repeat it.")
+        list[str] | None,
+        typer.Option("--event-id", metavar="ID", help="Only the dead letter of this event; repeatable."),
     ] = None,
 ) -> None:
-    """Try at once what is held up, and once more what was parked."""
+    """Run a blocked subscription at once, and retry its dead letters."""
     answer = await session.call("subscriptions.retry", subscription=name, group=group, ids=event_id or [])
     if not session.out.is_table:
         session.out.rows((), [answer], name=lambda row: str(row["subscription"]))
         return
-    session.out.line(f"{answer['subscription']}: tried at once; {count(answer['retried'], 'parked event')} once more")
+    session.out.line(f"{answer['subscription']}: running at once; retrying {count(answer['retried'], 'dead letter')}")
     for kept in answer["kept"]:
-        note(f"note: event {kept['eventId']} stays parked: {kept['reason']}")
+        note(f"note: event {kept['eventId']} stays a dead letter: {kept['reason']}")
 
 
-@connected
+@connected_without_table
 async def reset(
     session: Session,
     name: NameArgument,
     group: GroupsOption = "",
     since: Annotated[
-        str, typer.Option("--since", metavar="TIME", help="Begin with what was recorded then: RFC 3339, or 15m ago.")
+        str,
+        typer.Option(
+            "--since",
+            metavar="TIME",
+            help="Start with events stored at or after TIME: RFC 3339, or an age such as 15m.",
+        ),
     ] = "",
-    latest: Annotated[bool, typer.Option("--latest", help="Pass over everything that waits.")] = False,
+    latest: Annotated[bool, typer.Option("--latest", help="Skip the backlog.")] = False,
 ) -> None:
-    """Run a subscription anew from the oldest event there is, or from elsewhere."""
+    """Run a subscription again from the oldest stored event, or from another point."""
     answer = await session.call("subscriptions.reset", subscription=name, group=group, since=since, latest=latest)
     if session.out.is_table:
-        session.out.line(f"{answer['subscription']}: goes on at position {answer['to']}, was at {answer['from']}")
+        session.out.line(f"{answer['subscription']}: continues at position {answer['to']}, was at {answer['from']}")
     else:
         session.out.rows((), [answer], name=lambda row: str(row["subscription"]))
 
 
 @connected
 async def pause(session: Session, name: NameArgument, group: GroupsOption = "") -> None:
-    """Stop running a subscription's plugin; its events wait."""
+    """Pause a subscription; its events are kept until it is resumed."""
     answer = await session.call("subscriptions.pause", subscription=name, group=group, by=user())
     session.out.rows(STATES, answer["subscriptions"], name=lambda row: str(row["subscription"]))
 
 
 @connected
 async def resume(session: Session, name: NameArgument, group: GroupsOption = "") -> None:
-    """Run a subscription's plugin again, at once."""
+    """Resume a subscription and run its plugin at once."""
     answer = await session.call("subscriptions.resume", subscription=name, group=group)
     session.out.rows(STATES, answer["subscriptions"], name=lambda row: str(row["subscription"]))

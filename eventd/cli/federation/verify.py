@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from eventd.cli.federation.fix import Mended, mend
+from eventd.cli.federation.fix import RepairReport, repair_peer
 from eventd.cli.federation.links import SUMMARY
 from eventd.cli.gateway.selecting import GroupOption, one_group
 from eventd.cli.gateway.session import Session, connected
@@ -37,11 +37,11 @@ GAPS = (
 SHOWN_IDS = 5
 SHOWN_GAPS = 50
 STAGES = {
-    "asking": "asking where the link stands",
-    "own": "adding up what we have",
-    "peer": "adding up what {peer} has",
-    "ids": "looking at what differs",
-    "peer ids": "looking at what {peer} has beyond it",
+    "asking": "reading the state of the link",
+    "own": "computing our digests",
+    "peer": "reading the digests of {peer}",
+    "ids": "comparing ranges that differ",
+    "peer ids": "reading the extra events of {peer}",
 }
 
 PeerOption = Annotated[str, typer.Option("--peer", metavar="NODE", help="The peer, by its node name.")]
@@ -53,34 +53,39 @@ async def verify(
     peer: PeerOption,
     group: GroupOption = "",
     repair: Annotated[
-        bool, typer.Option("--repair", help="Send what is missing again, wait until it is there, and compare again.")
+        bool,
+        typer.Option("--repair", help="Send missing events again, wait until the peer has them, and compare again."),
     ] = False,
 ) -> None:
-    """Compare what a peer holds with what our books say it has, and name what is missing; end with 4 if anything is."""
+    """Compare a peer's events with our delivery ledger and list missing ones; exits with status 4 if any is missing."""
     name = await one_group(session, group)
     bar = Bar()
     try:
         report = await compare(session, name, peer, bar)
-        mended = await mend(session, name, peer, report, compare, bar) if repair and report["compared"] else None
+        repaired = (
+            await repair_peer(session, name, peer, report, compare, bar) if repair and report["compared"] else None
+        )
     finally:
         bar.clear()
-    report = mended.report if mended is not None else report
+    report = repaired.report if repaired is not None else report
     if not report["compared"]:
         await _not_compared(session, name, peer, report)
-    _show(session, name, peer, report, mended)
+    _show(session, name, peer, report, repaired)
     if not report["clean"]:
-        note(f"{peer} does not hold what it should" if report["events"]["missing"] else f"{peer} and our log differ")
+        note(
+            f"{peer} lacks events that it should hold" if report["events"]["missing"] else f"{peer}  and our log differ"
+        )
         raise typer.Exit(ExitCode.CHECK_FAILED)
 
 
 async def compare(session: Session, group: str, peer: str, bar: Bar) -> dict[str, Any]:
     """The report of one whole comparison."""
-    where = {"group": group, "peer": peer, "seconds": 1}
-    told = await session.call("links.verify", **where)
+    link = {"group": group, "peer": peer, "seconds": 1}
+    told = await session.call("links.verify", **link)
     while not told["done"]:
         progress = told["progress"]
         bar.show(STAGES[progress["stage"]].format(peer=peer), progress["done"], progress["of"])
-        told = await session.call("links.verify", run=told["run"], **where)
+        told = await session.call("links.verify", run=told["run"], **link)
     report: dict[str, Any] = told["report"]
     return report
 
@@ -93,16 +98,16 @@ async def _not_compared(session: Session, group: str, peer: str, report: Mapping
     else:
         session.out.value({"group": group, "peer": peer, **report, "books": summary["summary"]})
     raise Conflict(
-        f"{peer} cannot be asked what it holds: {report['why']}; what is shown is what our books say",
-        hint="routerctl federation redeliver sends events again, which such a peer drops where it has them",
+        f"{peer} cannot be compared: {report['why']}; shown is our delivery ledger",
+        hint="`routerctl federation redeliver` sends events again; the peer drops those it has",
     )
 
 
-def _show(session: Session, group: str, peer: str, report: Mapping[str, Any], mended: Mended | None) -> None:
+def _show(session: Session, group: str, peer: str, report: Mapping[str, Any], repaired: RepairReport | None) -> None:
     out, events = session.out, report["events"]
     if out.format in ("json", "yaml"):
-        repaired = {} if mended is None else {"repair": mended.show()}
-        out.value({"group": group, "peer": peer, **report, **repaired})
+        told = {} if repaired is None else {"repair": repaired.show()}
+        out.value({"group": group, "peer": peer, **report, **told})
         return
     if out.format == "name":
         for gap in events["gaps"]:
@@ -115,26 +120,26 @@ def _show(session: Session, group: str, peer: str, report: Mapping[str, Any], me
         out.line()
         out.table(GAPS, events["gaps"] if out.format == "wide" else events["gaps"][:SHOWN_GAPS])
     _tell(peer, report, shown=len(events["gaps"]) if out.format == "wide" else SHOWN_GAPS)
-    if mended is not None:
-        note(mended.words(peer))
+    if repaired is not None:
+        note(repaired.words(peer))
 
 
 def _tell(peer: str, report: Mapping[str, Any], *, shown: int) -> None:
     events, link = report["events"], report["link"]
     if len(events["gaps"]) > shown:
-        note(f"note: {count(len(events['gaps']) - shown, 'more gap')}: -o json names all of them")
+        note(f"note: {count(len(events['gaps']) - shown, 'more gap')}: -o json lists all of them")
     if events["untold"]:
-        note(f"note: {count(events['untold'], 'missing event')} lie in further gaps, which are not listed")
+        note(f"note: {count(events['untold'], 'missing event')}  lie in further gaps, which are not listed")
     if events["extra"]:
-        note(f"{peer} holds {_of_ours(events['extra'])} that our log does not know: {_ids(events['extraIds'])}")
+        note(f"{peer} holds {_of_ours(events['extra'])} that our log does not hold: {_ids(events['extraIds'])}")
     if events["other"]:
         note(f"{peer} holds another event under {count(events['other'], 'id')} of ours: {_ids(events['otherIds'])}")
     if events["unresolved"]:
-        note(f"note: {count(events['unresolved'], 'part')} of the sums differ, and were not cleared up: compare again")
+        note(f"note: {count(events['unresolved'], 'part')} of the digests differ and were not resolved: run it again")
     for words in link["notes"]:
         note(f"note: {words}")
     if link["peerKeepsSince"]:
-        note(f"note: {peer} keeps nothing it recorded before {show_moment(link['peerKeepsSince'])}")
+        note(f"note: {peer} keeps nothing that it stored before {show_moment(link['peerKeepsSince'])}")
 
 
 def _of_ours(number: int) -> str:

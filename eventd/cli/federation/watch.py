@@ -18,7 +18,7 @@ async def watch_events(
     session: Session, groups: Sequence[str], asked: dict[str, Any], columns: Sequence[Column], *, limit: int, after: str
 ) -> None:
     """Show what there is, at most the newest `limit` of each group, and then every event that is recorded."""
-    show, clock = session.out.stream_rows(columns), SystemClock()
+    show, clock = session.out.stream_rows(columns, name=lambda row: str(row["id"])), SystemClock()
     tokens: dict[str, str] = {}
     try:
         for group in groups:
@@ -53,7 +53,8 @@ async def _follow(session: Session, group: str, asked: dict[str, Any], show: Any
 
 async def watch_links(session: Session, groups: Sequence[str], columns: Sequence[Column], peer: str) -> None:
     """Show every link, and again whenever more than its lag in time has changed."""
-    show, clock = session.out.stream_rows(columns), SystemClock()
+    show = session.out.stream_rows(columns, name=lambda row: f"{row['group']}/{row['peer']}")
+    clock = SystemClock()
     seen: dict[tuple[str, str], dict[str, Any]] = {}
     try:
         while True:

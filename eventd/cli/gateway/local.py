@@ -109,7 +109,7 @@ class LocalGateway:
         else:
             raise NotFound(
                 f"there is no database {path}",
-                hint="declare something first: routerctl apply -f FILE; or name the node's place: --data-dir, --server",
+                hint="create it with `routerctl apply -f FILE`, or name the node with --data-dir or --server",
             )
         database.write_now(migrations.upgrade, now=self._clock.now())
         return database

@@ -21,7 +21,7 @@ def lock_path(database: Database) -> Path | None:
 
 
 @contextlib.contextmanager
-def serving(database: Database) -> Iterator[None]:
+def serving_lock(database: Database) -> Iterator[None]:
     """Hold a SQLite database for this process. Raises `Conflict`, which names the file and who holds it.
 
     The lock is the kernel's and ends with the process, however it ends; the file itself stays and means nothing.
@@ -40,7 +40,7 @@ def serving(database: Database) -> Iterator[None]:
             told = file.readline(32).strip()
             who = f"process {told}" if told.isdigit() else "another process"
             raise Conflict(
-                f"{who} serves this database and holds {path}", hint="stop it first, or choose another data folder"
+                f"{who} serves this database and holds {path}", hint="stop it first, or use another data folder"
             ) from None
         file.truncate(0)
         file.write(f"{os.getpid()}\n")
@@ -83,7 +83,7 @@ def holder(database: Database) -> str:
     return ""
 
 
-class Serving(NamedTuple):
+class ServingNode(NamedTuple):
     """What the node that serves a database tells commands beside it.
 
     `address` is where its API is, `origin` that of its steady clock, in microseconds: see `SystemClock`.
@@ -93,7 +93,7 @@ class Serving(NamedTuple):
     origin: int
 
 
-def write_serving(database: Database, told: Serving) -> None:
+def write_serving(database: Database, told: ServingNode) -> None:
     """Add it to the lock file, which the node holds."""
     path = lock_path(database)
     if path is not None:
@@ -101,10 +101,10 @@ def write_serving(database: Database, told: Serving) -> None:
             file.write(f"{told.address} {told.origin}\n")
 
 
-def read_serving(database: Database) -> Serving | None:
+def read_serving(database: Database) -> ServingNode | None:
     """What the node that serves the database tells; None where none does, or where it does not say, as on Postgres."""
     path = lock_path(database)
     if path is None or not path.exists():
         return None
     address, _, origin = path.read_text(errors="replace").partition("\n")[2].strip().partition(" ")
-    return Serving(address, int(origin)) if origin.lstrip("-").isdigit() else None
+    return ServingNode(address, int(origin)) if origin.lstrip("-").isdigit() else None

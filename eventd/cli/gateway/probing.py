@@ -13,6 +13,7 @@ from eventd.store.engine.database import Database
 
 SECONDS = 5.0
 """How long the node may take to answer. One whose workers hang waits 2 s for each of them."""
+MAX_ANSWER_BYTES = 1 << 20
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # where a listener of all addresses is reached from here
 
 
@@ -35,7 +36,7 @@ async def ask_readiness(database: Database) -> Mapping[str, str] | None:
         return _ask(address)
     except (OSError, HTTPException, ValueError) as error:
         words = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        return {"api": f"process {process} serves this database and does not answer at {address}: {words}"}
+        return {"api": f"process {process} serves this database, but does not answer at {address}: {words}"}
 
 
 def _ask(address: Address) -> Mapping[str, str] | None:
@@ -44,14 +45,16 @@ def _ask(address: Address) -> Mapping[str, str] | None:
     try:
         connection.request("GET", "/readyz")
         answer = connection.getresponse()
-        content = answer.read()
+        content = answer.read(MAX_ANSWER_BYTES + 1)
     finally:
         connection.close()
+    if len(content) > MAX_ANSWER_BYTES:
+        raise ValueError(f"the answer is larger than {MAX_ANSWER_BYTES >> 20} MiB")
     if answer.status == 401:
-        raise Unavailable("the node wants a key before it tells whether it is ready", hint=_WITH_KEY)
+        raise Unavailable("the node requires a key for its readiness", hint=_WITH_KEY)
     checks = json.loads(content).get("checks", {})
     return {str(name): _WHICH if name == "groups" and told != "ok" else str(told) for name, told in checks.items()}
 
 
-_WHICH = "one is not ready; the node's log says which and why, and so does routerctl doctor --server URL with a key"
+_WHICH = "at least one group is not ready: see the node's log, or `routerctl doctor --server URL` with a key"
 _WITH_KEY = "ask it: routerctl doctor --server URL --key-file PATH"

@@ -13,6 +13,7 @@ from eventd.errors import EventdError, Invalid, NotFound, Unavailable
 from eventd.net.address import Address
 
 REQUEST_SECONDS = 60.0
+MAX_ANSWER_BYTES = 256 << 20
 
 
 class RemoteGateway:
@@ -27,7 +28,7 @@ class RemoteGateway:
         try:
             method, target, body = _request(ROUTES[operation], params)
         except UnicodeEncodeError:
-            raise Invalid(f"{_undecoded(params)} holds bytes that are no UTF-8") from None
+            raise Invalid(f"{_undecoded(params)} is not valid UTF-8") from None
         return self._ask(method, target, body)
 
     def _ask(self, method: str, target: str, body: bytes | None) -> dict[str, Any]:
@@ -36,9 +37,15 @@ class RemoteGateway:
             connection = self._connect()
             connection.request(method, f"{self._address.prefix}{target}", body, self._headers(body))
             answer = connection.getresponse()
-            content = answer.read()
+            content = answer.read(MAX_ANSWER_BYTES + 1)
         except (OSError, HTTPException) as error:
             raise self._unreachable(error) from None
+        if len(content) > MAX_ANSWER_BYTES:
+            answer.close()
+            raise EventdError(
+                f"the answer of {self._address} is larger than {MAX_ANSWER_BYTES >> 20} MiB",
+                hint="ask for less, for example with --limit",
+            )
         if answer.status != 200:
             from eventd.api.errors.codes import restore
 
@@ -48,7 +55,7 @@ class RemoteGateway:
         except (ValueError, RecursionError):
             told = None
         if not isinstance(told, dict):
-            raise EventdError(f"{self._address} answers, but not as a routerd-eventd does")
+            raise EventdError(f"{self._address} does not answer like a routerd-eventd node")
         return told
 
     def _connect(self) -> HTTPConnection:
@@ -113,7 +120,7 @@ def _fill(path: str, values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
             name = part[1:-1]
             parts[at] = quote(str(rest.pop(name)), safe="")
             if not parts[at]:
-                raise NotFound(f"the {name} is blank, and nothing is called so")
+                raise NotFound(f"the {name} is blank: write its name")
     return "/".join(parts), rest
 
 

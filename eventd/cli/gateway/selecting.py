@@ -14,27 +14,28 @@ MOST = 1000
 """Entries an operation gives at once."""
 
 GroupOption = Annotated[
-    str, typer.Option("--group", "-g", metavar="NAME", help="The group. Not needed where only one is declared.")
+    str, typer.Option("--group", "-g", metavar="NAME", help="The group. Optional if only one is declared.")
 ]
-GroupsOption = Annotated[str, typer.Option("--group", "-g", metavar="NAME", help="Only this group; all by default.")]
+GroupsOption = Annotated[str, typer.Option("--group", "-g", metavar="NAME", help="Only this group (default: all).")]
 PeerFilter = Annotated[str, typer.Option("--peer", metavar="NODE", help="Only this peer, by its node name.")]
-TypeFilter = Annotated[list[str] | None, typer.Option("--type", help="Only of this type; repeat it for several.")]
+TypeFilter = Annotated[list[str] | None, typer.Option("--type", help="Only events of this type; repeatable.")]
 SinceFilter = Annotated[
-    str, typer.Option("--since", metavar="TIME", help="Observed then or later: RFC 3339, or how long ago, such as 15m.")
+    str,
+    typer.Option(
+        "--since", metavar="TIME", help="Only events observed at or after TIME: RFC 3339, or an age such as 15m."
+    ),
 ]
-UntilFilter = Annotated[str, typer.Option("--until", metavar="TIME", help="Observed then or earlier.")]
-LimitOption = Annotated[
-    int, typer.Option("--limit", min=0, help="At most so many of each group, the newest; 0 shows all.")
-]
-OldestOption = Annotated[bool, typer.Option("--oldest", help="Begin with the oldest instead of showing the newest.")]
+UntilFilter = Annotated[str, typer.Option("--until", metavar="TIME", help="Only events observed at or before TIME.")]
+LimitOption = Annotated[int, typer.Option("--limit", min=0, help="Maximum rows per group, the newest (0: no limit).")]
+OldestOption = Annotated[bool, typer.Option("--oldest", help="Show the oldest rows instead of the newest.")]
 BeforeOption = Annotated[
-    str, typer.Option("--before", metavar="TOKEN", help="Show what comes before an earlier list; it names the token.")
+    str, typer.Option("--before", metavar="TOKEN", help="Show the rows before TOKEN, which an earlier list printed.")
 ]
 AfterOption = Annotated[
-    str, typer.Option("--after", metavar="TOKEN", help="Show what comes after this token, the oldest first.")
+    str, typer.Option("--after", metavar="TOKEN", help="Show the rows after TOKEN, the oldest first.")
 ]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
-WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Stay, and show what is new. Ends with Ctrl-C.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would be done; change nothing.")]
+WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Keep watching for changes (Ctrl-C stops).")]
 
 
 async def all_groups(session: Session, group: str) -> list[str]:
@@ -50,12 +51,12 @@ async def one_group(session: Session, group: str) -> str:
     try:
         names = await all_groups(session, group)
     except Forbidden as error:  # a key that may only write, or only some groups, cannot ask which groups there are
-        error.hint = f"{error.hint}; say which group with --group" if error.hint else "say which group with --group"
+        error.hint = f"{error.hint}; name the group with --group" if error.hint else "name the group with --group"
         raise
     if not names:
         raise NotFound("no EventGroup is declared", hint="declare one: routerctl apply -f FILE")
     if len(names) > 1:
-        raise typer.BadParameter(f"say which group with --group: {', '.join(names)}")
+        raise typer.BadParameter(f"name the group with --group: {', '.join(names)}")
     return names[0]
 
 
@@ -79,7 +80,7 @@ class Pages:
         newest_first: bool = False,
     ) -> None:
         if sum(map(bool, (before, oldest, after and not newest_first))) > 1:
-            raise typer.BadParameter("--before shows older ones, --after and --oldest newer ones: say one of them")
+            raise typer.BadParameter("--before, --after and --oldest exclude each other: leave all but one out")
         self.rows: list[dict[str, Any]] = []
         self._session = session
         self._operation = operation
@@ -108,10 +109,10 @@ class Pages:
             rows.sort(key=lambda row: row.get("seq") or row["id"])  # an event's deliveries stay in their order
         self.rows += rows
         if place is not None:
-            what, option = ("older ones", "--before") if self._backwards else ("more", "--after")
+            what, option = ("older rows", "--before") if self._backwards else ("more rows", "--after")
             option = f"--newest {option}" if self._newest_first else option
             self._notes.append(
-                f"note: group {group} has {what}: go on with --group {group} {option} {place} (--limit 0 shows all)"
+                f"note: group {group} has {what}: continue with --group {group} {option} {place} (--limit 0 shows all)"
             )
 
     def tell(self) -> None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from eventd.cli.program.stopping import CancelOnSignal
-from eventd.cli.terminal.output import Format, Output
+from eventd.cli.gateway.options import LOCAL, NODE, SHARED, SHOW, chosen, parameters
+from eventd.cli.program.declaring import declare
+from eventd.cli.program.stopping import EndOnSignal
+from eventd.cli.terminal.output import Output
 from eventd.errors import Invalid, NotFound
 
 if TYPE_CHECKING:
@@ -21,106 +23,9 @@ if TYPE_CHECKING:
     from eventd.cli.gateway.remote import RemoteGateway
     from eventd.client import Client
 
-_NODE, _SHOW = "The node", "Output"
-
-_SHARED: dict[str, tuple[Any, Any]] = {
-    "server": (
-        Annotated[
-            str,
-            typer.Option(
-                "--server",
-                metavar="URL",
-                envvar="EVENTD_SERVER",
-                help="Work on the API of a running node instead of its database.",
-                rich_help_panel=_NODE,
-                show_default=False,
-            ),
-        ],
-        "",
-    ),
-    "key": (
-        Annotated[
-            str,
-            typer.Option(
-                "--key",
-                metavar="KEY",
-                envvar="EVENTD_API_KEY",
-                help="Key for the API; other users of this machine can see it here, so better use a file.",
-                rich_help_panel=_NODE,
-                show_default=False,
-            ),
-        ],
-        "",
-    ),
-    "key_file": (
-        Annotated[
-            Path | None,
-            typer.Option(
-                "--key-file",
-                metavar="PATH",
-                envvar="EVENTD_API_KEY_FILE",
-                help="File that holds the key for the API.",
-                rich_help_panel=_NODE,
-                show_default=False,
-            ),
-        ],
-        None,
-    ),
-    "database": (
-        Annotated[
-            str | None,
-            typer.Option(
-                "--database",
-                metavar="URL",
-                help="The node's database. [EVENTD_DATABASE_URL]",
-                rich_help_panel=_NODE,
-                show_default=False,
-            ),
-        ],
-        None,
-    ),
-    "data_dir": (
-        Annotated[
-            str | None,
-            typer.Option(
-                "--data-dir",
-                metavar="PATH",
-                help="The node's folder. [EVENTD_DATA_DIR]",
-                rich_help_panel=_NODE,
-                show_default=False,
-            ),
-        ],
-        None,
-    ),
-    "state_file": (
-        Annotated[
-            Path | None,
-            typer.Option(
-                "--state-file",
-                metavar="PATH",
-                help="The node's SQLite file: the same as --database sqlite:///PATH.",
-                rich_help_panel=_NODE,
-                show_default=False,
-            ),
-        ],
-        None,
-    ),
-    "output": (
-        Annotated[
-            Format,
-            typer.Option("-o", "--output", help="How to show it.", rich_help_panel=_SHOW),
-        ],
-        "table",
-    ),
-    "no_headers": (
-        Annotated[bool, typer.Option("--no-headers", help="Tables without headers.", rich_help_panel=_SHOW)],
-        False,
-    ),
-}
-
 
 @dataclass(frozen=True, slots=True)
-class Whereabouts:
+class NodeChoice:
     """Which node is meant. A database that is named comes before a server."""
 
     server: str
@@ -139,14 +44,14 @@ class Whereabouts:
         """The key for the API. Raises `Invalid` when its file cannot be read, or when it is none."""
         key = self.key if self.key or self.key_file is None else self._read_key_file(self.key_file)
         if not (key.isascii() and key.isprintable()):
-            raise Invalid("the key for the API holds characters that no key has", hint="it is printable ASCII")
+            raise Invalid("the API key holds characters that are not allowed in a key", hint="a key is printable ASCII")
         return key
 
     def _read_key_file(self, file: Path) -> str:
         try:
             key = file.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "is no text"
+            why = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
             raise Invalid(f"{file}: {why}", hint="the file should hold the key and nothing else") from None
         if not key:
             raise Invalid(f"{file}: is empty", hint="the file should hold the key and nothing else")
@@ -155,7 +60,7 @@ class Whereabouts:
     def flags(self) -> dict[str, Any]:
         """What the command line says about settings."""
         if self.database is not None and self.state_file is not None:
-            raise typer.BadParameter("--database and --state-file name one thing: leave one out")
+            raise typer.BadParameter("--database and --state-file both name the database: leave one out")
         url = f"sqlite:///{self.state_file.absolute()}" if self.state_file is not None else self.database
         return {"database_url": url, "data_dir": self.data_dir}
 
@@ -164,7 +69,7 @@ class Whereabouts:
 class Session:
     """One run of a command."""
 
-    where: Whereabouts
+    node: NodeChoice
     out: Output
     make: bool = False
     """Make the database when it is missing."""
@@ -175,7 +80,7 @@ class Session:
 
     @property
     def is_remote(self) -> bool:
-        return self.where.is_remote
+        return self.node.is_remote
 
     async def call(self, operation: str, **params: Any) -> Any:
         """Run an operation on the node."""
@@ -189,14 +94,14 @@ class Session:
         return self._gateway
 
     def _connect(self) -> LocalGateway | RemoteGateway:
-        if self.where.is_remote:
+        if self.node.is_remote:
             from eventd.cli.gateway.remote import RemoteGateway
 
-            return RemoteGateway(self.where.server, self.where.read_key())
+            return RemoteGateway(self.node.server, self.node.read_key())
         from eventd.cli.gateway.local import LocalGateway
         from eventd.settings.model import load
 
-        return LocalGateway(load(self.where.flags()), make=self.make, pretend=self.pretend)
+        return LocalGateway(load(self.node.flags()), make=self.make, pretend=self.pretend)
 
     async def client(self, *, again: bool = False) -> Client:
         """The node's API under /v0. What fails for now is tried `again` only where that was asked for."""
@@ -207,7 +112,7 @@ class Session:
         if self._client is None and isinstance(self.gateway, LocalGateway):
             self._client = Client("http://localhost", socket=await self.gateway.socket(), retry=retry)
         elif self._client is None:
-            self._client = Client(self.where.server, self.where.read_key(), retry=retry)
+            self._client = Client(self.node.server, self.node.read_key(), retry=retry)
             if again:
                 await self._client.reach()  # who is not there from the first is not waited for
         return self._client
@@ -220,45 +125,54 @@ class Session:
             await self._gateway.close()
 
 
+Decorator = Callable[[Callable[..., Any]], Callable[..., None]]
+
+
 def connected(command: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """A command that takes a `Session` first, made to take the options of `_SHARED` after its own."""
-    return _with_shared(command, lambda session, given: asyncio.run(_run(command, session, given)))
+    """A command that takes a `Session` first, made to take the options of `SHARED` after its own."""
+    return _with_options(chosen(*NODE, *SHOW), _begin_connected)(command)
 
 
-def offline(command: Callable[..., None]) -> Callable[..., None]:
-    """The same for one that asks no node: it blocks without a loop, so Ctrl-C ends it where it is."""
-    return _with_shared(command, lambda session, given: command(session, **given))
+def connected_without_table(command: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """The same for one that shows lines instead of a table, which has no headers to leave out."""
+    return _with_options(chosen(*NODE, "output"), _begin_connected)(command)
 
 
-def _with_shared(command: Callable[..., Any], begin: Callable[[Session, dict[str, Any]], None]) -> Callable[..., None]:
-    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-    shared = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        for name, (annotation, default) in _SHARED.items()
-    ]
+def offline(*names: str, **variants: tuple[Any, Any]) -> Decorator:
+    """A command that asks no node, with these shared options. It blocks without a loop, so Ctrl-C ends it at once."""
+    return _with_options({**chosen(*names), **variants}, lambda command, session, given: command(session, **given))
 
-    def run(context: typer.Context, **given: Any) -> None:
-        named = _named(context)
-        if "key_file" in named:
-            given["key"] = ""  # that of the environment: what the command line says comes first
-        where = Whereabouts(**{name: given.pop(name) for name in Whereabouts.__slots__})
-        out = Output(given.pop("output"), headers=not given.pop("no_headers"), colour=_may_colour())
-        begin(Session(where, out), given)
-        sys.stdout.flush()  # whoever has stopped reading is noticed here, where it can be dealt with
 
-    keywords = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
-    context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
-    signature = inspect.Signature([context, *keywords, *shared])
-    run.__signature__ = signature  # type: ignore[attr-defined]  # this is what typer reads
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in signature.parameters.values()}
-    run.__name__, run.__doc__ = command.__name__, command.__doc__
-    return run
+def _begin_connected(command: Callable[..., Any], session: Session, given: dict[str, Any]) -> None:
+    asyncio.run(_run(command, session, given))
+
+
+def _with_options(
+    options: Mapping[str, tuple[Any, Any]], begin: Callable[[Callable[..., Any], Session, dict[str, Any]], None]
+) -> Decorator:
+    def decorate(command: Callable[..., Any]) -> Callable[..., None]:
+        own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+
+        def run(context: typer.Context, **given: Any) -> None:
+            named = _named(context)
+            if "key_file" in named:
+                given["key"] = ""  # that of the environment: what the command line says comes first
+            shared = {name: given.pop(name) if name in options else default for name, (_, default) in SHARED.items()}
+            out = Output(shared.pop("output"), headers=not shared.pop("no_headers"), colour=_may_colour())
+            begin(command, Session(NodeChoice(**shared), out), given)
+            sys.stdout.flush()  # a reader that has left is noticed here, where it can be handled
+
+        keywords = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
+        context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+        return declare(run, command, [context, *keywords, *parameters(options)])
+
+    return decorate
 
 
 def _named(context: typer.Context) -> list[str]:
     """Which shared options stand on the command line. Raises `BadParameter` for two nodes or two keys."""
-    named = [name for name in _SHARED if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"]
-    for one, others in {"server": ("database", "data_dir", "state_file"), "key": ("key_file",)}.items():
+    named = [name for name in SHARED if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"]
+    for one, others in {"server": LOCAL, "key": ("key_file",)}.items():
         for other in others:
             if one in named and other in named:
                 flag = other.replace("_", "-")
@@ -268,13 +182,13 @@ def _named(context: typer.Context) -> list[str]:
 
 async def _run(command: Callable[..., Awaitable[None]], session: Session, given: dict[str, Any]) -> None:
     """Run it to its end. A signal cancels it, and the node is closed all the same."""
-    with CancelOnSignal() as signals:
+    with EndOnSignal() as signals:
         try:
             try:
                 await command(session, **given)
             except NotFound as error:
                 if error.code == "topic_not_found" and not error.hint:
-                    error.hint = "routerctl topic list shows those there are"
+                    error.hint = "`routerctl topic list` shows the topics"
                 raise
             finally:
                 await session.close()
@@ -287,7 +201,7 @@ async def _run(command: Callable[..., Awaitable[None]], session: Session, given:
 def _may_colour() -> bool:
     if not sys.stdout.isatty():
         return False
-    from eventd.settings.model import surroundings
+    from eventd.settings.model import service_environment
 
-    around = surroundings()
+    around = service_environment()
     return "NO_COLOR" not in around and around.get("TERM") != "dumb"

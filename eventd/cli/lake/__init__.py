@@ -1,4 +1,4 @@
 """routerctl lake.
 
-May import: cli.gateway, cli.terminal, lake, runtime, settings, text.
+May import: cli.gateway, cli.program, cli.terminal, lake, runtime, text.
 """

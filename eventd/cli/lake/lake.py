@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from eventd.cli.gateway.lake_choice import LakeOption, lake_address
+from eventd.cli.gateway.options import SHOW
 from eventd.cli.gateway.selecting import DryRunOption
 from eventd.cli.gateway.session import Session, connected, offline
+from eventd.cli.program.values import Duration
 from eventd.cli.terminal.output import Column, count, moment, note, text
-from eventd.errors import CheckFailed, EventdError, Invalid
+from eventd.errors import CheckFailed, EventdError
 from eventd.text.invisible import printable
 
 if TYPE_CHECKING:
@@ -73,30 +76,31 @@ CLOSED = (
     Column("CLOSED_AT", moment("closedAt")),
 )
 
-LakeOption = Annotated[str, typer.Option("--lake", metavar="LAKE", help="Folder or address of the lake. [EVENTD_LAKE]")]
+DAY = Duration.read("1d")
+
 NodesOption = Annotated[
     list[str] | None,
-    typer.Option("--node", metavar="NODE", help="Only what this node has shipped; repeatable; all by default."),
+    typer.Option("--node", metavar="NODE", help="Only data of this node; repeatable (default: all nodes)."),
 ]
 
 
 @connected
 async def status(session: Session) -> None:
-    """Show how far each book of the node is in the lake, and what holds it up."""
+    """Show how far each table of the node's delivery ledger is shipped to the lake, and what blocks it."""
     answer = await session.call("lake.status")
     session.out.rows(STATUS, answer["books"], name=lambda row: f"{row['node']}/{row['book']}")
     if not answer["books"] and session.out.is_table:
-        note("note: nothing is shipped; set EVENTD_LAKE where the node runs")
+        note("note: nothing is shipped: set EVENTD_LAKE for the node")
 
 
-@offline
+@offline(*SHOW)
 def check(session: Session, lake: LakeOption = "") -> None:
-    """Look at a whole lake: what each node has in it, and what is wrong. Ends with 4 if rows are lost or cannot be
-    trusted.
+    """Check a whole lake: list what each node has shipped, and the problems; exits with status 4 if rows are lost or
+    cannot be trusted.
     """
     from eventd.lake.reader import TroubleKind, survey
 
-    found = survey(_storage(session, lake))
+    found = survey(_storage(lake))
     held, troubles = _held(found), [_trouble(one) for one in found.troubles]
     if session.out.is_table:
         session.out.rows(HELD, held, name=lambda row: str(row["book"]))
@@ -108,50 +112,50 @@ def check(session: Session, lake: LakeOption = "") -> None:
     else:
         session.out.value({"lake": found.head.id, "books": held, "troubles": troubles})
     if any(one.kind is not TroubleKind.EPOCHS for one in found.troubles):
-        raise CheckFailed(f"the lake has {len(troubles)} troubles", hint="see `what` of each")
+        raise CheckFailed(f"the lake has {count(len(troubles), 'problem')}", hint="the last column describes each")
 
 
-@offline
+@offline(*SHOW)
 def compact(
     session: Session,
     lake: LakeOption = "",
     node: NodesOption = None,
     after: Annotated[
-        str, typer.Option("--after", metavar="AGE", help="Days that ended longer ago than this, such as 1d or 2h.")
-    ] = "1d",
+        Duration, typer.Option("--after", metavar="AGE", help="Compact days that ended longer ago than this.")
+    ] = DAY,
 ) -> None:
-    """Put closed days into the archive, a file instead of many, and remove from the landing what has been there for a
-    day.
+    """Move closed days to the archive, as one file instead of many, and delete landed files that have been archived
+    for a day.
     """
     from eventd.lake.compaction import compacting
 
-    storage, now = _storage(session, lake), _now()
-    _tell(session, compacting(storage, _nodes(storage, node), now=now, after=_age("--after", after)))
+    storage, now = _storage(lake), _now()
+    _tell(session, compacting(storage, _nodes(storage, node), now=now, after=after))
 
 
-@offline
+@offline(*SHOW)
 def retain(
     session: Session,
-    keep: Annotated[str, typer.Option("--keep", metavar="AGE", help="Days older than this expire, such as 90d.")],
+    keep: Annotated[Duration, typer.Option("--keep", metavar="AGE", help="Days older than this expire, such as 90d.")],
     lake: LakeOption = "",
     node: NodesOption = None,
     dry_run: DryRunOption = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Mark segments of days older than AGE as expired; a run at least 24 h later deletes them. On a terminal it asks
+    """Mark segments older than AGE as expired; a run at least 24 h later deletes them. On a terminal it asks
     before it changes anything.
     """
     from eventd.lake.compaction import plan_retention, retaining
 
-    storage, now, age = _storage(session, lake), _now(), _age("--keep", keep)
+    storage, now = _storage(lake), _now()
     nodes = _nodes(storage, node)
     if dry_run or (not yes and sys.stdin.isatty()):
-        plans = plan_retention(storage, nodes, now=now, keep=age)
+        plans = plan_retention(storage, nodes, now=now, keep=keep)
         if dry_run:
             _show_plans(session, plans)
             return
         _ask(plans)
-    done = list(retaining(storage, nodes, now=now, keep=age))
+    done = list(retaining(storage, nodes, now=now, keep=keep))
     row = {"expired": sum(each.expired for each in done), "removed": sum(each.removed for each in done)}
     session.out.one(RETAINED, row, name=lambda row: f"{row['expired']} {row['removed']}")
 
@@ -170,7 +174,7 @@ def _show_plans(session: Session, plans: Sequence[Retention]) -> None:
     ]
     session.out.rows(PLANNED, rows, name=lambda row: f"{row['node']}/{row['book']}")
     if session.out.is_table:
-        note("note: nothing was changed" if rows else "note: nothing is that old, or everything waits for its 24 h")
+        note("note: nothing was changed" if rows else "note: no segment is that old, or all are waiting for their 24 h")
 
 
 def _ask(plans: Sequence[Retention]) -> None:
@@ -185,31 +189,27 @@ def _ask(plans: Sequence[Retention]) -> None:
         raise EventdError("nothing was changed")
 
 
-@offline
+@offline(*SHOW)
 def close(
     session: Session,
-    node: Annotated[str, typer.Option("--node", metavar="NODE", help="The node that is out of service for good.")],
+    node: Annotated[str, typer.Option("--node", metavar="NODE", help="Node that is out of service for good.")],
     lake: LakeOption = "",
 ) -> None:
-    """Declare a node out of service: an audit expects nothing more from it. A node that ships again is open again."""
+    """Close a node that is out of service: audits expect nothing more from it. It reopens if it ships again."""
     from eventd.lake.close import close_node
     from federation.event import format_time
 
-    state = close_node(_storage(session, lake), node, now=_now())
+    state = close_node(_storage(lake), node, now=_now())
     row = {"node": state.node, "completeUntil": state.complete_until, "closedAt": state.closed_at}
     told = {name: format_time(value) if isinstance(value, int) else value for name, value in row.items()}
     session.out.one(CLOSED, told, name=lambda row: str(row["node"]))
 
 
-def _storage(session: Session, lake: str) -> Storage:
+def _storage(lake: str) -> Storage:
     """The lake that is named, or that of the settings. Raises Invalid where there is none."""
     from eventd.lake.storage import connect, open_lake
-    from eventd.settings.model import load
 
-    url = load({**session.where.flags(), "lake": lake or None}).lake
-    if not url:
-        raise Invalid("no lake is named", hint="say --lake FOLDER, or set EVENTD_LAKE")
-    storage = connect(url)
+    storage = connect(lake_address(lake))
     open_lake(storage)
     return storage
 
@@ -218,15 +218,6 @@ def _nodes(storage: Storage, named: list[str] | None) -> list[str]:
     from eventd.lake.reader import survey
 
     return named or sorted({state.node for state in survey(storage).nodes})
-
-
-def _age(option: str, text: str) -> int:
-    from eventd.settings.values import read_age
-
-    try:
-        return read_age(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"{option}: {error}") from None
 
 
 def _now() -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from eventd.cli.gateway.options import LOCAL, SHOW, variant
 from eventd.cli.gateway.session import Session, offline
 from eventd.cli.terminal.output import Column, count, text
 from eventd.errors import Conflict, EventdError, Invalid, NotFound
@@ -27,41 +28,41 @@ BACKUP = (
 )
 
 
-@offline
+@offline(*LOCAL, *SHOW, server=variant("server", hidden=True))
 def backup(
     session: Session,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to make.")],
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to create.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
 ) -> None:
-    """Copy the database to a file, the node up or down. The copy is of one moment, is checked, and is durable."""
+    """Back up the database to a file, node up or down. The copy is consistent, checked and durable."""
     with _sqlite(session, "pg_dump") as (database, place):
         from eventd.store.backup.backup import back_up
 
         if not place.exists():
-            raise NotFound(f"there is no database {place}", hint="name the node's place: --data-dir, --state-file")
+            raise NotFound(f"there is no database {place}", hint="name the node with --data-dir or --state-file")
         copy = back_up(database, file, force=force)
     row = {"file": str(copy.path), "size": copy.size, "events": copy.events, "epoch": copy.epoch}
     session.out.one(BACKUP, {**row, "database": str(place)}, name=lambda row: str(row["file"]))
 
 
-@offline
+@offline(*LOCAL, "output", server=variant("server", hidden=True))
 def restore(
     session: Session,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The back-up.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The backup.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Put a back-up in the place of the database, and begin a new history. The node must be down."""
+    """Replace the database with a backup and start a new epoch of the log. The node must be down."""
     if not yes and not sys.stdin.isatty():
-        raise typer.BadParameter("there is no terminal to ask on: say --yes to replace the database")
+        raise typer.BadParameter("there is no terminal to ask on: add --yes to replace the database")
     with _sqlite(session, "pg_restore") as (database, place):
-        from eventd.cli.gateway.lock import serving
+        from eventd.cli.gateway.lock import serving_lock
         from eventd.store.backup.backup import examine
 
         if file.exists() and place.exists() and file.samefile(place):
-            raise Conflict(f"{file} is the database itself", hint="name a back-up")
+            raise Conflict(f"{file} is the database itself", hint="name a backup")
         found = examine(file.absolute())
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with serving(database):
+        with serving_lock(database):
             if not yes:
                 _ask(found, place)
             done = _replace(found, place)
@@ -76,13 +77,14 @@ def _sqlite(session: Session, instead: str) -> Iterator[tuple[Database, Path]]:
 
     if session.is_remote:
         raise Invalid(
-            "back-ups are made of the database, not through the API", hint="run it beside the database: --data-dir PATH"
+            "backups need the database: they do not work through the API",
+            hint="run it on the node's machine, with --data-dir PATH",
         )
-    database = Database(load(session.where.flags()).database_url)
+    database = Database(load(session.node.flags()).database_url)
     try:
         if database.path is None:
             raise Invalid(
-                f"{database.label()} is on Postgres: use {instead} or what your server is backed up with",
+                f"{database.label()} is on Postgres: use {instead} or your server's own backup tool",
                 hint="after a restore run `routerd-eventd migrate --new-epoch`, before the node starts",
             )
         yield database, database.path.resolve()
@@ -142,7 +144,7 @@ def _tell(session: Session, done: Mapping[str, Any]) -> None:
         return
     out.line(f"restored {done['database']} from {done['file']}: {count(done['events'], 'event')}")
     if done["kept"]:
-        out.line(f"the database that was there is kept: {done['kept']}")
+        out.line(f"the previous database is kept: {done['kept']}")
     for name in done["applied"]:
         out.line(f"applied {name}")
-    out.line(f"the log has the new epoch {done['epoch']}, before it had {done['previousEpoch']}")
+    out.line(f"the log has the new epoch {done['epoch']}; the previous one was {done['previousEpoch']}")

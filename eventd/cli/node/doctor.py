@@ -50,19 +50,19 @@ PAUSE = 2.0
 @connected
 async def doctor(
     session: Session,
-    area: Annotated[str, typer.Argument(metavar="[AREA]", help="federation; all areas by default.")] = "",
+    area: Annotated[str, typer.Argument(metavar="[AREA]", help="Area to check: federation (default: all).")] = "",
     group: GroupsOption = "",
     remediation_plan: Annotated[
-        bool, typer.Option("--remediation-plan", help="Add what could be done about it; nothing is done.")
+        bool, typer.Option("--remediation-plan", help="Add a remediation plan; change nothing.")
     ] = False,
-    fix: Annotated[bool, typer.Option("--fix", help="Do what the plan calls safe, and say what was done.")] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Apply the safe actions of the plan, and report each.")] = False,
     watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Stay, and report again when a check changes. Ends with Ctrl-C.")
+        bool, typer.Option("--watch", "-w", help="Keep watching, and report when a check changes (Ctrl-C stops).")
     ] = False,
 ) -> None:
-    """Check whether everything is in order; end with 4 if a check fails."""
+    """Check the node and its links; exits with status 4 if a check fails."""
     if watch and fix:
-        raise typer.BadParameter("--watch and --fix do not go together: leave one out")
+        raise typer.BadParameter("--watch and --fix exclude each other: leave one out")
     asked = {"area": area, "group": group, "remediation_plan": remediation_plan}
     if watch:
         await _watch(session, asked)
@@ -70,7 +70,7 @@ async def doctor(
     answer = await session.call("doctor.mend" if fix else "doctor.examine", **asked)
     _show(session, answer)
     if session.out.is_table and not _is_served(session):
-        note("note: no node serves this database now; this is how the last one left it")
+        note("note: no node serves this database now; this is the state that the last node left")
     if answer["summary"]["fail"]:
         note("doctor found failing checks")
         raise typer.Exit(ExitCode.CHECK_FAILED)
@@ -88,7 +88,7 @@ def _is_served(session: Session) -> bool:
 
 
 async def _watch(session: Session, asked: dict[str, Any]) -> None:
-    show = session.out.stream_rows(())  # JSON: one object a line
+    show = session.out.stream_rows((), name=lambda row: str(row["summary"]["overall"]))
     clock, seen = SystemClock(), None
     try:
         while True:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from eventd.cli.gateway.session import Session, connected
+from eventd.cli.gateway.session import Session, connected, connected_without_table
 from eventd.cli.terminal.output import Column, joined, moment, note, text
 from eventd.errors import EventdError
 
@@ -20,32 +20,35 @@ KEYS = (
     Column("REVOKED", moment("revokedAt"), wide=True),
 )
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="What the key is called.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the key.")]
 
 
-@connected
+@connected_without_table
 async def create(
     session: Session,
     name: NameArgument,
     scope: Annotated[
         list[str] | None,
         typer.Option(
-            "--scope", metavar="SCOPE", help="`read`, `write`, `delete`, `admin` or `rw`; repeatable; all by default."
+            "--scope", metavar="SCOPE", help="`read`, `write`, `delete`, `admin` or `rw`; repeatable (default: all)."
         ),
     ] = None,
     prefix: Annotated[
         list[str] | None,
         typer.Option(
-            "--prefix", metavar="PREFIX", help="Only for groups, topics and routers whose names begin so; repeatable."
+            "--prefix",
+            metavar="PREFIX",
+            help="Only groups, topics and routers whose names start with PREFIX; repeatable.",
         ),
     ] = None,
     expires: Annotated[
-        str | None, typer.Option("--expires", metavar="WHEN", help="When it ends: a time, or from now such as 720h.")
+        str | None,
+        typer.Option("--expires", metavar="WHEN", help="Expiry: a time, or a duration from now such as 30d."),
     ] = None,
 ) -> None:
-    """Make a key to the API. It is printed this once, and kept nowhere. Makes the database if there is none yet."""
+    """Create an API key and print it, once: it is not stored. Creates the database if it is missing."""
     if session.out.format == "name":
-        raise typer.BadParameter("-o name would lose the key, which is shown this once")
+        raise typer.BadParameter("-o name would lose the key, which is shown only once: use another format")
     session.make = True
     limits = {"scopes": scope or None, "prefixes": prefix or None, "expires": expires}
     given = {limit: value for limit, value in limits.items() if value is not None}
@@ -54,8 +57,8 @@ async def create(
         _show_key(session, answer)
     except OSError as error:
         raise EventdError(
-            f"the key {name} is in force, but could not be written: {error.strerror}",
-            hint=f"its secret is lost: delete it with routerctl key revoke {name} --forget, and make another",
+            f"the key {name} is active, but could not be printed: {error.strerror}",
+            hint=f"its secret is lost: delete it with routerctl key revoke {name} --forget, and create another",
         ) from None
     if session.out.is_table:
         note(f"note: this is the key {name}; it cannot be shown again")
@@ -72,22 +75,22 @@ def _show_key(session: Session, answer: dict[str, Any]) -> None:
 
 @connected
 async def list_keys(session: Session) -> None:
-    """Show which keys were made, and what they may do; not those of the settings, and never a key itself."""
+    """List the keys of the database with their scopes; never a key itself, nor those of the settings."""
     answer = await session.call("keys.list")
     session.out.rows(KEYS, answer["keys"], name=lambda row: str(row["name"]))
 
 
-@connected
+@connected_without_table
 async def revoke(
     session: Session,
     name: NameArgument,
     forget: Annotated[
-        bool, typer.Option("--forget", help="Strike it from the list, too; its name can be given again.")
+        bool, typer.Option("--forget", help="Also remove it from the list, which frees its name.")
     ] = False,
 ) -> None:
-    """End a key at once, with every stream that was opened with it."""
+    """Revoke a key at once, and close every stream opened with it."""
     answer = await session.call("keys.revoke", name=name, forget=forget)
     if session.out.is_table:
         session.out.line(f"key/{name} {'forgotten' if forget else 'revoked'}")
     else:
-        session.out.one(KEYS, answer, name=lambda row: str(row["name"]))
+        session.out.one((), answer, name=lambda row: str(row["name"]))

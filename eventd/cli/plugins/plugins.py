@@ -9,15 +9,13 @@ from typing import Annotated, Any
 import typer
 
 from eventd.cli.gateway.selecting import DryRunOption
-from eventd.cli.gateway.session import Session, connected, offline
+from eventd.cli.gateway.session import Session, connected, connected_without_table, offline
 from eventd.cli.terminal.output import Column, count, moment, note, show_moment, show_span, text
 from eventd.errors import CheckFailed, NotFound
 from eventd.text.invisible import printable
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name of the Plugin.")]
-BeforeOption = Annotated[
-    int | None, typer.Option("--before", metavar="RUN", min=1, help="Go on with those before this one.")
-]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the Plugin.")]
+BeforeOption = Annotated[int | None, typer.Option("--before", metavar="RUN", min=1, help="Only runs before this one.")]
 
 PLUGINS = (
     Column("NAME", text("name")),
@@ -53,16 +51,19 @@ def _cut(error: str) -> str:
     return (error if len(error) <= _LONGEST_ERROR else error[: _LONGEST_ERROR - 3] + "...") or "-"
 
 
-@offline
+@offline("output")
 def init(
     session: Session,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Small letters, digits and dashes.")],
-    shell: Annotated[bool, typer.Option("--shell", help="A shell script instead of a Python package.")] = False,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of the plugin: lowercase letters, digits and dashes.")
+    ],
+    shell: Annotated[bool, typer.Option("--shell", help="Create a shell script instead of a Python package.")] = False,
     directory: Annotated[
-        Path | None, typer.Option("--directory", metavar="PATH", help="Where to; a folder of its name by default.")
+        Path | None,
+        typer.Option("--directory", metavar="PATH", help="Folder to create (default: the name of the plugin)."),
     ] = None,
 ) -> None:
-    """Begin a plugin: a folder that works as it is, with a test and the resources that put it to use."""
+    """Create a plugin: a folder that works as it is, with a test and the resources to use it."""
     from eventd.plugins.author.skeleton import skeleton, write_skeleton
 
     folder = directory or Path(name)
@@ -72,14 +73,14 @@ def init(
     if session.out.is_table:
         for row in rows:
             session.out.line(f"{row['file']} created")
-        note(f"{folder / 'README.md'} says how to go on")
+        note(f"{folder / 'README.md'} describes the next steps")
     else:
         session.out.rows((), rows, name=lambda row: row["file"])
 
 
 @connected
 async def list_plugins(session: Session) -> None:
-    """Show which plugins are declared."""
+    """List declared plugins."""
     answer = await session.call("plugins.list")
     session.out.rows(PLUGINS, answer["plugins"], name=lambda row: row["name"])
 
@@ -87,18 +88,18 @@ async def list_plugins(session: Session) -> None:
 @connected
 async def check(
     session: Session,
-    name: Annotated[str, typer.Argument(metavar="[NAME]", help="A declared Plugin.")] = "",
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="Name of a declared Plugin.")] = "",
     executable: Annotated[
-        Path | None, typer.Option("--executable", metavar="PATH", help="A program of this machine instead.")
+        Path | None, typer.Option("--executable", metavar="PATH", help="Check a program of this machine instead.")
     ] = None,
     entry_point: Annotated[
-        str, typer.Option("--entry-point", metavar="NAME", help="An entry point of this machine instead.")
+        str, typer.Option("--entry-point", metavar="NAME", help="Check an entry point of this machine instead.")
     ] = "",
-    type: Annotated[str, typer.Option("--type", metavar="TYPE", help="The type of the events it is given.")] = "",
+    type: Annotated[str, typer.Option("--type", metavar="TYPE", help="Type of the sample events.")] = "",
 ) -> None:
-    """Run a plugin with sample requests and judge its answers. Ends with 4 when it does not keep the contract."""
+    """Check a plugin with sample requests; exits with status 4 if it breaks the contract."""
     if sum((bool(name), executable is not None, bool(entry_point))) != 1:
-        raise typer.BadParameter("say what to check: NAME, --executable PATH or --entry-point NAME")
+        raise typer.BadParameter("name what to check: NAME, --executable PATH or --entry-point NAME")
     if name:
         answer = await session.call("plugins.check", name=name, type=type)
     else:
@@ -107,8 +108,8 @@ async def check(
     if answer["failed"]:
         _tell_stderr(next((row for row in answer["checks"] if row["stderr"]), None))
         raise CheckFailed(
-            f"the plugin does not keep the contract: {count(answer['failed'], 'check')} failed",
-            hint="the reasons stand beside them",
+            f"the plugin breaks the contract: {count(answer['failed'], 'check')} failed",
+            hint="see the column REASON",
         )
 
 
@@ -127,9 +128,9 @@ async def _check_here(executable: Path | None, entry_point: str, type: str) -> d
     return await run_checks(make_checking(SystemClock(), config, type))
 
 
-@connected
+@connected_without_table
 async def run(session: Session, name: NameArgument, dry_run: DryRunOption = False) -> None:
-    """Run a plugin once, without events, and store what it proposes."""
+    """Run a plugin once, without events, and store its proposal."""
     from eventd.plugins.contract.contract import PluginFailed
     from eventd.plugins.run.executable import LOOK
 
@@ -182,23 +183,24 @@ def _identity(resource: Mapping[str, Any]) -> str:
 @connected
 async def runs(
     session: Session,
-    name: Annotated[str, typer.Argument(metavar="[NAME]", help="Only of this Plugin.")] = "",
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="Only runs of this Plugin.")] = "",
     status: Annotated[
-        list[str] | None, typer.Option("--status", metavar="STATUS", help="Only these, such as failed; repeatable.")
+        list[str] | None,
+        typer.Option("--status", metavar="STATUS", help="Only runs with this status, such as failed; repeatable."),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="At most so many.")] = 100,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="Maximum number of runs.")] = 100,
     before: Annotated[
-        int | None, typer.Option("--before", metavar="RUN", min=1, help="Go on with those before it.")
+        int | None, typer.Option("--before", metavar="RUN", min=1, help="Only runs before this one.")
     ] = None,
 ) -> None:
-    """Show what runs of plugins came to, the latest first."""
+    """List runs of plugins, the latest first."""
     further = {} if before is None else {"before": before}
     answer = await session.call("plugins.runs", plugin=name, status=status or [], limit=limit, **further)
     session.out.rows(RUNS, answer["runs"], name=lambda row: str(row["id"]))
     if name and not answer["runs"]:
         await _tell_stranger(session, name)
     if answer["next"] is not None:
-        note(f"note: there are more; go on with --before {answer['next']}")
+        note(f"note: there are more runs: continue with --before {answer['next']}")
 
 
 async def _tell_stranger(session: Session, name: str) -> None:
@@ -208,24 +210,24 @@ async def _tell_stranger(session: Session, name: str) -> None:
         note(f"note: there is no Plugin {name} (declared: {', '.join(declared) or 'none'})")
 
 
-@connected
+@connected_without_table
 async def logs(
     session: Session,
-    name: Annotated[str, typer.Argument(metavar="[NAME]", help="The name of the Plugin.")] = "",
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="Name of the Plugin.")] = "",
     run: Annotated[
         int | None,
-        typer.Option("--run", metavar="RUN", min=1, help="This run; the latest that said anything by default."),
+        typer.Option("--run", metavar="RUN", min=1, help="Id of the run (default: the latest with output)."),
     ] = None,
 ) -> None:
-    """Show what a run of a plugin said: its error, what it printed, its traceback."""
+    """Show the output of a plugin's run: error, standard error, traceback."""
     if not name and run is None:
-        raise typer.BadParameter("say of which plugin, or of which run: NAME or --run RUN")
+        raise typer.BadParameter("name the plugin or the run: NAME or --run RUN")
     further = {} if run is None else {"before": run + 1, "limit": 1}
     found = (await session.call("plugins.runs", plugin=name, status=[], **further))["runs"]
     said = [one for one in found if one["error"] or one["stderr"]] or found
     if not said or run not in (None, said[0]["id"]):
         what = f"run {run}" if run else "run"
-        raise NotFound(f"no {what} of {name or 'any plugin'} is kept", hint="routerctl plugin runs lists them")
+        raise NotFound(f"no {what} of {name or 'any plugin'} is kept", hint="`routerctl plugin runs` lists the runs")
     if session.out.is_table:
         _show_log(session, said[0])
     else:

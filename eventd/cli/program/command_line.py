@@ -1,41 +1,66 @@
-"""How a command line is read: a mistake is one readable line, like every other error, and the help is in our words."""
+"""How a command line is read: commands are loaded when they are needed, and a mistake is one readable line.
+
+The commands are declared with typer's annotations; its groups are subclassed as its documentation describes.
+"""
 
 from __future__ import annotations
 
+import difflib
 import re
 import sys
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated, Any
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 import eventd
 from eventd.cli.program.exits import ExitCode
-from eventd.cli.program.values import read_words
+from eventd.cli.program.params import own
+from eventd.cli.terminal.output import note
+from eventd.text.quoting import quoted
 
-_WORDS = (
-    (re.compile(r"must be a valid integer, unable to parse string as an integer"), "must be a whole number"),
-    (re.compile(r"must be greater than or equal to"), "must be at least"),
-    (re.compile(r"must be less than or equal to"), "must be at most"),
-    (re.compile(r"Value error, |^Invalid value: "), ""),
-)
-"""What the library says, and how we say it."""
-
-
-_ASIDE = frozenset({"help", "install_completion", "show_completion"})
-"""Flags of every program. None of them given is a no: to find out what to make of None, pydantic would be loaded."""
-
+RENAMED: Final = {"--database-url": "--database"}
+"""Old names of options, which still work."""
 
 _NEGATIVE = re.compile(r"-[0-9.]")
 """How a number below zero begins, which the library takes for options."""
-_TYPE = re.compile(r" <(str|int|list\[.*\])>$")
-"""What the library says of an argument: a type of Python's."""
 
 
-class Command(TyperCommand):
+class Leaf(NamedTuple):
+    """A command: `file.function` of this package. A hidden one works, and the help does not list it."""
+
+    where: str
+    hidden: bool = False
+
+
+class Branch(NamedTuple):
+    """Commands under one word."""
+
+    help: str
+    commands: Mapping[str, Leaf | Branch]
+    hidden: bool = False
+
+
+class _OwnParams:
+    """For a command or a group: its parameters are those of `params`."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Its parameters, the same objects each time: the library compares them."""
+        made: dict[int, Any] = self.__dict__.setdefault("_own", {})
+        given: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        return [made.setdefault(id(param), own(param)) for param in given]
+
+
+class Command(_OwnParams, TyperCommand):
     """A command. Its help is plain text: for a terminal, a file and a reader of screens alike, and there at once."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read its words; options under their old names, too."""
+        known = {name for param in self.get_params(ctx) for name in param.opts}
+        old = {was: now for was, now in RENAMED.items() if now in known and was not in known}
+        return super().parse_args(ctx, _renamed(args, old))
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """What stands behind its name: arguments as they are called, which says what may be left out or repeated."""
@@ -46,38 +71,49 @@ class Command(TyperCommand):
         """What it takes, by what that is about."""
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
         for param in self.get_params(ctx):
-            record = param.get_help_record(ctx)
-            if record is None:
-                continue
-            usual, (name, words) = "Options", record
-            if param.param_type_name == "argument":
-                usual, name = "Arguments", _TYPE.sub("", name)
-            sections.setdefault(getattr(param, "rich_help_panel", None) or usual, []).append((name, words))
+            if record := param.get_help_record(ctx):
+                usual = "Arguments" if param.param_type_name == "argument" else "Options"
+                sections.setdefault(getattr(param, "rich_help_panel", None) or usual, []).append(record)
         for title, rows in sections.items():
             _write_section(formatter, title, rows)
 
 
-def _write_section(formatter: Any, title: str, rows: Sequence[tuple[str, str]]) -> None:
-    if rows:
-        with formatter.section(title):
-            formatter.write_dl(rows)
+class Group(_OwnParams, TyperGroup):
+    """Commands under one word. Those of `tree` are loaded when they are looked at."""
 
+    tree: Mapping[str, Leaf | Branch] = {}
+    shared: Mapping[str, bool] = {}
+    """Of the program: options of commands that may stand before the command, and whether they take a value."""
 
-class Group(TyperGroup):
-    """Commands under one word, which are not all loaded to tell their names."""
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names, for which no command is loaded."""
+        return [*self.commands, *(name for name in self.tree if name not in self.commands)]
 
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        name_values(self)
-        read_words(self)
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of that name, loaded now; None where there is none."""
+        if cmd_name not in self.commands and cmd_name in self.tree:
+            self.commands[cmd_name] = _make(cmd_name, self.tree[cmd_name])
+        return self.commands.get(cmd_name)
 
-    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # its own name for a context
-        return list(self.commands)
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words up to the command. Without any, show the help."""
+        if not args and not ctx.resilient_parsing:
+            print(ctx.get_help(), file=sys.stderr)
+            ctx.exit(ExitCode.USAGE)
+        return super().parse_args(ctx, _behind_command(args, _shared(ctx)))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the words name."""
+        if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            close = difflib.get_close_matches(args[0], self.list_commands(ctx), 1)
+            ctx.fail(f"no such command {quoted(args[0])}{f': did you mean {close[0]}?' if close else ''}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Their names, each with all of its first sentence."""
-        shown = [(name, self.commands[name]) for name in self.list_commands(ctx) if not self.commands[name].hidden]
-        rows = [(name, command.get_short_help_str(formatter.width * 3)) for name, command in shown]
+        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        width = formatter.width * 3
+        rows = [(name, command.get_short_help_str(width)) for name, command in found if not command.hidden]
         _write_section(formatter, "Commands", rows)
 
 
@@ -85,7 +121,6 @@ class CommandLine(Group):
     """The tree of commands of a program."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        _name_own(self)  # the library has added some by now
         try:
             code = super().main(*args, **{**kwargs, "standalone_mode": False})
         except typer.TyperException as error:
@@ -94,57 +129,72 @@ class CommandLine(Group):
         sys.exit(code if isinstance(code, int) else ExitCode.OK)
 
 
+def _make(name: str, one: Leaf | Branch) -> Any:
+    if isinstance(one, Branch):
+        group = Group(name=name, help=one.help, hidden=one.hidden, rich_markup_mode=None)
+        group.tree = one.commands
+        return group
+    file, _, function = one.where.rpartition(".")
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command(name, cls=Command, hidden=one.hidden)(getattr(import_module(f"eventd.cli.{file}"), function))
+    return typer.main.get_command(app)
+
+
+def _shared(ctx: Any) -> Mapping[str, bool]:
+    shared: Mapping[str, bool] = getattr(ctx.find_root().command, "shared", {})
+    return shared
+
+
+def _behind_command(args: Sequence[str], shared: Mapping[str, bool]) -> list[str]:
+    """The words with the shared options that stand before the command put behind its name."""
+    kept: list[str] = []
+    moved: list[str] = []
+    at = 0
+    while at < len(args) and args[at].startswith("-") and args[at] not in ("-", "--"):
+        word = args[at]
+        name = word.partition("=")[0] if word.startswith("--") else word[:2]
+        today = RENAMED.get(name, name)
+        takes_next = shared.get(today, False) and word == name
+        (moved if today in shared else kept).extend(args[at : at + 1 + takes_next])
+        at += 1 + takes_next
+    return [*kept, *args[at : at + 1], *moved, *args[at + 1 :]]
+
+
+def _renamed(args: Sequence[str], old: Mapping[str, str]) -> list[str]:
+    """The words with today's names of options, and a notice about each old one."""
+    end = args.index("--") if "--" in args else len(args)
+    words = list(args)
+    for at, word in enumerate(args[:end]):
+        name, equals, value = word.partition("=")
+        if name in old:
+            note(f"note: {name} is now called {old[name]}; the old name still works")
+            words[at] = f"{old[name]}{equals}{value}"
+    return words
+
+
 def _render(error: typer.TyperException, program: str) -> str:
-    """The error with the command whose help explains it; for a bare group of commands, that help itself."""
-    if type(error).__name__ == "NoArgsIsHelpError":
-        return error.format_message()
-    message = error.format_message().removesuffix(".")
-    for theirs, ours in _WORDS:
-        message = theirs.sub(ours, message, count=1)
-    context = getattr(error, "ctx", None)
+    """The error with the command whose help explains it."""
+    message = error.format_message().removesuffix(".").removeprefix("Invalid value: ")
+    context: Any = getattr(error, "ctx", None)
     command = context.command_path if context is not None else program
-    hint = _misplaced(error, context.command) if context is not None else ""
+    hint = _advice(getattr(error, "option_name", ""), context) if context is not None else ""
     return f"error: {message[:1].lower()}{message[1:]} ({hint}see {command} --help)"
 
 
-def _misplaced(error: typer.TyperException, command: Any) -> str:
-    """What to do about an unknown option that is right elsewhere, or is meant as an argument."""
-    option = getattr(error, "option_name", "")
-    if getattr(command, "commands", None):
-        return "put it after the command; " if option in _options_of_first(command) else ""
+def _advice(option: str, context: Any) -> str:
+    """What to do about an unknown option that needs a command, or is meant as an argument."""
+    if isinstance(context.command, Group):
+        return "add a command; " if option in _shared(context) else ""
     return "before an argument that begins with a dash, write --; " if _NEGATIVE.match(option) else ""
 
 
-def _options_of_first(command: Any) -> set[str]:
-    """The options of the first command below; it has those that all commands share, and to load all takes a second."""
-    while getattr(command, "commands", None):
-        command = next(iter(command.commands.values()))
-    return {name for param in command.params if param.param_type_name == "option" for name in param.opts}
+def _write_section(formatter: Any, title: str, rows: Sequence[tuple[str, str]]) -> None:
+    if rows:
+        with formatter.section(title):
+            formatter.write_dl(rows)
 
 
-def name_values(command: Any) -> None:
-    """Name the value of each option after the option, and none where it takes none, instead of a type of Python's."""
-    _name_own(command)
-    for inner in getattr(command, "commands", {}).values():
-        name_values(inner)
-
-
-def _name_own(command: Any) -> None:
-    about = typer.Context(command)
-    for option in (*command.params, command.get_help_option(about)):
-        if option is None or option.param_type_name != "option" or option.metavar is not None:
-            continue
-        if option.is_flag:
-            option.metavar = ""
-            if option.name in _ASIDE and option.default is None:
-                option.default = False
-        elif option.type_descriptor.annotation in (str, Path, list[str], int, float):
-            option.metavar = option.opts[-1].removeprefix("--").split("-")[-1].upper()
-        elif option.type_descriptor.is_list and option.type_descriptor.choices:
-            option.metavar = f"<{'|'.join(map(str, option.type_descriptor.choices))}>"
-
-
-def _say_version(wanted: bool) -> None:
+def _show_version(wanted: bool) -> None:
     if wanted:
         print(f"routerd-eventd {eventd.__version__}")
         raise typer.Exit
@@ -152,7 +202,7 @@ def _say_version(wanted: bool) -> None:
 
 def program(
     version: Annotated[
-        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say which version this is.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     """The options of a program itself, before its commands."""

@@ -11,6 +11,7 @@ from typing import NoReturn
 
 import typer
 
+from eventd.cli.program.interrupt import INTERRUPTED, interrupt_commands
 from eventd.cli.terminal.output import printable_lines
 from eventd.errors import CheckFailed, EventdError, NotFound, SettingsError
 
@@ -66,7 +67,7 @@ _SYSTEM_HINTS = {
     errno.EACCES: "check who owns it and what its permissions are",
     errno.EPERM: "check who owns it and what its permissions are",
     errno.EEXIST: "a folder is needed there, and it is something else",
-    errno.ENOTDIR: "something on this path is no folder",
+    errno.ENOTDIR: "something on this path is not a folder",
     errno.ENOSPC: "free some space; nothing that was acknowledged is lost",
     errno.EROFS: "it lies on a file system that cannot be written",
     errno.EMFILE: "raise the limit on open files (ulimit -n)",
@@ -87,8 +88,9 @@ def run(app: typer.Typer, name: str, *, needs_output: bool = True) -> NoReturn:
 
     `needs_output`: a closed standard output is an error, because a command could make a key and never show it.
     """
-    tune()
     try:
+        interrupt_commands()
+        tune()
         _open_closed_streams(needs_output)
         app(prog_name=name)
         code: str | int | None = ExitCode.OK
@@ -98,6 +100,8 @@ def run(app: typer.Typer, name: str, *, needs_output: bool = True) -> NoReturn:
         code = report(error)
     except OSError as error:
         code = report(system_error(error))
+    except KeyboardInterrupt:
+        code = INTERRUPTED
     sys.exit(code if _flushed() else ExitCode.ERROR)
 
 

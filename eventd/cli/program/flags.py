@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from eventd.cli.program.declaring import declare
 from eventd.cli.program.values import MayBeEmpty
 from eventd.settings.model import Settings, flag_of, load, variable_of
 
@@ -41,11 +42,13 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
         command(Flags(values, given.pop("config")), **given)
 
     config = _keyword("config", Annotated[Path | None, file])
-    signature = inspect.Signature([*own, config, *mirrored.values()])
-    run.__signature__ = signature  # type: ignore[attr-defined]  # this is what typer reads
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in signature.parameters.values()}
-    run.__name__, run.__doc__ = command.__name__, command.__doc__
-    return run
+    return declare(run, command, [*own, config, *mirrored.values()])
+
+
+def shared_flags() -> dict[str, bool]:
+    """Every flag of a setting, and whether it takes a value."""
+    names = {flag: Settings.model_fields[name].annotation for name in Settings.model_fields if (flag := flag_of(name))}
+    return {"--config": True} | {flag: kind is not bool for flag, kind in names.items()}
 
 
 def _parameter(name: str) -> inspect.Parameter:

@@ -1,24 +1,21 @@
-"""From the words of a command line to values.
+"""From the words of a command line to values, each refused with what is wrong with it.
 
-The library gives each word to pydantic, which takes as long to load as all else that a command on a server needs. A
-word that is plainly what it should be is read here; any other goes the library's way, which says what is wrong with it.
+The library would read them with pydantic, which takes as long to load as all else that a command on a server needs.
 """
 
 from __future__ import annotations
 
-import os
+import math
+from collections.abc import Callable
 from enum import StrEnum
-from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Final, Literal, Self, get_args, get_origin
 
-import typer
 from typer.models import OptionInfo
 
-from eventd.text.quoting import with_value
+from eventd.text.quoting import quoted
 
-DIGITS = 18
-"""Of a number that is read here. No number that a command takes has more."""
-_UNSURE = object()
+DIGITS: Final = 18
+"""Of a whole number. No number that a command takes has more."""
 
 
 class MayBeEmpty(OptionInfo):
@@ -28,82 +25,85 @@ class MayBeEmpty(OptionInfo):
         super().__init__(default=..., param_decls=(flag,), **about)
 
 
-def read_words(command: Any) -> None:
-    """Read what is plain without the library, for every parameter of a command and of those below it."""
-    for param in command.params:
-        if not isinstance(param.get_runtime_param, _Words):  # a group in a group has been here already
-            param.get_runtime_param = _Words(param)
-    for inner in getattr(command, "commands", {}).values():
-        read_words(inner)
+class Duration(int):
+    """Microseconds, written and shown as `30s`, `5m` or `7d`."""
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """Raises `Invalid`."""
+        from eventd.text.duration import parse_duration
+
+        return cls(parse_duration(text))
+
+    def __str__(self) -> str:
+        from eventd.text.duration import brief_duration
+
+        return brief_duration(int(self))
 
 
-class _Words:
-    """In the place of a parameter's `get_runtime_param`: what that gives has a `coerce`, too."""
+class Size(int):
+    """Bytes, written and shown as `350`, `512KiB` or `8MiB`."""
 
-    def __init__(self, param: Any) -> None:
-        self._descriptor = param.type_descriptor
-        self._theirs = param.get_runtime_param
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """Raises `Invalid`."""
+        from eventd.text.size import parse_size
 
-    def __call__(self) -> _Words:
-        return self
+        return cls(parse_size(text))
 
-    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        """The value of what was said. Raises the library's `BadParameter`."""
-        if _is_blank(value) and not isinstance(self._descriptor.parameter_info, MayBeEmpty):
-            source = getattr(ctx.get_parameter_source(param.name), "name", "")
-            if source == "COMMANDLINE":
-                raise typer.BadParameter(_blank_message(param))
-            value = param.default if source == "ENVIRONMENT" else value  # a blank variable counts as unset
-        if value is None:
-            return () if param.multiple or param.nargs == -1 else None
-        found = _plain(value, self._descriptor.annotation, self._descriptor.parameter_info)
-        if found is not _UNSURE:
-            return found
-        try:
-            return self._theirs().coerce(value, param, ctx)
-        except typer.BadParameter as error:
-            error.message = _with_value(error.message, value, param.name)
-            raise
+    def __str__(self) -> str:
+        from eventd.text.size import format_size
+
+        return format_size(int(self))
 
 
-def _is_blank(value: Any) -> bool:
-    ones = value if isinstance(value, list | tuple) else [value]
-    return any(isinstance(one, str) and not one.strip() for one in ones)
+def read_word(word: str, kind: Any, least: float | None = None, most: float | None = None) -> Any:
+    """The value that a word stands for. Raises `ValueError` or `Invalid` with what is wrong with it."""
+    if get_origin(kind) is Literal or (isinstance(kind, type) and issubclass(kind, StrEnum)):
+        return _read_choice(word, kind)
+    if isinstance(kind, type) and issubclass(kind, int | float):
+        return _read_number(word, kind, least, most)
+    return kind(word)
 
 
-def _blank_message(param: Any) -> str:
-    """What to do about an empty value, by which a script with an unset variable would mean everything."""
-    way = "write a value" if param.required else "write a value, or leave it out"
-    return f"must not be empty: {way}"
+def choices_of(kind: Any) -> tuple[str, ...]:
+    """The words that a parameter may be; none where it is not chosen from a list."""
+    if get_origin(kind) is list:
+        kind = get_args(kind)[0]
+    if get_origin(kind) is Literal:
+        return get_args(kind)
+    return tuple(kind) if isinstance(kind, type) and issubclass(kind, StrEnum) else ()
 
 
-def _with_value(message: str, value: Any, name: str) -> str:
-    """What the library says, with the value where it leaves that out."""
-    words = message.removesuffix(".")
-    if words.startswith("Input should"):
-        words = with_value(words.replace("Input should", "must"), value, name)
-    return words
+def _read_choice(word: str, kind: Any) -> Any:
+    found = next((choice for choice in choices_of(kind) if choice == word), None)
+    if found is None:
+        raise ValueError(f"{quoted(word)} is not one of {', '.join(map(str, choices_of(kind)))}")
+    return found
 
 
-def _plain(value: Any, wanted: Any, info: Any) -> Any:
-    """What these words are, where there is no doubt."""
-    if get_origin(wanted) is list and isinstance(value, list | tuple):
-        found = [_plain(one, get_args(wanted)[0], info) for one in value]
-        return _UNSURE if _UNSURE in found else found
-    if wanted is int and type(value) is int:
-        return value  # what goes without saying
-    if not isinstance(value, str):
-        return _UNSURE
-    if wanted is str or (get_origin(wanted) is Literal and value in get_args(wanted)):
-        return value
-    if wanted is Path and (os.access(value, os.R_OK) or not os.path.exists(value)):
-        return Path(value)
-    if wanted is int and len(value) <= DIGITS and value.isascii() and value.isdecimal():
-        return int(value) if _fits(int(value), info.min, info.max) else _UNSURE
-    if isinstance(wanted, type) and issubclass(wanted, StrEnum) and value in list(wanted):
-        return wanted(value)
-    return _UNSURE
+def _read_number(word: str, kind: type, least: float | None, most: float | None) -> Any:
+    read: Callable[[str], Any] = getattr(kind, "read", None) or (_whole if kind is int else _decimal)
+    number = read(word)
+    if least is not None and number < least:
+        raise ValueError(f"must be at least {kind(least)}, not {quoted(word)}")
+    if most is not None and number > most:
+        raise ValueError(f"must be at most {kind(most)}, not {quoted(word)}")
+    return number
 
 
-def _fits(number: int, least: float | None, most: float | None) -> bool:
-    return (least is None or number >= least) and (most is None or number <= most)
+def _whole(word: str) -> int:
+    digits = word.strip().removeprefix("-").removeprefix("+")
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= DIGITS):
+        raise ValueError(f"must be a whole number, not {quoted(word)}")
+    return int(word)
+
+
+def _decimal(word: str) -> float:
+    try:
+        number = float(word)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"must be a number, not {quoted(word)}")
+    return number

@@ -12,7 +12,7 @@ from eventd.text.invisible import printable
 LETTERS = (
     Column("EVENT_ID", text("eventId")),
     Column("REASON", text("reason")),
-    Column("PARKED", lambda row: show_moment(row["parkedAt"])),
+    Column("SINCE", lambda row: show_moment(row["parkedAt"])),
 )
 RUNS = (
     Column("RUN", text("id")),

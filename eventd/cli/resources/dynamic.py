@@ -10,7 +10,7 @@ import typer
 
 from eventd.cli.federation.watch import PAUSE
 from eventd.cli.gateway.selecting import WatchOption
-from eventd.cli.gateway.session import Session, connected
+from eventd.cli.gateway.session import Session, connected, connected_without_table
 from eventd.cli.resources.resources import read_files
 from eventd.cli.terminal.output import Column, count, moment, note, show_moment, text, write_json
 from eventd.runtime.clock import SystemClock
@@ -29,10 +29,12 @@ PARTS = (
     Column("REASON", text("reason"), wide=True),
 )
 
-SourceArgument = Annotated[str, typer.Argument(metavar="SOURCE", help="The part's source, as `dynamic list` shows it.")]
+SourceArgument = Annotated[
+    str, typer.Argument(metavar="SOURCE", help="Source of the part, as `dynamic list` shows it.")
+]
 ConfigOption = Annotated[
     list[str] | None,
-    typer.Option("--config", metavar="FILE", help="Begin with these files instead of with what is declared."),
+    typer.Option("--config", metavar="FILE", help="Start from these files instead of the declared resources."),
 ]
 
 
@@ -40,18 +42,18 @@ ConfigOption = Annotated[
 async def list_parts(
     session: Session,
     owner: Annotated[
-        str, typer.Option("--owner", metavar="OWNER", help="Only of EventSubscription/NAME or Plugin/NAME.")
+        str, typer.Option("--owner", metavar="OWNER", help="Only parts of EventSubscription/NAME or Plugin/NAME.")
     ] = "",
     watch: WatchOption = False,
 ) -> None:
-    """List what plugins have derived, the latest observed first. A part that is set aside is of no effect."""
+    """List the parts that plugins have derived, the latest first. A part that is set aside has no effect."""
     if watch:
-        show, seen = session.out.stream_rows(PARTS), dict[str, Any]()
+        show, seen = session.out.stream_rows(PARTS, name=_source), dict[str, Any]()
         async for answer in _answers(session, "dynamic.list", owner=owner):
             present = {row["source"]: row for row in answer["parts"]}
             show([row for source, row in present.items() if seen.get(source) != row])
             for source in seen.keys() - present.keys():
-                note(f"gone: {source}")
+                note(f"deleted: {source}")
             seen = present
         return
     parts = (await session.call("dynamic.list", owner=owner))["parts"]
@@ -80,9 +82,9 @@ async def _answers(session: Session, operation: str, **params: Any) -> AsyncIter
         return  # Ctrl-C is how it ends
 
 
-@connected
+@connected_without_table
 async def describe(session: Session, source: SourceArgument) -> None:
-    """Show a part, or with EventSubscription/NAME all parts of that subscription."""
+    """Show a part, or all parts of a subscription (EventSubscription/NAME)."""
     parts = (await session.call("dynamic.describe", source=source))["parts"]
     if not session.out.is_table:
         session.out.rows((), parts, name=_source)
@@ -94,7 +96,7 @@ async def describe(session: Session, source: SourceArgument) -> None:
             session.out.line(f"{label:<14}{printable(value)}".rstrip())
     if not parts:
         meant = "" if "/" in source else f" (did you mean EventSubscription/{source}?)"
-        note(f"note: there is no part of the source {source}; routerctl dynamic list shows those there are{meant}")
+        note(f"note: there is no part of the source {source}; `routerctl dynamic list` shows the parts{meant}")
 
 
 def _block(part: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -123,9 +125,9 @@ def _name(resource: Mapping[str, Any]) -> str:
     return "/".join(str(resource.get(name, "?")) for name in ("apiVersion", "kind", "name"))
 
 
-@connected
+@connected_without_table
 async def render(session: Session, config: ConfigOption = None, watch: WatchOption = False) -> None:
-    """Print the effective configuration: what is declared, without what is masked, with what parts give."""
+    """Print the effective configuration: the declared resources, minus those masked, plus those of parts."""
     sources = read_files(config) if config else []
     if watch:
         async for answer in _answers(session, "dynamic.render", sources=sources):
@@ -156,16 +158,16 @@ def _print_json(session: Session, value: Mapping[str, Any], *, again: bool) -> N
         session.out.value(value)
 
 
-@connected
+@connected_without_table
 async def diff(
     session: Session,
     config: ConfigOption = None,
     watch: WatchOption = False,
     exit_code: Annotated[
-        bool, typer.Option("--exit-code", help="End with 4 if there is a difference, instead of 0.")
+        bool, typer.Option("--exit-code", help="Exit with status 4 if there is a difference.")
     ] = False,
 ) -> None:
-    """Show what parts change of what is declared, and which of them are set aside."""
+    """Show how parts change the declared resources, and which parts are set aside."""
     sources = read_files(config) if config else []
     if watch:
         first = True
@@ -210,9 +212,9 @@ def _diff_lines(answer: Mapping[str, Any]) -> list[str]:
     return lines or ["no dynamic config changes"]
 
 
-@connected
+@connected_without_table
 async def delete(session: Session, source: SourceArgument) -> None:
-    """Delete a part. Nobody gives what it gave, until a plugin proposes it again."""
+    """Delete a part. Its resources are gone until a plugin proposes them again."""
     answer = await session.call("dynamic.delete", source=source)
     if not session.out.is_table:
         session.out.one((), answer, name=_source)
@@ -221,4 +223,6 @@ async def delete(session: Session, source: SourceArgument) -> None:
     if answer["gave"]:
         gone = ", ".join(f"{one['kind']}/{one['name']}" for one in answer["gave"][:10])
         more = len(answer["gave"]) - 10
-        note(f"note: {count(len(answer['gave']), 'resource')} gone with it: {gone}{f' and {more} more' * (more > 0)}")
+        note(
+            f"note: {count(len(answer['gave']), 'resource')} deleted with it: {gone}{f' and {more} more' * (more > 0)}"
+        )

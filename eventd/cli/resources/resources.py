@@ -10,35 +10,37 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from eventd.cli.gateway.selecting import DryRunOption
-from eventd.cli.gateway.session import Session, connected
+from eventd.cli.gateway.session import Session, connected, connected_without_table
 from eventd.cli.terminal.output import Column, count, note, show_moment
 from eventd.text.invisible import printable
 
 if TYPE_CHECKING:
-    from eventd.resources.reading.documents import Loaded
+    from eventd.resources.reading.documents import ReadResult
 
 FilesOption = Annotated[
     list[str],
-    typer.Option("--filename", "-f", metavar="FILE", help="File, directory, or - for the standard input; repeatable."),
+    typer.Option("--filename", "-f", metavar="FILE", help="File, directory, or - for standard input; repeatable."),
 ]
 OptionalFilesOption = Annotated[
     list[str] | None,
-    typer.Option("--filename", "-f", metavar="FILE", help="Delete what these files name; - is the standard input."),
+    typer.Option(
+        "--filename", "-f", metavar="FILE", help="Delete the resources in these files; - is standard input; repeatable."
+    ),
 ]
-PruneOption = Annotated[bool, typer.Option("--prune", help="Delete what the files do not hold.")]
+PruneOption = Annotated[bool, typer.Option("--prune", help="Delete resources that are not in the files.")]
 
 
-@connected
+@connected_without_table
 async def apply(
     session: Session,
     filename: FilesOption,
     prune: PruneOption = False,
     force: Annotated[
-        bool, typer.Option("--force", help="With --prune: delete everything if the files hold nothing.")
+        bool, typer.Option("--force", help="With --prune: delete all resources if the files hold none.")
     ] = False,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Declare resources: all of what the files hold, or nothing. Makes the database if there is none yet."""
+    """Apply resources from files, atomically. Creates the database if it is missing."""
     session.make, session.pretend = not dry_run, dry_run
     answer = await session.call(
         "resources.apply", sources=read_files(filename), prune=prune, allow_empty=force, dry_run=dry_run
@@ -46,16 +48,16 @@ async def apply(
     _show_changes(session, answer)
 
 
-@connected
+@connected_without_table
 async def diff(
     session: Session,
     filename: FilesOption,
     prune: PruneOption = False,
     exit_code: Annotated[
-        bool, typer.Option("--exit-code", help="End with 4 if there is a difference, instead of 0.")
+        bool, typer.Option("--exit-code", help="Exit with status 4 if there is a difference.")
     ] = False,
 ) -> None:
-    """Show what apply would change, as a unified diff."""
+    """Show what `apply` would change, as a unified diff."""
     session.pretend = True
     answer = await session.call("resources.diff", sources=read_files(filename), prune=prune)
     changed = [change for change in answer["changes"] if change["diff"]]
@@ -63,7 +65,7 @@ async def diff(
         for change in changed:
             for line in change["diff"].splitlines():
                 session.out.line(printable(line))
-        _tell_losses(changed, "would go with it")
+        _tell_losses(changed, "would be deleted with it")
     else:
         session.out.rows((), changed, name=_full_name)
     if changed and exit_code:
@@ -72,7 +74,7 @@ async def diff(
 
 def read_files(paths: list[str]) -> list[dict[str, Any]]:
     """The files as the node wants them: their text, or why they cannot be read, so that all is said at once."""
-    from eventd.resources.reading.documents import read_file, read_sources
+    from eventd.resources.reading.documents import MAX_BYTES, read_file, read_sources
 
     texts: dict[str, bytes] = {}
 
@@ -81,14 +83,14 @@ def read_files(paths: list[str]) -> list[dict[str, Any]]:
         return texts[str(path)]
 
     def read_stdin() -> bytes:
-        texts["<stdin>"] = sys.stdin.buffer.read()
+        texts["<stdin>"] = sys.stdin.buffer.read(MAX_BYTES + 1)
         return texts["<stdin>"]
 
     loaded = read_sources(paths, read=read, read_stdin=read_stdin)
     return [*_unreadable(loaded, texts), *_texts(texts)]
 
 
-def _unreadable(loaded: Loaded, texts: Mapping[str, bytes]) -> list[dict[str, Any]]:
+def _unreadable(loaded: ReadResult, texts: Mapping[str, bytes]) -> list[dict[str, Any]]:
     """What is wrong with sources as such; what is wrong inside a text is found again where it is applied."""
     return [
         {"name": problem.source, "problem": problem.message, "line": problem.line}
@@ -116,7 +118,7 @@ def _show_changes(session: Session, answer: Mapping[str, Any]) -> None:
     if session.out.is_table:
         for change in answer["changes"]:
             session.out.line(f"{_full_name(change)} {change['action']}{suffix}")
-        _tell_losses(answer["changes"], "would go with it" if answer["dryRun"] else "went with it")
+        _tell_losses(answer["changes"], "would be deleted with it" if answer["dryRun"] else "were deleted with it")
     else:
         session.out.rows((), answer["changes"], name=_full_name)
 
@@ -229,14 +231,14 @@ async def get(
     session: Session,
     kind: Annotated[
         str,
-        typer.Argument(metavar="KIND", help="A kind, such as EventPeer (ep) or EventSubscription (es); or all."),
+        typer.Argument(metavar="KIND", help="Kind, such as EventPeer (ep) or EventSubscription (es); or all."),
     ],
-    name: Annotated[str, typer.Argument(metavar="[NAME]", help="One of them.")] = "",
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="Name of one resource.")] = "",
 ) -> None:
-    """Show what is declared. YAML and JSON can be applied again."""
+    """Show resources. YAML and JSON can be applied again."""
     if kind.lower() == "all":
         if name:
-            raise typer.BadParameter("a name needs a kind instead of all")
+            raise typer.BadParameter("a name needs a kind, not all")
         kind = ""
     if name:
         row = await session.call("resources.get", kind=kind, name=name)
@@ -259,7 +261,7 @@ def _show_tables(session: Session, rows: list[dict[str, Any]]) -> None:
             session.out.line()
         session.out.table(columns, those)
     if not rows:
-        note("nothing is declared")
+        note("no resources are declared")
 
 
 @connected
@@ -267,11 +269,11 @@ async def describe(
     session: Session,
     kind: Annotated[
         str,
-        typer.Argument(metavar="KIND", help="A kind, such as EventPeer (ep) or EventSubscription (es)."),
+        typer.Argument(metavar="KIND", help="Kind, such as EventPeer (ep) or EventSubscription (es)."),
     ],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the resource.")],
 ) -> None:
-    """Show one resource with its defaults, and how it is doing: link state, lag, recent errors."""
+    """Show one resource with defaults, link state, lag and recent errors."""
     from eventd.cli.resources.describe import describe_resource
 
     answer = await session.call("resources.describe", kind=kind, name=name)
@@ -283,23 +285,23 @@ async def describe(
         session.out.value(answer)
 
 
-@connected
+@connected_without_table
 async def delete(
     session: Session,
     kind: Annotated[
         str,
-        typer.Argument(metavar="[KIND]", help="A kind, such as EventPeer (ep) or EventSubscription (es)."),
+        typer.Argument(metavar="[KIND]", help="Kind, such as EventPeer (ep) or EventSubscription (es)."),
     ] = "",
-    name: Annotated[str, typer.Argument(metavar="[NAME]", help="Its name.")] = "",
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="Name of the resource.")] = "",
     filename: OptionalFilesOption = None,
     ignore_not_found: Annotated[
-        bool, typer.Option("--ignore-not-found", help="With -f: pass over what is not declared.")
+        bool, typer.Option("--ignore-not-found", help="With -f: skip resources that do not exist.")
     ] = False,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Delete a resource, or all that files name. The events a group has stored go with it."""
+    """Delete a resource, or all resources in files. A group is deleted with its stored events."""
     if bool(filename) == bool(kind) or (kind and not name):
-        raise typer.BadParameter("say what to delete: KIND NAME, or -f FILE")
+        raise typer.BadParameter("name what to delete: KIND NAME, or -f FILE")
     if filename:
         answer = await session.call(
             "resources.delete_sources", sources=read_files(filename), ignore_not_found=ignore_not_found, dry_run=dry_run

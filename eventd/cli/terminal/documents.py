@@ -11,21 +11,23 @@ from eventd.errors import Invalid
 
 def read_documents(filename: str) -> list[Any]:
     """The documents of a file, `-` for the standard input; blank ones left out. Raises `Invalid` with file and line."""
-    from eventd.resources.reading.documents import read_file
-    from eventd.resources.reading.nodes import Flaws, Malformed, plain
+    from eventd.resources.reading.documents import MAX_BYTES, read_file
+    from eventd.resources.reading.nodes import Flaws, ParseError, plain
     from eventd.resources.reading.yaml_text import read_yaml
 
     name = "<stdin>" if filename == "-" else filename
     try:
-        raw = sys.stdin.buffer.read() if filename == "-" else read_file(Path(filename))
+        raw = sys.stdin.buffer.read(MAX_BYTES + 1) if filename == "-" else read_file(Path(filename))
+        if len(raw) > MAX_BYTES:
+            raise Invalid(f"{name}: is larger than {MAX_BYTES >> 20} MiB, the most that is read")
         text = raw.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "is no text"
+        why = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
         raise Invalid(f"{name}: {why}") from None
     flaws = Flaws()
     try:
         documents = [plain(node) for node in read_yaml(text, flaws)]  # JSON is YAML, too
-    except Malformed as error:
+    except ParseError as error:
         raise Invalid(f"{name}: line {error.line}: {error.message}") from None
     for flaw in flaws:
         raise Invalid(f"{name}: line {flaw.line}: {flaw.message}")

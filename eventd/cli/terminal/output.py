@@ -143,19 +143,30 @@ class Output:
             padded = [_style(cell, header=header) for cell in padded]
         self._write(f"{GAP.join(padded).rstrip()}\n")
 
-    def stream_rows(self, columns: Sequence[Column]) -> Callable[[Sequence[Mapping[str, Any]]], None]:
-        """For rows that keep coming: what shows some more of them. Tables only grow wider; JSON is a line a row."""
+    def stream_rows(
+        self, columns: Sequence[Column], *, name: Callable[..., str]
+    ) -> Callable[[Sequence[Mapping[str, Any]]], None]:
+        """A function that shows more rows as they come: JSON as a line each, YAML as a document each."""
         widths: list[int] = []
 
         def show(rows: Sequence[Mapping[str, Any]]) -> None:
-            if not self.is_table:
-                for row in rows:
-                    self.document(write_json(row))
-            else:
+            if self.is_table:
                 self._more(columns, rows, widths)
+            else:
+                for row in rows:
+                    self._stream_one(row, name)
             self._stream.flush()
 
         return show
+
+    def _stream_one(self, row: Mapping[str, Any], name: Callable[..., str]) -> None:
+        if self.format == "name":
+            self.line(printable(name(row)))
+        elif self.format == "yaml":
+            self._write("---\n")
+            self.value(json.loads(write_json(row)))  # which leaves nothing that YAML cannot hold
+        else:
+            self.document(write_json(row))
 
     def _more(self, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], widths: list[int]) -> None:
         shown = self._shown(columns)

@@ -36,22 +36,19 @@ def show_record(record: Record) -> dict[str, Any]:
 def tell_gap(gap: Gap, topic: str) -> None:
     """What nobody can read any more is said beside the output."""
     if gap.reason == "recreated":
-        note(
-            f"gap: topic {topic}: it is not what was read before, and ends at {gap.head_seq}; "
-            "its records follow from the first"
-        )
+        note(f"gap: topic {topic}: was recreated, and ends at {gap.head_seq}; its records follow from the first one")
     else:
         lost = gap.last - gap.first + 1
         which = f"record {gap.first}" if lost == 1 else f"records {gap.first} to {gap.last}"
-        note(f"gap: topic {topic}: {which} cannot be read any more ({_REASONS.get(gap.reason, gap.reason)})")
+        note(f"gap: topic {topic}: {which} is lost ({_REASONS.get(gap.reason, gap.reason)})")
 
 
 _REASONS = {
-    "cap": "the topic holds no more than its caps allow",
-    "ttl": "they were older than the topic keeps them",
-    "mixed": "the topic's caps, and their age",
-    "source_trim": "their source had lost them before its router came to them",
-    "from_seq_too_old": "the topic had removed them before this began",
+    "cap": "evicted by the caps of the topic",
+    "ttl": "expired by the TTL of the topic",
+    "mixed": "evicted by caps and TTL of the topic",
+    "source_trim": "evicted from the source before its router copied them",
+    "from_seq_too_old": "evicted before this reader started",
 }
 
 
@@ -80,7 +77,7 @@ def read_value(text: str | bytes, where: str) -> Any:
     try:
         msgspec.json.decode(text)
     except UnicodeError:
-        raise Invalid(f"{where} is no text: it holds bytes that are no UTF-8") from None
+        raise Invalid(f"{where} is not valid UTF-8") from None
     except (msgspec.DecodeError, RecursionError) as error:
         why = str(error).removeprefix("JSON is malformed: ")
         raise Invalid(f"{where} is not valid JSON: {why}", hint="a text needs double quotes: '\"hello\"'") from None
@@ -99,7 +96,9 @@ def read_record(text: str | bytes, where: str) -> NewRecord:
     meta = members.pop("meta", None)
     ours = [name for name in members if name not in ("$seq", "$ts", "topic")]
     if ours:
-        raise Invalid(f"{where} has a member {ours[0][:60]!r}, which no record has", hint="put it into data or meta")
+        raise Invalid(
+            f"{where} has a member {ours[0][:60]!r}, which records do not have", hint="put it into data or meta"
+        )
     return NewRecord(data, tag=tag, node=node, meta=meta)
 
 
@@ -111,8 +110,8 @@ def _members(text: str | bytes, where: str) -> dict[str, Any]:
     try:
         return dict(msgspec.json.decode(text, type=dict[str, msgspec.Raw]))
     except msgspec.ValidationError:
-        hint = "without --records each value is the data of a record"
-        raise Invalid(f"{where} is no object, as a record is", hint=hint) from None
+        hint = "a record is an object; without --records each value is the data of a record"
+        raise Invalid(f"{where} is not an object", hint=hint) from None
 
 
 def _text_of(members: dict[str, Any], name: str, where: str) -> str | None:
@@ -136,7 +135,7 @@ def read_settings(words: Iterable[str]) -> dict[str, Any]:
     for word in words:
         name, equals, value = word.partition("=")
         if not equals:
-            raise Invalid(f"{word[:80]!r} sets nothing", hint="write FIELD=VALUE, such as ttl_ms=10m or type=queue")
+            raise Invalid(f"{word[:80]!r} is not FIELD=VALUE", hint="write it, such as ttl_ms=10m or type=queue")
         settings[name] = _setting(name, value)
     check_fields(settings)
     return settings
@@ -151,7 +150,7 @@ def check_fields(settings: Mapping[str, Any]) -> None:
     for name in settings:
         if name not in Config.__struct_fields__:
             close = difflib.get_close_matches(str(name), Config.__struct_fields__, 1)
-            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(Config.__struct_fields__)}"
+            hint = f"did you mean {close[0]}?" if close else f"the fields are {', '.join(Config.__struct_fields__)}"
             raise Invalid(f"a topic has no field {str(name)[:60]!r}", hint=hint)
 
 
@@ -162,7 +161,7 @@ def _setting(name: str, value: str) -> Any:
         try:
             return parse_duration(value) // 1000
         except BadDuration as error:
-            raise Invalid(f"{name}: {error.message}", hint="or write whole milliseconds") from None
+            raise Invalid(f"{name}: {error.message}", hint="or write milliseconds as a whole number") from None
     try:
         return json.loads(value)
     except ValueError:

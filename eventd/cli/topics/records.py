@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from eventd.cli.gateway.session import Session, connected
+from eventd.cli.gateway.session import Session, connected, connected_without_table
 from eventd.cli.program.values import MayBeEmpty
 from eventd.cli.terminal.input_lines import InputLines
-from eventd.cli.terminal.output import Column, count, note, text
+from eventd.cli.terminal.output import count, note
 from eventd.cli.topics.record_text import RECORDS, read_record, read_value, show_record, tell_gap
 from eventd.cli.topics.topics import TopicArgument
 from eventd.errors import EventdError, Invalid
@@ -20,39 +20,37 @@ from eventd.errors import EventdError, Invalid
 if TYPE_CHECKING:
     from eventd.client import Client, NewRecord, Page
 
-WRITTEN = (
-    Column("TOPIC", text("topic")),
-    Column("FIRST", lambda row: str(row["first_seq"])),
-    Column("LAST", lambda row: str(row["last_seq"])),
-    Column("COUNT", lambda row: str(row["count"])),
-)
 BATCH = 1000
 LONGEST_LINE = 64 << 20
 
 
-@connected
+@connected_without_table
 async def write(
     session: Session,
     topic: TopicArgument,
     values: Annotated[
-        list[str], typer.Argument(metavar="JSON...", help="The data of each record; - reads one a line from stdin.")
+        list[str],
+        typer.Argument(
+            metavar="JSON...", help="Data of each record as JSON; - reads one per line from standard input."
+        ),
     ],
-    tag: Annotated[str, MayBeEmpty("--tag", metavar="TAG", help="The tag of each record without its own.")] = "",
-    node: Annotated[
-        str, typer.Option("--node", metavar="NODE", help="Who each record without its own node comes from.")
-    ] = "",
-    meta: Annotated[str, typer.Option("--meta", metavar="JSON", help="The meta of each record without its own.")] = "",
+    tag: Annotated[str, MayBeEmpty("--tag", metavar="TAG", help="Tag of records without their own.")] = "",
+    node: Annotated[str, typer.Option("--node", metavar="NODE", help="Node of records without their own.")] = "",
+    meta: Annotated[str, typer.Option("--meta", metavar="JSON", help="Meta of records without their own.")] = "",
     records: Annotated[
-        bool, typer.Option("--records", help="Each value is a whole record: an object with data, tag, node, meta.")
+        bool, typer.Option("--records", help="Each value is a whole record: an object with data, tag, node and meta.")
     ] = False,
-    no_create: Annotated[bool, typer.Option("--no-create", help="Make no topic where there is none.")] = False,
+    no_create: Annotated[bool, typer.Option("--no-create", help="Do not create a missing topic.")] = False,
     idempotency_key: Annotated[
-        str, typer.Option("--idempotency-key", metavar="KEY", help="Write once however often this is said; no stdin.")
+        str,
+        typer.Option(
+            "--idempotency-key", metavar="KEY", help="Write only once, however often the command runs; not with -."
+        ),
     ] = "",
 ) -> None:
-    """Write records to a topic, which is made if it is missing. Nothing is written twice, whatever is tried again."""
+    """Write records to a topic, which is created if it is missing. Retries do not write a record twice."""
     if "-" in values and (len(values) > 1 or idempotency_key):
-        raise typer.BadParameter("- stands alone, and goes with no --idempotency-key")
+        raise typer.BadParameter("- must be the only value, and excludes --idempotency-key")
     shared = read_value(meta, "--meta") if meta else None
     session.make = not no_create
     create = False if no_create else None
@@ -69,7 +67,7 @@ async def write(
     if session.out.is_table:
         session.out.line(f"topic/{topic}: {_told(written)}")
     else:
-        session.out.rows(WRITTEN, written, name=lambda row: str(row["last_seq"]))
+        session.out.rows((), written, name=lambda row: str(row["last_seq"]))
 
 
 def _record(value: str | bytes, where: str, *, tag: str, meta: Any, whole: bool) -> NewRecord:
@@ -106,7 +104,9 @@ async def _write(
             rows.append(msgspec.to_builtins(written))
     except (EventdError, asyncio.CancelledError):  # also by Ctrl-C
         if rows:
-            note(f"note: {count(_records(rows), 'record')} written before that, the last at {rows[-1]['last_seq']}")
+            note(
+                f"note: {count(_records(rows), 'record')} written before the error, the last at {rows[-1]['last_seq']}"
+            )
         raise
     return rows
 
@@ -116,7 +116,7 @@ def _told(rows: Sequence[Mapping[str, Any]]) -> str:
         return "nothing to write"
     first, last = rows[0]["first_seq"], rows[-1]["last_seq"]
     at = f"at {first}" if first == last else f"at {first} to {last}"
-    return f"{count(_records(rows), 'record')} {'there already' if rows[0]['deduped'] else 'written'} {at}"
+    return f"{count(_records(rows), 'record')} {'existed already' if rows[0]['deduped'] else 'written'} {at}"
 
 
 def _records(rows: Sequence[Mapping[str, Any]]) -> int:
@@ -127,17 +127,17 @@ def _records(rows: Sequence[Mapping[str, Any]]) -> int:
 async def read(
     session: Session,
     topic: TopicArgument,
-    after: Annotated[int, typer.Option("--after", metavar="SEQ", min=0, help="Begin after this record.")] = 0,
+    after: Annotated[int, typer.Option("--after", metavar="SEQ", min=0, help="Start after this record.")] = 0,
     last: Annotated[
-        int | None, typer.Option("--last", metavar="N", min=0, help="Begin at the newest so many instead.")
+        int | None, typer.Option("--last", metavar="N", min=0, help="Start with the newest N records instead.")
     ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="End after so many.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Stop after N records.")] = None,
     exclude_node: Annotated[
-        list[str] | None, typer.Option("--exclude-node", metavar="NODE", help="Not what this node wrote; repeatable.")
+        list[str] | None, typer.Option("--exclude-node", metavar="NODE", help="Skip records of this node; repeatable.")
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on with what is written from now on.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Continue with records as they are written.")] = False,
 ) -> None:
-    """Show the records of a topic, the oldest first. JSON is one object a line."""
+    """Show the records of a topic, the oldest first. JSON is one object per line."""
     client = await session.client(again=follow)
     if last is not None:
         after = max((await client.topics.get(topic)).head_seq - last, 0)
@@ -152,12 +152,12 @@ async def read(
 
 
 async def _show_pages(session: Session, topic: str, pages: AsyncIterator[Page], limit: int | None) -> None:
-    show, left = session.out.stream_rows(RECORDS), limit
+    show, left = session.out.stream_rows(RECORDS, name=lambda row: str(row["$seq"])), limit
     async for found in pages:
         if found.gap is not None:
             tell_gap(found.gap, topic)
         rows = [show_record(record) for record in found.records[:left]]
-        _show(session, show, rows)
+        show(rows)
         if left is not None:
             left -= len(rows)
             if not left:
@@ -169,12 +169,3 @@ def _tell_more(topic: str, found: Page, rows: Sequence[Mapping[str, Any]]) -> No
     last = rows[-1]["$seq"]
     if last < found.head_seq:
         note(f"note: topic {topic} has records up to {found.head_seq}; continue with --after {last}")
-
-
-def _show(session: Session, show: Any, rows: list[dict[str, Any]]) -> None:
-    if session.out.format != "name":
-        show(rows)
-        return
-    for row in rows:
-        session.out.line(str(row["$seq"]))
-    session.out.flush()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from eventd.cli.gateway.session import Session, connected
+from eventd.cli.gateway.session import Session, connected, connected_without_table
 from eventd.cli.terminal.output import Column, text
 from eventd.errors import Invalid, NotFound
 
@@ -37,7 +37,7 @@ ONE = (
     Column("KEEPS", lambda row: _keeps(row), wide=True),
 )
 
-RouterArgument = Annotated[str, typer.Argument(metavar="ROUTER", help="The name of the router, such as 'a->b'.")]
+RouterArgument = Annotated[str, typer.Argument(metavar="ROUTER", help="Name of the router, such as 'a->b'.")]
 
 
 def show_filter(value: Any) -> str:
@@ -62,38 +62,40 @@ def show_router(router: RouterState) -> dict[str, Any]:
     return shown
 
 
-@connected
+@connected_without_table
 async def put(
     session: Session,
     router: RouterArgument,
     source: Annotated[
-        str, typer.Option("--source", metavar="TOPIC", help="What to copy from; a name like 'a->b' says it.")
+        str, typer.Option("--source", metavar="TOPIC", help="Topic to copy from (default: from a name like 'a->b').")
     ] = "",
     dest: Annotated[
-        str, typer.Option("--dest", metavar="TOPIC", help="What to copy to; a name like 'a->b' says it.")
+        str, typer.Option("--dest", metavar="TOPIC", help="Topic to copy to (default: from a name like 'a->b').")
     ] = "",
     filter: Annotated[
-        str, typer.Option("--filter", metavar="TAG", help="Only this tag; with * at its end, all that begin so.")
+        str,
+        typer.Option("--filter", metavar="TAG", help="Only records with this tag; a trailing * matches any ending."),
     ] = "",
     fan_in: Annotated[
-        bool, typer.Option("--fan-in", help="Keep identities: what has been there is not copied there again.")
+        bool, typer.Option("--fan-in", help="Keep record identities, so that no record is copied to a topic twice.")
     ] = False,
     allow_cycle: Annotated[
-        bool, typer.Option("--allow-cycle", help="Forward in circles, a bounded number of times.")
+        bool, typer.Option("--allow-cycle", help="Allow a cycle of routers; records pass it a bounded number of times.")
     ] = False,
     exactly_once: Annotated[
-        bool, typer.Option("--exactly-once", help="Say in each copy what it is a copy of.")
+        bool, typer.Option("--exactly-once", help="Mark each copy with its source record.")
     ] = False,
-    no_node: Annotated[bool, typer.Option("--no-node", help="Copies do not say who they come from.")] = False,
-    no_tag: Annotated[bool, typer.Option("--no-tag", help="Copies have no tag.")] = False,
-    no_create: Annotated[
-        bool, typer.Option("--no-create", help="Make no topic to copy to where there is none.")
-    ] = False,
+    no_node: Annotated[bool, typer.Option("--no-node", help="Leave the node out of copies.")] = False,
+    no_tag: Annotated[bool, typer.Option("--no-tag", help="Leave the tag out of copies.")] = False,
+    no_create: Annotated[bool, typer.Option("--no-create", help="Do not create a missing destination topic.")] = False,
     map: Annotated[
-        str, typer.Option("--map", metavar="JSON", help="How a record becomes an event, where the topic is a group's.")
+        str,
+        typer.Option(
+            "--map", metavar="JSON", help="How a record becomes an event, if the destination is a group's topic."
+        ),
     ] = "",
 ) -> None:
-    """Make a router: what is written to one topic from now on is copied to another. Or change what it does."""
+    """Create or change a router, which copies new records of one topic to another."""
     from eventd.client import RouterSpec
 
     source, dest = ends_of(router, source, dest)
@@ -123,7 +125,10 @@ def ends_of(router: str, source: str = "", dest: str = "") -> tuple[str, str]:
     first, arrow, second = router.partition("->")
     source, dest = source or (first if arrow else ""), dest or (second if arrow else "")
     if not source or not dest:
-        raise Invalid(f"router {router}: from where to where?", hint="say source and dest, or call it 'SOURCE->DEST'")
+        raise Invalid(
+            f"router {router} has no source or no destination",
+            hint="add --source and --dest, or name it 'SOURCE->DEST'",
+        )
     return source, dest
 
 
@@ -141,7 +146,7 @@ def _read_map(text: str) -> dict[str, Any] | None:
 
 @connected
 async def get(session: Session, router: RouterArgument) -> None:
-    """Show what a router does, and how much it has forwarded."""
+    """Show a router, its lag and how many records it has copied."""
     client = await session.client()
     session.out.one(ONE, show_router(await client.routers.get(router)), name=_name)
 
@@ -149,30 +154,30 @@ async def get(session: Session, router: RouterArgument) -> None:
 @connected
 async def list_routers(
     session: Session,
-    prefix: Annotated[str, typer.Option("--prefix", metavar="PREFIX", help="Only names that begin so.")] = "",
-    source: Annotated[str, typer.Option("--source", metavar="TOPIC", help="Only those that copy from it.")] = "",
-    dest: Annotated[str, typer.Option("--dest", metavar="TOPIC", help="Only those that copy to it.")] = "",
+    prefix: Annotated[str, typer.Option("--prefix", metavar="PREFIX", help="Only names that start with PREFIX.")] = "",
+    source: Annotated[str, typer.Option("--source", metavar="TOPIC", help="Only routers from this topic.")] = "",
+    dest: Annotated[str, typer.Option("--dest", metavar="TOPIC", help="Only routers to this topic.")] = "",
 ) -> None:
-    """Show the routers, by name. `router get` shows more of one; `topology check` draws how they hang together."""
+    """List routers by name. `router get` shows one in detail, `topology check` draws the graph."""
     client = await session.client()
     found = [router async for router in client.routers.list(prefix, source=source, dest=dest)]
     names = ("router", "source", "dest", "guarantee", "filter", "allow_cycle", "fan_in", "forwarded_total")
     session.out.rows(LISTED, [{name: getattr(each, name) for name in names} for each in found], name=_name)
 
 
-@connected
+@connected_without_table
 async def delete(
     session: Session,
     router: RouterArgument,
     ignore_not_found: Annotated[
-        bool, typer.Option("--ignore-not-found", help="It is well if there is no such router.")
+        bool, typer.Option("--ignore-not-found", help="Succeed if the router does not exist.")
     ] = False,
 ) -> None:
-    """End a router. The copies that it made stay."""
+    """Delete a router. Its copies stay."""
     client = await session.client()
     answer = await client.routers.delete(router)
     if not answer.deleted and not ignore_not_found:
-        raise NotFound(f"there is no router {router}", hint="routerctl router list shows those there are")
+        raise NotFound(f"there is no router {router}", hint="`routerctl router list` shows the routers")
     if not session.out.is_table:
         session.out.one((), {"router": answer.router, "deleted": answer.deleted}, name=_name)
     elif answer.deleted:

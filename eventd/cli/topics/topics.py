@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from eventd.cli.gateway.session import Session, connected
+from eventd.cli.gateway.session import Session, connected, connected_without_table
 from eventd.cli.terminal.documents import read_documents
 from eventd.cli.terminal.output import Column, count, text
 from eventd.cli.topics.record_text import check_fields, read_settings, show_millis
@@ -41,7 +41,7 @@ STATE = (
     Column("LAST_READ", lambda row: show_millis(row["last_read_ts"]), wide=True),
     Column("PRIORITY", lambda row: str(row["effective_priority"]), wide=True),
 )
-TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="The name of the topic.")]
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]
 
 
 def _queue(row: Mapping[str, Any], figure: str) -> str:
@@ -66,19 +66,22 @@ def _state(state: TopicState) -> dict[str, Any]:
     return {**_plain(state), "config": msgspec.structs.asdict(state.config)}
 
 
-@connected
+@connected_without_table
 async def put(
     session: Session,
     topic: TopicArgument,
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="FIELD=VALUE", help="Of its configuration, such as ttl_ms=10m; repeatable."),
+        typer.Option("--set", metavar="FIELD=VALUE", help="Configuration field, such as ttl_ms=10m; repeatable."),
     ] = None,
     filename: Annotated[
-        str, typer.Option("--filename", "-f", metavar="FILE", help="Its configuration as YAML or JSON; - for stdin.")
+        str,
+        typer.Option(
+            "--filename", "-f", metavar="FILE", help="File with the configuration as YAML or JSON; - is standard input."
+        ),
     ] = "",
 ) -> None:
-    """Make a topic, or replace its configuration: what is not said goes back to its default."""
+    """Create a topic or replace its configuration: fields left out get their defaults."""
     import msgspec
 
     from eventd.client import Config
@@ -87,21 +90,21 @@ async def put(
     try:
         config = msgspec.convert(settings, Config)
     except msgspec.ValidationError as error:
-        raise Invalid(f"the configuration cannot be used: {error}") from None
+        raise Invalid(f"the configuration is not valid: {error}") from None
     session.make = True
     client = await session.client()
     _show_put(session, await client.topics.put(topic, config))
 
 
-@connected
+@connected_without_table
 async def set_fields(
     session: Session,
     topic: TopicArgument,
     settings: Annotated[
-        list[str], typer.Argument(metavar="FIELD=VALUE...", help="What to change; null goes back to the default.")
+        list[str], typer.Argument(metavar="FIELD=VALUE...", help="Fields to change; null restores the default.")
     ],
 ) -> None:
-    """Change some of a topic's configuration, and leave the rest as it is."""
+    """Change fields of a topic's configuration; the others stay as they are."""
     client = await session.client()
     _show_put(session, await client.topics.patch(topic, **read_settings(settings)))
 
@@ -128,7 +131,7 @@ def _show_put(session: Session, put: TopicPut) -> None:
 
 @connected
 async def get(session: Session, topic: TopicArgument) -> None:
-    """Show how a topic is doing. This does not count as reading it."""
+    """Show the state of a topic. This does not count as a read."""
     client = await session.client()
     session.out.one(STATE, _state(await client.topics.get(topic, touch=False)), name=_name)
 
@@ -136,17 +139,17 @@ async def get(session: Session, topic: TopicArgument) -> None:
 @connected
 async def list_topics(
     session: Session,
-    prefix: Annotated[str, typer.Option("--prefix", metavar="PREFIX", help="Only names that begin so.")] = "",
+    prefix: Annotated[str, typer.Option("--prefix", metavar="PREFIX", help="Only names that start with PREFIX.")] = "",
 ) -> None:
-    """Show the topics, by name."""
+    """List topics by name."""
     client = await session.client()
     rows = [_plain(row) async for row in client.topics.list(prefix)]
     session.out.rows(TOPICS, rows, name=_name)
 
 
-@connected
+@connected_without_table
 async def describe(session: Session, topic: TopicArgument) -> None:
-    """Show all there is to know of a topic: its configuration, what it holds, the routers from and to it."""
+    """Show a topic in detail: configuration, contents, the routers from and to it."""
     client = await session.client()
     state = _state(await client.topics.get(topic, touch=False))
     routers = {
@@ -183,20 +186,20 @@ def _block(state: Mapping[str, Any], routers: Mapping[str, Sequence[Mapping[str,
             yield "", f"  {router['router']}: {router['source']} -> {router['dest']}"
 
 
-@connected
+@connected_without_table
 async def delete(
     session: Session,
     topic: TopicArgument,
-    if_empty: Annotated[bool, typer.Option("--if-empty", help="Only if it holds no record.")] = False,
+    if_empty: Annotated[bool, typer.Option("--if-empty", help="Delete only if the topic holds no records.")] = False,
     ignore_not_found: Annotated[
-        bool, typer.Option("--ignore-not-found", help="It is well if there is no such topic.")
+        bool, typer.Option("--ignore-not-found", help="Succeed if the topic does not exist.")
     ] = False,
 ) -> None:
-    """Delete a topic with all it holds, and with the routers from and to it."""
+    """Delete a topic with its records and the routers from and to it."""
     client = await session.client()
     answer = await client.topics.delete(topic, if_empty=if_empty)
     if not answer.deleted and not ignore_not_found:
-        raise NotFound(f"there is no topic {topic}", hint="routerctl topic list shows those there are")
+        raise NotFound(f"there is no topic {topic}", hint="`routerctl topic list` shows the topics")
     if not session.out.is_table:
         session.out.one((), _plain(answer), name=_name)
         return
@@ -206,7 +209,7 @@ async def delete(
         session.out.line(f"router/{router} deleted")
 
 
-@connected
+@connected_without_table
 async def purge(
     session: Session,
     topic: TopicArgument,
@@ -215,12 +218,10 @@ async def purge(
     ] = None,
     match: Annotated[
         str,
-        typer.Option(
-            "--match", metavar="TAG", help="Only records of this tag; with * at its end, of all that begin so."
-        ),
+        typer.Option("--match", metavar="TAG", help="Only records with this tag; a trailing * matches any ending."),
     ] = "",
 ) -> None:
-    """Delete records of a topic for good. Its readers are not told: nothing was lost that should be there."""
+    """Delete records of a topic for good. Readers see no gap: the deletion is intended."""
     if before is None and not match:
         raise typer.BadParameter("say which records: --before SEQ, --match TAG, or both")
     client = await session.client()

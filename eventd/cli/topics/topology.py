@@ -47,7 +47,10 @@ async def check(
     filename: Annotated[
         list[str] | None,
         typer.Option(
-            "--filename", "-f", metavar="FILE", help="Routers to add, as YAML or JSON; - for stdin; repeatable."
+            "--filename",
+            "-f",
+            metavar="FILE",
+            help="File with routers to add, as YAML or JSON; - is standard input; repeatable.",
         ),
     ] = None,
     add: Annotated[
@@ -55,14 +58,15 @@ async def check(
         typer.Option(
             "--add",
             metavar="ROUTER",
-            help="One to add: 'a->b' or 'NAME=a->b', after commas fan_in, allow_cycle or exactly_once; repeatable.",
+            help="Router to add: 'a->b' or 'NAME=a->b', then ,fan_in ,allow_cycle or ,exactly_once; repeatable.",
         ),
     ] = None,
     remove: Annotated[
-        list[str] | None, typer.Option("--remove", metavar="ROUTER", help="A router to take out first; repeatable.")
+        list[str] | None,
+        typer.Option("--remove", metavar="ROUTER", help="Router to remove before the check; repeatable."),
     ] = None,
 ) -> None:
-    """Draw how topics and routers hang together and foretell what goes wrong, which ends it with 4. Changes nothing."""
+    """Show the routing graph and check it; exits with status 4 if a check fails. Changes nothing."""
     from eventd.egress.routers.graph import Graph
 
     added = [*_from_files(filename or []), *map(_from_flag, add or [])]
@@ -70,7 +74,7 @@ async def check(
     present = {router.name: router for router in await _present(client)}
     for name in remove or []:
         if present.pop(name, None) is None:
-            raise NotFound(f"there is no router {name} to take out", hint="routerctl router list shows those there are")
+            raise NotFound(f"there is no router {name} to remove", hint="`routerctl router list` shows the routers")
     findings = list(_join(present, added))
     graph = Graph(present.values())
     foretold = list(_foretell(graph))
@@ -170,15 +174,15 @@ def _join(present: dict[str, Router], added: Sequence[Router]) -> Iterator[Findi
 
 def _clashes(before: Router | None, graph: Graph, router: Router) -> Iterator[Finding]:
     if before is not None and (before.source, before.dest) != (router.source, router.dest):
-        meaning = f"that is the name of a router from {before.source} to {before.dest}: it would be refused"
+        meaning = f"the name belongs to a router from {before.source} to {before.dest}: it would be refused"
         yield Finding("re-pointed", router.name, meaning)
     elif router.source == router.dest:
-        yield Finding("cycle", router.name, "it leads back to where it begins: it would be refused")
+        yield Finding("cycle", router.name, "source and destination are the same: it would be refused")
     else:
         if cycle := graph.cycle_closed_by(router):
             yield Finding("cycle", router.name, f"{' -> '.join(cycle)}: it would be refused")
         if other := graph.meets(router):
-            meaning = f"{other.name} copies from {other.source} to {router.dest}, too: it would be refused"
+            meaning = f"{other.name} also copies from {other.source} to {router.dest}: it would be refused"
             yield Finding("fan-in", router.name, meaning)
 
 
@@ -193,7 +197,7 @@ def _loops(foretold: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
     for row in foretold:
         at = f"{row['topic']} => {row['dest']}"
         if row["topic"] == row["dest"] and row["copies"]:
-            yield Finding("loop", at, f"a record written to it comes back {_times(row)}")
+            yield Finding("loop", at, f"a record written to it returns {_times(row)}")
         elif row["duplicates"]:
             yield Finding("duplicates", at, f"one record is copied there {_times(row)}")
 
@@ -207,7 +211,7 @@ def _times(row: Mapping[str, Any]) -> str:
 def _advice(findings: Sequence[Finding]) -> str:
     problems = {finding.problem for finding in findings}
     if problems & {"cycle", "fan-in", "loop", "duplicates"}:
-        return "routers with --fan-in may meet and close cycles: a topic takes no record twice from them"
+        return "use --fan-in: such routers may close cycles, as a topic accepts each record only once"
     return "nothing was changed"
 
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from eventd.plugins.contract.contract import PluginFailed, Result
 from eventd.plugins.contract.form import ActionPlan, Answer, Directive, Form, ProposedResource, Status, read_time
 from eventd.resources.kinds.registry import KINDS, is_foreign, is_ours, known_kinds
-from eventd.resources.reading.nodes import MAX_DEPTH, MAX_VALUES, Flaws, Malformed, plain
+from eventd.resources.reading.nodes import MAX_DEPTH, MAX_VALUES, Flaws, ParseError, plain
 from eventd.resources.reading.problems import render_path, shorten
 from eventd.resources.reading.yaml_text import read_yaml
 from eventd.resources.validation.wording import findings
@@ -108,7 +108,7 @@ def _read_yaml(text: str) -> Any:
     documents = read_yaml(text, flaws)
     try:
         node, another = next(documents, None), next(documents, None)
-    except Malformed as error:
+    except ParseError as error:
         message = f"the plugin's output is neither JSON nor YAML: line {error.line}: {error.message}"
         raise _Refused("undecodable", message) from None
     if flaws:

@@ -57,7 +57,7 @@ class Match(Spec):
 class Trigger(Spec):
     """What runs, and how long events are gathered before."""
 
-    plugin_ref: GroupName = Field(description="The name of the Plugin.")
+    plugin_ref: GroupName = Field(description="Name of the Plugin.")
     batch_window: _Wait = Field(
         default=0, description="Gather events so long from the first one; 0 and less count as not set."
     )

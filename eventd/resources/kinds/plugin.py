@@ -105,7 +105,7 @@ class MergePolicy(Spec):
 class DynamicConfigSourceSpec(Spec):
     """The spec of a DynamicConfigSource."""
 
-    plugin_ref: GroupName = Field(description="The name of the Plugin.")
+    plugin_ref: GroupName = Field(description="Name of the Plugin.")
     ttl: _Span = Field(description="How long a result holds at most.")
     merge_policy: MergePolicy = Field(default=MergePolicy(), description="What happens on a conflict.")
     triggers: tuple[PluginTrigger, ...] = Field(default=(), description="When the plugin is run.")

@@ -16,9 +16,9 @@ from eventd.resources.reading.nodes import (
     MAX_VALUES,
     Flaw,
     Flaws,
-    Malformed,
     Mapping,
     Node,
+    ParseError,
     Scalar,
     Sequence,
     line_of,
@@ -29,6 +29,8 @@ from eventd.resources.reading.yaml_text import read_yaml
 
 MAX_BYTES = 16 * 1024 * 1024
 """The largest source that is read."""
+MAX_TOTAL_BYTES = 4 * MAX_BYTES
+"""What is read of all sources of a command together."""
 
 ROUTER = ("routerd.net/v1alpha1", "Router")
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -85,14 +87,14 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class ReadResult:
     """What was read. With problems the drafts are those that could be read all the same."""
 
     drafts: tuple[Draft, ...] = ()
     problems: tuple[Problem, ...] = ()
 
-    def __add__(self, other: Loaded) -> Loaded:
-        return Loaded(self.drafts + other.drafts, self.problems + other.problems)
+    def __add__(self, other: ReadResult) -> ReadResult:
+        return ReadResult(self.drafts + other.drafts, self.problems + other.problems)
 
 
 def read_file(path: Path) -> bytes:
@@ -106,32 +108,67 @@ def read_sources(
     *,
     read: Callable[[Path], bytes] = read_file,
     read_stdin: Callable[[], bytes] | None = None,
-) -> Loaded:
+) -> ReadResult:
     """Read files, directories (their *.yaml, *.yml and *.json, sorted, not deeper) and `-`, the standard input.
 
     Never raises for what it finds: a missing, unreadable or malformed source becomes a problem of the result.
     """
-    loaded = Loaded()
+    budget = _Budget(read)
+    try:
+        return _read_all(paths, budget, read_stdin)
+    except _BudgetExceeded as error:
+        most = MAX_TOTAL_BYTES // 1024 // 1024
+        return _unreadable(f"{error.source} and what was read before", f"is larger than {most} MiB: split it")
+
+
+class _BudgetExceeded(Exception):
+    """The sources are larger than what is read at once; `source` is the first that is not."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+
+
+class _Budget:
+    """Reads files, and counts their bytes. Raises `_BudgetExceeded`."""
+
+    def __init__(self, read: Callable[[Path], bytes]) -> None:
+        self._read = read
+        self._left = MAX_TOTAL_BYTES
+
+    def read(self, path: Path) -> bytes:
+        """The bytes of a file."""
+        return self.spend(self._read(path), str(path))
+
+    def spend(self, content: bytes, source: str) -> bytes:
+        """Count what a source holds."""
+        self._left -= len(content)
+        if self._left < 0:
+            raise _BudgetExceeded(source)
+        return content
+
+
+def _read_all(paths: Iterable[str], budget: _Budget, read_stdin: Callable[[], bytes] | None) -> ReadResult:
+    loaded = ReadResult()
     stdin = read_stdin
     for path in paths:
         if path == "-":
-            loaded += _load_stdin(stdin)
+            loaded += _load_stdin(budget, stdin)
             stdin = None  # a stream can be read once
         elif not path:  # Danger: an unset variable of a script would mean the current folder
             loaded += _unreadable(path, "no file is named: give one, a directory, or - for the standard input")
         else:
             for file in _expand(Path(path)):
-                loaded += file if isinstance(file, Loaded) else _load_file(file, read)
+                loaded += file if isinstance(file, ReadResult) else _load_file(file, budget)
     return loaded
 
 
-def _load_stdin(read_stdin: Callable[[], bytes] | None) -> Loaded:
+def _load_stdin(budget: _Budget, read_stdin: Callable[[], bytes] | None) -> ReadResult:
     if read_stdin is None:
         return _unreadable("-", "the standard input can be read only once, and only where there is one")
-    return load_bytes("<stdin>", read_stdin())
+    return load_bytes("<stdin>", budget.spend(read_stdin(), "<stdin>"))
 
 
-def _expand(path: Path) -> Iterator[Path | Loaded]:
+def _expand(path: Path) -> Iterator[Path | ReadResult]:
     try:
         if not path.is_dir():
             yield path
@@ -145,9 +182,9 @@ def _expand(path: Path) -> Iterator[Path | Loaded]:
     yield from files
 
 
-def _load_file(path: Path, read: Callable[[Path], bytes]) -> Loaded:
+def _load_file(path: Path, budget: _Budget) -> ReadResult:
     try:
-        content = read(path)
+        content = budget.read(path)
     except (OSError, ValueError) as error:
         return _unreadable(str(path), f"cannot be read: {_reason(error)}")
     return load_bytes(str(path), content)
@@ -158,11 +195,11 @@ def _reason(error: OSError | ValueError) -> str:
     return (reason or "the path is not valid").lower()
 
 
-def _unreadable(source: str, message: str) -> Loaded:
-    return Loaded(problems=(Problem(source, 0, 0, "", message),))
+def _unreadable(source: str, message: str) -> ReadResult:
+    return ReadResult(problems=(Problem(source, 0, 0, "", message),))
 
 
-def load_bytes(source: str, content: bytes) -> Loaded:
+def load_bytes(source: str, content: bytes) -> ReadResult:
     """The drafts in a source's bytes, which must be UTF-8 and at most `MAX_BYTES`."""
     if len(content) > MAX_BYTES:
         return _unreadable(source, f"is larger than {MAX_BYTES // 1024 // 1024} MiB, the most that is read")
@@ -170,11 +207,11 @@ def load_bytes(source: str, content: bytes) -> Loaded:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
-        return Loaded(problems=(Problem(source, line, 0, "", "is not UTF-8 text"),))
+        return ReadResult(problems=(Problem(source, line, 0, "", "is not UTF-8 text"),))
     return load_text(source, text)
 
 
-def load_text(source: str, text: str, most: int = MAX_VALUES) -> Loaded:
+def load_text(source: str, text: str, most: int = MAX_VALUES) -> ReadResult:
     """The drafts in a text of at most so many values.
 
     A name ending in `.json` is JSON; a text that begins like JSON is tried as JSON first.
@@ -192,20 +229,20 @@ def _json_documents(text: str, flaws: list[Flaw], most: int) -> Iterator[Node]:
         yield read_json(text, flaws, most)
 
 
-def _load(source: str, text: str, documents: Callable[[str, list[Flaw], int], Iterator[Node]], most: int) -> Loaded:
+def _load(source: str, text: str, documents: Callable[[str, list[Flaw], int], Iterator[Node]], most: int) -> ReadResult:
     flaws, last = Flaws(), list[Flaw]()
-    unfolded = _Unfolded(source)
+    unfolded = _Unpacker(source)
     try:
         for document in documents(text, flaws, most):
             if not (isinstance(document, Scalar) and document.value is None):
                 unfolded.add(document)
-    except Malformed as error:
+    except ParseError as error:
         last = [Flaw(error.line, error.column, error.message)]
     problems = [Problem(source, flaw.line, flaw.column, "", flaw.message) for flaw in (*flaws, *last)]
-    return Loaded(tuple(unfolded.drafts), tuple(problems + unfolded.problems))
+    return ReadResult(tuple(unfolded.drafts), tuple(problems + unfolded.problems))
 
 
-class _Unfolded:
+class _Unpacker:
     """Takes documents apart into single resources."""
 
     def __init__(self, source: str) -> None:

@@ -12,8 +12,8 @@ from eventd.resources.reading.nodes import (
     MAX_VALUES,
     Entry,
     Flaw,
-    Malformed,
     Node,
+    ParseError,
     Scalar,
     mapping,
     repeated_key,
@@ -57,7 +57,7 @@ class _Reader:
             raise too_deep(line, column)
         self._values += 1
         if self._values > self._most:
-            raise Malformed(line, column, f"holds more than {self._most} values")
+            raise ParseError(line, column, f"holds more than {self._most} values")
         match self._text[self._at : self._at + 1]:
             case "{":
                 return mapping(line, column, self._entries(depth))
@@ -130,8 +130,8 @@ class _Reader:
         line = bisect_right(self._lines, self._at)
         return line, self._at - self._lines[line - 1] + 1
 
-    def _malformed(self, what: str) -> Malformed:
-        return Malformed(*self._place(), f"is not valid JSON: {what}")
+    def _malformed(self, what: str) -> ParseError:
+        return ParseError(*self._place(), f"is not valid JSON: {what}")
 
 
 def _skip(text: str, at: int) -> int:

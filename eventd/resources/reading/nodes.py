@@ -17,7 +17,7 @@ MAX_FLAWS = 100
 """Flaws after which a text is given up: each takes up more memory than what is wrong."""
 
 
-class Malformed(Exception):
+class ParseError(Exception):
     """The text cannot be read any further. `line` and `column` count from 1."""
 
     def __init__(self, line: int, column: int, message: str) -> None:
@@ -41,7 +41,7 @@ class Flaws(list[Flaw]):
 
     def append(self, flaw: Flaw) -> None:
         if len(self) >= MAX_FLAWS:
-            raise Malformed(flaw.line, flaw.column, f"the text has more than {MAX_FLAWS} flaws: nothing more was read")
+            raise ParseError(flaw.line, flaw.column, f"the text has more than {MAX_FLAWS} flaws: nothing more was read")
         super().append(flaw)
 
 
@@ -111,14 +111,14 @@ def _measure(line: int, column: int, children: list[Node]) -> tuple[int, int]:
     size = 1 + sum(child.size for child in children)
     height = 1 + max((child.height for child in children), default=0)
     if size > MAX_VALUES:
-        raise Malformed(line, column, f"holds more than {MAX_VALUES} values once its aliases are expanded")
+        raise ParseError(line, column, f"holds more than {MAX_VALUES} values once its aliases are expanded")
     if height > MAX_DEPTH:
         raise too_deep(line, column)
     return size, height
 
 
-def too_deep(line: int, column: int) -> Malformed:
-    return Malformed(line, column, f"is nested more than {MAX_DEPTH} levels deep")
+def too_deep(line: int, column: int) -> ParseError:
+    return ParseError(line, column, f"is nested more than {MAX_DEPTH} levels deep")
 
 
 def repeated_key(key: str, line: int, column: int, first: int) -> Flaw:

@@ -66,7 +66,7 @@ MOST_FOUND = 100
 MOST_SHOWN = 20
 
 
-class Rejected(Invalid):
+class InvalidResources(Invalid):
     """Declared resources have problems; nothing was written. `problems` holds those found, sorted by place."""
 
     code = "invalid_resources"

@@ -17,9 +17,9 @@ from eventd.resources.reading.nodes import (
     MAX_VALUES,
     Entry,
     Flaw,
-    Malformed,
     Mapping,
     Node,
+    ParseError,
     Scalar,
     Sequence,
     mapping,
@@ -58,21 +58,23 @@ def _events(text: str) -> Iterator[Any]:
         yield from yaml.parse(text, Loader=_LOADER)
     except yaml.reader.ReaderError as error:
         line, column = _place(text, error.position)
-        raise Malformed(line, column, f"the character U+{_code(error.character):04X} is not allowed in YAML") from error
+        raise ParseError(
+            line, column, f"the character U+{_code(error.character):04X} is not allowed in YAML"
+        ) from error
     except yaml.MarkedYAMLError as error:
         raise _malformed(error) from error
     except (yaml.YAMLError, ValueError, OverflowError) as error:
-        raise Malformed(1, 1, "is not YAML") from error
+        raise ParseError(1, 1, "is not YAML") from error
 
 
-def _malformed(error: yaml.MarkedYAMLError) -> Malformed:
+def _malformed(error: yaml.MarkedYAMLError) -> ParseError:
     mark = error.problem_mark or error.context_mark
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
     what = str(error.problem or "is not YAML").strip()
     if error.context:
         start = f" that began on line {error.context_mark.line + 1}" if error.context_mark else ""
         what = f"{what} ({str(error.context).strip()}{start})"
-    return Malformed(line, column, f"is not valid YAML: {what}")
+    return ParseError(line, column, f"is not valid YAML: {what}")
 
 
 def _place(text: str, position: int) -> tuple[int, int]:
@@ -134,13 +136,13 @@ class _Composer:
     def _count(self, values: int, line: int, column: int) -> None:
         self._values += values
         if self._values > self._most:
-            raise Malformed(line, column, f"holds more than {self._most} values once its aliases are expanded")
+            raise ParseError(line, column, f"holds more than {self._most} values once its aliases are expanded")
 
     def _alias(self, name: str, line: int, column: int) -> Node:
         node = self._anchors.get(name)
         if node is None:
             what = "stands inside itself" if name in self._anchors else "is not defined"
-            raise Malformed(line, column, f"the alias *{shorten(name)} {what}")
+            raise ParseError(line, column, f"the alias *{shorten(name)} {what}")
         self._count(node.size, line, column)
         return node
 
@@ -164,7 +166,7 @@ class _Composer:
 
     def _key(self, event: Any, line: int, column: int) -> str:
         if not isinstance(event, yaml.ScalarEvent):
-            raise Malformed(line, column, "a key must be text, not a list, a mapping or an alias")
+            raise ParseError(line, column, "a key must be text, not a list, a mapping or an alias")
         text: str = event.value
         self._note_text(text, line, column)
         return text
@@ -215,7 +217,7 @@ def _mappings(node: Node, line: int, column: int) -> list[dict[str, Entry]]:
     parts = node.items if isinstance(node, Sequence) else (node,)
     mappings = [part.entries for part in parts if isinstance(part, Mapping)]
     if len(mappings) != len(parts):
-        raise Malformed(line, column, "<< takes a mapping or a list of mappings")
+        raise ParseError(line, column, "<< takes a mapping or a list of mappings")
     return mappings
 
 

@@ -13,9 +13,9 @@ from pydantic import ValidationError
 from eventd.resources.kinds.fields import RESOURCE_NAME, RESOURCE_NAME_RULE
 from eventd.resources.kinds.registry import KINDS, PART, Kind, is_group_version, known_kinds
 from eventd.resources.kinds.spec import Spec, section_under
-from eventd.resources.reading.documents import Draft, Identity, Loaded
+from eventd.resources.reading.documents import Draft, Identity, ReadResult
 from eventd.resources.reading.nodes import Mapping, Scalar
-from eventd.resources.reading.problems import MOST_FOUND, Problem, Rejected
+from eventd.resources.reading.problems import MOST_FOUND, InvalidResources, Problem
 from eventd.resources.validation import references, wording
 from eventd.resources.validation.foreign import (
     FOREIGN_RULE,
@@ -47,7 +47,7 @@ MAX_OWN_VALUES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckResult:
     """The resources that hold together by themselves, in the order given, and all problems, sorted."""
 
     resources: tuple[Declaration, ...]
@@ -56,21 +56,21 @@ class Checked:
     def accepted(self) -> tuple[Declaration, ...]:
         """The resources. Raises Rejected when there is any problem."""
         if self.problems:
-            raise Rejected(self.problems)
+            raise InvalidResources(self.problems)
         return self.resources
 
 
-def check(loaded: Loaded, stored: Sequence[StoredResource], *, prune: bool = False) -> Checked:
+def check(loaded: ReadResult, stored: Sequence[StoredResource], *, prune: bool = False) -> CheckResult:
     """Check drafts against their own rules, each other, and what is stored beside them.
 
     With `prune`, what is stored and not among the drafts is about to go, so it counts as absent.
     """
     found: list[Declaration] = []
     problems = sorted(set(islice(_problems(loaded, [] if prune else stored, found), MOST_FOUND)))
-    return Checked(tuple(found), tuple(problems))
+    return CheckResult(tuple(found), tuple(problems))
 
 
-def _problems(loaded: Loaded, stored: Sequence[StoredResource], found: list[Declaration]) -> Iterator[Problem]:
+def _problems(loaded: ReadResult, stored: Sequence[StoredResource], found: list[Declaration]) -> Iterator[Problem]:
     """One problem after the other, as long as somebody wants to hear of more; what has none is `found`."""
     yield from loaded.problems
     for draft in loaded.drafts:
@@ -202,7 +202,7 @@ def _without_nothing(value: Any, section: type[Spec] | None) -> Any:
     }
 
 
-def _is_complete(loaded: Loaded) -> bool:
+def _is_complete(loaded: ReadResult) -> bool:
     """Whether it is known what is declared; else calling anything missing could be a second, false problem."""
     return not loaded.problems and all(
         draft.identity and (draft.identity.kind in KINDS or is_foreign_draft(draft)) for draft in loaded.drafts

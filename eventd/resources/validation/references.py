@@ -50,7 +50,7 @@ REFERENCES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class PlannedResource:
     """A resource as it will be: from a draft, or stored and untouched."""
 
     kind: str
@@ -81,10 +81,10 @@ class Declared:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _FieldReference:
     """Where a problem could be reported, and how it is said there."""
 
-    at: Declared
+    at: PlannedResource
     path: FieldPath
     message: str
     hint: str = ""
@@ -106,24 +106,24 @@ def check(drafts: Sequence[Draft], stored: Sequence[StoredResource], *, complete
     yield from _protocols(groups, peers)
 
 
-def _declared(kind: Kind, drafts: Sequence[Draft], stored: Sequence[StoredResource]) -> list[Declared]:
+def _declared(kind: Kind, drafts: Sequence[Draft], stored: Sequence[StoredResource]) -> list[PlannedResource]:
     """The resources of a kind: the stored ones that stay as they are, then the drafts in their order."""
-    declared: dict[str, Declared] = {}
+    declared: dict[str, PlannedResource] = {}
     for draft in drafts:
         identity = draft.identity
         if identity and (identity.api_version, identity.kind) == (kind.api_version, kind.name):
             spec = draft.data.get("spec")
             spec = spec if isinstance(spec, dict) else {}
-            declared.setdefault(identity.name, Declared(kind.name, identity.name, spec, draft))
+            declared.setdefault(identity.name, PlannedResource(kind.name, identity.name, spec, draft))
     untouched = [
-        Declared(kind.name, row.name, dict(row.spec))
+        PlannedResource(kind.name, row.name, dict(row.spec))
         for row in stored
         if (row.api_version, row.kind) == (kind.api_version, kind.name) and row.name not in declared
     ]
     return [*untouched, *declared.values()]
 
 
-def _report(*places: _Place) -> Iterator[Problem]:
+def _report(*places: _FieldReference) -> Iterator[Problem]:
     """One problem, at the first of the places that is being declared."""
     for place in places:
         if place.at.draft is not None:
@@ -139,7 +139,7 @@ def _missing(drafts: Sequence[Draft], stored: Sequence[StoredResource]) -> Itera
             if ref.strip() and ref not in known:
                 close = difflib.get_close_matches(shorten(ref), known, 1) if len(known) <= _MOST_COMPARED else []
                 hint = f"did you mean {close[0]}?" if close else "declare it in the same input, or apply it first"
-                yield from _report(_Place(one, reference.path, f"there is no {reference.to.name} {ref}", hint))
+                yield from _report(_FieldReference(one, reference.path, f"there is no {reference.to.name} {ref}", hint))
 
 
 def referring(name: str, kind: Kind, stored: Iterable[StoredResource]) -> list[StoredResource]:
@@ -149,24 +149,24 @@ def referring(name: str, kind: Kind, stored: Iterable[StoredResource]) -> list[S
         for row in stored
         for reference in REFERENCES
         if (reference.to, reference.of.name) == (kind, row.kind)
-        and Declared(row.kind, row.name, dict(row.spec)).text(*reference.path) == name
+        and PlannedResource(row.kind, row.name, dict(row.spec)).text(*reference.path) == name
     ]
     return sorted(found, key=lambda row: (row.kind, row.name))
 
 
-def _second_slos(slos: list[Declared]) -> Iterator[Problem]:
+def _second_slos(slos: list[PlannedResource]) -> Iterator[Problem]:
     """Which of two would hold for a group would be a matter of chance."""
-    first: dict[str, Declared] = {}
+    first: dict[str, PlannedResource] = {}
     for slo in slos:
         ref = slo.text("groupRef")
         other = first.setdefault(ref, slo)
         if ref and other is not slo:
             message = f"FederationSLO/{other.name} already is that of group {ref}"
-            yield from _report(_Place(slo, ("groupRef",), message, "a group has one"))
+            yield from _report(_FieldReference(slo, ("groupRef",), message, "a group has one"))
 
 
-def _taken_names(groups: dict[str, Declared], peers: list[Declared]) -> Iterator[Problem]:
-    first: dict[tuple[str, str], Declared] = {}
+def _taken_names(groups: dict[str, PlannedResource], peers: list[PlannedResource]) -> Iterator[Problem]:
+    first: dict[tuple[str, str], PlannedResource] = {}
     for peer in peers:
         ref, node = peer.text("groupRef"), peer.text("nodeName")
         if not ref or not node:
@@ -174,18 +174,18 @@ def _taken_names(groups: dict[str, Declared], peers: list[Declared]) -> Iterator
         other = first.setdefault((ref, node), peer)
         if other is not peer:
             message = f"EventPeer/{other.name} already is node {node} of group {ref}"
-            yield from _report(_Place(peer, ("nodeName",), message))
+            yield from _report(_FieldReference(peer, ("nodeName",), message))
         if ref in groups and node == groups[ref].text("nodeName"):
             message = f"{node} is this node itself in group {ref}"
             hint = f"EventPeer/{peer.name} would make the node send to itself"
             yield from _report(
-                _Place(peer, ("nodeName",), message, "a peer is another node"),
-                _Place(groups[ref], ("nodeName",), f"{node} is also the node of EventPeer/{peer.name}", hint),
+                _FieldReference(peer, ("nodeName",), message, "a peer is another node"),
+                _FieldReference(groups[ref], ("nodeName",), f"{node} is also the node of EventPeer/{peer.name}", hint),
             )
 
 
-def _taken_addresses(groups: list[Declared]) -> Iterator[Problem]:
-    there: dict[tuple[int, str], dict[str, Declared]] = {}  # by port and address; blank: all on the port
+def _taken_addresses(groups: list[PlannedResource]) -> Iterator[Problem]:
+    there: dict[tuple[int, str], dict[str, PlannedResource]] = {}  # by port and address; blank: all on the port
     for group in groups:
         port = group.number("listen", "port")
         if not port or not _listens(group):
@@ -199,11 +199,11 @@ def _taken_addresses(groups: list[Declared]) -> Iterator[Problem]:
             there.setdefault((port, at), {})[group.name] = group
 
 
-def _listens(group: Declared) -> bool:
+def _listens(group: PlannedResource) -> bool:
     return bool(group.text("listen", "address").strip())
 
 
-def _addresses(group: Declared) -> set[str]:
+def _addresses(group: PlannedResource) -> set[str]:
     address = group.text("listen", "address").strip().lower()
     if address == "localhost":
         return {"127.0.0.1", "::1"}
@@ -213,13 +213,13 @@ def _addresses(group: Declared) -> set[str]:
         return {address}
 
 
-def _clash(at: Declared, other: Declared) -> _Place:
+def _clash(at: PlannedResource, other: PlannedResource) -> _FieldReference:
     taken = f"{other.text('listen', 'address')} port {other.number('listen', 'port')}"
     message = f"EventGroup/{other.name} already listens on {taken}"
-    return _Place(at, ("listen", "port"), message, "each group needs an address or a port of its own")
+    return _FieldReference(at, ("listen", "port"), message, "each group needs an address or a port of its own")
 
 
-def _needed_keys(groups: dict[str, Declared], peers: list[Declared]) -> Iterator[Problem]:
+def _needed_keys(groups: dict[str, PlannedResource], peers: list[PlannedResource]) -> Iterator[Problem]:
     for group in groups.values():
         members = [peer for peer in peers if peer.text("groupRef") == group.name]
         uses = ["the group listens"] if _listens(group) else []
@@ -228,20 +228,20 @@ def _needed_keys(groups: dict[str, Declared], peers: list[Declared]) -> Iterator
             yield from _report(*_key_places(group, members, uses[0]))
 
 
-def _key_places(group: Declared, members: list[Declared], use: str) -> Iterator[_Place]:
+def _key_places(group: PlannedResource, members: list[PlannedResource], use: str) -> Iterator[_FieldReference]:
     """Where to say that the group cannot sign; nowhere when it can."""
     keys, node = group.list("auth", "keys"), group.text("nodeName")
     if any(isinstance(key, dict) and _signs(key, node) for key in keys):
         return
     if keys:
         message = f"hold no active key of this node, {node}, so it could sign nothing: {use}"
-        yield _Place(group, ("auth", "keys"), message, "add one, or write auth.secretFile")
+        yield _FieldReference(group, ("auth", "keys"), message, "add one, or write auth.secretFile")
         lacks = f"EventGroup/{group.name} has no active key of its own node"
     else:
-        yield _Place(group, ("auth", "secretFile"), f"is required: {use}", "or write auth.keys")
+        yield _FieldReference(group, ("auth", "secretFile"), f"is required: {use}", "or write auth.keys")
         lacks = f"EventGroup/{group.name} has neither auth.secretFile nor auth.keys"
     for peer in members:
-        yield _Place(peer, ("groupRef",), f"{lacks}, so nothing could be sent", "give the group a key first")
+        yield _FieldReference(peer, ("groupRef",), f"{lacks}, so nothing could be sent", "give the group a key first")
 
 
 def _signs(key: dict[str, Any], node: str, algorithms: tuple[str, ...] = ("hmac-sha256", "ed25519")) -> bool:
@@ -251,7 +251,7 @@ def _signs(key: dict[str, Any], node: str, algorithms: tuple[str, ...] = ("hmac-
     return owner in (node, ANY) and active and key.get("algorithm", "hmac-sha256") in algorithms
 
 
-def _protocols(groups: dict[str, Declared], peers: list[Declared]) -> Iterator[Problem]:
+def _protocols(groups: dict[str, PlannedResource], peers: list[PlannedResource]) -> Iterator[Problem]:
     for peer in peers:
         group, protocol = groups.get(peer.text("groupRef")), peer.text("protocol")
         if group is None or protocol not in (PROTOCOL_V1, PROTOCOL_V2):
@@ -259,18 +259,18 @@ def _protocols(groups: dict[str, Declared], peers: list[Declared]) -> Iterator[P
         spoken = group.list("protocols") or [PROTOCOL_V1, PROTOCOL_V2]
         if protocol not in spoken:
             yield from _report(
-                _Place(peer, ("protocol",), f"group {group.name} does not speak {protocol}"),
-                _Place(group, ("protocols",), f"EventPeer/{peer.name} needs {protocol}"),
+                _FieldReference(peer, ("protocol",), f"group {group.name} does not speak {protocol}"),
+                _FieldReference(group, ("protocols",), f"EventPeer/{peer.name} needs {protocol}"),
             )
         elif protocol == PROTOCOL_V1 and not _has_shared_secret(group):
             message = f"v1 needs a shared secret, and group {group.name} has none"
             yield from _report(
-                _Place(peer, ("protocol",), message, "write auth.secretFile in the group"),
-                _Place(group, ("auth", "secretFile"), f"is required: EventPeer/{peer.name} speaks v1"),
+                _FieldReference(peer, ("protocol",), message, "write auth.secretFile in the group"),
+                _FieldReference(group, ("auth", "secretFile"), f"is required: EventPeer/{peer.name} speaks v1"),
             )
 
 
-def _has_shared_secret(group: Declared) -> bool:
+def _has_shared_secret(group: PlannedResource) -> bool:
     keys = [key for key in group.list("auth", "keys") if isinstance(key, dict)]
     own = any(_signs(key, group.text("nodeName"), ("hmac-sha256",)) for key in keys)
     # Without any key at all the group's own problem says it already.

@@ -10,15 +10,15 @@ from typing import Any
 
 import eventd
 from eventd.bench.children import free_ports
-from eventd.bench.emitting import Emitting
+from eventd.bench.emitting import EmitRun
 from eventd.bench.federation import Federation
 from eventd.bench.ingest import Ingest
 from eventd.bench.latency import Latency
 from eventd.bench.nodes import OwnNode
 from eventd.bench.result import Show
-from eventd.bench.running import Bench
-from eventd.bench.site import NAMES, Site, Wanted
-from eventd.bench.wire import Load
+from eventd.bench.running import Benchmark
+from eventd.bench.site import NAMES, BenchPlan, Site
+from eventd.bench.wire import LoadResult
 from eventd.client import Client
 from tests.bench.rivals.contest import BATCH, IN_FLIGHT, WINDOW, Figures, NotMeasured, Stopwatch, Task, run
 from tests.bench.rivals.servers import CORES, cpu_of_family, first_line, on_core
@@ -49,7 +49,7 @@ class PinnedNode(OwnNode):
 
 
 @contextmanager
-def pinned_site(wanted: Wanted, count: int, folder: Path, servers: Sequence[PostgresServer]) -> Iterator[Site]:
+def pinned_site(wanted: BenchPlan, count: int, folder: Path, servers: Sequence[PostgresServer]) -> Iterator[Site]:
     """So many nodes, A on the first core and B on the second, each with the server of its database if there are any."""
     secret = folder / SECRET
     secret.touch(0o600)
@@ -66,10 +66,10 @@ def pinned_site(wanted: Wanted, count: int, folder: Path, servers: Sequence[Post
             node.stop()
 
 
-class AllAtOnce(Emitting):
+class AllAtOnce(EmitRun):
     """All events are made beforehand and given to the client at once, as the clients of rivals are given theirs."""
 
-    async def pour(self, show: Show, words: str) -> Load:
+    async def pour(self, show: Show, words: str) -> LoadResult:
         """Emit them, and see that all are new."""
         events = [self.target.event(number) for number in self.ledger.take(0, self.wanted.events)]
         client = Client(str(self.door.address), self.door.key)
@@ -80,7 +80,7 @@ class AllAtOnce(Emitting):
         if others := [fate for fate in fates if fate != "new"]:
             raise NotMeasured(f"{len(others)} events were not stored anew, the first: {others[0]}")
         seconds = len(events) / rate
-        return Load([], [seconds], seconds, core)
+        return LoadResult([], [seconds], seconds, core)
 
 
 class Publish(Ingest):
@@ -90,7 +90,7 @@ class Publish(Ingest):
         """The same group."""
         await super().prepare(site)
         usual = self._pouring
-        assert isinstance(usual, Emitting)
+        assert isinstance(usual, EmitRun)
         self._pouring = AllAtOnce(usual.door, usual.target, usual.wanted, usual.window)
 
 
@@ -120,7 +120,7 @@ class Own:
             (Federation(), task.events),
             (Latency(), task.singles),
         ):
-            wanted = Wanted(events=events, size=task.size, batch=BATCH, in_flight=IN_FLIGHT)
+            wanted = BenchPlan(events=events, size=task.size, batch=BATCH, in_flight=IN_FLIGHT)
             home = folder / bench.name
             home.mkdir()
             with pinned_site(wanted, bench.nodes, home, servers) as site:
@@ -170,7 +170,7 @@ def _server_on(core: int) -> Iterator[PostgresServer]:
         server.stop()
 
 
-async def _run(bench: Bench, site: Site) -> dict[str, Any]:
+async def _run(bench: Benchmark, site: Site) -> dict[str, Any]:
     await bench.prepare(site)
     measured = await bench.measure(site)
     problems = await bench.verify(site)

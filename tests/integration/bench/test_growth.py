@@ -81,4 +81,4 @@ def test_a_log_that_is_not_as_large_as_it_says_has_no_figures(
     monkeypatch.setattr(growth_costs, "WRITTEN", 600)  # no whole number of requests: less is written than is counted
     monkeypatch.setattr(sys, "argv", ["growth", "costs", "--folder", str(tmp_path), "--sizes", str(SMALL)])
     assert growth.main() == 1
-    assert "the figures do not count" in capsys.readouterr().err
+    assert "the figures are not valid" in capsys.readouterr().err

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from eventd.audit.generate import Settings, generate
-from eventd.cli.program.stopping import Stopping
+from eventd.cli.program.stopping import StopFlag
 from eventd.runtime.clock import SECOND
 from tests.integration.cli.conftest import Control
 from tests.support.processes import CONTROL, Process, Processes
@@ -23,9 +23,9 @@ HOUR = 3600 * SECOND
 @pytest.mark.parametrize(
     ("options", "code", "told"),
     [
-        (["--every", "0"], 2, "--every must be at least 1s, and is 0"),
-        (["--every", "often"], 2, "--every: 'often' is not a duration; write 30s"),
-        (["--watermark", "-1h"], 2, "--watermark must be at least 0s"),
+        (["--every", "0"], 2, "'--every': must be at least 1s, not '0'"),
+        (["--every", "often"], 2, "'--every': 'often' is not a duration; write 30s"),
+        (["--watermark", "-1h"], 2, "'--watermark': must be at least 0s"),
         (["--from", "yesterday"], 1, "from: 'yesterday' is no time"),
         (["--fail-on", "rain"], 1, "--fail-on rain is no condition"),
         (["--slo", "nowhere.yaml"], 1, "nowhere.yaml"),
@@ -46,12 +46,12 @@ def test_what_cannot_be_is_refused_before_spark_starts(
 
 def test_who_is_told_to_stop_ends_what_it_has_started_and_who_is_told_twice_does_not() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with Stopping() as stopping:
+    with StopFlag() as stopping:
         signal.raise_signal(signal.SIGTERM)
         assert stopping.asked
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
-    with Stopping() as stopping:
+    with StopFlag() as stopping:
         signal.signal(signal.SIGINT, signal.default_int_handler)  # as Spark does when it starts
         signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGTERM) is before

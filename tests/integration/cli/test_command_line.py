@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,14 @@ import pytest
 import typer.main
 from typer._click.core import ParameterSource
 
-from eventd.cli import routerctl, routerd_eventd
+from eventd.cli import routerctl_commands, routerd_eventd_commands
 from eventd.cli.gateway.session import _run
+from eventd.testing import NOW
 from tests.integration.cli.test_reference import commands
+from tests.support.fresh import make_current
 from tests.support.processes import CONTROL, DAEMON
 
-PROGRAMS = {"routerctl": routerctl.app, "routerd-eventd": routerd_eventd.app}
+PROGRAMS = {"routerctl": routerctl_commands.app, "routerd-eventd": routerd_eventd_commands.app}
 MAY_BE_EMPTY = {
     "routerctl": {"routerctl federation event emit --subject", "routerctl topic write --tag"},
     "routerd-eventd": {f"routerd-eventd {command} --lake" for command in ("serve", "migrate", "check")},
@@ -39,20 +42,30 @@ def test_no_option_shows_a_type_of_the_language(name: str) -> None:
     ("program", "arguments", "told"),
     [
         ("routerctl", ["fed", "links", "--zzzz"], "no such option: --zzzz (see routerctl fed links --help)"),
+        ("routerctl", ["-o", "json"], "no such option: -o (add a command; see routerctl --help)"),
+        ("routerctl", ["fed", "-o"], "no such option: -o (add a command; see routerctl fed --help)"),
         (
             "routerctl",
-            ["--data-dir", "d1", "fed", "event", "list"],
-            "no such option: --data-dir (put it after the command; see routerctl --help)",
+            ["--server", "http://node", "plugin", "init", "mine"],
+            "no such option: --server (see routerctl plugin init --help)",
         ),
         (
             "routerctl",
-            ["fed", "-o", "json", "links"],
-            "no such option: -o (put it after the command; see routerctl fed --help)",
+            ["get", "eg", "-o", "xml"],
+            "invalid value for '-o' / '--output': 'xml' is not one of table, wide, json, yaml, name"
+            " (see routerctl get --help)",
+        ),
+        ("routerctl", ["gte"], "no such command 'gte': did you mean get? (see routerctl --help)"),
+        (
+            "routerctl",
+            ["lake", "compact", "--after", "soon"],
+            "invalid value for '--after': 'soon' is not a duration; write 30s, 5m or 168h"
+            " (units are ns, us, ms, s, m, h and d, without blanks) (see routerctl lake compact --help)",
         ),
         (
-            "routerd-eventd",
-            ["--data-dir", "d1", "serve"],
-            "no such option: --data-dir (put it after the command; see routerd-eventd --help)",
+            "routerctl",
+            ["bench", "ingest", "--size", "1B"],
+            "invalid value for '--size': must be at least 32, not '1B' (see routerctl bench ingest --help)",
         ),
         ("routerctl", ["--zzzz", "get"], "no such option: --zzzz (see routerctl --help)"),
         (
@@ -104,10 +117,10 @@ def test_a_mistake_is_one_line(
 def test_an_empty_value_is_refused_unless_it_means_something(name: str) -> None:
     taken = set()
     for path, command in commands(PROGRAMS[name], name):
-        for param in command.params:
+        context = typer.Context(command)
+        for param in command.get_params(context):
             if param.param_type_name == "option" and param.is_flag:
                 continue
-            context = typer.Context(command)
             context.set_parameter_source(param.name, ParameterSource.COMMANDLINE)
             empty = ("x", "") if param.multiple or param.nargs == -1 else ""
             with contextlib.suppress(typer.BadParameter):
@@ -117,7 +130,7 @@ def test_an_empty_value_is_refused_unless_it_means_something(name: str) -> None:
 
 
 def test_a_variable_that_is_set_to_blanks_counts_as_unset() -> None:
-    (command,) = [command for path, command in commands(routerctl.app, "routerctl") if path == "routerctl get"]
+    (command,) = [command for path, command in commands(routerctl_commands.app, "routerctl") if path == "routerctl get"]
     for variable in ("", " "):
         with command.make_context("get", ["eg"]) as plain, pytest.MonkeyPatch.context() as patch:
             patch.setenv("EVENTD_SERVER", variable)
@@ -137,7 +150,7 @@ def test_a_variable_that_is_set_to_blanks_counts_as_unset() -> None:
 def test_the_usage_of_a_command_names_its_arguments_as_they_are(
     path: list[str], usage: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tree: Any = typer.main.get_command(routerctl.app)
+    tree: Any = typer.main.get_command(routerctl_commands.app)
     with pytest.raises(SystemExit) as ended:
         tree.main(args=[*path, "--help"], prog_name="routerctl")
     told = capsys.readouterr().out
@@ -194,3 +207,59 @@ def test_a_daemon_needs_no_standard_stream(tmp_path: Path) -> None:
     done = subprocess.run(["sh", "-c", '"$@" <&- >&- 2>&-', "sh", *migrate])
     assert done.returncode == 0
     assert (tmp_path / "eventd.db").is_file()
+
+
+INTERRUPTED = """
+import importlib.abc, os, signal, sys
+
+class Interrupting(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+from eventd.cli.{program} import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "module"), [("routerctl", "typer"), ("routerd_eventd", "typer"), ("routerd_eventd", "pydantic")]
+)
+def test_ctrl_c_while_a_program_loads_leaves_no_traceback(program: str, module: str) -> None:
+    source = INTERRUPTED.format(program=program, module=module)
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-o", "yaml", "get", "eg"],
+        ["get", "-o", "yaml", "eg"],
+        ["get", "eg", "--output=yaml"],
+        ["-oyaml", "get", "eg"],
+        ["-o", "json", "get", "eg", "-o", "yaml"],
+    ],
+)
+def test_a_shared_option_stands_before_or_after_the_command(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tree: Any = typer.main.get_command(routerctl_commands.app)
+    make_current(f"sqlite:///{tmp_path / 'eventd.db'}", now=NOW)
+    with pytest.raises(SystemExit) as ended:
+        tree.main(args=["--data-dir", str(tmp_path), *words], prog_name="routerctl")
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == "[]\n"
+
+
+def test_an_old_name_of_an_option_still_works(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    url = f"sqlite:///{tmp_path / 'eventd.db'}"
+    make_current(url, now=NOW)
+    for words in (["get", "eg", "--database-url", url], [f"--database-url={url}", "get", "eg"]):
+        with pytest.raises(SystemExit) as ended:
+            typer.main.get_command(routerctl_commands.app).main(args=[*words, "-o", "json"], prog_name="routerctl")
+        assert ended.value.code == 0
+        told = capsys.readouterr()
+        assert told.out == "[]\n"
+        assert told.err == "note: --database-url is now called --database; the old name still works\n"

@@ -39,12 +39,12 @@ sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[2:], read)))
 
 KILLED_AT_EVERY_STEP = """
 import os, signal, sys
-from eventd.runtime import clock
-from eventd.settings import model
-from eventd.cli import routerctl
+from eventd.cli import routerctl, routerctl_commands
 from eventd.cli.gateway import lock
 from eventd.cli.node import db
 from eventd.log.core import head
+from eventd.runtime import clock
+from eventd.settings import model
 from eventd.store.schema import migrations
 STEPS = ("os.rename", "os.remove", "os.link", "os.chmod", "os.chown", "open", "sqlite3.connect", "tempfile.mkstemp")
 def run(folder, point, words):
@@ -208,7 +208,7 @@ def test_where_no_copy_can_be_made_it_says_why(node: Node) -> None:
 
 def test_it_does_not_go_through_the_api(node: Node) -> None:
     told = node.run("db", "backup", "x.db", "--server", "http://127.0.0.1:1", code=1).err
-    assert told.startswith("error: back-ups are made of the database, not through the API")
+    assert told.startswith("error: backups need the database: they do not work through the API")
 
 
 @pytest.mark.postgres
@@ -342,8 +342,8 @@ def test_it_says_in_words_what_it_did(node: Node) -> None:
     (kept,) = [name for name in beside(node.file) if "before" in name]
     assert done.lines == [
         f"restored {node.file} from {node.copy}: 1 event",
-        f"the database that was there is kept: {node.file.parent / kept}",
-        f"the log has the new epoch {epoch(node.file)}, before it had {before}",
+        f"the previous database is kept: {node.file.parent / kept}",
+        f"the log has the new epoch {epoch(node.file)}; the previous one was {before}",
     ]
 
 
@@ -551,7 +551,7 @@ def test_without_a_terminal_it_needs_a_yes(node: Node, processes: Processes) -> 
     node.backup()
     done = processes.control("db", "restore", str(node.copy), "--data-dir", str(node.file.parent), stdin="y\n")
     assert done.returncode == 2
-    assert "there is no terminal to ask on: say --yes" in done.stderr
+    assert "there is no terminal to ask on: add --yes" in done.stderr
 
 
 @pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 1), ("\n", 1), ("\x04", 1), ("\x03", 130)])

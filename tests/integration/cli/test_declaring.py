@@ -16,7 +16,7 @@ def test_apply_says_what_became_of_each_resource(routerctl: Control) -> None:
         "eventgroup/edge created (dry run)",
         "eventpeer/to-cloud created (dry run)",
     ]
-    assert routerctl("get", "all").err == "nothing is declared\n"
+    assert routerctl("get", "all").err == "no resources are declared\n"
     assert routerctl("apply", "-f", path).lines == ["eventgroup/edge created", "eventpeer/to-cloud created"]
     assert routerctl("apply", "-f", path).lines == ["eventgroup/edge unchanged", "eventpeer/to-cloud unchanged"]
     routerctl.file(EDGE.replace("127.0.0.1:1", "127.0.0.1:2"))
@@ -117,11 +117,11 @@ def test_get_shows_tables_names_and_what_can_be_applied_again(routerctl: Control
         (["describe", "eg", "egde"], 3, "error: there is no EventGroup/egde"),
         (["delete", "ep", "nobody"], 3, "error: there is no EventPeer/nobody"),
         (["delete", "eg", "edge"], 1, "error: EventGroup/edge still has peers: EventPeer/to-cloud"),
-        (["delete"], 2, "error: say what to delete: KIND NAME, or -f FILE (see routerctl delete --help)"),
-        (["delete", "ep"], 2, "error: say what to delete"),
-        (["get", "all", "edge"], 2, "error: a name needs a kind instead of all"),
+        (["delete"], 2, "error: name what to delete: KIND NAME, or -f FILE (see routerctl delete --help)"),
+        (["delete", "ep"], 2, "error: name what to delete"),
+        (["get", "all", "edge"], 2, "error: a name needs a kind, not all"),
         (["apply"], 2, "error: missing option '--filename' / '-f' (see routerctl apply --help)"),
-        (["aply"], 2, "error: no such command 'aply'. Did you mean 'apply'? (see routerctl --help)"),
+        (["aply"], 2, "error: no such command 'aply': did you mean apply? (see routerctl --help)"),
         (["get", "eg", "--outptu", "json"], 2, "error: no such option: --outptu"),
         (["get", "eg", "-o", "xml"], 2, "error: invalid value for '-o' / '--output'"),
     ],
@@ -153,9 +153,9 @@ def test_deleting_a_group_says_how_many_events_go_with_it(routerctl: Control) ->
     for event_id in ("e1", "e2"):
         routerctl("federation", "event", "emit", "--type", "t", "--id", event_id)
     would = routerctl("delete", "-f", path, "--dry-run")
-    assert would.err == "note: 2 stored events of group edge would go with it\n"
+    assert would.err == "note: 2 stored events of group edge would be deleted with it\n"
     assert routerctl("diff", "-f", routerctl.file("", "none.yaml"), "--prune").err == would.err
-    assert routerctl("delete", "-f", path).err == "note: 2 stored events of group edge went with it\n"
+    assert routerctl("delete", "-f", path).err == "note: 2 stored events of group edge were deleted with it\n"
     routerctl("apply", "-f", path)
     assert routerctl("federation", "event", "list", "-o", "json").json == []
     assert routerctl("delete", "-f", path).err == ""
@@ -189,7 +189,7 @@ def test_the_table_of_a_hostile_annotation_cannot_steer_the_terminal(routerctl: 
 def test_apply_makes_the_database_and_other_commands_say_how(control: Control) -> None:
     missing = control("get", "all", code=3)
     assert missing.err.startswith(
-        f"error: there is no database {control.folder}/eventd-data/eventd.db (declare something"
+        f"error: there is no database {control.folder}/eventd-data/eventd.db (create it with `routerctl apply"
     )
     assert control("apply", "-f", control.file(EDGE), "--dry-run").lines[0] == "eventgroup/edge created (dry run)"
     assert "+kind: EventGroup" in control("diff", "-f", control.file(EDGE)).lines

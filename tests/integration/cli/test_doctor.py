@@ -9,7 +9,7 @@ from contextlib import closing
 
 import pytest
 
-from eventd.cli.gateway.lock import serving
+from eventd.cli.gateway.lock import serving_lock
 from eventd.cli.node.doctor import CHECKS
 from eventd.store.engine.database import Database
 from tests.integration.cli.conftest import EDGE, Control
@@ -22,7 +22,7 @@ kind: FederationSLO
 metadata: {name: strict}
 spec: {groupRef: edge, delivery: {lagWarnSeconds: 10, lagFailSeconds: 30, expiresSoonSeconds: 7200}}
 """
-NOBODY = "note: no node serves this database now; this is how the last one left it\n"
+NOBODY = "note: no node serves this database now; this is the state that the last node left\n"
 FAILED = "doctor found failing checks\n"
 
 
@@ -111,7 +111,7 @@ def test_one_group_can_be_chosen(edge: Control) -> None:
 
 def test_what_is_asked_wrongly_is_said(edge: Control) -> None:
     assert edge("doctor", "nothing", code=1).err == "error: area must be federation, or blank for all, not 'nothing'\n"
-    assert edge("doctor", "--watch", "--fix", code=2).err.startswith("error: --watch and --fix do not go together")
+    assert edge("doctor", "--watch", "--fix", code=2).err.startswith("error: --watch and --fix exclude each other")
     assert edge("doctor", "federation", "more", code=2).out == ""
 
 
@@ -137,7 +137,7 @@ def test_a_database_that_nobody_serves_is_noted_beside_the_table(control: Contro
     control.edge()
     assert control("doctor").err == NOBODY
     assert control("doctor", "-o", "json").err == ""
-    with closing(Database(f"sqlite:///{control.folder}/eventd-data/eventd.db")) as database, serving(database):
+    with closing(Database(f"sqlite:///{control.folder}/eventd-data/eventd.db")) as database, serving_lock(database):
         assert control("doctor").err == ""
 
 

@@ -133,7 +133,7 @@ def test_describe_of_what_is_not_there(routerctl: Control) -> None:
     assert described.json == []
     assert "there is no part of the source EventSubscription/none/x" in described.err
     bare = routerctl("dynamic", "describe", "claims").err
-    assert bare.endswith("those there are (did you mean EventSubscription/claims?)\n")
+    assert bare.endswith("shows the parts (did you mean EventSubscription/claims?)\n")
     assert routerctl("dynamic", "describe", "x").out == ""
 
 
@@ -177,14 +177,14 @@ def test_what_is_rendered_can_be_begun_with(routerctl: Control, give: Give) -> N
     assert clash.err == f"note: {E1} is set aside: IPv4Route/r1 is declared\n"
     broken = routerctl("dynamic", "render", "--config", routerctl.file("kind: EventGroup", "broken.yaml"), code=1)
     assert "broken.yaml" in broken.err
-    assert routerctl("get", "all").err == "nothing is declared\n"
+    assert routerctl("get", "all").err == "no resources are declared\n"
 
 
 def test_a_deleted_part_takes_what_it_gave_with_it(routerctl: Control, give: Give) -> None:
     give("e1", [route("r1"), route("r2")])
     deleted = routerctl("dynamic", "delete", E1)
     assert deleted.lines == [f"{E1} deleted"]
-    assert deleted.err == "note: 2 resources gone with it: IPv4Route/r1, IPv4Route/r2\n"
+    assert deleted.err == "note: 2 resources deleted with it: IPv4Route/r1, IPv4Route/r2\n"
     assert routerctl("dynamic", "render", "-o", "name").lines == []
     assert routerctl("dynamic", "list", "-o", "name").lines == []
 

@@ -49,7 +49,7 @@ def test_list_shows_what_is_new_and_what_is_gone(database: Database, tmp_path: P
         again = json.loads(watch.line())
         assert (again["source"], again["generation"]) == (second, 2)
         code, err = watch.interrupt()
-    assert (code, err) == (0, f"gone: {first}\n")
+    assert (code, err) == (0, f"deleted: {first}\n")
 
 
 def test_render_prints_the_whole_again_when_it_changes(database: Database, tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_lines_are_stored_while_the_input_is_open(edge: Control) -> None:
         write(process, lines(21, 21))
         wait_for(lambda: len(stored(edge)) == 21, "one more")
         out, err = process.communicate(lines(22, 22), timeout=20)
-    assert (process.returncode, out, err) == (0, "22 events taken: 22 new\n", "")
+    assert (process.returncode, out, err) == (0, "22 events accepted: 22 new\n", "")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -78,9 +78,9 @@ def test_a_signal_ends_the_input_and_what_was_read_is_reported(edge: Control, nu
         process.send_signal(number)
         assert process.wait(20) == 128 + number
         out, err = process.communicate()
-    assert out == "20 events taken: 20 new\n"
+    assert out == "20 events accepted: 20 new\n"
     assert err == (
-        "interrupted: lines before 21 are dealt with, repeat from there; line 21 is unfinished and was not stored\n"
+        "interrupted: lines before 21 are done; repeat from there; line 21 is unfinished and was not stored\n"
     )
 
 
@@ -97,10 +97,10 @@ def test_a_line_that_was_read_and_not_sent_when_the_signal_comes_is_stored(edge:
         out, err = process.communicate()
     # Whether the lines or the signal come first is open; what is not stored is named.
     if "lines before 2" in err:
-        assert (stored(edge), out) == ([], "0 events taken\n")
+        assert (stored(edge), out) == ([], "0 events accepted\n")
     else:
-        assert "lines before 4 are dealt with" in err
-        assert (sorted(stored(edge)), out) == (["e2", "e3"], "2 events taken: 2 new\n")
+        assert "lines before 4 are done" in err
+        assert (sorted(stored(edge)), out) == (["e2", "e3"], "2 events accepted: 2 new\n")
     assert err.endswith("not stored: 1 line\n")
 
 
@@ -115,5 +115,5 @@ def test_the_same_goes_for_a_node_behind_its_api(control: Control, sqlite_url: s
             process.send_signal(signal.SIGINT)
             assert process.wait(20) == 130
             out, err = process.communicate()
-    assert out == "20 events taken: 20 new\n"
-    assert err == "interrupted: lines before 21 are dealt with, repeat from there\n"
+    assert out == "20 events accepted: 20 new\n"
+    assert err == "interrupted: lines before 21 are done; repeat from there\n"

@@ -58,15 +58,15 @@ def test_the_group_and_the_source_need_not_be_said(edge: Control) -> None:
     assert re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", event["id"])
     edge("apply", "-f", edge.file(EDGE.split("---")[0].replace("edge", "other"), "other.yaml"))
     told = edge("fed", "event", "emit", "--type", "t", code=2)
-    assert told.err.startswith("error: say which group with --group: edge, other (see routerctl fed event emit --help)")
+    assert told.err.startswith("error: name the group with --group: edge, other (see routerctl fed event emit --help)")
 
 
 def test_an_id_that_is_there_already_is_noted_or_refused(edge: Control) -> None:
     emit = ("fed", "event", "emit", "--id", "i", "--observed-at", "2026-05-30T10:00:00Z")
     assert edge(*emit, "--type", "t", "--ttl", "1h").err == ""
-    assert edge(*emit, "--type", "t", "--ttl", "2h").err == "note: i was there already: refreshed\n"
+    assert edge(*emit, "--type", "t", "--ttl", "2h").err == "note: i exists already: refreshed\n"
     again = edge(*emit, "--type", "t", "--ttl", "1h")
-    assert again.err == "note: i was there already: duplicate\n"
+    assert again.err == "note: i exists already: duplicate\n"
     assert again.lines[1].endswith("2026-05-30T12:00:00Z")
     assert edge(*emit, "--type", "other", code=1).err.startswith("error: the id i is taken in group edge")
 
@@ -75,13 +75,13 @@ def test_an_id_that_is_there_already_is_noted_or_refused(edge: Control) -> None:
     ("arguments", "code", "message"),
     [
         (["--type", "t", "--group", "egde"], 3, "error: there is no EventGroup egde (did you mean edge?)"),
-        ([], 2, "error: say what was observed with --type, or read events with --stdin"),
-        (["--type", "t", "--payload", "novalue"], 2, "error: --payload 'novalue' is no KEY=VALUE"),
-        (["--type", "t", "--payload", " =x"], 2, "error: --payload ' =x' is no KEY=VALUE"),
+        ([], 2, "error: add --type, or read events with --stdin"),
+        (["--type", "t", "--payload", "novalue"], 2, "error: --payload 'novalue' is not KEY=VALUE"),
+        (["--type", "t", "--payload", " =x"], 2, "error: --payload ' =x' is not KEY=VALUE"),
         (["--type", "t", "--ttl", "5"], 1, "error: the event cannot be stored: ttl '5' is not a duration; write 30s"),
         (["--type", "t", "--observed-at", "now"], 1, "error: the event cannot be stored: 'now' is not an RFC 3339"),
         (["--type", "t" * 600], 1, "error: the event cannot be stored: federation event type is longer than 512"),
-        (["--stdin", "--id", "i"], 2, "error: --id is about one event: with --stdin each line has its own id"),
+        (["--stdin", "--id", "i"], 2, "error: --id applies to one event: with --stdin, each line has its own id"),
         (["--stdin", "--ttl", "soon"], 1, "error: --ttl 'soon' is not a duration; write 30s, 5m or 168h"),
         (["extra"], 2, "error: got unexpected extra argument"),
     ],
@@ -96,7 +96,7 @@ def test_a_wrong_emit_is_one_line(edge: Control, arguments: list[str], code: int
 def test_many_events_come_from_the_standard_input(edge: Control) -> None:
     given = lines_of(*({"type": "t", "id": f"e{n:05}", "payload": {"n": str(n)}} for n in range(2300)))
     told = edge("fed", "event", "emit", "--stdin", stdin=given)
-    assert told.lines == ["2300 events taken: 2300 new"]
+    assert told.lines == ["2300 events accepted: 2300 new"]
     listed = edge("fed", "event", "list", "--limit", "0", "-o", "json").json
     assert [event["id"] for event in listed] == [f"e{n:05}" for n in range(2300)]
     assert edge("fed", "event", "emit", "--stdin", "-o", "json", stdin=given).json["duplicate"] == 2300
@@ -112,12 +112,12 @@ def test_every_bad_line_is_named_and_the_good_ones_are_stored(edge: Control) -> 
         + '{"type": "t", "id": "e3"}'
     )
     told = edge("fed", "event", "emit", "--stdin", stdin=given, code=1)
-    assert told.lines == ["3 events taken: 3 new"]
+    assert told.lines == ["3 events accepted: 3 new"]
     assert sorted(told.err.splitlines()[:-1]) == [
         "line 4: unknown member typo (did you mean type?)",
         "line 6: is not a JSON object",
         "line 7: is not JSON: object keys must be strings (byte 1)",
-        "line 8: the id e1 is taken by another content or another source",
+        "line 8: the id e1 belongs to an event with other content or of another source",
         "line 9: there is no EventGroup nope",
     ]
     assert told.err.splitlines()[-1] == "error: not stored: 5 lines"
@@ -137,7 +137,7 @@ def test_options_beside_the_standard_input_are_for_lines_that_lack_them(edge: Co
     given = lines_of({"id": "a"}, {"id": "b", "type": "own", "subject": "x", "sourceNode": "leaf", "ttl": "5m"})
     options = ("--type", "t", "--subject", "s", "--source-node", "hub", "--ttl", "1h")
     told = edge("fed", "event", "emit", "--stdin", *options, stdin=given)
-    assert told.lines == ["2 events taken: 2 new"]
+    assert told.lines == ["2 events accepted: 2 new"]
     listed = edge("fed", "event", "list", "-o", "json").json
     found = {event["id"]: (event["type"], event["subject"], event["sourceNode"], lives_for(event)) for event in listed}
     assert found == {"a": ("t", "s", "hub", timedelta(hours=1)), "b": ("own", "x", "leaf", timedelta(minutes=5))}
@@ -148,14 +148,14 @@ def lives_for(event: dict[str, str]) -> timedelta:
 
 
 def test_an_empty_input_is_nothing(edge: Control) -> None:
-    assert edge("fed", "event", "emit", "--stdin").lines == ["0 events taken"]
+    assert edge("fed", "event", "emit", "--stdin").lines == ["0 events accepted"]
 
 
 def test_a_listing_of_one_node_can_be_emitted_on_another(edge: Control) -> None:
     edge("fed", "event", "emit", "--type", "t", "--id", "i", "--payload", "k=v")
     (event,) = edge("fed", "event", "list", "-o", "json").json
     told = edge("fed", "event", "emit", "--stdin", stdin=json.dumps(event))
-    assert told.lines == ["1 event taken: 1 duplicate"]
+    assert told.lines == ["1 event accepted: 1 duplicate"]
 
 
 def test_lists_have_limits_tokens_and_filters(edge: Control) -> None:
@@ -163,7 +163,7 @@ def test_lists_have_limits_tokens_and_filters(edge: Control) -> None:
     edge("fed", "event", "emit", "--stdin", stdin=given)
     newest = edge("fed", "event", "list", "--limit", "2", "-o", "name")
     assert newest.lines == ["e4", "e5"], "an operator wants the newest; they stand in the order of the log"
-    token = re.search(r"^note: group edge has older ones: go on with --group edge --before (\S+) ", newest.err)
+    token = re.search(r"^note: group edge has older rows: continue with --group edge --before (\S+) ", newest.err)
     assert token is not None
     before = edge("fed", "event", "list", "--limit", "3", "--before", token[1], "-o", "name")
     assert before.lines == ["e1", "e2", "e3"]
@@ -183,7 +183,7 @@ def test_lists_have_limits_tokens_and_filters(edge: Control) -> None:
     ]
     assert edge("fed", "event", "list", "--newest", "--after", token[1], "-o", "name").lines == ["e3", "e2", "e1", "e0"]
     assert edge("fed", "event", "list", "--oldest", "--before", token[1], code=2).err.startswith(
-        "error: --before shows older ones, --after and --oldest newer ones: say one of them"
+        "error: --before, --after and --oldest exclude each other: leave all but one out"
     )
     first = edge("fed", "event", "list", "--limit", "2", "--oldest", "-o", "name")
     assert first.lines == ["e0", "e1"]
@@ -243,7 +243,7 @@ def test_deliveries_show_each_event_at_each_peer(edge: Control) -> None:
         "error: group edge has no peer clod"
     )
     bad = edge("fed", "event", "deliveries", "--status", "lost", code=2)
-    assert bad.err.startswith("error: invalid value for '--status': 'lost' is not one of 'delivered', 'pending'")
+    assert bad.err.startswith("error: invalid value for '--status': 'lost' is not one of delivered, pending")
 
 
 def test_deliveries_are_those_of_the_newest_events(edge: Control) -> None:
@@ -283,9 +283,9 @@ def test_prune_says_what_it_removed(edge: Control) -> None:
 
 def test_an_id_that_nothing_answers_is_said(edge: Control) -> None:
     told = edge("fed", "event", "list", "--id", "none")
-    assert told.err == "note: no event none answers that; what has expired is shown with --include-expired\n"
+    assert told.err == "note: no event none matches; --include-expired shows expired events\n"
     told = edge("fed", "event", "list", "--id", "none", "--include-expired", "-o", "json")
-    assert (told.json, told.err) == ([], "note: no event none answers that\n")
+    assert (told.json, told.err) == ([], "note: no event none matches\n")
 
 
 def test_deliveries_of_an_event_that_is_not_there_are_none_and_said(edge: Control) -> None:

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from eventd.cli.gateway.lock import serving
+from eventd.cli.gateway.lock import serving_lock
 from eventd.egress.cursors import link_name
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.topic_row import read_topic
@@ -120,7 +120,7 @@ def test_pause_and_resume(edge: Control) -> None:
     told = edge("fed", "pause", "cloud", "--by", "ann: upgrade", "-o", "json").json
     assert (told["state"], told["pausedBy"]) == ("paused", "ann: upgrade")
     assert edge("fed", "pause", "cloud", "--by", "bob").err.startswith(
-        "note: cloud was paused before, by ann: upgrade at "
+        "note: cloud is paused already, by ann: upgrade since "
     )
     assert edge("fed", "resume", "cloud", "-o", "json").json["state"] == "running"
     assert edge("fed", "pause", "clod", code=3).err.startswith(
@@ -132,7 +132,7 @@ def test_redeliver_says_what_it_would_send_and_then_sends(edge: Control, consume
     consumer.settle(3)
     dry = edge("federation", "redeliver", "cloud", "--from-seq", "2", "--dry-run")
     assert dry.lines[0].startswith("would send 2 events (")
-    assert dry.lines[0].endswith("left out: 1 on their way already")
+    assert dry.lines[0].endswith("left out: 1 in flight already")
     assert edge("fed", "redeliver", "cloud", "--id", "e1").lines[0].startswith("sends 1 event (")
     assert edge("fed", "redeliver", "cloud", "--since", "1h", "--until", "0s", "-o", "json").json["events"] == 3
     assert len(edge("fed", "links", "-o", "json").json["outbound"][0]["repairs"]) == 2
@@ -143,7 +143,7 @@ def test_redeliver_says_what_it_would_send_and_then_sends(edge: Control, consume
     unknown = edge("fed", "redeliver", "cloud", "--id", "e9", code=3)
     assert unknown.err == "error: event e9 cannot be sent again: group edge has none of that id\n"
     both = edge("fed", "redeliver", "cloud", "--id", "e1", "--since", "1h", code=2)
-    assert both.err.startswith("error: say what to send in one way: --id, a range")
+    assert both.err.startswith("error: choose events in one way: --id, --from-seq")
 
 
 def test_gaps_are_what_senders_said_they_lost(edge: Control, routerctl_url: str) -> None:
@@ -164,12 +164,15 @@ def test_gaps_are_what_senders_said_they_lost(edge: Control, routerctl_url: str)
     first, middle, last = edge("fed", "gaps", "-o", "name").lines
     page = edge("fed", "gaps", "--limit", "1", "-o", "name")
     assert page.lines == [last]
-    older = f"note: group edge has older ones: go on with --group edge --before {last} (--limit 0 shows all)\n"
+    older = f"note: group edge has older rows: continue with --group edge --before {last} (--limit 0 shows all)\n"
     assert page.err == older
     assert edge("fed", "gaps", "--before", last, "-o", "name").lines == [first, middle]
     page = edge("fed", "gaps", "--limit", "1", "--oldest", "-o", "name")
     assert page.lines == [first]
-    assert page.err == f"note: group edge has more: go on with --group edge --after {first} (--limit 0 shows all)\n"
+    assert (
+        page.err
+        == f"note: group edge has more rows: continue with --group edge --after {first} (--limit 0 shows all)\n"
+    )
     assert edge("fed", "gaps", "--from", "hub", "--after", first, "-o", "name").lines == [last]
     assert edge("fed", "gaps", "--group", "egde", code=3).err.startswith("error: there is no EventGroup egde")
 
@@ -179,23 +182,26 @@ def test_dead_letters_are_listed_retried_and_dropped(edge: Control, consumer: Co
     consumer.settle(2, refused=2)
     consumer.settle(3, refused=3)
     told = edge("federation", "dead-letters", "list", "--group", "edge")
-    assert told.lines[0].split() == ["LETTER", "EVENT_ID", "PEER", "REASON", "DETAIL", "ATTEMPTS", "PARKED"]
+    assert told.lines[0].split() == ["ID", "EVENT_ID", "PEER", "REASON", "DETAIL", "ATTEMPTS", "SINCE"]
     assert [line.split()[1:4] for line in told.lines[1:]] == [[f"e{n}", "cloud", "invalid"] for n in (1, 2, 3)]
     first, second, third = edge("fed", "dead-letters", "list", "-o", "name").lines
     page = edge("fed", "dead-letters", "list", "--limit", "1", "-o", "name")
     assert page.lines == [third]
-    assert "has older ones: go on with --group edge --before" in page.err
+    assert "has older rows: continue with --group edge --before" in page.err
     assert edge("fed", "dead-letters", "list", "--before", third, "-o", "name").lines == [first, second]
     page = edge("fed", "dead-letters", "list", "--limit", "1", "--oldest", "-o", "json")
-    assert page.err == f"note: group edge has more: go on with --group edge --after {first} (--limit 0 shows all)\n"
+    assert (
+        page.err
+        == f"note: group edge has more rows: continue with --group edge --after {first} (--limit 0 shows all)\n"
+    )
     assert len(edge("fed", "dead-letters", "list", "--after", first, "-o", "json").json) == 2
-    assert edge("fed", "dead-letters", "retry", first).lines == ["sending 1 letter once more"]
+    assert edge("fed", "dead-letters", "retry", first).lines == ["sending 1 dead letter again"]
     assert edge("fed", "event", "deliveries", "--event-id", "e1", "-o", "json").json[0]["status"] == "pending"
-    assert edge("fed", "dead-letters", "drop", second).lines == ["dropped 1 letter"]
+    assert edge("fed", "dead-letters", "drop", second).lines == ["dropped 1 dead letter"]
     assert edge("fed", "dead-letters", "drop", second, code=3).err == f"error: group edge has no dead letter {second}\n"
     assert edge("fed", "dead-letters", "retry", "--peer", "cloud", "-o", "json").json[0]["retried"] == 1
-    assert edge("fed", "dead-letters", "drop", "--all").lines == ["dropped 0 letters"]
-    assert edge("fed", "dead-letters", "drop", code=2).err.startswith("error: choose letters in one way")
+    assert edge("fed", "dead-letters", "drop", "--all").lines == ["dropped 0 dead letters"]
+    assert edge("fed", "dead-letters", "drop", code=2).err.startswith("error: choose dead letters in one way")
 
 
 def test_status_shows_all_groups(edge: Control) -> None:
@@ -212,7 +218,7 @@ def test_status_says_whether_a_node_is_at_work(control: Control) -> None:
     assert control("fed", "links").err.startswith("note: no node serves this database now; ")
     database = Database(f"sqlite:///{control.folder}/eventd-data/eventd.db")
     try:
-        with serving(database):
+        with serving_lock(database):
             assert control("fed", "status").err == f"note: process {os.getpid()} serves this database\n"
             assert control("fed", "links").err == ""
     finally:

@@ -100,7 +100,7 @@ def test_a_key_that_could_not_be_written_is_said_to_be_in_force(control: Control
         command = [*routerctl, "key", "create", "ci", "-o", format, *where]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 1
-    assert done.stderr.startswith("error: the key ci is in force, but could not be written: No space left on device (")
+    assert done.stderr.startswith("error: the key ci is active, but could not be printed: No space left on device (")
     assert "routerctl key revoke ci --forget" in done.stderr
     assert done.stderr.count("\n") == 1
     assert control("key", "revoke", "ci", "--forget", *where).out == "key/ci forgotten\n"

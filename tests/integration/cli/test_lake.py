@@ -47,7 +47,7 @@ def written(routerctl: Control, routerctl_url: str) -> Iterator[Database]:
 
 def test_without_a_lake_nothing_is_shipped(routerctl: Control) -> None:
     assert routerctl("lake", "status", "-o", "json").json == []
-    assert "set EVENTD_LAKE where the node runs" in routerctl("lake", "status").err
+    assert "set EVENTD_LAKE for the node" in routerctl("lake", "status").err
     assert "lake" not in routerctl("doctor").out
 
 
@@ -110,7 +110,7 @@ def test_a_lake_is_checked(control: Control, lake: str) -> None:
 def test_the_lake_of_the_settings_is_the_one_that_is_meant(
     control: Control, lake: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "say --lake FOLDER, or set EVENTD_LAKE" in control("lake", "check", code=1).err
+    assert "add --lake FOLDER, or set EVENTD_LAKE" in control("lake", "check", code=1).err
     monkeypatch.setenv("EVENTD_LAKE", lake)
     assert "site-a" in control("lake", "check").out
 
@@ -148,7 +148,7 @@ def test_days_are_compacted_by_hand(control: Control, lake: str) -> None:
     assert control("lake", "compact", "--lake", lake, "--node", "site-b").lines[1].split() == ["0", "0"]
     assert control("lake", "compact", "--lake", lake, "-o", "json").json == {"compacted": 6, "removed": 0}
     assert control("lake", "check", "--lake", lake).lines[1].split()[2:5] == ["2", "2", "60"]
-    assert "no duration" in control("lake", "compact", "--lake", lake, "--after", "soon", code=2).err
+    assert "is not a duration" in control("lake", "compact", "--lake", lake, "--after", "soon", code=2).err
 
 
 def test_old_days_expire_by_hand_and_are_there_for_another_day(

@@ -185,8 +185,8 @@ def test_what_a_run_said_is_shown_whole(control: Control, somewhere: list[str], 
     assert control("plugin", "logs", "--run", "2", *somewhere).lines[2] == "Status:     succeeded, attempt 1, 0 events"
     assert control("plugin", "logs", "claims", "-o", "json", *somewhere).json["id"] == 1
     gone = control("plugin", "logs", "claims", "--run", "9", *somewhere, code=3)
-    assert gone.err == "error: no run 9 of claims is kept (routerctl plugin runs lists them)\n"
-    assert "say of which plugin" in control("plugin", "logs", *somewhere, code=2).err
+    assert gone.err == "error: no run 9 of claims is kept (`routerctl plugin runs` lists the runs)\n"
+    assert "name the plugin or the run" in control("plugin", "logs", *somewhere, code=2).err
 
 
 def test_wide_shows_errors_whole(control: Control, tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_runs_come_in_pages(control: Control, tmp_path: Path) -> None:
         control("plugin", "run", "claims")
     first = control("plugin", "runs", "--limit", "2", "-o", "name")
     assert first.lines == ["3", "2"]
-    assert first.err == "note: there are more; go on with --before 2\n"
+    assert first.err == "note: there are more runs: continue with --before 2\n"
     last = control("plugin", "runs", "--before", "2", "-o", "name")
     assert (last.lines, last.err) == (["1"], "")
 
@@ -275,7 +275,7 @@ def test_a_plugin_that_breaks_the_contract_is_found_out(control: Control, tmp_pa
     verdicts = {row["check"]: row for row in found.json}
     assert verdicts[check]["verdict"] == "failed"
     assert reason in verdicts[check]["reason"]
-    assert "the plugin does not keep the contract" in found.err
+    assert "the plugin breaks the contract" in found.err
 
 
 def test_a_program_that_takes_garbage_for_a_request_is_found_out(control: Control, tmp_path: Path) -> None:
@@ -326,7 +326,7 @@ def test_what_a_plugin_wrote_when_a_check_failed_is_shown_once(control: Control,
 
 def test_one_thing_is_checked_at_a_time(control: Control) -> None:
     for arguments in ([], ["claims", "--executable", "/x"], ["--executable", "/x", "--entry-point", "y"]):
-        assert "say what to check" in control("plugin", "check", *arguments, code=2).err
+        assert "name what to check" in control("plugin", "check", *arguments, code=2).err
 
 
 # --- init ---------------------------------------------------------------------------------------------------------

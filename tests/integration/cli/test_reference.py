@@ -20,8 +20,9 @@ from pydantic.fields import FieldInfo
 from eventd.api.catalogue import all_operations
 from eventd.api.framework.operations import Operation
 from eventd.api.framework.routes import ROUTES
-from eventd.cli import routerctl, routerd_eventd
-from eventd.cli.gateway.session import _SHARED
+from eventd.cli import routerctl_commands, routerd_eventd_commands
+from eventd.cli.gateway.options import SHARED
+from eventd.cli.program.command_line import _behind_command
 from eventd.cli.program.flags import _PANEL as SETTINGS_PANEL
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
@@ -33,17 +34,18 @@ def commands(app: typer.Typer, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def _walk(command: Any, path: str) -> Iterator[tuple[str, Any]]:
-    if not hasattr(command, "commands"):
+    if not hasattr(command, "list_commands"):
         yield path, command
         return
-    for name, inner in command.commands.items():
-        if not inner.hidden:
+    context = typer.Context(command)
+    for name in command.list_commands(context):
+        if not (inner := command.get_command(context, name)).hidden:
             yield from _walk(inner, f"{path} {name}")
 
 
 def block_of_command(path: str, command: Any) -> str:
     """The heading of a command, what it does, and its own options."""
-    shared = _SHARED if path.startswith("routerctl") else ()
+    shared = SHARED if path.startswith("routerctl") else ()
     params = [p for p in command.params if p.name not in ("help", *shared) and p.rich_help_panel != SETTINGS_PANEL]
     arguments = "".join(f" {p.metavar}" for p in params if p.param_type_name == "argument")
     lines = [f"### {path}{arguments}", "", " ".join(command.help.split())]
@@ -72,8 +74,8 @@ def _metavar(param: Any) -> str:
 
 def shared_options() -> str:
     """The table of the options every command of routerctl takes."""
-    (_, command) = next(iter(commands(routerctl.app, "routerctl")))
-    rows = [_row(param) for param in command.params if param.name in _SHARED]
+    (_, command) = next(iter(commands(routerctl_commands.app, "routerctl")))
+    rows = [_row(param) for param in command.params if param.name in SHARED]
     return "\n".join(["| Option | Meaning |", "|---|---|", *rows])
 
 
@@ -119,7 +121,7 @@ def sections(page: str) -> str:
     return (REFERENCE / page).read_text(encoding="utf-8")
 
 
-EVERY = [*commands(routerd_eventd.app, "routerd-eventd"), *commands(routerctl.app, "routerctl")]
+EVERY = [*commands(routerd_eventd_commands.app, "routerd-eventd"), *commands(routerctl_commands.app, "routerctl")]
 
 
 @pytest.mark.parametrize(("path", "command"), EVERY, ids=[path for path, _ in EVERY])
@@ -163,12 +165,13 @@ def _command_lines() -> Iterator[tuple[str, list[str]]]:
 
 
 def test_every_command_line_in_the_documentation_can_be_typed() -> None:
-    root = typer.main.get_command(routerctl.app)
+    root = typer.main.get_command(routerctl_commands.app)
     for page, arguments in _command_lines():
         command: Any = root
-        rest = list(arguments)
-        while hasattr(command, "commands") and rest and rest[0] in command.commands:
-            command = command.commands[rest.pop(0)]
+        rest = _behind_command(arguments, routerctl_commands.Routerctl.shared)
+        while hasattr(command, "commands") and rest and (inner := command.get_command(typer.Context(command), rest[0])):
+            command = inner
+            rest.pop(0)
         known = {"-", "--help", *(option for param in command.params for option in param.opts)}
         options = [word.split("=")[0] for word in rest if word.startswith("-")]
         said = f"{page}: routerctl {shlex.join(arguments)}"

@@ -30,7 +30,7 @@ def test_a_key_comes_from_a_flag_a_file_or_the_environment(
     hint = "send it as Authorization: Bearer KEY; routerctl takes --key-file"
     assert told.err == f"error: this API needs a key ({hint})\n"
     assert control("get", "all", *at, "--key", "nobody's key", code=1).err == "error: this key is not known\n"
-    assert control("get", "all", *at, "--key", "reader-key-0001").err == "nothing is declared\n"
+    assert control("get", "all", *at, "--key", "reader-key-0001").err == "no resources are declared\n"
     path = control.file("admin-key-0001\n", "key")
     control("apply", "-f", control.file(EDGE), *at, "--key-file", path)
     monkeypatch.setenv("EVENTD_SERVER", api.url)
@@ -55,7 +55,7 @@ def test_a_key_for_one_group_works_where_the_group_is_named(api: Api, control: C
 @pytest.mark.parametrize("key", ["ключ", "two\nlines", "caf\udce9"])
 def test_a_key_that_can_be_none_is_not_sent(control: Control, command: tuple[str, ...], key: str) -> None:
     told = control(*command, "--server", "http://127.0.0.1:1", "--key", key, code=1)
-    assert told.err == "error: the key for the API holds characters that no key has (it is printable ASCII)\n"
+    assert told.err == "error: the API key holds characters that are not allowed in a key (a key is printable ASCII)\n"
 
 
 def test_an_unreadable_key_file_is_named(control: Control) -> None:
@@ -72,7 +72,7 @@ def test_a_key_that_may_only_write_is_told_to_name_the_group(sqlite_url: str, co
         control("apply", "-f", control.file(EDGE), *at, "admin-key-0001")
         emit = ("fed", "event", "emit", "--type", "t", "--id", "i", "-o", "name")
         told = control(*emit, *at, "sensor-key-0001", code=1)
-        assert told.err == "error: this key lacks the scope read (it has write; say which group with --group)\n"
+        assert told.err == "error: this key lacks the scope read (it has write; name the group with --group)\n"
         assert control(*emit, "--group", "edge", *at, "sensor-key-0001").lines == ["i"]
 
 
@@ -144,10 +144,26 @@ def test_another_server_is_recognised_as_one(control: Control, page: bytes) -> N
     try:
         at = f"http://127.0.0.1:{server.server_port}"
         assert control("get", "all", "--server", at, code=1).err == (
-            f"error: {at} answers, but not as a routerd-eventd does\n"
+            f"error: {at} does not answer like a routerd-eventd node\n"
         )
         told = control("fed", "status", "--server", at, code=1)
         assert told.err == "error: the server answered 404 (is there a routerd-eventd at this address?)\n"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def test_an_answer_is_bounded(control: Control, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eventd.cli.gateway.remote.MAX_ANSWER_BYTES", 1 << 20)
+    server = http.server.HTTPServer(("127.0.0.1", 0), type("Large", (Stranger,), {"page": b" " * (2 << 20)}))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        at = f"http://127.0.0.1:{server.server_port}"
+        assert control("get", "all", "--server", at, code=1).err == (
+            f"error: the answer of {at} is larger than 1 MiB (ask for less, for example with --limit)\n"
+        )
     finally:
         server.shutdown()
         server.server_close()

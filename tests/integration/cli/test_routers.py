@@ -43,7 +43,11 @@ def test_routers_are_listed_as_asked(routerctl: Control) -> None:
     ("arguments", "code", "told"),
     [
         (("get", "ghost"), 3, "error: there is no router"),
-        (("put", "ghost"), 1, "error: router ghost: from where to where? (say source and dest, or call it"),
+        (
+            ("put", "ghost"),
+            1,
+            "error: router ghost has no source or no destination (add --source and --dest, or name it",
+        ),
         (("put", "x->x"), 1, "error: "),
         (("put", "b->a"), 1, "error: "),
         (("put", "c->b"), 1, "error: "),
@@ -97,7 +101,7 @@ def test_what_a_node_would_refuse_is_found_before_it_is_asked(routerctl: Control
     assert "cycle    c->a  c -> a -> b -> c: it would be refused" in told.lines
     assert told.err == (
         "error: 1 problem found"
-        " (routers with --fan-in may meet and close cycles: a topic takes no record twice from them)\n"
+        " (use --fan-in: such routers may close cycles, as a topic accepts each record only once)\n"
     )
     assert routerctl("router", "list", "-o", "name").lines == ["a->b", "b->c"]
 
@@ -148,7 +152,7 @@ def test_routers_come_from_files(routerctl: Control) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text", "told"),
     [
-        (("--add", "a"), "", "error: router a: from where to where?"),
+        (("--add", "a"), "", "error: router a has no source or no destination"),
         (("--add", "a->_b"), "", "error: "),
         (("--add", "a->\udcff"), "", "error: "),
         (("--add", "a->b,fanin"), "", "error: --add: 'fanin' is none of allow_cycle, fan_in, exactly_once"),
@@ -172,7 +176,7 @@ def test_what_cannot_be_checked_is_one_line(
 def test_a_router_that_is_not_there_cannot_be_taken_out(control: Control, sqlite_url: str) -> None:
     control("topic", "put", "there", "--database", sqlite_url)
     told = control("topology", "check", "--remove", "x", "--database", sqlite_url, code=3)
-    assert told.err.startswith("error: there is no router x to take out")
+    assert told.err.startswith("error: there is no router x to remove")
 
 
 def test_what_the_commands_show_of_routers_can_be_checked(routerctl: Control) -> None:

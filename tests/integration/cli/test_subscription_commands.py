@@ -74,13 +74,15 @@ def test_it_is_paused_and_resumed(declared: Control) -> None:
 def test_reset_and_retry_say_what_they_do(declared: Control) -> None:
     emit(declared, "e1")
     emit(declared, "e2")
-    assert declared("subscription", "reset", "claims", "--latest").lines == ["claims: goes on at position 2, was at 0"]
+    assert declared("subscription", "reset", "claims", "--latest").lines == [
+        "claims: continues at position 2, was at 0"
+    ]
     assert declared("subscription", "list", "-o", "json").json[0]["waitingEvents"] == 0
-    assert declared("subscription", "reset", "claims").lines == ["claims: goes on at position 0, was at 2"]
+    assert declared("subscription", "reset", "claims").lines == ["claims: continues at position 0, was at 2"]
     assert declared("subscription", "reset", "claims", "--since", "1h", "-o", "json").json == [
         {"subscription": "claims", "group": "edge", "from": 0, "to": 0}
     ]
-    assert declared("subscription", "retry", "claims").lines == ["claims: tried at once; 0 parked events once more"]
+    assert declared("subscription", "retry", "claims").lines == ["claims: running at once; retrying 0 dead letters"]
     told = declared("subscription", "retry", "claims", "--event-id", "e9", code=3)
     assert told.err == "error: claims has parked no event e9\n"
 

@@ -52,7 +52,7 @@ def test_a_watch_ends_when_its_topics_are_gone(there: Control) -> None:
         assert watch.line() == "jobs@1"
         there("topic", "delete", "jobs")
         _, err = watch.process.communicate(timeout=20)
-        assert (watch.process.returncode, err) == (0, "gone: topic jobs\n")
+        assert (watch.process.returncode, err) == (0, "deleted: topic jobs\n")
 
 
 def test_the_tail_is_what_comes(there: Control) -> None:
@@ -80,7 +80,7 @@ def _has_come(watch: Watch) -> bool:
     ("words", "code", "told"),
     [
         (("ghost",), 3, "error: there is no topic 'ghost'"),
-        (("jobs@x",), 1, "error: 'jobs@x' does not say where to begin (write TOPIC@SEQ"),
+        (("jobs@x",), 1, "error: 'jobs@x' is not TOPIC@SEQ (write a number after the @"),
         ((), 2, "error: "),
     ],
 )
@@ -159,4 +159,4 @@ def test_a_write_that_waits_for_more_ends_when_it_is_told_to(there: Control) -> 
         wait_for(lambda: len(there("topic", "read", "jobs", "-o", "name").lines) == 2, "another record")
         process.terminate()
         assert process.wait(20) == 128 + 15
-        assert process.communicate()[1] in ("", "note: 1 record written before that, the last at 2\n")
+        assert process.communicate()[1] in ("", "note: 1 record written before the error, the last at 2\n")

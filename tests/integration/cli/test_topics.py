@@ -93,10 +93,10 @@ def test_what_one_topic_gives_another_takes(routerctl: Control) -> None:
     ("line", "told"),
     [
         ("{", "line 3 of the standard input is not valid JSON: "),
-        ("[1]", "line 3 of the standard input is no object, as a record is"),
+        ("[1]", "line 3 of the standard input is not an object"),
         ('{"tag": "t"}', "line 3 of the standard input has no member data"),
         ('{"data": 1, "tag": 2}', "line 3 of the standard input: tag must be text"),
-        ('{"data": 1, "dtaa": 2}', "line 3 of the standard input has a member 'dtaa', which no record has"),
+        ('{"data": 1, "dtaa": 2}', "line 3 of the standard input has a member 'dtaa', which records do not have"),
     ],
 )
 def test_a_line_that_is_no_record_is_named(control: Control, sqlite_url: str, line: str, told: str) -> None:
@@ -113,9 +113,7 @@ def test_what_is_missing_is_said_beside_the_table(routerctl: Control) -> None:
         routerctl("topic", "write", "jobs", n)
     told = routerctl("topic", "read", "jobs", "-o", "name")
     assert told.lines == ["3", "4"]
-    assert told.err == (
-        "gap: topic jobs: records 1 to 2 cannot be read any more (the topic holds no more than its caps allow)\n"
-    )
+    assert told.err == ("gap: topic jobs: records 1 to 2 is lost (evicted by the caps of the topic)\n")
 
 
 def test_a_purge_says_what_it_took(routerctl: Control) -> None:
@@ -155,30 +153,30 @@ def test_describe_tells_all_of_it(routerctl: Control) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        (("get", "ghost"), 3, "error: there is no topic 'ghost' (routerctl topic list shows"),
+        (("get", "ghost"), 3, "error: there is no topic 'ghost' (`routerctl topic list` shows"),
         (("describe", "ghost"), 3, "error: there is no topic 'ghost'"),
-        (("read", "ghost"), 3, "error: there is no topic 'ghost' (routerctl topic list shows"),
+        (("read", "ghost"), 3, "error: there is no topic 'ghost' (`routerctl topic list` shows"),
         (("read", "ghost", "--last", "1"), 3, "error: there is no topic 'ghost'"),
-        (("purge", "ghost", "--before", "1"), 3, "error: there is no topic 'ghost' (routerctl topic list shows"),
-        (("set", "ghost", "ttl_ms=1"), 3, "error: there is no topic 'ghost' (routerctl topic list shows"),
+        (("purge", "ghost", "--before", "1"), 3, "error: there is no topic 'ghost' (`routerctl topic list` shows"),
+        (("set", "ghost", "ttl_ms=1"), 3, "error: there is no topic 'ghost' (`routerctl topic list` shows"),
         (("delete", "ghost"), 3, "error: there is no topic ghost ("),
         (("write", "ghost", "1", "--no-create"), 3, "error: there is no topic 'ghost'"),
         (("put", "_x"), 1, "error: "),
-        (("put", "x", "--set", "ttl_ms"), 1, "error: 'ttl_ms' sets nothing (write FIELD=VALUE"),
+        (("put", "x", "--set", "ttl_ms"), 1, "error: 'ttl_ms' is not FIELD=VALUE (write it"),
         (("put", "x", "--set", "capp_records=1"), 1, "error: a topic has no field 'capp_records' (did you mean"),
-        (("put", "x", "--set", "cap_records=many"), 1, "error: the configuration cannot be used: Expected `int`, got"),
+        (("put", "x", "--set", "cap_records=many"), 1, "error: the configuration is not valid: Expected `int`, got"),
         (("put", "x", "--set", "cap_records=-1"), 1, "error: "),
         (("put", "x", "--set", "ttl_ms=10 apples"), 1, "error: ttl_ms: '10 apples' is not a duration; write"),
         (("put", "x", "-f", "missing.yaml"), 1, "error: missing.yaml: No such file or directory"),
         (("write", "x", "{"), 1, "error: value 1 is not valid JSON"),
         (("write", "x", "hello"), 1, "error: value 1 is not valid JSON"),
-        (("write", "x", "1", "-"), 2, "error: - stands alone"),
-        (("write", "x", "-", "--idempotency-key", "k"), 2, "error: - stands alone"),
+        (("write", "x", "1", "-"), 2, "error: - must be the only value"),
+        (("write", "x", "-", "--idempotency-key", "k"), 2, "error: - must be the only value"),
         (("read", "x", "--after", "-1"), 2, "error: "),
         (("get", "\udcff"), 1, "error: '\\udcff' is no text: it holds bytes that are no UTF-8"),
         (("list", "--prefix", "\udcff"), 1, "error: '\\udcff' is no text"),
         (("write", "x", "1", "--tag", "\udcff"), 1, "error: '\\udcff' is no text"),
-        (("write", "x", '"\udcff"'), 1, "error: value 1 is no text: it holds bytes that are no UTF-8"),
+        (("write", "x", '"\udcff"'), 1, "error: value 1 is not valid UTF-8"),
         (("set", "there", "dead_letter=\udcff"), 1, "error: '\\udcff' is no text"),
         (("read", "there", "--exclude-node", "\udcff"), 1, "error: '\\udcff' is no text"),
     ],
@@ -193,7 +191,7 @@ def test_a_mistake_is_one_line(
 
 
 def test_a_write_that_is_said_twice_is_written_once(routerctl: Control) -> None:
-    for expected in ("1 record written at 1", "1 record there already at 1"):
+    for expected in ("1 record written at 1", "1 record existed already at 1"):
         told = routerctl("topic", "write", "jobs", "1", "--idempotency-key", "order-7")
         assert told.out == f"topic/jobs: {expected}\n"
 
@@ -203,7 +201,7 @@ def test_a_full_topic_says_how_much_was_written_before(routerctl: Control) -> No
     lines = "".join(f"{n}\n" for n in range(2500))
     told = routerctl("topic", "write", "jobs", "-", stdin=lines, code=1)
     note, error = told.err.splitlines()
-    assert note == "note: 1000 records written before that, the last at 1000"
+    assert note == "note: 1000 records written before the error, the last at 1000"
     assert error.startswith("error: ")
 
 

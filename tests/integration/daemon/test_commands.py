@@ -111,7 +111,7 @@ def test_a_second_node_on_the_same_file_is_refused_by_name(processes: Processes,
     told = one_line(daemon.run("serve"), 1)
     assert told == (
         f"process {node.pid} serves this database and holds {daemon.file}.lock"
-        " (stop it first, or choose another data folder)"
+        " (stop it first, or use another data folder)"
     )
     assert one_line(daemon.run("migrate", "--new-epoch"), 1) == told
     assert node.get("/readyz")[0] == 200
@@ -233,11 +233,11 @@ def test_a_database_somebody_else_holds_is_one_line(daemon: Daemon) -> None:
 def test_a_folder_that_is_a_file_is_one_line(daemon: Daemon) -> None:
     daemon.folder.write_text("")
     assert one_line(daemon.run("serve"), 1).startswith(f"{daemon.folder}: File exists (a folder is needed there")
-    assert f"{daemon.folder} is no folder" in daemon.run("check").stdout
+    assert f"{daemon.folder} is not a folder" in daemon.run("check").stdout
 
 
 def test_a_database_in_a_folder_that_is_missing_is_one_line(daemon: Daemon, tmp_path: Path) -> None:
-    told = one_line(daemon.run("serve", "--database-url", f"sqlite:///{tmp_path}/no/eventd.db"), 1)
+    told = one_line(daemon.run("serve", "--database", f"sqlite:///{tmp_path}/no/eventd.db"), 1)
     assert told == f"there is no folder {tmp_path}/no for the database (make it, or set data_dir)"
 
 
@@ -247,7 +247,7 @@ def test_a_secret_file_that_is_missing_is_one_line(daemon: Daemon) -> None:
 
 
 def test_a_wrong_flag_is_a_wrong_usage(daemon: Daemon) -> None:
-    assert one_line(daemon.run("serve", "--log-level", "loud"), 2).startswith("--log-level: 'loud' is none of")
+    assert one_line(daemon.run("serve", "--log-level", "loud"), 2).startswith("--log-level: 'loud' is not one of")
     told = one_line(daemon.run("serve", "--no-such-flag"), 2)
     assert told == "no such option: --no-such-flag (see routerd-eventd serve --help)"
     assert one_line(daemon.run("serve", env={"EVENTD_LOG_LEVEL": "loud"}), 1).startswith("EVENTD_LOG_LEVEL: 'loud'")
@@ -259,7 +259,7 @@ def test_an_unknown_variable_is_logged_with_a_guess(processes: Processes) -> Non
     first = json.loads(node.log().splitlines()[0])
     assert first["level"] == "warning"
     assert first["msg"] == "setting questionable"
-    assert first["warning"] == "EVENTD_DRAIN_TIMEUOT is no setting (did you mean EVENTD_DRAIN_TIMEOUT?)"
+    assert first["warning"] == "EVENTD_DRAIN_TIMEUOT is not a setting (did you mean EVENTD_DRAIN_TIMEOUT?)"
 
 
 @pytest.mark.postgres
@@ -284,8 +284,8 @@ def test_a_plan_touches_nothing(daemon: Daemon) -> None:
     planned = daemon.run("migrate", "--plan", "--new-epoch")
     assert planned.returncode == 0
     assert planned.stdout.splitlines() == [
-        f"the database sqlite:///{daemon.file} is not there yet and would be made",
-        "would begin a new epoch",
+        f"the database sqlite:///{daemon.file} does not exist and would be created",
+        "would start a new epoch",
     ]
     assert not daemon.folder.exists()
 
@@ -302,7 +302,7 @@ def test_a_new_epoch_is_told_with_the_old_one(daemon: Daemon) -> None:
     told = daemon.run("migrate", "--new-epoch").stdout.splitlines()[-1]
     (after,) = _sql(daemon.file, "SELECT epoch FROM log_heads")[0]
     assert after != before
-    assert told == f"the log has the new epoch {after}, before it had {before}"
+    assert told == f"the log has the new epoch {after}; the previous one was {before}"
 
 
 def test_a_new_epoch_stays_the_one_that_was_told(processes: Processes, daemon: Daemon) -> None:
@@ -312,7 +312,7 @@ def test_a_new_epoch_stays_the_one_that_was_told(processes: Processes, daemon: D
     told = daemon.run("migrate", "--new-epoch").stdout.splitlines()[-1]
     processes.serve("node").terminate()
     ((epoch,),) = _sql(daemon.file, "SELECT epoch FROM log_heads")
-    assert f"the log has the new epoch {epoch}," in told
+    assert f"the log has the new epoch {epoch};" in told
 
 
 # --- check -------------------------------------------------------------------------------------------------------
@@ -322,7 +322,7 @@ def test_check_before_the_first_start_is_fine_and_makes_nothing(daemon: Daemon) 
     checked = daemon.run("check")
     assert checked.returncode == 0
     assert re.search(r"^data_dir +\S+/node +EVENTD_DATA_DIR$", checked.stdout, re.MULTILINE)
-    assert "is not there yet: serve makes it" in checked.stdout
+    assert "does not exist yet: `serve` creates it" in checked.stdout
     assert not daemon.folder.exists()
 
 
@@ -351,14 +351,14 @@ def test_check_shows_no_secret(daemon: Daemon, tmp_path: Path) -> None:
     checked = daemon.run("check", env=env)
     assert checked.returncode == 4
     assert "me:***@127.0.0.1" in checked.stdout
-    assert "a key is needed" in checked.stdout
+    assert "an API key is required" in checked.stdout
     for secret in ("geheim", "topsecret"):
         assert secret not in checked.stdout + checked.stderr
 
 
 def test_a_group_to_run_alone_that_nobody_declared_is_said(processes: Processes, daemon: Daemon) -> None:
     node = processes.serve("node", env={"EVENTD_GROUP": "egde"})
-    told = "there is no EventGroup egde to run alone (declared: none)"
+    told = "there is no EventGroup egde to run (declared: none)"
     logged = [json.loads(line) for line in node.log().splitlines()]
     assert [line["warning"] for line in logged if line["msg"] == "group missing"] == [told]
     checked = daemon.run("check", "--group", "egde")
@@ -458,7 +458,7 @@ def test_doctor_says_where_a_node_does_not_answer(processes: Processes, daemon: 
     lock.write_text(f"{node.pid}\n127.0.0.1:{port} 0\n")
     told = processes.control("doctor", env={"EVENTD_DATA_DIR": str(daemon.folder)})
     assert told.returncode == 4, told
-    assert f"process {node.pid} serves this database and does not answer at http://127.0.0.1:{port}" in told.stdout
+    assert f"process {node.pid} serves this database, but does not answer at http://127.0.0.1:{port}" in told.stdout
     lock.write_text(f"{node.pid}\n")
     told = processes.control("doctor", env={"EVENTD_DATA_DIR": str(daemon.folder)})
     assert told.returncode == 0, told

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import ClientSession
 
 from eventd.api.framework.auth import Keys
-from eventd.cli.daemon.standby import Silence, Standby
+from eventd.cli.daemon.standby import ClaimSilence, Standby
 from eventd.errors import DatabaseUnavailable, EventdError, Unavailable
 from eventd.runtime.clock import SystemClock
 from eventd.settings.model import load
@@ -127,7 +127,7 @@ async def test_a_node_that_runs_and_fails_ends_it(pair: Pair) -> None:
 
 
 def test_silent_is_who_does_not_check_his_claim() -> None:
-    silence = Silence()
+    silence = ClaimSilence()
     silent, busy = ClaimHolder("a", 1, "12:00:00"), ClaimHolder("b", 2, "12:00:00")
     assert silence.over([silent, busy], 0) == []
     assert silence.over([silent, busy._replace(checked="12:00:01")], SILENT_SECONDS - 0.1) == []

@@ -75,7 +75,7 @@ async def test_wrong_events_are_left_out_and_the_others_go_on(capsys: pytest.Cap
 
 async def test_a_conflict_is_about_its_line(capsys: pytest.CaptureFixture[str]) -> None:
     found = await emit(Node(), [("g", {"id": "a"}), ("g", {"id": "b", "result": "conflict"})])
-    assert found.bad == [{"line": 2, "message": "the id b is taken by another content or another source"}]
+    assert found.bad == [{"line": 2, "message": "the id b belongs to an event with other content or of another source"}]
     alone = await emit(Node(r0=Conflict("the id a is taken")), [("g", {"id": "a"})])
     assert alone.bad == [{"line": 1, "message": "the id a is taken"}]
 
@@ -109,7 +109,7 @@ async def test_a_node_in_trouble_ends_it_and_says_where_to_go_on(
     with pytest.raises(type(error)) as raised:
         await emit(node, [("g", {"id": 1}), ("g", {"id": 2}), ("h", {"id": 3}), ("g", {"id": 4}), ("g", {"id": 5})])
     assert raised.value.message == error.message
-    assert raised.value.hint.endswith("lines before 3 are dealt with, repeat from there"), "line 3 waits for its group"
+    assert raised.value.hint.endswith("lines before 3 are done; repeat from there"), "line 3 waits for its group"
 
 
 async def test_an_invalid_request_that_names_no_event_is_not_swallowed() -> None:

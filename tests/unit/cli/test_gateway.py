@@ -58,7 +58,7 @@ def test_nothing_in_a_path_would_be_another_path() -> None:
 @pytest.mark.parametrize("operation", ["events.list", "events.emit", "groups.status"])
 async def test_bytes_that_are_no_text_are_told_before_anything_is_sent(operation: str) -> None:
     nobody = RemoteGateway("http://127.0.0.1:1", "")
-    with pytest.raises(Invalid, match=r"ofWhom holds bytes that are no UTF-8"):
+    with pytest.raises(Invalid, match=r"ofWhom is not valid UTF-8"):
         await nobody.call(operation, group="\U0001f600", of_whom=["caf\udce9"])
 
 

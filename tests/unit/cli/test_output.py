@@ -87,7 +87,7 @@ def test_a_stream_that_cannot_hold_a_letter_gets_it_spelled_out() -> None:
 
 def test_rows_that_keep_coming_keep_their_columns() -> None:
     stream = io.StringIO()
-    show = Output("table", headers=True, colour=False, stream=stream).stream_rows(COLUMNS)
+    show = Output("table", headers=True, colour=False, stream=stream).stream_rows(COLUMNS, name=str)
     for row in [*ROWS, ROWS[0]]:
         show([row])
     assert stream.getvalue().splitlines() == [
@@ -142,5 +142,20 @@ def test_lists_are_joined_and_numbers_counted() -> None:
 
 def test_a_number_that_no_float_holds_is_shown_as_text() -> None:
     shown = io.StringIO()
-    Output("json", headers=True, colour=False, stream=shown).stream_rows(COLUMNS)([{"data": Decimal("1e400")}])
+    Output("json", headers=True, colour=False, stream=shown).stream_rows(COLUMNS, name=str)(
+        [{"data": Decimal("1e400")}]
+    )
     assert shown.getvalue() == '{"data": "1E+400"}\n'
+
+
+def test_rows_that_keep_coming_are_documents_or_names() -> None:
+    told = {}
+    for format in ("json", "yaml", "name"):
+        shown = io.StringIO()
+        show = Output(format, headers=True, colour=False, stream=shown).stream_rows(
+            COLUMNS, name=lambda row: row["name"]
+        )  # type: ignore[arg-type]
+        for name in ("a", "b"):
+            show([{"name": name}])
+        told[format] = shown.getvalue()
+    assert told == {"json": '{"name": "a"}\n{"name": "b"}\n', "yaml": "---\nname: a\n---\nname: b\n", "name": "a\nb\n"}

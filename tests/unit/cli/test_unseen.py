@@ -22,7 +22,7 @@ def shown(format: Format, value: dict[str, Any]) -> str:
     out = Output(format, headers=True, colour=False, stream=stream)
     out.rows([Column("ID", text("id"))], [value], name=lambda row: str(row["id"]))
     out.one([Column("ID", text("id"))], value, name=lambda row: str(row["id"]))
-    out.stream_rows([Column("ID", text("id"))])([value])
+    out.stream_rows([Column("ID", text("id"))], name=lambda row: str(row["id"]))([value])
     out.line(value["id"])
     return stream.getvalue()
 

@@ -1,4 +1,4 @@
-"""Words of a command line: what is read without the library is what the library would have read."""
+"""Words of a command line, read as what a parameter is declared to be."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from typer._adapters import build_adapter
-from typer.models import OptionInfo
 
-from eventd.cli.program.values import _UNSURE, _plain
+from eventd.cli.program.values import Duration, Size, read_word
+from eventd.errors import Invalid
+from eventd.text.duration import DAY, SECOND
 
 
 class Colour(StrEnum):
@@ -18,63 +18,55 @@ class Colour(StrEnum):
     GREEN = "green"
 
 
-RANGED = OptionInfo(min=1, max=100)
-FREE = OptionInfo()
+@pytest.mark.parametrize(
+    ("kind", "word", "value"),
+    [
+        (str, "", ""),
+        (str, " x\udce9", " x\udce9"),
+        (int, "0", 0),
+        (int, "007", 7),
+        (int, "+5", 5),
+        (int, "-5", -5),
+        (int, " 5", 5),
+        (float, "1.5", 1.5),
+        (Path, "/nowhere/at/all", Path("/nowhere/at/all")),
+        (Path, "~", Path("~")),
+        (Literal["table", "wide"], "wide", "wide"),
+        (Colour, "red", Colour.RED),
+        (Duration, "1d12h", DAY * 3 // 2),
+        (Size, "8KiB", 8192),
+    ],
+)
+def test_a_word_is_read(kind: Any, word: str, value: Any) -> None:
+    found = read_word(word, kind)
+    assert found == value
+    assert isinstance(found, type(value))
 
 
 @pytest.mark.parametrize(
-    ("wanted", "info", "word"),
+    ("kind", "word", "reason"),
     [
-        (str, FREE, ""),
-        (str, FREE, " x\udce9"),
-        (int, FREE, "0"),
-        (int, FREE, "007"),
-        (int, RANGED, "100"),
-        (int, RANGED, 7),
-        (Path, FREE, "/nowhere/at/all"),
-        (Path, FREE, "-"),
-        (Path, FREE, "~"),
-        (Path, FREE, "/"),
-        (Literal["table", "wide"], FREE, "wide"),
-        (Colour, FREE, "red"),
-        (list[str], FREE, ("a", "b")),
-        (list[int], FREE, ("1", "2")),
-        (list[Colour], FREE, ["green"]),
-        (list[str], FREE, ()),
+        (int, "x", "must be a whole number, not 'x'"),
+        (int, "٥", "must be a whole number, not '٥'"),
+        (int, "9" * 5000, "must be a whole number, not "),
+        (int, "0", "must be at least 1, not '0'"),
+        (int, "101", "must be at most 100, not '101'"),
+        (float, "nan", "must be a number, not 'nan'"),
+        (float, "x", "must be a number, not 'x'"),
+        (Literal["table", "wide"], "WIDE", "'WIDE' is not one of table, wide"),
+        (Colour, "RED", "'RED' is not one of red, green"),
+        (Duration, "soon", "'soon' is not a duration; write 30s, 5m or 168h"),
+        (Size, "much", "'much' is not a size; write a number of bytes, or 512KiB, 8MiB or 1GiB"),
+        (Size, "1KiB", "must be at most 100, not '1KiB'"),
     ],
 )
-def test_what_is_plain_is_read_as_the_library_reads_it(wanted: Any, info: OptionInfo, word: Any) -> None:
-    found = _plain(word, wanted, info)
-    theirs = build_adapter(wanted, info).validate_python(word, context={})
-    assert found == theirs
-    assert type(found) is type(theirs)
+def test_what_it_cannot_be_is_refused_with_the_reason(kind: Any, word: str, reason: str) -> None:
+    with pytest.raises((ValueError, Invalid)) as refused:
+        read_word(word, kind, 1, 100)
+    assert str(refused.value).startswith(reason)
 
 
-@pytest.mark.parametrize(
-    ("wanted", "info", "word"),
-    [
-        (int, FREE, "+5"),
-        (int, FREE, "-5"),
-        (int, FREE, " 5"),
-        (int, FREE, "٥"),
-        (int, FREE, ""),
-        (int, FREE, "9" * 5000),
-        (int, RANGED, "0"),
-        (int, RANGED, "101"),
-        (int, RANGED, 101.5),
-        (float, FREE, "1.5"),
-        (Literal["table", "wide"], FREE, "WIDE"),
-        (Colour, FREE, "RED"),
-        (list[int], FREE, ("1", "x")),
-        (list[str], FREE, "ab"),
-        (str, FREE, b"x"),
-    ],
-)
-def test_what_is_not_is_left_to_the_library(wanted: Any, info: OptionInfo, word: Any) -> None:
-    assert _plain(word, wanted, info) is _UNSURE
-
-
-def test_a_file_that_cannot_be_read_is_left_to_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eventd.cli.program.values.os.access", lambda *_: False)  # root may read anything
-    assert _plain(str(tmp_path), Path, FREE) is _UNSURE
-    assert _plain(str(tmp_path / "missing"), Path, FREE) == tmp_path / "missing"
+def test_bounds_and_defaults_are_shown_as_they_are_written() -> None:
+    assert (str(Duration.read("15m")), str(Size(350)), str(Size.read("8192KiB"))) == ("15m", "350", "8MiB")
+    with pytest.raises(ValueError, match="must be at least 1s, not '5ms'"):
+        read_word("5ms", Duration, SECOND)

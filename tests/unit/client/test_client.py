@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from eventd.client import Config, Gap, Job, NewRecord, Page, Retry, RouterSpec, Throttled, detail_of
-from eventd.client.connection import Frame, _frames, _seconds, _tail, path_of
+from eventd.client.connection import Frame, _frames, _FrameTooLarge, _seconds, _tail, path_of
 from eventd.client.refusals import restore
 from eventd.errors import Conflict, EventdError, Forbidden, Full, Invalid, NotFound, TooLarge, Unauthorized, Unavailable
 
@@ -119,3 +119,12 @@ def test_answers_of_a_later_version_are_understood() -> None:
     assert (page.records[0].data, page.gap) == (3, Gap(reason="cap", first=1, last=2, earliest_seq=3, head_seq=9))
     job = b'{"topic": "q", "$seq": 7, "lease_id": "lease_1", "deadline": 9, "$ts": 8, "deliveries": 1, "data": null}'
     assert msgspec.json.decode(job, type=Job) == Job(seq=7, ts=8, lease_id="lease_1", deadline=9, deliveries=1)
+
+
+@pytest.mark.parametrize(
+    "chunks", [[b"data: ", b"x" * 60, b"x" * 60], [b"data: x\n" * 9], [b"data: x\n", b"id: y\n"] * 9]
+)
+async def test_an_event_of_a_stream_is_bounded(chunks: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eventd.client.connection.MAX_FRAME_BYTES", 60)
+    with pytest.raises(_FrameTooLarge):
+        [frame async for frame in _frames(Chunks(*chunks))]  # type: ignore[arg-type]

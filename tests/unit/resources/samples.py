@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from eventd.resources.reading.documents import load_text
-from eventd.resources.validation.check import Checked, check
+from eventd.resources.validation.check import CheckResult, check
 from eventd.resources.validation.resource import Declaration
 from eventd.store.rows.registry import StoredResource
 
@@ -82,7 +82,7 @@ def peer(more: str = "", *, name: str = "cloud", node: str = "cloud") -> str:
     return text + _indented(more)
 
 
-def checked(text: str, stored: Iterable[StoredResource] = (), *, prune: bool = False) -> Checked:
+def checked(text: str, stored: Iterable[StoredResource] = (), *, prune: bool = False) -> CheckResult:
     """What is found in one file."""
     return check(load_text("a.yaml", text), list(stored), prune=prune)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from eventd.errors import Conflict, Invalid, NotFound
 from eventd.resources.apply import Action, Plan, apply_loaded, delete_resources, plan, plan_delete
 from eventd.resources.reading.documents import Identity, load_text
-from eventd.resources.reading.problems import Rejected
+from eventd.resources.reading.problems import InvalidResources
 from eventd.resources.reading.yaml_text import write_yaml
 from eventd.resources.validation.resource import from_stored
 from eventd.store.rows.registry import StoredResource, read_resources, read_version
@@ -272,7 +272,7 @@ def test_a_change_raises_the_generation_of_what_changed_only(conn: sa.Connection
 
 
 def test_nothing_is_written_when_anything_is_wrong(conn: sa.Connection) -> None:
-    with pytest.raises(Rejected) as refused:
+    with pytest.raises(InvalidResources) as refused:
         apply_loaded(conn, load_text("a.yaml", f"{EVERYTHING}  relay: 5\n  types: 5\n"), now=7)
     assert str(refused.value) == (
         "2 problems in the declared resources, nothing was changed:\n"

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventd.resources.reading.documents import MAX_BYTES, Loaded, load_bytes, load_text, read_sources
+from eventd.resources.reading.documents import MAX_BYTES, ReadResult, load_bytes, load_text, read_sources
 from eventd.resources.validation.check import check
 from tests.unit.resources.samples import EVERYTHING, FEDERATION, GROUP, PEER
 
@@ -23,11 +23,11 @@ spec:
 """
 
 
-def labels(loaded: Loaded) -> list[str]:
+def labels(loaded: ReadResult) -> list[str]:
     return [draft.label for draft in loaded.drafts]
 
 
-def complaints(loaded: Loaded) -> list[str]:
+def complaints(loaded: ReadResult) -> list[str]:
     return [str(problem) for problem in loaded.problems]
 
 
@@ -70,8 +70,8 @@ def test_a_router_inside_a_list_is_taken_apart_too() -> None:
 
 @pytest.mark.parametrize("text", ["", "\n", "# nothing\n", "---\n---\n", "null\n"])
 def test_a_source_with_nothing_in_it_is_no_problem(text: str) -> None:
-    assert load_text("a.yaml", text) == Loaded()
-    assert load_text("a.json", "") == Loaded()
+    assert load_text("a.yaml", text) == ReadResult()
+    assert load_text("a.json", "") == ReadResult()
 
 
 def test_a_draft_names_the_line_of_a_field_in_the_file_not_in_the_resource() -> None:
@@ -221,3 +221,17 @@ def test_a_good_file_that_was_damaged_raises_nothing(data: st.DataObject) -> Non
     end = data.draw(st.integers(start, min(len(text), start + 20)))
     damaged = text[:start] + data.draw(st.text(max_size=5)) + text[end:]
     assert all(problem.message for problem in check(load_text("a.yaml", damaged), []).problems)
+
+
+def test_the_sources_of_a_command_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eventd.resources.reading.documents.MAX_TOTAL_BYTES", len(GROUP) + len(PEER))
+    asked: list[Path] = []
+
+    def read(path: Path) -> bytes:
+        asked.append(path)
+        return (GROUP if path.name == "a.yaml" else PEER).encode()
+
+    assert not read_sources(["a.yaml", "b.yaml"], read=read).problems
+    loaded = read_sources(["a.yaml", "b.yaml", "c.yaml", "d.yaml"], read=read)
+    assert [problem.source for problem in loaded.problems] == ["c.yaml and what was read before"]
+    assert Path("d.yaml") not in asked

@@ -6,7 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventd.text.duration import HOUR, LONGEST, MINUTE, SECOND, BadDuration, format_duration, parse_duration
+from eventd.text.duration import (
+    DAY,
+    HOUR,
+    LONGEST,
+    MINUTE,
+    SECOND,
+    BadDuration,
+    brief_duration,
+    format_duration,
+    parse_duration,
+)
 
 
 @pytest.mark.parametrize(
@@ -16,6 +26,9 @@ from eventd.text.duration import HOUR, LONGEST, MINUTE, SECOND, BadDuration, for
         ("1.5h", 90 * MINUTE, "1h30m0s"),
         ("1h30m", 90 * MINUTE, "1h30m0s"),
         ("24h", 24 * HOUR, "24h0m0s"),
+        ("7d", 7 * DAY, "168h0m0s"),
+        ("1.5d", 36 * HOUR, "36h0m0s"),
+        ("1d12h", 36 * HOUR, "36h0m0s"),
         ("200ms", 200_000, "200ms"),
         ("1.5ms", 1500, "1.5ms"),
         ("90s", 90 * SECOND, "1m30s"),
@@ -41,19 +54,18 @@ def test_a_duration_is_read_and_written(text: str, microseconds: int, canonical:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "'' is not a duration; write 30s, 5m or 168h (units are ns, us, ms, s, m and h, without blanks)"),
+        ("", "'' is not a duration; write 30s, 5m or 168h (units are ns, us, ms, s, m, h and d, without blanks)"),
         ("300", "'300' is not a duration; write 30s, 5m or 168h (a unit is missing: 300s?)"),
-        ("1d", "'1d' is not a duration; write 30s, 5m or 168h (there is no unit for days: 24h)"),
-        ("2w", "'2w' is not a duration; write 30s, 5m or 168h (there is no unit for weeks: 336h)"),
-        ("5 m", "'5 m' is not a duration; write 30s, 5m or 168h (units are ns, us, ms, s, m and h, without blanks)"),
-        ("5M", "'5M' is not a duration; write 30s, 5m or 168h (units are ns, us, ms, s, m and h, without blanks)"),
-        ("٣s", "'٣s' is not a duration; write 30s, 5m or 168h (units are ns, us, ms, s, m and h, without blanks)"),
+        ("2w", "'2w' is not a duration; write 30s, 5m or 168h (there is no unit for weeks: 14d)"),
+        ("5 m", "'5 m' is not a duration; write 30s, 5m or 168h (units are ns, us, ms, s, m, h and d, without blanks)"),
+        ("5M", "'5M' is not a duration; write 30s, 5m or 168h (units are ns, us, ms, s, m, h and d, without blanks)"),
+        ("٣s", "'٣s' is not a duration; write 30s, 5m or 168h (units are ns, us, ms, s, m, h and d, without blanks)"),
         ("100ns", "'100ns' is finer than a microsecond (the shortest duration is 1us)"),
         ("2562048h", "'2562048h' is longer than 292 years"),
         (
             "9" * 80 + "h",
             "'999999999999999999999999999999999999999999999999999999999999…' is not a duration; write "
-            "30s, 5m or 168h (units are ns, us, ms, s, m and h, without blanks)",
+            "30s, 5m or 168h (units are ns, us, ms, s, m, h and d, without blanks)",
         ),
     ],
 )
@@ -66,9 +78,18 @@ def test_what_is_no_duration_is_refused_with_its_reason(text: str, message: str)
 @given(st.integers(-LONGEST, LONGEST))
 def test_the_canonical_text_reads_back_to_the_same_duration(microseconds: int) -> None:
     assert parse_duration(format_duration(microseconds)) == microseconds
+    assert parse_duration(brief_duration(microseconds)) == microseconds
 
 
-@given(st.text(alphabet="0123456789.-+nuµmsh ", max_size=80))
+@pytest.mark.parametrize(
+    ("text", "brief"),
+    [("168h", "7d"), ("90m", "90m"), ("2h", "2h"), ("0.5s", "500ms"), ("0", "0s"), ("1.5ms", "1.5ms")],
+)
+def test_a_setting_is_shown_in_the_largest_unit_that_holds_it(text: str, brief: str) -> None:
+    assert brief_duration(parse_duration(text)) == brief
+
+
+@given(st.text(alphabet="0123456789.-+nuµmshd ", max_size=80))
 def test_no_text_does_more_than_be_refused(text: str) -> None:
     with contextlib.suppress(BadDuration):
         assert abs(parse_duration(text)) <= LONGEST

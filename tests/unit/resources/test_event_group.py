@@ -147,8 +147,8 @@ ADDRESS_RULE = "must be an IP address or a host name, nothing else"
             "spec.replayWindow: '300' is not a duration; write 30s, 5m or 168h (a unit is missing: 300s?)",
         ),
         (
-            "replayWindow: 1d",
-            "spec.replayWindow: '1d' is not a duration; write 30s, 5m or 168h (there is no unit for days: 24h)",
+            "replayWindow: 1w",
+            "spec.replayWindow: '1w' is not a duration; write 30s, 5m or 168h (there is no unit for weeks: 7d)",
         ),
         ("replayWindow: [5m]", "spec.replayWindow: must be text"),
         ("retention: {maxEvents: -1}", "spec.retention.maxEvents: must be at least 0, not -1"),

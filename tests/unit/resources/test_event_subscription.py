@@ -117,8 +117,8 @@ def test_what_is_wrong_beside_the_match_is_named(more: str, problem: str) -> Non
             "spec.trigger.batchWindow: '5' is not a duration; write 30s, 5m or 168h (a unit is missing: 5s?)",
         ),
         (
-            "{pluginRef: claim, debounce: 1d}",
-            "spec.trigger.debounce: '1d' is not a duration; write 30s, 5m or 168h (there is no unit for days: 24h)",
+            "{pluginRef: claim, debounce: 1w}",
+            "spec.trigger.debounce: '1w' is not a duration; write 30s, 5m or 168h (there is no unit for weeks: 7d)",
         ),
     ],
 )

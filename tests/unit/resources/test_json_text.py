@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from eventd.resources.reading import json_text
 from eventd.resources.reading.json_text import read_json
-from eventd.resources.reading.nodes import Flaw, Malformed, line_of, plain
+from eventd.resources.reading.nodes import Flaw, ParseError, line_of, plain
 
 
 def read(text: str) -> Any:
@@ -19,10 +19,10 @@ def read(text: str) -> Any:
     return value
 
 
-def refusal(text: str) -> Malformed | None:
+def refusal(text: str) -> ParseError | None:
     try:
         plain(read_json(text, []))
-    except Malformed as refused:
+    except ParseError as refused:
         return refused
     return None
 
@@ -53,7 +53,7 @@ def test_every_field_knows_its_line() -> None:
     ],
 )
 def test_broken_json_names_its_place_and_reason(text: str, line: int, column: int, message: str) -> None:
-    with pytest.raises(Malformed) as refused:
+    with pytest.raises(ParseError) as refused:
         read(text)
     assert (refused.value.line, refused.value.column, refused.value.message) == (line, column, message)
 
@@ -75,9 +75,9 @@ def test_a_flaw_is_named_with_its_place(text: str, flaw: Flaw) -> None:
 
 def test_json_that_is_too_deep_or_too_large_is_refused() -> None:
     assert json_text.MAX_VALUES == 500_000
-    with pytest.raises(Malformed, match="nested more than 64 levels deep"):
+    with pytest.raises(ParseError, match="nested more than 64 levels deep"):
         read("[" * 100_000)
-    with pytest.raises(Malformed, match="holds more than 500 values"):
+    with pytest.raises(ParseError, match="holds more than 500 values"):
         read_json("[" + "1," * 500 + "1]", [], 500)
     assert len(read("[" + "1," * 498 + "1]")) == 499, "with the list itself that is 500"
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventd.resources.reading.nodes import MAX_DEPTH, Flaw, Malformed, line_of, plain
+from eventd.resources.reading.nodes import MAX_DEPTH, Flaw, ParseError, line_of, plain
 from eventd.resources.reading.yaml_text import read_yaml, write_yaml
 
 
@@ -24,11 +24,11 @@ def flaws_of(text: str) -> list[tuple[int, int, str]]:
     return [(flaw.line, flaw.column, flaw.message) for flaw in flaws]
 
 
-def refusal(text: str) -> Malformed | None:
+def refusal(text: str) -> ParseError | None:
     try:
         for node in read_yaml(text, []):
             plain(node)
-    except Malformed as refused:
+    except ParseError as refused:
         return refused
     return None
 
@@ -114,7 +114,7 @@ def test_a_flaw_is_named_with_its_place_and_reading_goes_on(text: str, flaw: tup
     ],
 )
 def test_what_cannot_be_read_says_where_and_why(text: str, line: int, column: int, message: str) -> None:
-    with pytest.raises(Malformed) as refused:
+    with pytest.raises(ParseError) as refused:
         flaws_of(text)
     assert (refused.value.line, refused.value.column, refused.value.message) == (line, column, message)
 
@@ -123,27 +123,27 @@ def test_what_cannot_be_read_says_where_and_why(text: str, line: int, column: in
     ("text", "line"), [("a: 1\n  b: 2\n", 2), ("a: [1,\n2\n", 3), ("a: 'x\n", 2), ("a: b\n\tc: d\n", 2)]
 )
 def test_broken_syntax_names_its_line(text: str, line: int) -> None:
-    with pytest.raises(Malformed, match="is not valid YAML: ") as refused:
+    with pytest.raises(ParseError, match="is not valid YAML: ") as refused:
         flaws_of(text)
     assert refused.value.line == line
 
 
 def test_a_text_that_is_too_deep_is_refused() -> None:
     assert read("[" * MAX_DEPTH + "]" * MAX_DEPTH)
-    with pytest.raises(Malformed, match="nested more than 64 levels deep"):
+    with pytest.raises(ParseError, match="nested more than 64 levels deep"):
         read("[" * 100_000)
 
 
 def test_aliases_cannot_make_a_text_deeper() -> None:
     text = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [[[*a{n - 1}]]]\n" for n in range(1, 30))
-    with pytest.raises(Malformed, match="nested more than 64 levels deep"):
+    with pytest.raises(ParseError, match="nested more than 64 levels deep"):
         read(text)
 
 
 def test_a_billion_laughs_are_not_laughed() -> None:
     text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
     text += "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10))
-    with pytest.raises(Malformed, match="more than 500000 values once its aliases are expanded") as refused:
+    with pytest.raises(ParseError, match="more than 500000 values once its aliases are expanded") as refused:
         read(text)
     assert refused.value.line == 6
 

@@ -1,0 +1,21 @@
+"""Which lake a command works on."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from eventd.errors import Invalid
+
+LakeOption = Annotated[str, typer.Option("--lake", metavar="LAKE", help="Folder or address of the lake. [EVENTD_LAKE]")]
+
+
+def lake_address(named: str) -> str:
+    """The lake that is named, or that of the settings. Raises Invalid where there is none."""
+    from eventd.settings.model import load
+
+    address = load({"lake": named or None}).lake
+    if not address:
+        raise Invalid("no lake is named", hint="add --lake FOLDER, or set EVENTD_LAKE")
+    return address

@@ -1,0 +1,103 @@
+"""The options that commands of routerctl share: which node is meant, and how its answer is shown."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from copy import copy
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from eventd.cli.terminal.output import Format
+
+
+def _node(kind: Any, *names: str, **about: Any) -> Any:
+    return Annotated[kind, typer.Option(*names, rich_help_panel="The node", show_default=False, **about)]
+
+
+def _show(kind: Any, *names: str, **about: Any) -> Any:
+    return Annotated[kind, typer.Option(*names, rich_help_panel="Output", **about)]
+
+
+SHARED: Final[dict[str, tuple[Any, Any]]] = {
+    "server": (
+        _node(
+            str,
+            "--server",
+            metavar="URL",
+            envvar="EVENTD_SERVER",
+            help="API of a running node, to use instead of the database.",
+        ),
+        "",
+    ),
+    "key": (
+        _node(
+            str,
+            "--key",
+            metavar="KEY",
+            envvar="EVENTD_API_KEY",
+            help="API key. Other users of this machine can see it here; --key-file hides it.",
+        ),
+        "",
+    ),
+    "key_file": (
+        _node(
+            Path | None, "--key-file", metavar="PATH", envvar="EVENTD_API_KEY_FILE", help="File that holds the API key."
+        ),
+        None,
+    ),
+    "database": (
+        _node(str | None, "--database", metavar="URL", help="The node's database. [EVENTD_DATABASE_URL]"),
+        None,
+    ),
+    "data_dir": (_node(str | None, "--data-dir", metavar="PATH", help="The node's folder. [EVENTD_DATA_DIR]"), None),
+    "state_file": (
+        _node(
+            Path | None,
+            "--state-file",
+            metavar="PATH",
+            help="The node's SQLite file: the same as --database sqlite:///PATH.",
+        ),
+        None,
+    ),
+    "output": (_show(Format, "-o", "--output", help="Output format."), "table"),
+    "no_headers": (_show(bool, "--no-headers", help="Print tables without headers."), False),
+}
+"""The declaration and the default of each, by parameter."""
+REMOTE: Final = ("server", "key", "key_file")
+LOCAL: Final = ("database", "data_dir", "state_file")
+NODE: Final = (*REMOTE, *LOCAL)
+SHOW: Final = ("output", "no_headers")
+
+
+def chosen(*names: str) -> dict[str, tuple[Any, Any]]:
+    """Some of the shared options."""
+    return {name: SHARED[name] for name in names}
+
+
+def variant(name: str, **changes: Any) -> tuple[Any, Any]:
+    """A shared option that differs in some of what is said about it, such as `hidden`."""
+    annotation, default = SHARED[name]
+    about = copy(annotation.__metadata__[0])
+    about.__dict__.update(changes)
+    return Annotated[annotation.__origin__, about], default
+
+
+def parameters(options: Mapping[str, tuple[Any, Any]]) -> list[inspect.Parameter]:
+    """Options as parameters of a command's function."""
+    return [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, (annotation, default) in options.items()
+    ]
+
+
+def flags() -> dict[str, bool]:
+    """Every spelling of the shared options, and whether it takes a value."""
+    found: dict[str, bool] = {}
+    for annotation, default in SHARED.values():
+        about = annotation.__metadata__[0]
+        names = (about.default, *about.param_decls)  # typer takes the first name for a default until it is declared
+        found |= {name: default is not False for name in names}
+    return found

@@ -1,0 +1,26 @@
+"""Ctrl-C while a program loads: it ends quietly, as nothing has been begun yet. Imports nothing that takes long."""
+
+from __future__ import annotations
+
+import os
+import signal
+from types import FrameType
+from typing import Final
+
+INTERRUPTED: Final = 130
+
+
+def end_quietly_on_interrupt() -> None:
+    """Let Ctrl-C end the process without a traceback, until `interrupt_commands`. A signal that is ignored stays so."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _end)
+
+
+def interrupt_commands() -> None:
+    """Let Ctrl-C raise KeyboardInterrupt again: from now on a command has something to finish."""
+    if signal.getsignal(signal.SIGINT) is _end:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    os._exit(INTERRUPTED)

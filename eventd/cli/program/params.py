@@ -1,0 +1,104 @@
+"""Options and arguments that read their words themselves and describe themselves in plain text."""
+
+from __future__ import annotations
+
+from typing import Any, get_args, get_origin
+
+import typer
+from typer.core import TyperArgument, TyperOption
+
+from eventd.cli.program.values import Duration, MayBeEmpty, Size, choices_of, read_word
+from eventd.errors import Invalid
+
+
+class _Parameter:
+    """What both share. `kind` is the declared type, of each value where there may be several."""
+
+    def process_value(self: Any, ctx: typer.Context, value: Any) -> Any:
+        """The value of what was typed, of a variable, or of the default. Raises the library's `BadParameter`."""
+        value = self._read(ctx, value)
+        if self.required and self.value_is_missing(value):
+            return super().process_value(ctx, None)  # type: ignore[misc]  # which says what is missing
+        return value if self.callback is None else self.callback(ctx, self, value)
+
+    def _read(self: Any, ctx: typer.Context, value: Any) -> Any:
+        if _is_blank(value) and not isinstance(self.type_descriptor.parameter_info, MayBeEmpty):
+            source = getattr(ctx.get_parameter_source(self.name), "name", "")
+            if source == "COMMANDLINE":
+                raise typer.BadParameter(_blank_message(self), ctx=ctx, param=self)
+            value = self.default if source == "ENVIRONMENT" else value  # a blank variable counts as unset
+        several = self.multiple or self.nargs == -1
+        if value is None:
+            return () if several else None
+        try:
+            return [self._read_one(one) for one in value] if several else self._read_one(value)
+        except Invalid as error:
+            raise typer.BadParameter(str(error), ctx=ctx, param=self) from None
+        except ValueError as error:
+            raise typer.BadParameter(str(error), ctx=ctx, param=self) from None
+
+    def _read_one(self: Any, value: Any) -> Any:
+        kind = self.type_descriptor.annotation
+        kind = get_args(kind)[0] if get_origin(kind) is list else kind
+        read = read_word(value, kind, self.min, self.max) if isinstance(value, str) else value
+        return int(read) if isinstance(read, Duration | Size) else read  # of which a command need know nothing
+
+    def _remarks(self: Any, default: Any) -> str:
+        """What the help adds: the default, the bounds, whether it is required."""
+        shown = default not in (None, "", False, []) and self.show_default
+        bounds = {"at least": self.min, "at most": self.max} if self.min or self.max is not None else {}
+        kind = self.type_descriptor.annotation
+        told = [f"default: {default}"] if shown else []
+        told += [f"{words} {kind(bound)}" for words, bound in bounds.items() if bound is not None]
+        told += ["required"] if self.required else []
+        return f"  [{'; '.join(told)}]" if told else ""
+
+
+class Argument(_Parameter, TyperArgument):  # type: ignore[misc]
+    """A value that is named by its place."""
+
+    def get_help_record(self, ctx: Any) -> tuple[str, str] | None:
+        """Its name as the usage shows it, and what it is."""
+        return (str(self.metavar or self.name), f"{self.help or ''}{self._remarks(None)}") if not self.hidden else None
+
+
+class Option(_Parameter, TyperOption):  # type: ignore[misc]
+    """A value that is named by an option."""
+
+    def get_help_record(self, ctx: Any) -> tuple[str, str] | None:
+        """Its names and what its value is called, and what it does."""
+        if self.hidden:
+            return None
+        names = ", ".join(sorted(self.opts, key=len)) + "".join(f" / {name}" for name in self.secondary_opts)
+        value = "" if self.is_flag else f" {self.value_name}"
+        return f"{names}{value}", f"{self.help or ''}{self._remarks(self.default)}"
+
+    @property
+    def value_name(self) -> str:
+        """What the help calls its value: the choices, or a word after the option."""
+        if self.metavar:
+            return self.metavar
+        if choices := choices_of(self.type_descriptor.annotation):
+            return f"<{'|'.join(map(str, choices))}>"
+        return self.opts[-1].removeprefix("--").split("-")[-1].upper()
+
+
+def own(param: Any) -> Any:
+    """A parameter as the library made it from an annotation, as one of ours."""
+    if isinstance(param, _Parameter):
+        return param
+    kind: Any = Option if param.param_type_name == "option" else Argument
+    made = kind.__new__(kind)
+    made.__dict__.update(param.__dict__)
+    return made
+
+
+def _is_blank(value: Any) -> bool:
+    ones = value if isinstance(value, list | tuple) else [value]
+    return any(isinstance(one, str) and not one.strip() for one in ones)
+
+
+def _blank_message(param: Any) -> str:
+    """What to do about an empty value, by which a script with an unset variable would mean everything."""
+    way = "write a value" if param.required else "write a value, or leave it out"
+    return f"must not be empty: {way}"

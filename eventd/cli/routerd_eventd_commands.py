@@ -1,0 +1,268 @@
+"""The commands of `routerd-eventd`."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+import eventd
+from eventd.cli.program.command_line import Command, CommandLine, program
+from eventd.cli.program.flags import Flags, shared_flags, with_settings
+from eventd.cli.terminal.output import Output, count
+from eventd.errors import CheckFailed, DatabaseUnusable, SettingsError
+from eventd.runtime.chance import SYSTEM
+from eventd.runtime.clock import SystemClock
+from eventd.settings.model import BadSettings, Endpoint, SettingRow, Settings, service_environment
+
+if TYPE_CHECKING:  # a command that needs no database does not wait for one to be imported
+    from eventd.cli.daemon.serving import Service
+    from eventd.store.engine.claim import DatabaseClaim
+    from eventd.store.engine.database import Database
+
+
+class RouterdEventd(CommandLine):
+    """All of them."""
+
+    shared = shared_flags()
+
+
+app = typer.Typer(
+    name="routerd-eventd",
+    cls=RouterdEventd,
+    help="Run a node of a federated event bus; operate it with `routerctl`.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.callback()(program)
+logger = logging.getLogger("eventd.serve")
+
+
+@app.command(cls=Command)
+@with_settings
+def serve(
+    flags: Flags,
+    migrate: Annotated[bool, typer.Option("--migrate", help="Apply pending migrations on Postgres too.")] = False,
+) -> None:
+    """Run a node until a signal stops it.
+
+    SIGTERM and SIGINT finish the work in progress, a second one exits at once, SIGHUP re-reads keys and secrets.
+    """
+    from eventd.cli.daemon.checking import keys_of, missing_group
+    from eventd.cli.daemon.open_files import raise_file_limit
+    from eventd.cli.daemon.service_manager import ServiceManager
+    from eventd.cli.daemon.serving import run_service
+    from eventd.cli.gateway.lock import claimed, serving_lock
+    from eventd.observe.log_lines import configure_logging
+
+    settings = flags.load()
+    keys_of(settings)  # a door that must not stand open is found before anything is touched
+    around = service_environment()
+    colour = "NO_COLOR" not in around and around.get("TERM") != "dumb"
+    configure_logging(sys.stderr, format=settings.log_format, level=settings.log_level, colour=colour)
+    for warning in settings.warnings:
+        logger.warning("setting questionable", extra={"warning": warning})
+    database = _open(settings)
+
+    def prepare() -> None:
+        _prepare(database, apply=migrate or database.kind == "sqlite")
+        if missing := missing_group(settings, database):
+            logger.warning("group missing", extra={"warning": missing})
+
+    try:
+        if settings.standby and database.kind == "sqlite":
+            raise SettingsError(
+                "--standby needs Postgres: a SQLite file belongs to one machine",
+                hint="leave out --standby, and let a service manager restart the node",
+            )
+        with serving_lock(database), claimed(database, settings.group or "", wait=settings.standby) as claim:
+            if not settings.standby:
+                prepare()
+            raise_file_limit(settings)
+            clock = SystemClock()
+            announce = partial(_announce, database, clock.origin)
+            manager = ServiceManager(around, clock)
+            run_service(_service(settings, claim, prepare), settings, manager, clock, announce)
+    finally:
+        database.close()
+
+
+def _announce(database: Database, origin: int, api: Endpoint) -> None:
+    """Leave for commands beside this node where its API is, and the origin of its steady clock."""
+    from eventd.cli.gateway.lock import ServingNode, write_serving
+
+    write_serving(database, ServingNode(str(api), origin))
+
+
+def _service(settings: Settings, claim: DatabaseClaim | None, prepare: Callable[[], None]) -> Callable[[], Service]:
+    """What makes the node that the settings ask for, on the loop that it will run on."""
+    clock = SystemClock()
+
+    def make(sockets: Sequence[socket.socket] = ()) -> Service:
+        if settings.workers > 1:
+            from eventd.cli.daemon.workers import Workers
+
+            return Workers(settings, clock=clock, claim=claim, sockets=sockets)
+        from eventd.node.node import Node
+
+        return Node(settings, clock=clock, chance=SYSTEM, claim=claim, sockets=sockets)
+
+    if not settings.standby or claim is None:
+        return make
+    from eventd.cli.daemon.checking import keys_of
+    from eventd.cli.daemon.standby import Standby
+
+    held = claim
+    return lambda: Standby(settings, held, keys_of(settings), clock, prepare, make)
+
+
+@app.command(cls=Command)
+@with_settings
+def migrate(
+    flags: Flags,
+    plan: Annotated[bool, typer.Option("--plan", help="Show what would be done; change nothing.")] = False,
+    new_epoch: Annotated[
+        bool, typer.Option("--new-epoch", help="Start a new epoch of the log: for a database restored from a copy.")
+    ] = False,
+) -> None:
+    """Apply pending migrations to the database."""
+    from eventd.cli.gateway.lock import serving_lock
+    from eventd.log.core.head import read_head, renew_epoch
+    from eventd.store.engine.head_file import forget_head
+    from eventd.store.schema import migrations
+
+    settings = flags.load()
+    database = _open(settings, make=not plan)
+    try:
+        if plan:
+            _show_plan(database, new_epoch=new_epoch)
+            return
+        with serving_lock(database):
+            _say_applied(database.write_now(migrations.upgrade, now=SystemClock().now()))
+            if new_epoch:
+                before = database.read_now(read_head).epoch
+                print(f"the log has the new epoch {database.write_now(renew_epoch)}; the previous one was {before}")
+                if database.path is not None:
+                    forget_head(database.path)
+    finally:
+        database.close()
+
+
+@app.command(cls=Command)
+@with_settings
+def check(
+    flags: Flags,
+    output: Annotated[
+        Literal["table", "json", "yaml"], typer.Option("-o", "--output", help="Output format.")
+    ] = "table",
+) -> None:
+    """Check whether a node would start, and show its settings; exits with status 4 if it would not."""
+    from eventd.cli.daemon.checking import Check, check_database, check_settings
+
+    shown: list[SettingRow] = []
+    try:
+        settings = flags.load()
+    except BadSettings as error:
+        checks = [Check("settings", "failed", str(problem)) for problem in error.problems]
+    else:
+        shown = settings.describe()
+        checks = [*check_settings(settings), *check_database(settings)]
+    failed = [check for check in checks if check.state == "failed"]
+    if output != "table":
+        report = {"ok": not failed, "settings": _objects(shown), "checks": _objects(checks)}
+        Output(output, headers=True, colour=False).value(report)
+    else:
+        if shown:
+            _print_columns([("SETTING", "VALUE", "FROM"), *shown])
+            print()
+        _print_columns([("CHECK", "STATE", "DETAIL"), *checks])
+    if failed:
+        raise CheckFailed(f"{len(failed)} of {len(checks)} checks failed", hint="a node would not start")
+
+
+@app.command(cls=Command)
+def demo(
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the nodes running until Ctrl-C, to try things.")] = False,
+) -> None:
+    """Run three nodes on this machine: they federate, one is cut off, nothing is lost."""
+    from eventd.cli.demo import demo as play
+
+    play.run(keep=keep)
+
+
+@app.command(cls=Command)
+def version() -> None:
+    """Show the version."""
+    print(f"routerd-eventd {eventd.__version__}")
+
+
+def _open(settings: Settings, *, make: bool = True) -> Database:
+    from eventd.store.engine.database import Database
+    from eventd.store.engine.foreign_file import refuse_foreign
+    from eventd.store.engine.private_file import close_to_others
+
+    database = Database(settings.database_url)
+    try:
+        refuse_foreign(database.path)  # before its mode, its journal or a folder is touched
+        if make:
+            settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if make and database.path is not None:
+            for file in close_to_others(database.path):
+                logger.warning("database made private", extra={"file": str(file)})
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _prepare(database: Database, *, apply: bool) -> None:
+    """Bring the schema up to date, or raise `DatabaseUnusable` with the command that does."""
+    from eventd.store.schema import migrations
+
+    missing = database.read_now(migrations.pending)
+    if missing and not apply:
+        raise DatabaseUnusable(
+            f"the database {database.label()} lacks {count(len(missing), 'migration')}: {', '.join(missing)}",
+            hint="run `routerd-eventd migrate`, or start with --migrate",
+        )
+    if missing:
+        applied = database.write_now(migrations.upgrade, now=SystemClock().now())
+        logger.info("schema upgraded", extra={"applied": applied})
+
+
+def _show_plan(database: Database, *, new_epoch: bool) -> None:
+    from eventd.store.schema import migrations
+
+    if database.path is not None and not database.path.exists():
+        print(f"the database {database.label()} does not exist and would be created")
+    else:
+        missing = database.read_now(migrations.pending)
+        print("\n".join(f"would apply {name}" for name in missing) or "the schema is up to date")
+    if new_epoch:
+        print("would start a new epoch")
+
+
+def _say_applied(applied: Sequence[str]) -> None:
+    from eventd.store.schema import migrations
+
+    for name in applied:
+        print(f"applied {name}")
+    if not applied:
+        print(f"the schema is up to date: {migrations.NEWEST}")
+
+
+def _objects(rows: Iterable[Any]) -> list[dict[str, str]]:
+    return [row._asdict() for row in rows]
+
+
+def _print_columns(rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]) - 1)]
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        print("  ".join([*cells, row[-1]]).rstrip())

@@ -1,0 +1,101 @@
+"""Over the whole tree of commands: what a command offers, its code uses."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator
+from importlib import import_module
+from types import FunctionType
+from typing import Any
+
+import pytest
+
+from eventd.cli import routerctl_commands, routerd_eventd_commands
+from eventd.cli.gateway.options import NODE, SHARED
+from eventd.cli.program.command_line import Branch, Leaf
+
+TABLES = {"rows", "one", "table", "stream_rows"}
+WAYS_TO_A_NODE = {"call", "client", "gateway", "node"}
+MACHINERY = ("eventd.cli.terminal", "eventd.cli.program", "eventd.cli.gateway.session")
+"""Code that offers all of it to every command."""
+
+
+def leaves(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
+    for name, one in tree.items():
+        if isinstance(one, Branch):
+            yield from leaves(one.commands, f"{path} {name}")
+        elif not one.hidden:
+            yield f"{path} {name}", one
+
+
+def function_of(leaf: Leaf) -> Any:
+    file, _, name = leaf.where.rpartition(".")
+    return getattr(import_module(f"eventd.cli.{file}"), name)
+
+
+COMMANDS = {path: function_of(leaf) for path, leaf in leaves(routerctl_commands.COMMANDS, "routerctl")}
+DAEMON = {
+    f"routerd-eventd {command.callback.__name__}": command.callback
+    for command in routerd_eventd_commands.app.registered_commands
+    if command.callback is not None
+}
+
+
+def written_of(command: Any) -> Any:
+    """The function as its source has it, without what decorators add."""
+    return inspect.unwrap(command)
+
+
+def reached(command: Any) -> Iterator[ast.AST]:
+    """Every node of the code that a command may run, as far as that is code of commands."""
+    waiting, seen = list[Any](), set[Any]()
+    while (inner := getattr(command, "__wrapped__", None)) is not None:
+        waiting.append(command := inner)
+    waiting = waiting or [command]
+    while waiting:
+        found = waiting.pop()
+        if not isinstance(found, FunctionType | type) or found in seen:
+            continue
+        if not found.__module__.startswith("eventd.cli") or found.__module__.startswith(MACHINERY):
+            continue
+        seen.add(found)
+        names = vars(import_module(found.__module__))
+        for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(found)))):
+            yield node
+            if isinstance(node, ast.Name) and node.id in names:
+                waiting.append(names[node.id])
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("eventd.cli"):
+                waiting += [getattr(import_module(str(node.module)), alias.name) for alias in node.names]
+
+
+def attributes(command: Any) -> set[str]:
+    return {node.attr for node in reached(command) if isinstance(node, ast.Attribute)}
+
+
+def draws_a_table(command: Any) -> bool:
+    calls = [node for node in reached(command) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+    drawing = [call for call in calls if call.func.attr in TABLES]  # type: ignore[attr-defined]
+    return any(not (isinstance(call.args[0], ast.Tuple) and not call.args[0].elts) for call in drawing if call.args)
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_a_command_uses_the_shared_options_that_it_offers(path: str) -> None:
+    command = COMMANDS[path]
+    offered = {name for name in inspect.signature(command).parameters if name in SHARED}
+    if offered & set(NODE):
+        assert attributes(command) & WAYS_TO_A_NODE
+    if "output" in offered:
+        assert "out" in attributes(command)
+    assert ("no_headers" in offered) is draws_a_table(command)
+
+
+@pytest.mark.parametrize("path", [*COMMANDS, *DAEMON])
+def test_a_command_uses_its_own_options(path: str) -> None:
+    command = written_of({**COMMANDS, **DAEMON}[path])
+    (source,) = ast.parse(textwrap.dedent(inspect.getsource(command))).body
+    assert isinstance(source, ast.FunctionDef | ast.AsyncFunctionDef)
+    used = {node.id for statement in source.body for node in ast.walk(statement) if isinstance(node, ast.Name)}
+    declared = {parameter.arg for parameter in (*source.args.args, *source.args.kwonlyargs)} - {"session"}
+    assert declared <= used
